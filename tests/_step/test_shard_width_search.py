@@ -78,3 +78,11 @@ def test_a_choice_that_is_none_of_the_candidates_is_measured_again(nonsense, tab
     table.put("key", nonsense)
     widths, _ = run({1: 0.002, 2: 0.001})
     assert len(widths) == 6
+
+
+def test_models_whose_step_is_a_few_calls_stay_side_by_side_without_a_trial():
+    trial = WidthTrial(8, 1, "key", untimed=3, widest_first=True)
+    for seconds, captured in [(9.0, False), (0.1, True), (0.001, True)]:
+        assert not trial.done
+        trial.add(seconds, captured)
+    assert (trial.width, trial.done) == (8, True)

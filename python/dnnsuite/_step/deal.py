@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .capture import CapturedStep, CudaGraphs, Recordings, Scripts
+from .capture import CapturedStep, CudaGraphs, Recordings, Scripts, guards
 from .shard import LossFunction, Shard, Vectors
 
 Autocast = tuple[str, bool, torch.dtype, bool]
@@ -61,8 +61,11 @@ class Deal:
         self.shards = shards
         self._flush, self._autocast = flush, autocast
         self._seen: Any = None
+        self._reach = guards.reach_of(loss_function, shards[0].array if replays is not None else None)
         self._captured = [
-            CapturedStep(shard.train, shard.array, loss_function, shard.state, replays, shard, known)
+            CapturedStep(
+                shard.train, shard.array, loss_function, shard.state, replays, shard, known, self._reach
+            )
             for shard in self.shards
             if replays is not None
         ]
@@ -81,6 +84,15 @@ class Deal:
     def replayed(self) -> bool:
         """True if the last step of every shard was a replay, which runs no Python."""
         return bool(self._captured) and all(captured.replayed for captured in self._captured)
+
+    @property
+    def wants_single_models(self) -> bool:
+        """True if shards of one model could be captured, and these cannot."""
+        return any(captured.wants_single_models for captured in self._captured)
+
+    def code_changed(self) -> bool:
+        """Return True if another function stands in the place of one that the steps call."""
+        return bool(self._captured) and self._reach.bindings.changed()
 
     def reads_live(self, seen: Any) -> bool:
         """Return True if a step with the values `seen`, from `read`, may read them anew while it runs."""

@@ -150,7 +150,8 @@ class StepRunner:
 
     def _forget(self) -> None:
         """Forget what was recorded."""
-        self._scripts, self._known = Scripts(), Recordings(self._loss_function)
+        self._scripts = Scripts()
+        self._known = Recordings(self._loss_function, shared=self._options.scaler is None)
 
     def _set_up(self, array: torch.nn.Module, optimizer: ArrayOptimizer) -> None:
         """Choose a width for the current `array`, divide it into shards and start the threads; an error changes
@@ -302,7 +303,9 @@ class StepRunner:
         or autocast has changed since the last step; return the current hyper-parameters."""
         known = self._optimizer.revision == self._revision and autocast_now(self._device) == self._autocast
         known = known and not self._differing
-        rules, vectors = self._rules, self._vectors()
+        rules, trained, vectors = self._rules, self._trained, self._vectors()
+        known = known and trained == self._trained
+        known = known and not self._deal.code_changed()
         if known and rules == self._rules and not self._modes.changed():
             if not self._python.changed():
                 return vectors
@@ -345,6 +348,10 @@ class StepRunner:
 
     def _trial_of_a_loop(self) -> LoopTrial | None:
         """Return the comparison with a loop; None while steps are captured, or may yet be."""
+        if self._deal.wants_single_models and self._trial is not None and self.width > 1:
+            self._trial.take(1)
+            self.width = 1
+            return None
         if self._loop_trial is None and self._on_cpu and (self._trial is None or self._trial.done):
             key = self._loop_key
             if key not in self._eager and self.mode.startswith("eager"):
@@ -376,6 +383,7 @@ class StepRunner:
         groups = self._optimizer.own_groups()
         if self._hypers.read(groups, (*self._optimizer.per_model, "max_grad_norm")):
             self._rules = [self._optimizer.rule(group, group) for group in groups]
+        self._trained = [len(group["params"]) for group in groups]
         return self._hypers.copies
 
     @property

@@ -130,7 +130,9 @@ class Shard:
             )
             for group in self._groups
         )
-        code = module_facts(self.array, era), type(self._optimizer), self._optimizer.on_nan, flags
+        updated = [[self._places[p][1] for p in group["params"]] for group in self._groups]  # in which order
+        update = type(self._optimizer), self._optimizer.on_nan, flags, updated, self._options.accumulate
+        code = module_facts(self.array, era), update
         layouts = tuple(
             (role, t.shape, t.stride(), t.dtype, t.requires_grad)
             for role, t in self.roles().items()

@@ -11,6 +11,8 @@ _TRIAL_STEPS = 2  # timed steps of each candidate width, after those that warm u
 # the peak. A captured step of 3 ms is no faster eight models wide; where Python makes the calls, tens of milliseconds
 # may be Python's.
 _HEAVY_STEP_S = {True: 0.002, False: 0.5}
+# A captured step of so little time per model is as fast as calls of operators are: one model at a time makes more calls.
+_LIGHT_STEP_S = 0.0002
 
 
 class WidthTrial:
@@ -54,6 +56,8 @@ class WidthTrial:
         mine.append(seconds)
         if self._settle_heavy and seconds / self._models_per_core > _HEAVY_STEP_S[captured]:
             self._settle(1)
+        elif captured and self.width > 1 and seconds / self._models_per_core < _LIGHT_STEP_S:
+            self._settle(self.width)
         elif len(mine) >= _TRIAL_STEPS:
             left = [candidate for candidate in self.candidates if not self._seconds[candidate]]
             if left:

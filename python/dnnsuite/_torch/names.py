@@ -80,6 +80,11 @@ NAMES: dict[str, Name] = {
         "steps run without capture",
         needed_by="capture",
     ),
+    "function modes": Name(
+        ("torch._C.DisableTorchFunction",),
+        "keeps the modes that see torch's functions from seeing what the recorder of a step asks its tensors",
+        "steps are recorded more slowly",
+    ),
     "recorder": Name(
         ("torch.utils._python_dispatch.TorchDispatchMode",),
         "sees the operators of a step below autograd, to record them",
@@ -197,6 +202,11 @@ NAMES: dict[str, Name] = {
         ("torch.ops.aten._assert_async.msg",),
         "looks in a replay whether a value that Python has read while recording is still the same",
         "steps whose code reads values of the batch run as written",
+    ),
+    "gamma draws": Name(
+        ("torch._standard_gamma", "torch._standard_gamma_grad"),
+        "draws for torch.distributions.Gamma and what is made of it, from each model's stream",
+        "models that draw such numbers run one by one, and without capture",
     ),
     "profiler": Name(
         ("torch._C._autograd._profiler_enabled", "torch.autograd._profiler_enabled"),

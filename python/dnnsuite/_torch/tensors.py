@@ -18,8 +18,11 @@ __all__ = [
     "dispatch_modes",
     "foreach_mul_",
     "foreach_norm",
+    "hidden_from_function_modes",
     "hidden_from_modes",
     "mark_parameter",
+    "standard_gamma",
+    "standard_gamma_grad",
     "unsafe_view",
     "wrapper_subclass",
 ]
@@ -29,6 +32,9 @@ dispatch_modes: Callable[[], int] = one("dispatch modes", lambda: 1)
 
 hidden_from_modes: Any = one("hidden from modes", contextlib.nullcontext)
 """Context manager: no `TorchDispatchMode` sees what runs inside."""
+
+hidden_from_function_modes: Any = one("function modes", contextlib.nullcontext)
+"""Context manager: no `TorchFunctionMode` sees what runs inside."""
 
 
 class _NoDispatchMode:
@@ -84,3 +90,9 @@ assert_true: Any = one("assertion", None)
 
 unsafe_view: Callable[..., Any] = one("unsafe view", torch.reshape)
 """`unsafe_view(x, shape)` of a fresh result that nothing else looks at."""
+
+_gamma = get("gamma draws") or [None, None]
+standard_gamma: Any = _gamma[0]
+"""`standard_gamma(concentration)` draws from gamma distributions; None where there is none."""
+standard_gamma_grad: Any = _gamma[1]
+"""`standard_gamma_grad(concentration, drawn)`: derivative of what was drawn by its concentration."""

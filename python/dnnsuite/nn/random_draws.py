@@ -16,10 +16,11 @@ from typing import Any
 
 import torch
 
+from .._torch import standard_gamma_grad
 from .model_tensor import NotFusable
 from .random_streams import seeds_of
 
-__all__ = ["draw", "fill"]
+__all__ = ["draw", "draw_gamma", "fill"]
 
 
 class _OwnGenerators(threading.local):
@@ -74,6 +75,28 @@ def draw(
     if roots and torch.is_grad_enabled() and result.is_floating_point():
         return _ZeroGradient.apply(result, *roots)
     return result
+
+
+def draw_gamma(name: str, concentration: torch.Tensor, stream: torch.Tensor) -> torch.Tensor:
+    """Draw from gamma distributions of the models' `concentration` `[B, ...]` by `torch.name`, with its gradient."""
+    with torch.no_grad():
+        call = _Call(name, (concentration,), {}, [concentration], None)
+    drawn: torch.Tensor = _Gamma.apply(concentration, call, stream)
+    return drawn
+
+
+class _Gamma(torch.autograd.Function):
+    """Draws whose derivative is that of torch's own: by the distribution function, where the draw lies."""
+
+    @staticmethod
+    def forward(ctx: Any, concentration: torch.Tensor, call: _Call, stream: torch.Tensor) -> torch.Tensor:
+        drawn = _operator(call.text, call.own, call.shared, stream)
+        ctx.save_for_backward(concentration, drawn)
+        return drawn
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return gradient * standard_gamma_grad(*ctx.saved_tensors), None, None
 
 
 class _ZeroGradient(torch.autograd.Function):

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+import dataclasses
 import gc
 import weakref
 
@@ -183,3 +184,43 @@ def test_loss_functions_are_alike_only_if_they_have_no_state_of_their_own():
     assert alike == [True, False, False, False]
     assert all(code_of(one) == code_of(one) for one in first[:3])
     assert code_of(first[0]) != code_of(lambda x: x + 1)
+
+
+class Criterion:
+    pass
+
+
+def test_a_recording_is_found_by_another_runner_whose_code_sees_the_same_objects():
+    criterion, other = Criterion(), Criterion()
+    made = Shard().proven()
+    first, second = Recordings(shared=True), Recordings(shared=True)
+    first.keep(made, [criterion])
+    assert second.find(made.facts) is None
+    assert second.adopt(made.facts, [other]) is None
+    assert second.adopt(made.facts, []) is None
+    assert Recordings().adopt(made.facts, [criterion]) is None
+    assert second.adopt(made.facts, [criterion]) is made
+    assert second.find(made.facts) is made
+
+
+def test_what_is_one_runners_own_is_not_shared():
+    known, second = Recordings(shared=True), Recordings(shared=True)
+    factor = 2.0
+    own = [(known.era, 1), ((lambda x: x * factor,), 2)]
+    for place, facts in enumerate(own):
+        made = dataclasses.replace(Shard().proven(), facts=("own", place, facts))
+        known.keep(made)
+        assert second.adopt(made.facts, []) is None
+    with_tensor = dataclasses.replace(Shard(0, torch.ones(3)).proven(), facts=("own", "tensor"))
+    known.keep(with_tensor)
+    assert second.adopt(with_tensor.facts, []) is None
+    gone = dataclasses.replace(Shard().proven(), facts=("own", "gone"))
+    known.keep(gone, [Criterion()])
+    assert second.adopt(gone.facts, [Criterion()]) is None
+
+
+def test_state_that_the_first_step_makes_is_waited_for():
+    made = Shard().proven()
+    late = Shard(row=1)
+    late.roles = dict
+    assert made.serve(late) is None

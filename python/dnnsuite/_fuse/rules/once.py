@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..._torch import tree_leaves, tree_map
+from ..._torch import standard_gamma, tree_leaves, tree_map
 from ...nn.model_tensor import ModelTensor, NotFusable, Refused, mark_fresh, state
 from ...nn.random_streams import FUNCTION_STREAM, pass_over
 from ...nn.sharing import is_frozen, own, spread
@@ -40,6 +40,7 @@ _DRAWING = frozenset(
         *("fractional_max_pool3d_with_indices", "multi_head_attention_forward"),
     ]
 )
+_GAMMA = getattr(standard_gamma, "__name__", None)
 #: Functions that drop, and where `training`, or the rate of attention's dropout, stands among their arguments.
 _DROPPING = {
     **{
@@ -104,7 +105,7 @@ def _draws(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     if name in _DROPPING:
         training = _given(("training", "train"), _DROPPING[name], args, kwargs, True)
         return bool(training) and bool(_given(("p",), 1, args, kwargs, 0.5))
-    return name in _DRAWING or (name.endswith("_") and name.rstrip("_") in _DRAWING)
+    return name in _DRAWING or name == _GAMMA or (name.endswith("_") and name.rstrip("_") in _DRAWING)
 
 
 def _given(

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from ..._torch import tree_leaves, tree_map
+from ..._torch import standard_gamma, tree_leaves, tree_map
 from ...nn.model_tensor import ModelTensor, NotFusable, physical, state, wrap_all
-from ...nn.random_draws import draw, fill
+from ...nn.random_draws import draw, draw_gamma, fill
 from ...nn.random_streams import FUNCTION_STREAM, advance
-from .table import before_writing, in_place, rule, settle, width_of
+from .table import FINDERS, before_writing, in_place, rule, settle, width_of
 
 
 def next_stream(B: int) -> torch.Tensor:
@@ -72,6 +72,18 @@ def _drawn_into(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     value = target.value
     value.copy_(fill(func.__name__, value, next_stream(value.size(0)), others, kwargs, own))
     return target
+
+
+def gamma(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Draws of torch.distributions' Gamma, Chi2 and StudentT."""
+    if len(args) != 1 or kwargs:
+        return _by_generator(func, args, kwargs)
+    settle()
+    concentration = args[0].value
+    return wrap_all(draw_gamma(func.__name__, concentration, next_stream(concentration.size(0))))
+
+
+FINDERS.append(lambda func: gamma if func is standard_gamma else None)
 
 
 def _own(args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:

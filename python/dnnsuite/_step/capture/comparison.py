@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .library import Read
-from .record import StepRecording
+from .record import StepRecording, TensorSlot
 from .script import same_bits
 
 
@@ -53,7 +53,7 @@ def difference(first: StepRecording, second: StepRecording) -> str | None:
     for a, b in zip(first.calls, second.calls, strict=False):
         if a.op is not b.op:
             return f"one step calls {a.name} where the next calls {b.name}{b.place}"
-        if repr(a.arguments) != repr(b.arguments):
+        if not _alike(a.arguments, b.arguments):
             return f"{a.name} gets {_first_difference(a.arguments, b.arguments)}{b.place}"
     if len(first.calls) != len(second.calls):
         return f"one step has {len(first.calls)} operators, the next {len(second.calls)}"
@@ -68,9 +68,20 @@ def difference(first: StepRecording, second: StepRecording) -> str | None:
     return None
 
 
+def _alike(a: Any, b: Any) -> bool:
+    """Return True for arguments that no operator can tell apart; NaN is like itself, and 1 is not 1.0."""
+    if type(a) is not type(b):
+        return False
+    if type(a) is TensorSlot:
+        return bool(a.index == b.index)
+    if type(a) in (list, tuple):
+        return len(a) == len(b) and all(map(_alike, a, b))
+    return a is b or (type(a) in (int, bool, str) and a == b) or repr(a) == repr(b)
+
+
 def _first_difference(a: Sequence[Any], b: Sequence[Any]) -> str:
     for x, y in zip(a, b, strict=True):
-        if repr(x) != repr(y):
+        if not _alike(x, y):
             return f"{x!r} in one step and {y!r} in the next"
     return "other arguments in the next step"
 

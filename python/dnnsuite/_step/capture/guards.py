@@ -60,7 +60,7 @@ def turns(array: torch.nn.Module) -> Callable[[], list[str]]:
 
 class ArrayModes:
     """Modes of an array that may change between two steps: train or eval, settings of layers, hooks, frozen parameters,
-    its modules, parameters and buffers, and the parameters' addresses, which an edit changes.
+    its modules, parameters and buffers, and the addresses of these, which an edit changes, or `.data = ...`.
 
     Compared in every step, so the list is short."""
 
@@ -68,6 +68,7 @@ class ArrayModes:
         self._modules = [module for _, module in modules_of(array)]
         self._layers = [vars(module) for module in self._modules if isinstance(module, ArrayModule)]
         self._parameters = list(array.parameters())
+        self._tensors = [*self._parameters, *array.buffers()]
         layers = [module for module in self._modules if isinstance(module, ArrayModule)]
         self._read_by_python = [tensor for layer in layers for tensor in layer.read_by_python()]
         self._hooks = [getattr(m, name) for m in self._modules for name in _HOOKS]
@@ -81,9 +82,10 @@ class ArrayModes:
             [layer.get("_last_setting") for layer in self._layers],
             [p.requires_grad for p in self._parameters],
             any(map(has_gradient_hook, self._parameters)),
-            self._parameters[0].data_ptr() if self._parameters else 0,
-            sum(map(len, self._hooks)),
+            [tensor.data_ptr() for tensor in self._tensors],
+            list(map(dict, filter(None, self._hooks))),
             global_hooks.any(),
+            torch.get_default_dtype(),
             [tensor._version for tensor in self._read_by_python],
         )
 

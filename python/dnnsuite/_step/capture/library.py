@@ -142,6 +142,8 @@ class Proven:
             return None
         subject.prepare(self.plans)
         roles = subject.roles()
+        if not roles.keys() >= {place.role for place in self.places.values()}:
+            return None  # what the first step makes is not there yet
         found = {slot: place.of(roles) for slot, place in self.places.items()}
         script = self.script.bound(self.plan, self.plan.on(self.others | found))
         return script, [read.among(roles) for read in self.reads]
@@ -226,6 +228,43 @@ class Outlines:
 OUTLINES = Outlines()
 
 
+class SharedRecordings:
+    """Recordings of this process, by whatever runner, the latest last: equal code on tensors of equal layouts is the
+    same step. Those with tensors that have no role are known to their own runner alone."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: list[tuple[list[weakref.ref[Any]], Proven]] = []
+
+    def keep(self, objects: Sequence[Any], made: Proven) -> None:
+        """Keep a recording of code that sees these objects."""
+        try:
+            seen = [weakref.ref(one) for one in objects]
+        except TypeError:  # nobody could say later whether it is the same one
+            return
+        with self._lock:
+            others = [(o, one) for o, one in self._known if one.facts != made.facts]
+            self._known = [*others, (seen, made)][-_MOST:]
+
+    def find(self, objects: Sequence[Any], facts: Facts) -> Proven | None:
+        """Find a recording of the same step."""
+        with self._lock:
+            for seen, made in reversed(self._known):
+                if len(seen) == len(objects) and made.facts == facts:
+                    return made if all(ref() is one for ref, one in zip(seen, objects, strict=True)) else None
+        return None
+
+
+SHARED = SharedRecordings()
+
+
+def _is_own(value: Any, era: object) -> bool:
+    """Return True for facts of one runner alone: with what cannot be compared, or with functions that hold values."""
+    if isinstance(value, (tuple, list)):
+        return any(_is_own(part, era) for part in value)
+    return value is era or (isinstance(value, types.FunctionType) and value.__closure__ is not None)
+
+
 def code_of(function: Any) -> Any:
     """Describe a loss function so that equal descriptions compute the same; the object itself if it has state."""
     if isinstance(function, types.FunctionType) and not function.__closure__ and not vars(function):
@@ -241,9 +280,9 @@ def code_of(function: Any) -> Any:
 class Recordings:
     """Proven recordings, and the shards that are recording others: one shard records for all that are alike."""
 
-    def __init__(self, function: Any = None) -> None:
-        """`function` computes the losses."""
-        self._lock = threading.Lock()
+    def __init__(self, function: Any = None, shared: bool = False) -> None:
+        """`function` computes the losses. `shared`: facts tell all that a step depends on, for other runners, too."""
+        self._lock, self._shared = threading.Lock(), shared
         self._code = code_of(function)
         self.era = object()
         self._proven: list[Proven] = []
@@ -260,6 +299,14 @@ class Recordings:
         """Find a recording of the same step."""
         with self._lock:
             return next((one for one in self._proven if one.facts == facts), None)
+
+    def adopt(self, facts: Facts, objects: Sequence[Any]) -> Proven | None:
+        """Find a recording of the same step by another runner, whose code sees the same objects."""
+        found = SHARED.find(objects, facts) if self._shared else None
+        if found is not None:
+            with self._lock:
+                self._proven = [*self._proven, found][-_MOST:]
+        return found
 
     def pattern(self, facts: Facts) -> Proven | None:
         """Find a recording of the same code on another layout of batch, or on more or fewer models."""
@@ -286,13 +333,15 @@ class Recordings:
             if alone and facts not in self._alone:
                 self._alone.append(facts)
 
-    def keep(self, made: Proven) -> None:
-        """Keep a recording that was compared with its step as written."""
+    def keep(self, made: Proven, objects: Sequence[Any] = ()) -> None:
+        """Keep a recording that was compared with its step as written; its code sees `objects`."""
         with self._lock:
             self._proven = [one for one in self._proven if one.facts != made.facts or not one.settled]
             self._proven = [*self._proven, made][-_MOST:]
         if not made.others:
             OUTLINES.keep((self._code, made.facts[0]), made.outline)
+            if self._shared and not _is_own(made.facts, self.era):
+                SHARED.keep(objects, made)
 
     def follows(self, made: Proven) -> bool:
         """Return True if `made` is a proven step on another layout of batch, on other models, by another shard, or by

@@ -148,7 +148,7 @@ class Outcomes:
         if guards is None:
             return None
         for number, guard in enumerate(guards):
-            if _holds(guard, inputs):
+            if holds(guard, inputs):
                 self._unknown = max(0, self._unknown - 1)
                 return number
         self._unknown += 1
@@ -180,7 +180,8 @@ class Outcomes:
         return f"values of the batch that Python reads keep changing{self._place}"
 
 
-def _holds(guard: Replay, inputs: Sequence[torch.Tensor]) -> bool:
+def holds(guard: Replay, inputs: Sequence[torch.Tensor]) -> bool:
+    """Return True if the values that `guard` looks at are the recorded ones."""
     try:
         return bool(guard(inputs))
     except RuntimeError:  # it was recorded for a batch on which these operators can be run

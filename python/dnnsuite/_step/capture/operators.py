@@ -42,6 +42,10 @@ class Operator:
         sized_by_values: True if the shape of its result depends on values, or would with a mask among the arguments.
         reshapes: True if it changes its argument's shape in place; `view` is the operator that returns such a view.
         draws: True if it draws from torch's generator.
+        types: the schema's type of each argument.
+        keywords: for each argument, True if it is given by its name only.
+        written_list: place of the first argument that is a list of tensors it writes into; None without one.
+        returns: it returns something.
     """
 
     name: str
@@ -57,6 +61,10 @@ class Operator:
     reshapes: bool
     view: Any
     draws: bool
+    types: tuple[str, ...]
+    keywords: tuple[bool, ...]
+    written_list: int | None
+    returns: bool
 
     def arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         """List every argument in the schema's order, defaults filled in."""
@@ -74,6 +82,13 @@ def operator_of(func: Any) -> Operator | None:
     found = _known.get(func)
     if found is None and func not in _known:
         found = _known[func] = _read(func)
+    return found
+
+
+def known_operator(func: Any) -> Operator:
+    """Look up an operator that was recorded, which has a schema."""
+    found = operator_of(func)
+    assert found is not None
     return found
 
 
@@ -101,6 +116,17 @@ def _read(func: Any) -> Operator | None:
         reshapes=torch.Tag.inplace_view in tags,
         view=_view_of(func),
         draws=torch.Tag.nondeterministic_seeded in tags,
+        types=tuple(str(one.type) for one in schema.arguments),
+        keywords=tuple(one.kwarg_only for one in schema.arguments),
+        written_list=next(
+            (
+                place
+                for place, one in enumerate(schema.arguments)
+                if one.alias_info is not None and one.alias_info.is_write and "List" in str(one.type)
+            ),
+            None,
+        ),
+        returns=bool(schema.returns),
     )
 
 

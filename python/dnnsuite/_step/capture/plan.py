@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..._torch import tree_map
+from .operators import known_operator
 from .record import OperatorCall, StepRecording, TensorSlot, slots_in, slots_of
 
 
@@ -99,15 +99,25 @@ def _stays(call: OperatorCall, recording: StepRecording, constant: set[int]) -> 
 
 @torch.no_grad()
 def _run(call: OperatorCall, values: dict[int, torch.Tensor]) -> list[torch.Tensor]:
-    arguments = tree_map(lambda x: values[x.index] if isinstance(x, TensorSlot) else x, list(call.arguments))
+    operator = known_operator(call.op)
     positional, named = [], {}
-    for argument, value in zip(call.op._schema.arguments, arguments, strict=True):
-        if argument.kwarg_only:
-            named[argument.name] = value
+    for place, argument in enumerate(call.arguments):
+        value = _filled_in(argument, values)
+        if operator.keywords[place]:
+            named[operator.defaults[place][0]] = value
         else:
             positional.append(value)
     result: Any = call.op(*positional, **named)
     return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def _filled_in(value: Any, values: dict[int, torch.Tensor]) -> Any:
+    """Put tensors in the place of slots."""
+    if type(value) is TensorSlot:
+        return values[value.index]
+    if type(value) in (list, tuple):
+        return type(value)(_filled_in(one, values) for one in value)
+    return value
 
 
 def _needed(calls: list[OperatorCall], losses: int) -> list[OperatorCall]:

@@ -35,7 +35,7 @@ _NO_STATE = (
 )
 _INTERNAL = frozenset((*vars(torch.nn.Module()), "_root", "_plain", "B"))
 _WRITTEN = "_fused_written"  # how often each attribute of a user's module was set from outside
-_DEEP = 3  # containers in containers that are looked into
+_DEEP = 3  # objects in one another that are looked into; as many containers more
 Path = tuple[Any, ...]
 
 
@@ -112,11 +112,16 @@ def is_state(name: Any, value: Any) -> bool:
 
 def holders_of(modules: Sequence[torch.nn.Module]) -> Iterator[Holder]:
     """Yield the dictionary of each module, and the containers and objects in it, each once."""
+    return (Holder(path, held) for path, held in _held_in(modules))
+
+
+def _held_in(modules: Sequence[torch.nn.Module]) -> Iterator[tuple[Path, Any]]:
+    """Yield path and content of each of them."""
     seen: set[int] = set()
     for number, module in enumerate(modules):
-        yield Holder((number,), vars(module))
+        yield (number,), vars(module)
         for name, value in vars(module).items():
-            if is_state(name, value):
+            if not isinstance(value, _PLAIN) and is_state(name, value):
                 yield from _inside(value, (number, name), seen, _DEEP)
 
 
@@ -132,12 +137,12 @@ def python_values(array: torch.nn.Module, without: Collection[tuple[Path, Any]] 
     for name, module in named[:]:
         named += [(f"{name}.{path}", part) for path, part in models_apart(module)]
     found: dict[str, Any] = {}
-    for holder in holders_of([module for _, module in named]):
-        where = [named[holder.path[0]][0], *map(str, holder.path[1:])]
-        for key, value in _items(holder.held).items():
-            if (holder.path, key) in without:
+    for path, held in _held_in([module for _, module in named]):
+        where = [named[path[0]][0], *map(str, path[1:])]
+        for key, value in _items(held).items():
+            if (path, key) in without:
                 continue
-            if len(holder.path) == 1 and not is_state(key, value):
+            if len(path) == 1 and not is_state(key, value):
                 continue
             if isinstance(value, _PLAIN):
                 found[".".join([*where, str(key)]).lstrip(".")] = value
@@ -149,10 +154,10 @@ def python_values(array: torch.nn.Module, without: Collection[tuple[Path, Any]] 
 def python_numbers(array: torch.nn.Module) -> dict[tuple[Path, Any], Any]:
     """Collect the numbers among the Python values of an array's modules, by (path, key)."""
     return {
-        (holder.path, key): value
-        for holder in holders_of(_modules(array))
-        for key, value in _items(holder.held).items()
-        if is_number(value) and (len(holder.path) > 1 or is_state(key, value))
+        (path, key): value
+        for path, held in _held_in(_modules(array))
+        for key, value in _items(held).items()
+        if is_number(value) and (len(path) > 1 or is_state(key, value))
     }
 
 
@@ -166,12 +171,12 @@ def put_python_value(array: torch.nn.Module, path: Path, key: Any, value: Any) -
     _put(_modules(array), path, {key: value})
 
 
-def _inside(value: Any, path: Path, seen: set[int], depth: int) -> Iterator[Holder]:
+def _inside(value: Any, path: Path, seen: set[int], depth: int) -> Iterator[tuple[Path, Any]]:
     held = _held_by(value)
-    if held is None or id(value) in seen or not depth:
+    if held is None or id(value) in seen or depth <= (0 if held is not value else -_DEEP):
         return
     seen.add(id(value))
-    yield Holder(path, held)
+    yield path, held
     for key, part in _items(held).items():
         yield from _inside(part, (*path, key), seen, depth - 1)
 

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from ..._torch import StorageWeakRef, TorchDispatchMode, assert_true
-from .operators import Operator, operator_of
+from ..._torch import StorageWeakRef, TorchDispatchMode, assert_true, hidden_from_function_modes
+from .operators import Operator, known_operator, operator_of
 from .places import user_place
 
 _KEPT_BYTES = 2**18  # a constant larger than this is computed anew in each step
@@ -44,7 +45,7 @@ class OperatorCall:
     @property
     def by_shape(self) -> bool:
         """True if the results depend on the shapes of the arguments alone, or on no tensor."""
-        return _operator(self.op).by_shape
+        return known_operator(self.op).by_shape
 
     @property
     def name(self) -> str:
@@ -69,6 +70,7 @@ class StepRecording:
     numbers: dict[int, type] = field(default_factory=dict)  # slots of inputs that are Python's numbers
     losses: int = -1
     refusal: str | None = None  # why this step cannot be replayed
+    fractions: bool = False  # Python has read numbers with a fraction
 
     def refuse(self, why: str) -> None:
         self.refusal = self.refusal or why
@@ -76,7 +78,7 @@ class StepRecording:
     def written_by(self, call: OperatorCall) -> set[int]:
         """Collect the storages that an operator writes into."""
         return (
-            {self.storage[slot] for slot in written_slots(_operator(call.op), call.arguments)}
+            {self.storage[slot] for slot in written_slots(known_operator(call.op), call.arguments)}
             if call.writes
             else set()
         )
@@ -123,6 +125,7 @@ class StepRecorder(TorchDispatchMode):
         self._inner: set[int] = set()  # storages of inputs and results
         self._outer: set[int] = set()  # storages of external tensors
         self._constant: set[int] = set()
+        self._overlooks = False
         self._origins: dict[
             int, set[int]
         ] = {}  # of what follows from external and fixed tensors alone: which
@@ -142,6 +145,15 @@ class StepRecorder(TorchDispatchMode):
         self.recording.storage[slot] = address
         self._count += 1
         return slot
+
+    @contextlib.contextmanager
+    def overlooking(self) -> Iterator[None]:
+        """Return a block in which a value may be read: somebody else sees to it."""
+        self._overlooks = True
+        try:
+            yield
+        finally:
+            self._overlooks = False
 
     def _refuse(self, why: str) -> None:
         if self.recording.refusal is None:
@@ -173,7 +185,10 @@ class StepRecorder(TorchDispatchMode):
 
     def record(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator and record it."""
-        kwargs = kwargs or {}
+        with hidden_from_function_modes():  # one that is Python's would see each look at a shape
+            return self._recorded(func, args, kwargs or {})
+
+    def _recorded(self, func: Any, args: Any, kwargs: Any) -> Any:
         given: list[Any] = []
         arguments: tuple[Any, ...] = ()
         operator = None
@@ -205,6 +220,8 @@ class StepRecorder(TorchDispatchMode):
 
     def _check(self, func: Any, operator: Operator, given: Sequence[Any], masked: bool) -> None:
         name = operator.name
+        if operator.looks and self._overlooks:
+            return
         if operator.looks:
             origins = self._origin(given)
             if origins is not None:  # a flag or a hyper-parameter: it holds until somebody changes it
@@ -239,9 +256,10 @@ class StepRecorder(TorchDispatchMode):
 
     def _look(self, tensor: torch.Tensor, slot: TensorSlot, value: Any) -> None:
         """Add an assertion of the value that Python has read. Floats, which differ in each step, are refused."""
-        if self._origin([slot]) is not None or self._seeded or assert_true is None:
+        if self._overlooks or self._origin([slot]) is not None or self._seeded or assert_true is None:
             return  # is among `read`, or refused
         if not isinstance(value, (bool, int)):
+            self.recording.fractions = True
             self._refuse("aten._local_scalar_dense hands a tensor's value to Python (as .item() does)")
             return
         same = torch.ops.aten.eq.Scalar(tensor, int(value))
@@ -252,13 +270,13 @@ class StepRecorder(TorchDispatchMode):
 
     def _add_call(self, op: Any, given: list[Any], arguments: tuple[Any, ...], output: Any) -> None:
         """Note an operator that the step as written does not call."""
-        self._note(op, _operator(op), given, arguments, output)
+        self._note(op, known_operator(op), given, arguments, output)
 
     def _note(
         self, func: Any, operator: Operator, given: Sequence[Any], arguments: tuple[Any, ...], output: Any
     ) -> None:
         if operator.view is not None:
-            func, operator = operator.view, _operator(operator.view)
+            func, operator = operator.view, known_operator(operator.view)
         recording = self.recording
         storage = recording.storage
         slots = slots_of(arguments) - {-1}
@@ -319,12 +337,6 @@ class StepRecorder(TorchDispatchMode):
 StepRecorder.__torch_dispatch__ = (
     StepRecorder.record
 )  # so, torch does not wrap it to be left out by its compiler
-
-
-def _operator(op: Any) -> Operator:
-    found = operator_of(op)
-    assert found is not None  # it was recorded
-    return found
 
 
 def _key(tensor: torch.Tensor) -> Key:

@@ -26,6 +26,7 @@ from ..._torch import (
     set_graph_optimize,
 )
 from .looks import CheckedReplay, Replay, changed_before_looks, guard_of
+from .operators import known_operator
 from .plan import ReplayPlan, make_plan
 from .record import OperatorCall, StepRecording, TensorSlot, slots_of
 
@@ -240,13 +241,13 @@ class _Writer:
         return self._constant(f"{kind}[]", [float(v) for v in values] if kind == "float" else values)
 
     def _call(self, call: OperatorCall) -> None:
-        schema = call.op._schema
+        operator = known_operator(call.op)
         taken = [
-            self._argument(value, str(argument.type), call)
-            for argument, value in zip(schema.arguments, call.arguments, strict=True)
+            self._argument(value, declared, call)
+            for declared, value in zip(operator.types, call.arguments, strict=True)
         ]
         names, unpack = [], []
-        for output in call.outputs if schema.returns else ():
+        for output in call.outputs if operator.returns else ():
             if isinstance(output, list):
                 names.append(f"{self._name()} : Tensor[]")
                 left = ", ".join(self._output(slot) for slot in output)
@@ -254,8 +255,10 @@ class _Writer:
             else:
                 names.append(self._output(output))
         left = ", ".join(names) + (" = " if names else "")
-        self._lines += [f"  {left}{schema.name}({', '.join(taken)})", *unpack]
-        self._keep(schema, taken)
+        self._lines += [f"  {left}{operator.name.replace('.', '::')}({', '.join(taken)})", *unpack]
+        if operator.written_list is not None:
+            # The interpreter would drop the operator if nothing read the list of tensors that it writes into.
+            self._looked_at.append(self._line("int", f"aten::len({taken[operator.written_list]})"))
 
     def _output(self, slot: int | None) -> str:
         """Name a result; a tensor that is written in place keeps its name."""
@@ -263,15 +266,6 @@ class _Writer:
             return f"{self._name()} : Tensor"
         self._defined.add(slot)
         return f"%t{slot} : Tensor"
-
-    def _keep(self, schema: Any, taken: Sequence[str]) -> None:
-        """Use the list of an operator that writes into tensors of a list: the interpreter would drop the operator if
-        nothing read that list later."""
-        for argument, name in zip(schema.arguments, taken, strict=True):
-            written = argument.alias_info is not None and argument.alias_info.is_write
-            if written and "List" in str(argument.type):
-                self._looked_at.append(self._line("int", f"aten::len({name})"))
-                return
 
 
 def _kind_of(slot: int, plan: ReplayPlan) -> str:

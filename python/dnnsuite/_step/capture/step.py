@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from ..._fuse import width
 from ..._torch import no_capture
 from . import guards
 from .arithmetic import is_number
@@ -20,8 +22,10 @@ from .library import Facts, Proven, Recordings, Subject, prove
 from .looks import Outcomes, Replay, ValueChanged
 from .numbered_step import NumberedSteps
 from .python_state import python_numbers
+from .reach import Reach
 from .record import StepRecording
 from .script import NotScriptable, Script, Scripts
+from .variants import Variants
 from .watch import StepInputs, StepWatch, Train, refuse_writes_under_reads
 
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
@@ -50,15 +54,16 @@ class CapturedStep:
         replays: Scripts | CudaGraphs,
         subject: Subject | None = None,
         known: Recordings | None = None,
+        reach: Reach | None = None,
     ) -> None:
         """`state` lists the tensors that a step may change without an operator that names them: parameters, optimizer
-        state. `subject` and `known` are given where recordings are shared with other shards."""
+        state. `subject` and `known` are given where recordings are shared with other shards, `reach` if it is known."""
         self._given = BatchNumbers()
         self._train, self._array, self._replays = on_filled(train, self._given), array, replays
         self._subject, self._known = subject, known
-        reach = guards.reach_of(function, array)
-        self._readers = tuple(reach.readers)
-        reach.readers.append(self._given)
+        reach = copy.copy(reach or guards.reach_of(function, array))
+        self._readers, self._code = tuple(reach.readers), reach.code
+        reach.readers = [*reach.readers, self._given]
         self._sees_numbers = any(is_number(v) for reader in self._readers for _, v, _ in reader.places())
         self._turns = guards.turns(array)
         self._values: list[Any] | None = None
@@ -69,6 +74,7 @@ class CapturedStep:
         self._numbered = NumberedSteps(self._watch)
         self.alone = True  # nobody else runs the code meanwhile
         self._wants_alone = False  # for the next step that no replay is for
+        self.wants_single_models = False  # a shard of one model could be captured, this one cannot
         self.reset()
 
     def reset(self) -> None:
@@ -101,7 +107,7 @@ class CapturedStep:
     def follows(self) -> bool:
         """True if the next step may put stand-ins in the place of numbers; no other thread may run the code then."""
         if not self._numbers.places or self.refusal is not None:
-            return False
+            return self._wants_alone and self.refusal is None
         return self._wants_alone or not self.replayed
 
     def read(self) -> list[Any]:
@@ -142,6 +148,12 @@ class CapturedStep:
                 return losses
             if self.refusal is not None:
                 return self._train(batch, hyper)
+        elif attempt.variants is not None:
+            losses = attempt.variants.replay(inputs)
+            self.replayed = losses is not None
+            if losses is not None:
+                self._wants_alone = False
+                return losses
         elif attempt.stage == "replay" and attempt.replay is not None:
             if not attempt.read or all(read.holds(inputs) for read in attempt.read):
                 self.replayed = True
@@ -234,10 +246,9 @@ class CapturedStep:
         assert known is not None
         assert subject is not None
         if not attempt.facts:
-            autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-            self._facts = self._facts or subject.facts(known.era)
-            attempt.facts = *self._facts, key, tuple(self._values or ()), autocast
-        found = known.find(attempt.facts)
+            self._facts = self._facts or self._facts_of(subject, known.era)
+            attempt.facts = *self._facts, key, repr(self._values), _torch_state()  # 1 is not 1.0
+        found = known.find(attempt.facts) or known.adopt(attempt.facts, self._objects())
         served = found.serve(subject) if found is not None else None
         if served is not None:
             attempt.replay, attempt.read = served
@@ -249,6 +260,15 @@ class CapturedStep:
             attempt.stage = "record"
             if pattern is not None:
                 subject.prepare(pattern.plans)
+
+    def _facts_of(self, subject: Subject, era: object) -> Facts:
+        """List what the step depends on beside values; code first, for other layouts have the same."""
+        code, *layouts = subject.facts(era)
+        return (era if self._code is None else self._code, code), *layouts
+
+    def _objects(self) -> list[Any]:
+        """List the objects that stand in `read` by their identity."""
+        return [one for reader in self._readers for one in reader.objects()]
 
     def _attempt_of_outcome(self, key: Any, chosen: int) -> Attempt | None:
         """Find the attempt for a batch of which Python reads values; one of its own for each outcome."""
@@ -269,6 +289,10 @@ class CapturedStep:
                 self._wants_alone = not self.alone
                 if self.alone:
                     return self._go_on_with_numbers(attempt, given)
+            if attempt.variants is not None:
+                self._wants_alone = not self.alone
+                if self.alone:
+                    return self._go_on_with_variants(attempt, given)
             if attempt.stage == "compare":
                 return self._compare(attempt, given)
             return self._as_written(attempt, given)
@@ -334,6 +358,13 @@ class CapturedStep:
         given = self._fixed(given)
         losses, recording = self._watch.record(given)
         refuse_writes_under_reads(recording, len(given.tensors) - given.fixed)
+        if recording.fractions and not self._numbers.places:
+            self.wants_single_models = width(self._array) > 1
+            if not self.wants_single_models:
+                attempt.recording, attempt.stage = recording, "vary"
+                attempt.variants = Variants(self._watch, self._readers)
+                self._give_up(attempt)
+                return losses
         if recording.refusal is None and self._numbers.places:
             attempt.recording, attempt.stage = recording, "follow"
         elif recording.refusal is None:
@@ -385,7 +416,7 @@ class CapturedStep:
         if self._known is None or not attempt.facts:
             return
         if made is not None:
-            self._known.keep(made)
+            self._known.keep(made, self._objects())
         self._give_up(attempt, alone=made is None or not made.settled)
 
     def _choose_by_outcome(self, attempt: Attempt, recording: StepRecording, replay: Replay) -> None:
@@ -436,3 +467,23 @@ class CapturedStep:
             self._numbers.give_up(why)
             self._turn_to_key(why)
         return losses
+
+    def _go_on_with_variants(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
+        """Take a step in which Python compares what it reads of tensors on the way to a replay."""
+        assert attempt.recording is not None
+        assert attempt.variants is not None
+        losses, why = attempt.variants.go_on(attempt, attempt.recording, given)
+        if why is not None:
+            self._refuse(why)
+        return losses
+
+
+def _torch_state() -> tuple[Any, ...]:
+    """List the settings of torch that decide which operators a step calls."""
+    return (
+        torch.is_autocast_enabled("cpu"),
+        torch.get_autocast_dtype("cpu"),
+        torch.get_default_dtype(),
+        torch.get_default_device(),
+        torch.are_deterministic_algorithms_enabled(),
+    )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,13 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from .held_objects import slots_of_class
+from .held_objects import MOST, slots_of_class
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 _CONTAINERS = (list, dict, set, tuple, collections.deque)
-_SHORT = 16  # containers up to this length are compared value by value, others by their length
-_FEW = 2**16  # elements of an array that is compared by value
-_DEEP = 3  # containers and objects in one another that are looked into
+_HASHED = frozenset((bool, int, float, complex, str, bytes, type(None)))
+_SHORT = 16  # elements of a container that are looked into, and may become inputs of a recording
+_LONG = 2**12  # elements of a container that are compared; of a longer one its length is
+_DEEP = 5  # containers and objects in one another that are looked into
 _NAMESPACES = (type, types.ModuleType)
 
 Path = tuple[int, ...]
@@ -41,6 +43,10 @@ class Reader:
 
     def __call__(self) -> Any:
         return value_of(self.held(), self.names)
+
+    def objects(self) -> Iterator[Any]:
+        """Yield the objects that stand in that copy by their identity."""
+        return objects_in(self.held(), self.names)
 
     def places(self) -> Iterator[tuple[Path, Any, Put]]:
         """Yield each plain value that can be replaced: its path in the copy, itself, and what replaces it."""
@@ -92,6 +98,21 @@ class NamespaceReader(Reader):
         """Do nothing: it stays the same one."""
 
 
+class DefaultsReader(Reader):
+    """Reader of the defaults of a function's arguments."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: types.FunctionType, names: frozenset[str]) -> None:
+        self._function, self.names = function, names
+
+    def held(self) -> Any:
+        return self._function.__defaults__, self._function.__kwdefaults__
+
+    def put(self, value: Any) -> None:
+        """Do nothing: what can change is what they hold."""
+
+
 def cell_contents(cell: types.CellType) -> Any:
     """Return the contents of a cell; None for an empty one."""
     try:
@@ -109,10 +130,10 @@ def value_of(value: Any, names: frozenset[str] = frozenset(), depth: int = _DEEP
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, np.ndarray):
-        return value.tobytes() if value.size <= _FEW and value.dtype != object else id(value)
+        return value.tobytes() if value.size <= MOST and value.dtype != object else id(value)
     if isinstance(value, _CONTAINERS):
         if not depth or len(value) > _SHORT:
-            return len(value)
+            return _long(value)
         if isinstance(value, dict):
             return tuple(
                 (value_of(key, names, 1), value_of(one, names, depth - 1)) for key, one in value.items()
@@ -124,8 +145,47 @@ def value_of(value: Any, names: frozenset[str] = frozenset(), depth: int = _DEEP
     return id(value), tuple((name, value_of(one, names, depth - 1)) for name, one in shown)
 
 
+def objects_in(value: Any, names: frozenset[str], depth: int = _DEEP) -> Iterator[Any]:
+    """Yield the objects that stand in `value_of` by their identity."""
+    if isinstance(value, _PLAIN):
+        return
+    if isinstance(value, np.ndarray):
+        if value.size > MOST or value.dtype == object:
+            yield value
+    elif isinstance(value, _CONTAINERS):
+        parts = [part for item in value.items() for part in item] if isinstance(value, dict) else value
+        deeper = depth - 1 if depth and len(value) <= _SHORT else 0
+        for part in parts:
+            yield from objects_in(part, names, deeper) if deeper else [part] * (type(part) not in _HASHED)
+    else:
+        yield value
+        for _, part in _shown(value, names, depth) or ():
+            yield from objects_in(part, names, depth - 1)
+
+
+def _long(value: Any) -> Any:
+    """Copy a container of many elements, those that are no plain values by identity; return the length of a longer
+    one."""
+    if len(value) > _LONG:
+        return len(value)
+    if isinstance(value, set):
+        return frozenset(value)
+    parts = tuple(value.items() if isinstance(value, dict) else value)
+    if set(map(type, value)) <= _HASHED and not isinstance(value, dict):
+        return parts
+    return tuple(part if type(part) in _HASHED else _by_identity(part) for part in parts)
+
+
+def _by_identity(part: Any) -> Any:
+    if type(part) is tuple:  # an item of a dictionary
+        return tuple(one if type(one) in _HASHED else id(one) for one in part)
+    return id(part)
+
+
 def _shown(value: Any, names: frozenset[str], depth: int) -> Sequence[tuple[str, Any]] | None:
     """List the attributes of an object that count; None if it is not looked into."""
+    if isinstance(value, functools.partial):
+        return [("args", value.args), ("keywords", value.keywords)] if depth else None
     held = getattr(value, "__dict__", None)
     slots = names.intersection(slots_of_class(type(value)))
     if (held is None and not slots) or not depth or not names or isinstance(value, torch.Tensor):
