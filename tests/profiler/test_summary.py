@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The page of text: what a stranger must find in it."""
 
+import math
+
 import pytest
 
 from dnnsuite import profiler
@@ -36,7 +38,8 @@ def test_the_rate_is_that_of_quiet_steps_where_there_are_any():
     assert rate(without.data).steps_per_s == pytest.approx(
         3 / sum((s.t1_ns - s.t0_ns) * 1e-9 for s in without.active)
     )
-    assert rate(without.data).low <= rate(without.data).steps_per_s <= rate(without.data).high
+    assert math.isnan(rate(without.data).low)
+    assert rate(without.data).why == "too short: 3 values, and 50 show how neighbours correlate"
     assert "under the instruments" in without.summary()
     assert "overhead     not measured" in without.summary()
 
