@@ -22,7 +22,8 @@ def test_everything_is_on_the_page():
     p = observe(schedule=profiler.schedule(wait=2, active=2, repeat=2))
     page = p.summary()
     assert page.startswith("profile of toy (batch size 3, B=2, cpu)\n")
-    for words in ("rows/s (no interval: too short: 5 values", "5 steps without instruments", "4 steps in 2 windows, from step 2", "overhead",
+    for words in ("rows/s (no interval: too short: 5 values", "5 steps without instruments",
+                  "4 steps in 2 windows, from step 2", "overhead",
                   " per step (4 steps with and 5 without, 2 windows)", "100.0 %", "aten::addmm", "what to do next",
                   "because", "2 records were dropped"):  # fmt: skip
         assert words in page
