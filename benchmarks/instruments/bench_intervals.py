@@ -186,7 +186,7 @@ def tables(repeats: int) -> Iterator[str]:
     for title, copies, ten in (
         ("Rates of one run, from the times of its steps", 1, False),
         ("Rates of three copies that train at once", 3, False),
-        ("Rates of one run by ten blocks taken as independent, as until version 0.1", 1, True),
+        ("Rates of one run by ten blocks taken as independent, for comparison", 1, True),
     ):
         yield f"\n## {title}\n"
         yield "coverage of the intervals given, % (share given, %; given and wrong, %)\n"

@@ -33,13 +33,14 @@ _OPERATORS = 8
 
 @dataclass(frozen=True)
 class Rate:
-    """Steps per second with a 95 % interval by batch means over the steps' times; NaN bounds for a single step."""
+    """Steps per second with a 95 % interval; NaN bounds where the steps are too few, or drift."""
 
     steps_per_s: float
     low: float
     high: float
     steps: int
     quiet: bool  # from steps without instruments
+    why: str = ""  # there is no interval
 
 
 def advice(profile: ProfileData) -> list[Advice]:
@@ -55,9 +56,10 @@ def rate(profile: ProfileData) -> Rate | None:
         return None
     seconds = [(step.t1_ns - step.t0_ns) * 1e-9 for step in steps]
     of = batch_means(seconds)
-    half = (of.high - of.low) / 2 / of.mean  # of the logarithm: a rate is never negative
+    # Half of it on the logarithm: a rate is never negative.
+    half = math.nan if of.why else (of.high - of.low) / 2 / of.mean
     speed = 1 / of.mean
-    return Rate(speed, speed * math.exp(-half), speed * math.exp(half), len(steps), steps is quiet)
+    return Rate(speed, speed * math.exp(-half), speed * math.exp(half), len(steps), steps is quiet, of.why)
 
 
 def record(profile: ProfileData) -> dict[str, Any]:
@@ -177,8 +179,8 @@ def _rate_text(found: Rate, about: dict[str, Any]) -> str:
     items, unit = about.get("items_per_step"), about.get("unit", "items")
     scale, name = (float(items), f"{unit}/s") if items else (1.0, "steps/s")
     text = shown_rate(scale * found.steps_per_s, name, scale * found.low, scale * found.high)
-    if not (math.isfinite(found.low) and math.isfinite(found.high)):
-        return f"{text} (too few steps for an interval)"
+    if found.why:
+        return f"{text} (no interval: {found.why})"
     return text
 
 
