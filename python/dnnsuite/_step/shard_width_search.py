@@ -11,7 +11,7 @@ _TRIAL_STEPS = 2  # timed steps of each candidate width, after those that warm u
 # the peak. A captured step of 3 ms is no faster eight models wide; where Python makes the calls, tens of milliseconds
 # may be Python's.
 _HEAVY_STEP_S = {True: 0.002, False: 0.5}
-# A captured step of so little time per model is as fast as calls of operators are: one model at a time makes more calls.
+# A captured step of less time per model is as fast as calls of operators: one model at a time makes more of them.
 _LIGHT_STEP_S = 0.0002
 
 
