@@ -227,7 +227,10 @@ OUTLINES = Outlines()
 
 
 def code_of(function: Any) -> Any:
-    """Describe a loss function so that equal descriptions compute the same; the object itself if it has state."""
+    """Describe a loss function, or each of several, so that equal descriptions compute the same; the object itself if
+    it has state."""
+    if type(function) is tuple:
+        return tuple(map(code_of, function))
     if isinstance(function, types.FunctionType) and not function.__closure__ and not vars(function):
         defaults = function.__defaults__, function.__kwdefaults__
         if not any(defaults):
@@ -242,7 +245,7 @@ class Recordings:
     """Proven recordings, and the shards that are recording others: one shard records for all that are alike."""
 
     def __init__(self, function: Any = None) -> None:
-        """`function` computes the losses."""
+        """`function` computes the losses, or each of several in turn."""
         self._lock = threading.Lock()
         self._code = code_of(function)
         self.era = object()

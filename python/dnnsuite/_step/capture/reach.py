@@ -43,6 +43,7 @@ class Reach:
         self.readers: list[Reader] = []
         self.spaces: list[dict[str, Any]] = []
         self._seen: set[int] = set()
+        self._visited: set[tuple[int, ...]] = set()  # functions
         self._named_of: dict[type, set[str]] = {}
 
     def call(self, function: Any) -> None:
@@ -79,9 +80,13 @@ class Reach:
             self.readers.append(NamespaceReader(kind, frozenset(new)))
 
     def _function(self, function: types.FunctionType, owner: Any) -> None:
-        if id(function.__code__) in self._seen or len(self._seen) > _MANY:
+        # Two closures of one code, or a method of two objects, see values of their own.
+        code = id(function.__code__), *map(id, function.__closure__ or ())
+        who = code if owner is None else (*code, id(owner))
+        if who in self._visited or len(self._seen) > _MANY:
             return
-        self._seen.add(id(function.__code__))
+        self._seen.add(code[0])
+        self._visited |= {code, who}
         names = _names(function.__code__)
         if not any(space is function.__globals__ for space in self.spaces):
             self.spaces.append(function.__globals__)
