@@ -48,10 +48,16 @@ def test_without_a_target_the_chart_shows_intervals(suite):
 
 
 def test_where_nothing_may_be_compared_with_the_target_there_is_no_chart_and_no_score(suite):
-    runs = [record(preset="smoke"), record("reso", preset="smoke"), record("ssd", failure="nan", preset="smoke")]
+    runs = [
+        record(preset="smoke"),
+        record("reso", preset="smoke"),
+        record("ssd", failure="nan", preset="smoke"),
+    ]
     made = report.make([suite(*runs)], None, "V100")
     assert chart(made) == ""
-    assert "<h2>Score" not in report.html(made)  # of nothing it would be 0, which a reader takes for the machine's
+    assert "<h2>Score" not in report.html(
+        made
+    )  # of nothing it would be 0, which a reader takes for the machine's
 
 
 def test_columns_have_words_and_counts_are_whole(suite):

@@ -31,7 +31,7 @@ def _(patches: Tensor, height: int, width: int, *steps: int) -> Tensor:
     return patches.new_empty((*patches.shape[:2], height, width, patches.shape[4] // (steps[0] * steps[1])))
 
 
-def _pairs(steps: Sequence[int]) -> tuple[Sequence[int], ...]:
+def _pairs(steps: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     return steps[0:2], steps[2:4], steps[4:6]
 
 
