@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Convolutions that become products (1 x 1 filters, maps of few pixels, whole maps) against a loop of torch."""
+"""Convolutions that become products (1 x 1 filters, small maps, whole maps, windows) against a loop of torch."""
 
 import sys
 from pathlib import Path
@@ -25,14 +25,15 @@ def bench(B, inputs, outputs, side, kernel, stride=1, samples=32, padding=None):
     return compare("conv2d", label, x, weight, grad, done, padding=padding, stride=stride)
 
 
-def bench_transposed(B, inputs, outputs, kernel, samples):
-    """From maps of one pixel, as a generator begins."""
-    x = torch.randn(B, samples, inputs, 1, 1, requires_grad=True)
-    weight = torch.randn(B, inputs, outputs, kernel, kernel, requires_grad=True)
-    grad = torch.randn(B, samples, kernel, kernel, outputs).movedim(-1, 2)
-    label = f"B={B} {inputs}->{outputs} k{kernel} 1x1, transposed"
-    done = work.convolution(B, samples, outputs, inputs, kernel, 1, kernel)
-    return compare("conv_transpose2d", label, x, weight, grad, done)
+def bench_transposed(B, inputs, outputs, kernel, samples, side=1, stride=1, padding=0):
+    """As in a generator: from maps of one pixel, then of twice the side each time."""
+    x = torch.randn(B, samples, side, side, inputs).movedim(-1, 2).requires_grad_()
+    weight = torch.randn(B, inputs, kernel, kernel, outputs).movedim(-1, 2).requires_grad_()
+    out_side = (side - 1) * stride - 2 * padding + kernel
+    grad = torch.randn(B, samples, out_side, out_side, outputs).movedim(-1, 2)
+    label = f"B={B} {inputs}->{outputs} k{kernel}/{stride} {side}x{side}, transposed"
+    done = work.convolution(B, samples, outputs, inputs, out_side, side, kernel)
+    return compare("conv_transpose2d", label, x, weight, grad, done, padding=padding, stride=stride)
 
 
 def compare(name, label, x, weight, grad, done, **rest):
@@ -79,6 +80,14 @@ def cases(B):
         yield bench(B, *shape)
     yield bench_transposed(B, 100, 128, 4, 4)
     yield bench_transposed(B, 100, 512, 4, 32)
+    for inputs, outputs, side in (
+        (128, 64, 4),
+        (64, 32, 8),
+        (32, 16, 16),
+        (16, 3, 32),
+    ):  # a narrow DCGAN's generator
+        yield bench_transposed(B, inputs, outputs, 4, 4, side, 2, 1)
+        yield bench(B, outputs, inputs, 2 * side, 4, 2, 4, 1)  # and its discriminator
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import dnnsuite
 from dnnsuite import optim
 from dnnsuite._step.capture import Scripts
 from dnnsuite._step.deal import Deal, autocast_now, parts_of
+from dnnsuite._step.part import StepPart
 from dnnsuite._step.shard import Shard
 from helpers import make_models
 
@@ -29,7 +30,7 @@ def test_the_mode_is_that_of_the_shard_furthest_from_a_replay():
     def loss(part, x):
         return part(x).square().mean((1, 2))
 
-    shards = [Shard(array, optimizer, loss, start, length) for start, length in parts_of(2, 1)]
+    shards = [Shard(array, [StepPart(loss, optimizer)], start, length) for start, length in parts_of(2, 1)]
     deal = Deal(shards, loss, Scripts(), contextlib.nullcontext, autocast_now())
     vectors = [{name: group[name] for name in optimizer.per_model} for group in optimizer.param_groups]
     batch = (torch.randn(2, 4, 3),)

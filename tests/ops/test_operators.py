@@ -209,6 +209,8 @@ def opcheck_samples(device):
         (library.embedding, (r(2, 9, 5), target.clamp(min=0), -1)),
         (library.linear, (x, r(2, 4, 5), r(2, 4), True)),
         (library.matmul, (x, r(2, 5, 4))),
+        (library.patches, (r(2, 2, 5, 6, 3), 3, 2, 2, 1, 1, 1)),
+        (library.add_patches, (r(2, 2, 3, 7, 18), 5, 6, 3, 2, 2, 1, 1, 1)),
         (
             library.convolve_models,
             (r(2, 3, 4, 5, 5), r(2, 6, 4, 3, 3), r(2, 6), [2, 2], [1, 1], [1, 1], False, [0, 0], 1),
@@ -222,7 +224,10 @@ def opcheck_samples(device):
 @pytest.mark.parametrize("index", range(len(opcheck_samples("cpu"))))
 def test_opcheck(index, device):
     op, arguments = opcheck_samples(device)[index]
-    if device == "cuda" and op.__name__.split(".")[-1] in ("linear", "matmul", "convolve_models"):
+    if device == "cuda" and op.__name__.split(".")[-1] in (
+        *("linear", "matmul", "convolve_models"),
+        *("patches", "add_patches"),
+    ):
         pytest.skip("on a GPU torch's own operators stand for it")
     torch.library.opcheck(op.default, arguments)
 

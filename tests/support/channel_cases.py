@@ -180,6 +180,52 @@ TAP_CASES = [
 ]
 
 
+def patch_case(
+    sides: tuple[int, int],
+    channels: int,
+    kernel: tuple[int, int],
+    stride: int,
+    padding: int,
+    add: bool = False,
+) -> Case:
+    """Windows of 3 images, or, to `add` up, of as many as these windows have come from."""
+    steps = kernel, (stride, stride), (padding, padding)
+    windows = tuple((n + 2 * padding - k) // stride + 1 for n, k in zip(sides, kernel, strict=True))
+    taps = kernel[0] * kernel[1]
+
+    def of_torch(t: Tensors) -> torch.Tensor:
+        images = t["x"].movedim(-1, 1)
+        columns = functional.unfold(images, kernel, 1, padding, stride).unflatten(1, (channels, taps))
+        return columns.permute(0, 3, 2, 1).reshape(3, *windows, -1)
+
+    def added_by_torch(t: Tensors) -> torch.Tensor:
+        columns = t["x"].flatten(1, 2).unflatten(2, (taps, channels)).permute(0, 3, 2, 1).flatten(1, 2)
+        return functional.fold(columns, sides, kernel, 1, padding, stride).movedim(1, -1)
+
+    name = f"{'x'.join(map(str, (*sides, channels)))}-k{kernel[0]}x{kernel[1]}s{stride}p{padding}"
+    if add:
+        make = maker((3, *windows), taps * channels, "x", False)
+        return Case(
+            f"add-patches-{name}",
+            "add_patches",
+            make,
+            lambda t: ops.add_patches(t["x"], sides, *steps),
+            added_by_torch,
+        )
+    make = maker((3, *sides), channels, "x", False)
+    return Case(f"patches-{name}", "patches", make, lambda t: ops.patches(t["x"], *steps), of_torch)
+
+
+PATCH_CASES = [
+    patch_case((5, 6), 3, (4, 4), 2, 1),
+    patch_case((5, 6), 3, (4, 4), 2, 1, add=True),
+    patch_case((7, 4), 5, (3, 2), 3, 0),
+    patch_case((7, 4), 5, (3, 2), 3, 0, add=True),  # some pixels are in no window
+    patch_case((3, 2), 20, (5, 3), 1, 3),  # some windows see padding alone
+    patch_case((3, 2), 20, (5, 3), 1, 3, add=True),
+]
+
+
 def pool_case(
     sides: tuple[int, int], channels: int, kernel: int, stride: int, padding: int, kind: str
 ) -> Case:

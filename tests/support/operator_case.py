@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 Tensors = dict[str, torch.Tensor]
+_OF_TORCH = ("linear", "matmul", "avg_pool", "max_pool", "tap_convolution", "patches", "add_patches")
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,7 @@ class Case:
 
     def exact_on(self, device: str) -> bool:
         """True if results are the same bits for any B there; cuBLAS and cuDNN choose kernels by the whole shape."""
-        library = self.family in ("linear", "matmul", "avg_pool", "max_pool", "tap_convolution")
-        return self.exact and (device == "cpu" or not library)
+        return self.exact and (device == "cpu" or self.family not in _OF_TORCH)
 
     def differentiable(self, tensors: Tensors) -> list[str]:
         return [name for name in self.inputs if name in tensors and tensors[name].is_floating_point()]

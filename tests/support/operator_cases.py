@@ -17,6 +17,7 @@ from torch.nn import functional
 from channel_cases import (
     BATCH_NORM_CASES,
     BATCH_NORM_MAX_CASES,
+    PATCH_CASES,
     POOL_CASES,
     TAP_CASES,
     batch_norm_case,
@@ -246,6 +247,7 @@ CASES = [
     *BATCH_NORM_CASES,
     *BATCH_NORM_MAX_CASES,
     *TAP_CASES,
+    *PATCH_CASES,
     *POOL_CASES,
     batch_norm_case((700, 64), "relu", "x weight bias"),  # several tasks for each model
     batch_norm_case((30, 24, 9, 9), "hardswish", "x weight bias"),

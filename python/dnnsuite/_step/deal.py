@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from .capture import CapturedStep, CudaGraphs, Recordings, Scripts, guards
-from .shard import LossFunction, Shard, Vectors
+from .part import LossFunction
+from .shard import Shard, Vectors
 
 Autocast = tuple[str, bool, torch.dtype, bool]
 
@@ -43,6 +44,7 @@ class Deal:
 
     Args:
         shards: all models of the array, `width` to a shard but for the last.
+        loss_function: that of the step, or those of its parts.
         replays: maker of replays of recorded steps; None to run every step as written.
         flush: a context for each step.
         autocast: the autocast of the thread that asks for steps.
@@ -52,7 +54,7 @@ class Deal:
     def __init__(
         self,
         shards: Sequence[Shard],
-        loss_function: LossFunction,
+        loss_function: LossFunction | tuple[LossFunction, ...],
         replays: Scripts | CudaGraphs | None,
         flush: Callable[[], AbstractContextManager[Any]],
         autocast: Autocast,

@@ -14,7 +14,14 @@ from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler
 from .batches import opened
 
-__all__ = ["check_batch", "check_counts", "check_optimizer", "check_scaler", "hooks_after_a_step"]
+__all__ = [
+    "check_batch",
+    "check_counts",
+    "check_optimizer",
+    "check_scaler",
+    "hooks_after_a_step",
+    "in_parts",
+]
 
 
 def check_counts(named: Mapping[str, Any]) -> None:
@@ -22,6 +29,31 @@ def check_counts(named: Mapping[str, Any]) -> None:
     for name, value in named.items():
         if value is not None and (not isinstance(value, int) or value < 1):
             raise InvalidArgument(f"{name} must be a whole number, 1 or more; got {value!r}")
+
+
+def in_parts(optimizer: Any, loss_function: Any, scaler: Any) -> tuple[tuple[Any, ...], ...]:
+    """Read optimizer, loss function and scaler as those of a step's parts, one of each or lists of as many.
+
+    Returns:
+        (optimizers, loss functions, scalers) of all parts; a part without a scaler has None.
+    """
+    optimizers, losses = _listed(optimizer), _listed(loss_function)
+    if len(optimizers) != len(losses) or not losses:
+        raise InvalidArgument(
+            "StepRunner takes one loss function for each optimizer, in the order in which a step trains; got "
+            f"{len(optimizers)} optimizers and {len(losses)} loss functions"
+        )
+    scalers = (None,) * len(losses) if scaler is None else _listed(scaler)
+    if len(scalers) != len(losses):
+        raise InvalidArgument(
+            f"each of {len(losses)} optimizers scales its losses by a scaler of its own, got {len(scalers)}: give a "
+            "list, with None where gradients need no scale"
+        )
+    return optimizers, losses, scalers
+
+
+def _listed(given: Any) -> tuple[Any, ...]:
+    return tuple(given) if isinstance(given, (list, tuple)) else (given,)
 
 
 def check_scaler(scaler: Any, on_cpu: bool) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import time
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from .._fuse import width as array_width
 from .._torch import mark_stepped
 from ..errors import InvalidArgument
 from ..nn.sharing import own_what_trains
-from ..optim import ArrayOptimizer, GradScaler, HyperParameters
+from ..optim import ArrayOptimizer, GradScaler
 from .batches import own_copy
 from .capture import CudaDevice, CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
 from .choices import loop_key, shares_products, width_trial, widths_by_layout
@@ -26,13 +27,18 @@ from .denormals import Flushed
 from .generators import SharedDraws
 from .layout_widths import LayoutWidths
 from .loop_trial import LoopTrial
-from .refusals import check_batch, check_counts, check_optimizer, check_scaler, hooks_after_a_step
+from .part import LossFunction, StepPart
+from .refusals import check_batch, check_counts, check_optimizer, check_scaler, hooks_after_a_step, in_parts
 from .samples import warn_of_single_samples
-from .shard import LossFunction, Shard, StepOptions, Vectors
+from .shard import Shard, Vectors
 from .shard_width_search import WidthTrial
 from .threads import ShardThreads, SubmittedStep
+from .updates import Updates
 
 __all__ = ["StepRunner"]
+
+Optimizers = ArrayOptimizer | Sequence[ArrayOptimizer]
+Scaler = GradScaler | torch.amp.GradScaler
 
 
 def _wants_gradient(tensor: torch.Tensor) -> bool:
@@ -51,23 +57,28 @@ class StepRunner:
 
     Args:
         array: an array of B models, from `dnnsuite.fuse` or of layers of `dnnsuite.nn`.
-        optimizer: an optimizer of `dnnsuite.optim` for the array's parameters. Its hooks before a step are refused,
-            those after a step are called.
+        optimizer: an optimizer of `dnnsuite.optim` for the array's parameters, or a list of several. Its hooks before a
+            step are refused, those after a step are called.
         loss_function: `(array, *batch)` → losses `[b]` of the `b` models in the array that it is given, all B or a
             shard of them; or `(losses, figures)` with numbers `[b, n]` to look at. It must only compute: what it
             prints or counts happens in the first steps only. `torch.autocast` may be used inside, or around `step`.
+            For several optimizers a list, one for each.
         threads: CPU threads; by default torch's number. With several, `step` returns before the step is done.
         width: models per shard; by default measured on the first steps, which train as all others do.
         queue_depth: most steps under way at a time.
         capture: record steps and replay them; False runs every step as written.
         accumulate: take each batch in this many equal parts (dimension 1) before the update, to save activations.
         scaler: `optim.GradScaler`, with a scale per model, or torch's, which skips the step of all models on an
-            overflow.
+            overflow. For several optimizers a list, one or None for each.
         flush_denormals: on a CPU treat numbers below 1.2e-38 as zero inside a step: models whose softmax saturates
             make many of them, and they can double the time of a step.
 
     Raises:
         InvalidArgument: an argument is refused, or array and optimizer are of different numbers of models.
+
+    With lists, as of a GAN's discriminator and generator, each step trains one part of the models after the other: the
+    loss function of each in turn, backward, and its optimizer, while all other parameters are held. A model does not
+    wait for the others in between, and the step's `losses` are `[B, parts]`.
 
     A batch is made of tensors `[B, ...]`, in tuples and dicts that may be nested. `dnnsuite.stack` makes one of a
     batch that all models share: without it a batch of just B samples would be one sample for each model. A list is
@@ -101,24 +112,25 @@ class StepRunner:
     def __init__(
         self,
         array: torch.nn.Module,
-        optimizer: ArrayOptimizer,
-        loss_function: LossFunction,
+        optimizer: Optimizers,
+        loss_function: LossFunction | Sequence[LossFunction],
         *,
         threads: int | None = None,
         width: int | None = None,
         queue_depth: int = 2,
         capture: bool = True,
         accumulate: int = 1,
-        scaler: GradScaler | torch.amp.GradScaler | None = None,
+        scaler: Scaler | Sequence[Scaler | None] | None = None,
         flush_denormals: bool = True,
     ) -> None:
         check_counts(
             {"threads": threads, "width": width, "queue_depth": queue_depth, "accumulate": accumulate}
         )
-        self._loss_function = loss_function
+        optimizers, losses, scalers = in_parts(optimizer, loss_function, scaler)
         self._on_cpu = all(p.device.type == "cpu" for p in array.parameters())
-        check_scaler(scaler, self._on_cpu)
-        self._options = StepOptions(scaler, accumulate)
+        for one in scalers:
+            check_scaler(one, self._on_cpu)
+        self._loss_functions, self._scalers, self._accumulate = losses, scalers, accumulate
         devices = {p.device for p in array.parameters()}
         self._flush = Flushed if flush_denormals and self._on_cpu else contextlib.nullcontext
         self._capture = capture
@@ -138,34 +150,36 @@ class StepRunner:
         self._trial: WidthTrial | None = None
         self._layouts: LayoutWidths | None = None
         self._forget()
-        self._set_up(array, optimizer)
+        self._set_up(array, optimizers)
 
     def __repr__(self) -> str:
         models = getattr(self._array, "single_name", type(self._array).__name__)
         steps = "closed" if self._closed else self.mode
+        optimizers = " + ".join(type(one).__name__ for one in self._optimizers)
         return (
-            f"StepRunner({self.B} x {models}, {type(self._optimizer).__name__}, threads={self.threads}, "
+            f"StepRunner({self.B} x {models}, {optimizers}, threads={self.threads}, "
             f"width={self.width}, {steps})"
         )
 
     def _forget(self) -> None:
         """Forget what was recorded."""
         self._scripts = Scripts()
-        self._known = Recordings(self._loss_function, shared=self._options.scaler is None)
+        self._known = Recordings(self._loss_functions, shared=all(one is None for one in self._scalers))
 
-    def _set_up(self, array: torch.nn.Module, optimizer: ArrayOptimizer) -> None:
+    def _set_up(self, array: torch.nn.Module, optimizers: tuple[ArrayOptimizer, ...]) -> None:
         """Choose a width for the current `array`, divide it into shards and start the threads; an error changes
         nothing."""
         B = array_width(array)
-        check_optimizer(optimizer, B)
+        for one in optimizers:
+            check_optimizer(one, B)
         own_what_trains(array)  # a shard would keep it for itself
         layouts = self._widths_by_layout(array, B)
         width, trial = self._choose_width(array, B, layouts is not None)
         self._loop_trial: LoopTrial | None = None
         self._loop_key = loop_key(array, B, self.threads, self._capture)
-        deal = self._dealt_out(array, optimizer, width, False)
+        deal = self._dealt_out(array, optimizers, width, False)
         self._end_threads()
-        self._array, self._optimizer, self.B, self.width, self._trial = array, optimizer, B, width, trial
+        self._array, self._optimizers, self.B, self.width, self._trial = array, optimizers, B, width, trial
         self._layouts = layouts
         self._modes, self._autocast, self._draws = (
             guards.ArrayModes(array),
@@ -173,16 +187,16 @@ class StepRunner:
             SharedDraws(),
         )
         self._differing = False  # models that were alike have attributes of their own since
-        self._revision, self._hypers = optimizer.revision, HyperParameters()
-        self._vectors()
+        self._updates = Updates(optimizers)
         self._threads = ShardThreads(self.threads if self._on_cpu else 0, self.queue_depth)
         self._stop_threads = weakref.finalize(self, self._threads.stop)
         self._stop_threads.atexit = False  # threads.py waits for them then
-        mark_stepped(optimizer)
+        for one in optimizers:
+            mark_stepped(one)
         self._take(deal, width)
         if self._on_cpu:
             self._threads.start(min(self.threads, B))
-        for owner in (array, optimizer):
+        for owner in (array, *optimizers):
             under_way.announce(owner, self._settle)
 
     def _widths_by_layout(self, array: torch.nn.Module, B: int) -> LayoutWidths | None:
@@ -206,12 +220,13 @@ class StepRunner:
         trial = width_trial(array, B, self.threads, self._capture)
         return trial.width, trial
 
-    def _dealt_out(self, array: torch.nn.Module, optimizer: ArrayOptimizer, width: int, loop: bool) -> Deal:
+    def _dealt_out(
+        self, array: torch.nn.Module, optimizers: tuple[ArrayOptimizer, ...], width: int, loop: bool
+    ) -> Deal:
         """Divide the models into shards of `width`, which run in a `loop` or all at once."""
-        shards = [
-            Shard(array, optimizer, self._loss_function, start, length, self._options)
-            for start, length in parts_of(array_width(array), width)
-        ]
+        each = zip(self._loss_functions, optimizers, self._scalers, strict=True)
+        parts = [StepPart(loss, optimizer, scaler, self._accumulate) for loss, optimizer, scaler in each]
+        shards = [Shard(array, parts, start, length) for start, length in parts_of(array_width(array), width)]
         for shard in shards:
             run_in_a_loop(shard.array, loop)
         self._looping = loop
@@ -219,7 +234,7 @@ class StepRunner:
         if self._can_capture and not loop:
             replays = self._scripts if self._on_cpu else CudaGraphs(CudaDevice(self._home))
         known = self._known if self._on_cpu else None
-        return Deal(shards, self._loss_function, replays, self._flush, autocast_now(self._device), known)
+        return Deal(shards, self._loss_functions, replays, self._flush, autocast_now(self._device), known)
 
     def _take(self, deal: Deal, width: int) -> None:
         """Run steps of `deal` from now on. No step may be under way."""
@@ -243,7 +258,7 @@ class StepRunner:
         """
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
-        after = hooks_after_a_step(self._optimizer)
+        after = [(one, hook) for one in self._optimizers for hook in hooks_after_a_step(one)]
         vectors = self._follow()
         ragged = check_batch(batch, self.B)
         if not self._looked and not ragged:
@@ -255,11 +270,12 @@ class StepRunner:
         wanted = 1 if ragged else self.width
         if wanted != self._dealt_width or loop != self._looping:
             self.synchronize()
-            self._take(self._dealt_out(self._array, self._optimizer, wanted, loop), wanted)
+            self._take(self._dealt_out(self._array, self._optimizers, wanted, loop), wanted)
         threads = self._threads
         if self._later:
             batch = own_copy(batch, leave=_wants_gradient)
-        step = SubmittedStep(threads.wait, batch, (vectors, self._deal.read()), len(self._deal.shards))
+        asked = vectors, self._deal.read()
+        step = SubmittedStep(threads.wait, batch, asked, len(self._deal.shards), len(self._optimizers))
         if not ragged and timed and self._trial is not None and not self._trial.done:
             self._try(step, self._trial)
         elif not ragged and loop_trial is not None and not loop_trial.done:
@@ -270,8 +286,8 @@ class StepRunner:
             self._python.carry_back()
         elif after:
             self._settle()
-        for hook in after if step.error is None else ():
-            hook(self._optimizer, (), {})
+        for optimizer, hook in after if step.error is None else ():
+            hook(optimizer, (), {})
         if self._on_cpu and not self._warm and self.mode != "warming up":
             self._warm = True
             memory.trim(
@@ -301,20 +317,20 @@ class StepRunner:
     def _follow(self) -> Vectors:
         """Divide the array into shards again if it (train or eval, frozen or not, hooks, other models), the optimizer
         or autocast has changed since the last step; return the current hyper-parameters."""
-        known = self._optimizer.revision == self._revision and autocast_now(self._device) == self._autocast
+        updates = self._updates
+        known = not updates.changed and autocast_now(self._device) == self._autocast
         known = known and not self._differing
-        rules, trained, vectors = self._rules, self._trained, self._vectors()
-        known = known and trained == self._trained
-        known = known and not self._deal.code_changed()
-        if known and rules == self._rules and not self._modes.changed():
+        rules, trained, vectors = updates.rules, updates.trained, updates.vectors()
+        known = known and trained == updates.trained and not self._deal.code_changed()
+        if known and rules == updates.rules and not self._modes.changed():
             if not self._python.changed():
                 return vectors
             self._follow_python()
         else:
             self.synchronize()
             self._known.edited()
-            self._set_up(self._array, self._optimizer)
-        return self._vectors()
+            self._set_up(self._array, self._optimizers)
+        return self._updates.vectors()
 
     def _follow_python(self) -> None:
         """Copy Python values that have changed in the array's modules to the shards, or divide it again."""
@@ -325,7 +341,7 @@ class StepRunner:
             changed = self._python.carry_over()
         except NotPlain:
             self._known.edited()
-            self._set_up(self._array, self._optimizer)
+            self._set_up(self._array, self._optimizers)
         else:
             self._deal.python_changed(changed, self._python.state())
 
@@ -378,14 +394,6 @@ class StepRunner:
         if trial.done:
             run_in_a_loop(self._array, None, trial.why)
 
-    def _vectors(self) -> Vectors:
-        """Return the current hyper-parameters; the same list as before while every value in it is the same."""
-        groups = self._optimizer.own_groups()
-        if self._hypers.read(groups, (*self._optimizer.per_model, "max_grad_norm")):
-            self._rules = [self._optimizer.rule(group, group) for group in groups]
-        self._trained = [len(group["params"]) for group in groups]
-        return self._hypers.copies
-
     @property
     def mode(self) -> str:
         """`captured`, `warming up`, or `eager: ` and the reason."""
@@ -407,8 +415,8 @@ class StepRunner:
             return self._dealt_width == self.width
         return loop_trial is not None and loop_trial.done and loop_trial.loop == self._looping
 
-    def refresh(self, array: torch.nn.Module | None = None, optimizer: ArrayOptimizer | None = None) -> None:
-        """Divide the current array into shards again; `array` and `optimizer` replace the old ones.
+    def refresh(self, array: torch.nn.Module | None = None, optimizer: Optimizers | None = None) -> None:
+        """Deal the array out anew, as it is now; `array` and `optimizer`, or one of each part, replace the old ones.
 
         What was captured is forgotten. Models dropped, added or replaced, a switch of train and eval, freezing, hooks,
         Python values of the modules and an optimizer's flags, groups and state are noticed without it. An error leaves
@@ -416,11 +424,11 @@ class StepRunner:
         """
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
+        given = self._optimizers if optimizer is None else optimizer
+        optimizers, _, _ = in_parts(given, self._loss_functions, self._scalers)
         self.synchronize()
         self._forget()
-        self._set_up(
-            self._array if array is None else array, self._optimizer if optimizer is None else optimizer
-        )
+        self._set_up(self._array if array is None else array, optimizers)
 
     def synchronize(self) -> None:
         """Wait until every step asked for is done; raise the error of one that failed, if no call has raised it yet.

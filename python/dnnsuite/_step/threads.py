@@ -20,10 +20,13 @@ RunShard = Callable[[int, tuple[Any, ...], Any], torch.Tensor]
 class SubmittedStep:
     """A training step of all models that was asked for and may still be under way. `losses()` waits for it."""
 
-    __slots__ = ("_wait", "asked", "batch", "error", "left", "parts")
+    __slots__ = ("_losses", "_wait", "asked", "batch", "error", "left", "parts")
 
-    def __init__(self, wait: Callable[[SubmittedStep], None], batch: Any, asked: Any, shards: int) -> None:
-        self._wait, self.batch, self.asked = wait, batch, asked
+    def __init__(
+        self, wait: Callable[[SubmittedStep], None], batch: Any, asked: Any, shards: int, losses: int = 1
+    ) -> None:
+        """`losses` is the number that each model has of them."""
+        self._wait, self.batch, self.asked, self._losses = wait, batch, asked, losses
         self.parts: list[torch.Tensor | None] = [None] * shards
         self.left = shards  # shards that have not ended the step
         self.error: BaseException | None = None
@@ -36,13 +39,15 @@ class SubmittedStep:
         )
 
     def losses(self) -> torch.Tensor:
-        """Wait for the step, and return the models' losses `[B]`.
+        """Wait for the step, and return the models' losses `[B]`; those of several parts are `[B, parts]`.
 
         Raises:
             StepCancelled: if the step was given up: an earlier step failed, or its StepRunner ended before it was done.
             Exception: the error of this step, if it failed.
         """
         found = self._found()
+        if self._losses > 1:
+            return found[:, : self._losses]
         return found if found.dim() == 1 else found[:, 0]
 
     def figures(self) -> torch.Tensor:
@@ -52,9 +57,9 @@ class SubmittedStep:
             InvalidArgument: it gave none. Others as `losses` does.
         """
         found = self._found()
-        if found.dim() == 1:
+        if found.dim() == 1 or 1 < found.size(1) == self._losses:
             raise InvalidArgument("the loss function gives no figures: let it return (losses, figures)")
-        return found[:, 1:]
+        return found[:, self._losses :]
 
     def _found(self) -> torch.Tensor:
         self._wait(self)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Training of the parts of a declared model, each by its optimizer and schedule, plain or as an array."""
+"""Training of a declared model, plain or as an array: of its parts by an optimizer and a schedule each."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -18,49 +19,36 @@ if TYPE_CHECKING:
 Batch = tuple[torch.Tensor, ...]
 
 
-class Part(Protocol):
-    """The training of a model, or of one part of it."""
+class Training(Protocol):
+    """The training of one model or of an array: optimizers and schedules of its parts, and its steps."""
 
-    optimizer: Any
-    schedule: Any
+    optimizers: list[Any]
+    schedules: list[Any]
 
     def step(self, batch: Batch) -> None: ...
-    def losses(self) -> torch.Tensor: ...
+    def losses(self) -> torch.Tensor:
+        """Losses `[models]` of the last step, those of a model's parts added up."""
+
     def synchronize(self) -> None: ...
     def close(self) -> None: ...
     @property
     def settled(self) -> bool: ...
 
 
-class PlainPart:
-    """Training of one plain model, or of a part of it while the others are held."""
+class PlainTraining:
+    """One plain model."""
 
-    def __init__(self, job: DeclaredJob, trainee: Trainee, name: str, hyper: Values) -> None:
-        self._job, self._trainee, self._name = job, trainee, name
-        self._number = list(job.workload.parts()).index(name)
-        self.optimizer = _made(torch.optim, job.workload.optimizer, hyper, _parameters(trainee, name))
-        schedule = job.workload.schedule
-        self.schedule = schedule and _made(torch.optim.lr_scheduler, schedule, hyper, self.optimizer)
-        self._scaler = job.scaler()
+    def __init__(self, job: DeclaredJob, trainee: Trainee, hyper: Values) -> None:
+        self._parts = [_PlainPart(job, trainee, name, hyper) for name in job.workload.parts()]
+        self.optimizers = [part.optimizer for part in self._parts]
+        self.schedules = _schedules(torch.optim.lr_scheduler, job, hyper, self.optimizers)
         self._last = torch.empty(0)
 
     def step(self, batch: Batch) -> None:
-        if self._name:
-            train_only(self._trainee, self._name)
-        self.optimizer.zero_grad(set_to_none=True)
-        with self._job.autocast():
-            loss = self._trainee(self._number, *batch)
-        if self._scaler is None:
-            loss.backward()
-            self.optimizer.step()
-        else:
-            self._scaler.scale(loss).backward()
-            self._scaler.step(self.optimizer)
-            self._scaler.update()
-        self._last = loss.detach()
+        self._last = torch.stack([part.step(batch) for part in self._parts])
 
     def losses(self) -> torch.Tensor:
-        return self._last.reshape(1)
+        return self._last.sum().reshape(1)
 
     def synchronize(self) -> None:
         pass
@@ -73,24 +61,44 @@ class PlainPart:
         return True
 
 
-class ArrayPart:
-    """Training of B models at once, or of a part of each while the others are held."""
+class _PlainPart:
+    """A part of a plain model, trained with the others held."""
 
-    def __init__(self, job: DeclaredJob, array: Any, name: str) -> None:
+    def __init__(self, job: DeclaredJob, trainee: Trainee, name: str, hyper: Values) -> None:
+        self._job, self._trainee, self._name = job, trainee, name
+        self._number = list(job.workload.parts()).index(name)
+        self.optimizer = _made(torch.optim, job.workload.optimizer, hyper, _parameters(trainee, name))
+        self._scaler = job.scaler()
+
+    def step(self, batch: Batch) -> torch.Tensor:
+        if self._name:
+            _train_only(self._trainee, self._name)
+        self.optimizer.zero_grad(set_to_none=True)
+        with self._job.autocast():
+            loss = self._trainee(self._number, *batch)
+        if self._scaler is None:
+            loss.backward()
+            self.optimizer.step()
+        else:
+            self._scaler.scale(loss).backward()
+            self._scaler.step(self.optimizer)
+            self._scaler.update()
+        return loss.detach()
+
+
+class ArrayTraining:
+    """B models at once. Each goes through all parts of a step without a wait for the others."""
+
+    def __init__(self, job: DeclaredJob, array: Any) -> None:
         self._B = job.config.B
-        number = list(job.workload.parts()).index(name)
-        self.optimizer = _made(optim, job.workload.optimizer, job.hyper, _parameters(array, name))
-        schedule = job.workload.schedule
-        self.schedule = schedule and _made(optim.lr_scheduler, schedule, job.hyper, self.optimizer)
-
-        def losses(array: Any, *batch: torch.Tensor) -> torch.Tensor:
-            with job.autocast():
-                found: torch.Tensor = array(number, *batch)
-            return found
-
-        self.runner = StepRunner(
-            array, self.optimizer, losses, threads=job.config.threads, scaler=job.scaler()
-        )
+        names = list(job.workload.parts())
+        self.optimizers = [
+            _made(optim, job.workload.optimizer, job.hyper, _parameters(array, name)) for name in names
+        ]
+        self.schedules = _schedules(optim.lr_scheduler, job, job.hyper, self.optimizers)
+        losses = [_loss_of(job, number) for number in range(len(names))]
+        scalers = [job.scaler() for _ in names]
+        self.runner = StepRunner(array, self.optimizers, losses, threads=job.config.threads, scaler=scalers)
         self._last: SubmittedStep | None = None
 
     def step(self, batch: Batch) -> None:
@@ -98,7 +106,7 @@ class ArrayPart:
 
     def losses(self) -> torch.Tensor:
         assert self._last is not None, "no step was made yet"
-        return self._last.losses()
+        return self._last.losses().reshape(self._B, -1).sum(1)
 
     def synchronize(self) -> None:
         self.runner.synchronize()
@@ -111,9 +119,25 @@ class ArrayPart:
         self.runner.close()
 
 
+def _loss_of(job: DeclaredJob, number: int) -> Callable[..., torch.Tensor]:
+    """The loss function of part `number` of an array."""
+
+    def losses(array: Any, *batch: torch.Tensor) -> torch.Tensor:
+        with job.autocast():
+            found: torch.Tensor = array(number, *batch)
+        return found
+
+    return losses
+
+
 def _made(room: Any, made: Made, hyper: Values, of: Any) -> Any:
     """Make an optimizer of these parameters, or a schedule of this optimizer."""
     return getattr(room, made.name)(of, **made.filled(hyper))
+
+
+def _schedules(room: Any, job: DeclaredJob, hyper: Values, optimizers: list[Any]) -> list[Any]:
+    schedule = job.workload.schedule
+    return [_made(room, schedule, hyper, one) for one in optimizers] if schedule else []
 
 
 def _is_of(parameter: str, part: str) -> bool:
@@ -127,18 +151,7 @@ def _parameters(trainee: torch.nn.Module, part: str) -> list[torch.nn.Parameter]
     return found
 
 
-def train_only(trainee: torch.nn.Module, part: str) -> None:
+def _train_only(trainee: torch.nn.Module, part: str) -> None:
     """Let the parameters of `part` be trained, and hold all others."""
-    if part:
-        for name, parameter in trainee.named_parameters():
-            parameter.requires_grad_(_is_of(name, part))
-
-
-def share_tensors(array: torch.nn.Module, first: torch.nn.Module) -> None:
-    """Make the parameters and buffers of `array` share memory with those of the same name in `first`."""
-    for mine, its in (
-        (array.named_parameters(), first.named_parameters()),
-        (array.named_buffers(), first.named_buffers()),
-    ):
-        for (_, tensor), (_, other) in zip(mine, its, strict=True):
-            tensor.data = other.data
+    for name, parameter in trainee.named_parameters():
+        parameter.requires_grad_(_is_of(name, part))

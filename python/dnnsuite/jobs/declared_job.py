@@ -15,7 +15,7 @@ import torch
 from .. import _fuse, optim
 from ..errors import InvalidArgument
 from ._fused_job import FusedJob
-from ._model_parts import ArrayPart, Batch, Part, PlainPart, share_tensors, train_only
+from ._model_parts import ArrayTraining, Batch, PlainTraining, Training
 from ._workload import JobConfig, option, register
 from .fused_workload import Batches, FusedWorkload, Loss
 
@@ -50,7 +50,7 @@ class DeclaredJob(FusedJob):
         }
         self.batches: Batches | None = None  # the training data, once they are loaded
         self._held: list[Batch] = []
-        self._parts: list[Part] = []
+        self._training: Training | None = None
         self.iteration = 0  # number of steps made; the next one takes the batch of this index
 
     @classmethod
@@ -90,7 +90,13 @@ class DeclaredJob(FusedJob):
         self.options.update(batches.sizes)
         built = [self.build(i) for i in range(config.models)]
         torch.manual_seed(config.seed)
-        self._parts = self._plain_parts(built[0]) if config.B == 0 else self._array_parts(built)
+        if config.B:
+            self.trainee = self.fused(built)
+            self._training = ArrayTraining(self, self.trainee)
+        else:
+            self.trainee = built[0]
+            hyper = {name: values[0] for name, values in self.hyper.items()}
+            self._training = PlainTraining(self, self.trainee, hyper)
 
     def build(self, index: int) -> Trainee:
         """Build the plain model `index` with its losses."""
@@ -109,26 +115,18 @@ class DeclaredJob(FusedJob):
     @property
     def optimizers(self) -> list[Any]:
         """The optimizer of the models, or one of each part of them."""
-        return [part.optimizer for part in self._parts]
+        return self.training.optimizers
 
     def fused(self, built: Sequence[Trainee]) -> Any:
         """Fuse `built` into one array, which draws random numbers like each of them alone."""
         seeds = [self.config.seed + i for i in range(len(built))]
         return _fuse.fuse(built, seeds=seeds, unfused=[f"model.{name}" for name in self.config.unfused])
 
-    def _plain_parts(self, trainee: Trainee) -> list[Part]:
-        self.trainee = trainee
-        hyper = {name: values[0] for name, values in self.hyper.items()}
-        return [PlainPart(self, trainee, part, hyper) for part in self.workload.parts()]
-
-    def _array_parts(self, built: Sequence[Trainee]) -> list[Part]:
-        names = list(self.workload.parts())
-        arrays = [self.fused(built) for _ in names]
-        self.trainee = arrays[0]
-        for array, name in zip(arrays, names, strict=True):
-            train_only(array, name)
-            share_tensors(array, arrays[0])
-        return [ArrayPart(self, array, name) for array, name in zip(arrays, names, strict=True)]
+    @property
+    def training(self) -> Training:
+        """The training of the model, or of the array; its optimizers, schedules and steps."""
+        assert self._training is not None, "setup was not called"
+        return self._training
 
     def batch(self, index: int) -> Batch:
         """Batch `index` on the device, one that all models share: tensors `[N, ...]`."""
@@ -147,27 +145,20 @@ class DeclaredJob(FusedJob):
         held = self._held
         batch = held[self.iteration % len(held)] if held else self.batch(self.iteration)
         self.iteration += 1
-        for part in self._parts:
-            part.step(batch)
-            if len(self._parts) > 1:  # the next one reads what this one writes
-                part.synchronize()
+        self.training.step(batch)
 
     def synchronize(self) -> None:
-        for part in self._parts:
-            part.synchronize()
+        self.training.synchronize()
         if self.config.device.startswith("cuda"):
             torch.cuda.synchronize()
 
     def end_epoch(self) -> None:
-        for part in self._parts:
-            if part.schedule is not None:
-                part.schedule.step()
+        for schedule in self.training.schedules:
+            schedule.step()
 
     def losses(self) -> list[float]:
         """Losses of the last step, those of a model's parts added up."""
-        if not self.iteration:
-            return []
-        return [float(value) for value in torch.stack([part.losses() for part in self._parts]).sum(0)]
+        return self.training.losses().tolist() if self.iteration else []
 
     def held_out_accuracy(self) -> list[float] | None:
         """Share of right answers of each model on samples that it was not trained on; None for one without labels."""
@@ -199,13 +190,13 @@ class DeclaredJob(FusedJob):
         }
 
     def close(self) -> None:
-        for part in self._parts:
-            part.close()
+        if self._training is not None:
+            self._training.close()
 
     @property
     def settled(self) -> bool:
         """True once steps run as all further ones will; `StepRunner` tries several ways first."""
-        return all(part.settled for part in self._parts)
+        return self.training.settled
 
     @property
     def items_per_step(self) -> int:

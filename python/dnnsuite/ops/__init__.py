@@ -29,6 +29,8 @@ from ._linear import linear as linear
 from ._linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from ._matmul import matmul as matmul
 from ._max_over import max_over as max_over
+from ._patches import add_patches as add_patches
+from ._patches import patches as patches
 from ._pointwise import bias_act_dropout as bias_act_dropout
 from ._pointwise import bias_dropout_add as bias_dropout_add
 from ._pointwise import dropout as dropout
@@ -53,6 +55,7 @@ __all__ = [
     "NORM_ACTIVATIONS",
     "RULES",
     "ConvolutionGeometry",
+    "add_patches",
     "attention",
     "attention_by_products",
     "avg_pool",
@@ -80,6 +83,7 @@ __all__ = [
     "optimizer_",
     "optimizer_plan",
     "optimizer_step_",
+    "patches",
     "recurrence",
     "rms_norm",
     "scale_gradients_",

@@ -9,6 +9,7 @@ from dnnsuite import StepRunner, nn, optim
 from dnnsuite._step.capture import CudaGraphs
 from dnnsuite._step.capture.record import StepRecorder
 from dnnsuite._step.deal import Deal, autocast_now
+from dnnsuite._step.part import StepPart
 from dnnsuite._step.shard import Shard
 from graph_double import GraphDouble
 from helpers import make_models
@@ -38,7 +39,13 @@ def train_on_cpu(replays, loss, make=model, features=(6,), count=8, lr=(0.1, 0.0
     """Train with what `replays` makes of the steps; return losses and parameters, and the mode."""
     array = dnnsuite.fuse(make_models(make, 3), seeds=range(3))
     optimizer = optim.Adam(array.parameters(), lr=list(lr))
-    deal = Deal([Shard(array, optimizer, loss, 0, 3)], loss, replays, contextlib.nullcontext, autocast_now())
+    deal = Deal(
+        [Shard(array, [StepPart(loss, optimizer)], 0, 3)],
+        loss,
+        replays,
+        contextlib.nullcontext,
+        autocast_now(),
+    )
     vectors = [
         {name: group[name].detach() for name in optimizer.per_model} for group in optimizer.param_groups
     ]

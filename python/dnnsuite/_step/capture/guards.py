@@ -141,11 +141,14 @@ def _flatten(value: Any, tensors: list[torch.Tensor], signature: list[Any], numb
     return isinstance(value, _PLAIN)
 
 
-def reach_of(function: Callable[..., Any], array: torch.nn.Module | None = None) -> Reach:
-    """Find the plain values that `function` and the code of an array's modules can see beside their arguments:
-    variables that they close over, and the globals and attributes of objects that they name."""
+def reach_of(
+    function: Callable[..., Any] | tuple[Callable[..., Any], ...], array: torch.nn.Module | None = None
+) -> Reach:
+    """Find the plain values that `function`, or each of several, and the code of an array's modules can see beside
+    their arguments: variables that they close over, and the globals and attributes of objects that they name."""
     reach = Reach()
-    reach.call(function)
+    for one in function if type(function) is tuple else (function,):
+        reach.call(one)
     for _, module in modules_of(array) if array is not None else ():
         reach.methods_of(type(module))
     return reach

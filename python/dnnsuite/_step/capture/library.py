@@ -266,7 +266,10 @@ def _is_own(value: Any, era: object) -> bool:
 
 
 def code_of(function: Any) -> Any:
-    """Describe a loss function so that equal descriptions compute the same; the object itself if it has state."""
+    """Describe a loss function, or each of several, so that equal descriptions compute the same; the object itself if
+    it has state."""
+    if type(function) is tuple:
+        return tuple(map(code_of, function))
     if isinstance(function, types.FunctionType) and not function.__closure__ and not vars(function):
         defaults = function.__defaults__, function.__kwdefaults__
         if not any(defaults):
@@ -281,7 +284,8 @@ class Recordings:
     """Proven recordings, and the shards that are recording others: one shard records for all that are alike."""
 
     def __init__(self, function: Any = None, shared: bool = False) -> None:
-        """`function` computes the losses. `shared`: facts tell all that a step depends on, for other runners, too."""
+        """`function` computes the losses, or each of several in turn. `shared`: facts tell all that a step depends on,
+        for other runners, too."""
         self._lock, self._shared = threading.Lock(), shared
         self._code = code_of(function)
         self.era = object()

@@ -49,7 +49,7 @@ class CapturedStep:
         self,
         train: Train,
         array: torch.nn.Module,
-        function: Callable[..., Any],
+        function: Callable[..., Any] | tuple[Callable[..., Any], ...],
         state: Callable[[], Sequence[torch.Tensor]],
         replays: Scripts | CudaGraphs,
         subject: Subject | None = None,

@@ -22,6 +22,7 @@ from .._models import each_model
 from .._precision import computable, match
 from .._wide_convolution import wide_convolution
 from ._whole_maps import from_single_pixels, sizes_of, whole_map
+from ._windows import takes_windows, transposed_of_windows, windows_of
 
 Size = int | Sequence[int]
 
@@ -110,6 +111,13 @@ def _quick_conv2d(
     ):
         y = ops.tap_convolution(channels_last(x).movedim(2, -1), wide.movedim(2, -1), *steps[:2])
         y = y if b is None else y + b[:, None, None, None]
+    elif (
+        groups == 1
+        and steps[2] == (1, 1)
+        and takes_windows(input, weight)
+        and (product := windows_of(input, weight, *steps[:2])) is not None
+    ):
+        y = ops.linear(*product, b)
     else:
         return None
     return y.movedim(-1, 2).to(torch.get_autocast_dtype("cpu") if autocast else input.dtype)
@@ -216,6 +224,8 @@ def _convolution(
         return y
     if plain is F.conv_transpose2d and (y := from_single_pixels(input, weight, bias, *rest)) is not None:
         return channels_last(y)
+    if plain is F.conv_transpose2d and (y := transposed_of_windows(input, weight, bias, *rest)) is not None:
+        return y
     if on_gpu(input) and input.size(0) > 1 and input.dim() == dims + 3:
         return convolve_on_gpu(plain, input, weight, bias, *rest)
     if dims == 2 and input.dim() == 5:

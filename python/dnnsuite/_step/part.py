@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: MIT
+"""Part of a training step: the forward of one loss function, its backward, and the update of one optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from .._fuse import has_gradient_hook
+from ..errors import InvalidArgument
+from ..optim import ArrayOptimizer, GradScaler
+from .batches import with_parts
+
+_NOTHING = SimpleNamespace()
+LossFunction = Callable[..., "torch.Tensor | tuple[torch.Tensor, torch.Tensor]"]
+Hyper = Mapping[str, torch.Tensor]
+Plans = Sequence[tuple[str, list[int], list[int]] | None]
+
+
+@dataclass(frozen=True)
+class StepPart:
+    """Loss function and optimizer that a step trains with, and how."""
+
+    loss_function: LossFunction
+    optimizer: ArrayOptimizer
+    scaler: GradScaler | torch.amp.GradScaler | None = None
+    accumulate: int = 1
+
+
+class ShardPart:
+    """One part of the step of a shard, models `start` to `start + length` of all.
+
+    The optimizer's groups and states are views of those of all models.
+    """
+
+    def __init__(
+        self, step_part: StepPart, views: Mapping[int, torch.Tensor], start: int, length: int
+    ) -> None:
+        """`views` are the shard's parameters, by the identity of those of all models."""
+        self.optimizer, self._loss_function = step_part.optimizer, step_part.loss_function
+        self._accumulate = step_part.accumulate
+        self.start, self.length = start, length
+        self._whole = length == self.optimizer.B
+        scaler = step_part.scaler
+        self._scaler = scaler.narrow(start, length) if isinstance(scaler, GradScaler) else scaler
+        self._groups: list[dict[str, Any]] = []
+        self._state: dict[torch.Tensor, dict[str, Any]] = {}
+        for group in self.optimizer.param_groups:
+            self._groups.append(self._narrow_group(group, views))
+        self._held: list[torch.Tensor] = []
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def _narrow_group(self, group: dict[str, Any], views: Mapping[int, torch.Tensor]) -> dict[str, Any]:
+        params = []
+        trained = [parameter for parameter in group["params"] if parameter.requires_grad]
+        self.optimizer.init_state(group, trained, self.optimizer.state)
+        for parameter in group["params"]:
+            if id(parameter) not in views:
+                raise InvalidArgument(
+                    f"the optimizer holds a parameter {list(parameter.shape)} that the array does not: after an edit "
+                    "of the array edit the optimizer too, then call refresh"
+                )
+            if has_gradient_hook(parameter):
+                raise InvalidArgument(
+                    f"a parameter {list(parameter.shape)} has a gradient hook, which StepRunner's parts of the array "
+                    "would not call: take it away, or train without StepRunner"
+                )
+            view = views[id(parameter)]
+            state = self.optimizer.state[parameter]
+            self._state[view] = self._narrow_all(state)
+            params.append(view)
+        # One formula for all models, chosen by all: a step that looks for momentum itself could not be replayed.
+        rule = self.optimizer.rule(group, group)
+        return {**group, **self._narrow_all(group), "params": params, "rule": rule}
+
+    def _narrow_all(self, values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """View this shard's part of the tensors `[B, ...]` among `values`."""
+        return {
+            name: self.narrow(value)
+            for name, value in values.items()
+            if isinstance(value, torch.Tensor) and value.dim() > 0 and len(value) == self.optimizer.B
+        }
+
+    def narrow(self, tensor: torch.Tensor) -> torch.Tensor:
+        """View this shard's part `[length, ...]` of a tensor `[B, ...]`."""
+        return tensor if self._whole else tensor.narrow(0, self.start, self.length)
+
+    def hold_others(self, parameters: Sequence[torch.Tensor]) -> None:
+        """Hold those of the shard's `parameters` that are not the optimizer's while this part is trained."""
+        own = {id(parameter) for group in self._groups for parameter in group["params"]}
+        self._held = [p for p in parameters if p.requires_grad and id(p) not in own]
+
+    @contextmanager
+    def others_held(self) -> Iterator[None]:
+        """Hold the parameters that another part of the step trains."""
+        for parameter in self._held:
+            parameter.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for parameter in self._held:
+                parameter.requires_grad_(True)
+
+    # -- for a recording -------------------------------------------------------------------------------------------
+
+    def state(self) -> list[torch.Tensor]:
+        """List the tensors that an update changes: trained parameters, the optimizer's state and its counters."""
+        tensors = [p for group in self._groups for p in group["params"] if p.requires_grad]
+        tensors += [value for own in self._state.values() for value in own.values()]
+        for group in self._groups:
+            tensors += [
+                value
+                for name, value in group.items()
+                if isinstance(value, torch.Tensor) and name in ("active", "skipped", "grad_norms")
+            ]
+        return tensors
+
+    def roles(self) -> dict[str, Any]:
+        """Collect by role what stays from step to step: the optimizer's state, groups and plans, and the scaler's."""
+        found: dict[str, Any] = {}
+        for number, group in enumerate(self._groups):
+            for place, parameter in enumerate(group["params"]):
+                found |= {f"state {number} {place} {n}": t for n, t in self._state[parameter].items()}
+            found |= {f"group {number} {name}": value for name, value in group.items()}
+            for place, tensor in enumerate(self.optimizer.plan_tensors(group)):
+                found[f"plan {number} {place}"] = tensor
+        return found | {f"scaler {name}": value for name, value in vars(self._scaler or _NOTHING).items()}
+
+    def facts(self, names: Mapping[torch.Tensor, str]) -> tuple[Any, ...]:
+        """List the Python values that the optimizer's code sees; `names` are those of the shard's parameters."""
+        flags = tuple(
+            tuple(
+                (name, value) for name, value in group.items() if isinstance(value, (bool, int, float, str))
+            )
+            for group in self._groups
+        )
+        updated = [[names[p] for p in group["params"]] for group in self._groups]  # in which order
+        return type(self.optimizer), self.optimizer.on_nan, flags, updated, self._accumulate
+
+    def plans(self) -> Plans:
+        """Describe the optimizer's plan of each group: its rule, and the places of its parameters."""
+        return [self.optimizer.planned(group) for group in self._groups]
+
+    def prepare(self, plans: Plans) -> None:
+        """Make the optimizer's plans, equal to another shard's."""
+        for group, plan in zip(self._groups, plans, strict=True):
+            if plan is not None:
+                self.optimizer.prepare(group, self._state, *plan)
+
+    # -- a step ----------------------------------------------------------------------------------------------------
+
+    def backward(self, array: torch.nn.Module, batch: tuple[Any, ...]) -> torch.Tensor:
+        """Compute the losses, and leave the gradients in the parameters; figures follow the losses."""
+        parts = self._accumulate
+        if parts == 1:
+            losses, figures = self._checked(self._loss_function(array, *batch))
+            self._scaled(losses).backward()
+            return _beside(losses.detach(), figures)
+        total: torch.Tensor | None = None
+        for index in range(parts):
+            found = self._loss_function(array, *_slice(batch, index, parts))
+            losses, figures = self._checked(found)
+            losses = losses / parts
+            self._scaled(losses).backward()
+            own = _beside(losses.detach(), figures)
+            total = own if total is None else total + own
+        assert total is not None
+        return total
+
+    def update(self, hyper: Sequence[Hyper]) -> None:
+        """Let the optimizer read the gradients, with the hyper-parameters of each of its groups."""
+        scaler = self._scaler
+        if scaler is None:
+            self.optimizer.step_groups(self._groups, self._state, hyper)
+        elif isinstance(scaler, GradScaler):
+            scaler.step_groups(self.optimizer, self._groups, self._state, hyper)
+            scaler.update()
+        else:
+            # torch's asks for an optimizer only to see its gradients and to call or to skip its step.
+            step = partial(self.optimizer.step_groups, self._groups, self._state, hyper)
+            whole: Any = SimpleNamespace(param_groups=self._groups, step=step)
+            scaler.step(whole)
+            scaler.update()
+
+    def forget_gradients(self) -> None:
+        """Take the gradients away, or the next step would add to what this one left."""
+        for group in self._groups:
+            for parameter in group["params"]:
+                parameter.grad = None
+
+    def _checked(self, found: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Check that there is one loss, or one loss and figures, for each of this shard's models."""
+        losses, figures = found, None
+        if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], torch.Tensor):
+            losses, figures = found
+        if isinstance(losses, torch.Tensor) and losses.shape == (self.length,):
+            return losses, self._checked_figures(figures)
+        got = list(losses.shape) if isinstance(losses, torch.Tensor) else f"a {type(losses).__name__}"
+        raise InvalidArgument(
+            f"the loss function returned {got} for {self.length} models; StepRunner takes one loss per model, "
+            f"[{self.length}]: use a loss of dnnsuite.nn.functional, or take the mean of each model's own, as in "
+            "losses.flatten(1).mean(1)"
+        )
+
+    def _checked_figures(self, figures: torch.Tensor | None) -> torch.Tensor | None:
+        if figures is None or (figures.dim() == 2 and len(figures) == self.length):
+            return None if figures is None else figures.detach()
+        raise InvalidArgument(
+            f"the loss function returned figures {list(figures.shape)} beside the losses of {self.length} models: "
+            f"they are [{self.length}, n], n numbers of each model"
+        )
+
+    def _scaled(self, losses: torch.Tensor) -> torch.Tensor:
+        """Sum the losses, scaled, into the number to differentiate."""
+        scaler = self._scaler
+        if scaler is None:
+            return losses.sum()
+        return scaler.scale(losses).sum() if isinstance(scaler, GradScaler) else scaler.scale(losses.sum())
+
+
+def _beside(losses: torch.Tensor, figures: torch.Tensor | None) -> torch.Tensor:
+    """Put figures `[b, n]` beside losses `[b]`: `[b, 1 + n]`, in a dtype that holds both."""
+    return losses if figures is None else torch.cat([losses[:, None], figures], 1)
+
+
+def of_all_parts(found: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Put the losses of all parts in front of their figures: `[b, parts + n]`; of one part they are as they are."""
+    if len(found) == 1:
+        return found[0]
+    wide = [one if one.dim() == 2 else one[:, None] for one in found]
+    return torch.cat([*(one[:, :1] for one in wide), *(one[:, 1:] for one in wide)], 1)
+
+
+def _slice(batch: Any, index: int, parts: int) -> Any:
+    """Take part `index` of `parts` equal parts of the samples, dimension 1 of every tensor."""
+    if isinstance(batch, torch.Tensor):
+        if batch.dim() < 2 or batch.size(1) % parts:
+            raise InvalidArgument(
+                f"accumulate={parts} cuts dimension 1 of a batch in equal parts; a tensor of it is {list(batch.shape)}"
+            )
+        size = batch.size(1) // parts
+        return batch.narrow(1, index * size, size)
+    return with_parts(batch, lambda part: _slice(part, index, parts))
