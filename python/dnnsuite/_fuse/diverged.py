@@ -14,6 +14,7 @@ import torch
 from .build import Fusion
 from .code.fused_attributes import bare_class, is_fused, plain_attributes
 from .code.one_by_one import ModelParts
+from .code.own_values import names_of_own
 from .single_model import model_of
 
 _MISSING = object()
@@ -31,7 +32,12 @@ def models_differ(array: torch.nn.Module, parts: Sequence[torch.nn.Module]) -> b
             continue
         own = module.__dict__["_fused_parts"]
         if own is None or not own.own:
-            held = [plain_attributes(one) for part in parts for one in _models_at(part, path)]
+            known = names_of_own(module)
+            held = [
+                {name: value for name, value in plain_attributes(one).items() if name not in known}
+                for part in parts
+                for one in _models_at(part, path)
+            ]
             found = _set_apart(module, held) or found
     return found
 
@@ -45,7 +51,8 @@ def _set_apart(module: Any, held: Sequence[dict[str, Any]]) -> bool:
     for tree, own in zip(trees, held, strict=True):
         tree.__dict__.update({name: own[name] for name in names if name in own})
     module._fused_parts = ModelParts(module, trees)
-    module._fused_withhold(names)
+    module._fused_withhold({*names, *names_of_own(module)})
+    module._fused_own = None
     report = module._fused_report
     report.reason = report.reason or f"its code makes models differ in {names[0]}"
     return True

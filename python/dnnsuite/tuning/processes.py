@@ -6,7 +6,9 @@ from __future__ import annotations
 import io
 import multiprocessing
 import pickle
+import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -151,14 +153,19 @@ def _packed(state: Any) -> bytes:
 
 
 def _serve(pipe: Any, make: Any) -> None:
-    """Answer until the pipe ends."""
-    arrays: Arrays = make()
+    """Answer until the pipe ends. Ctrl-C, which a terminal sends to all processes, is the parent's affair."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(ConnectionError):  # the parent is gone, and nobody waits for an answer
+        _answer_all(pipe, make())
+
+
+def _answer_all(pipe: Any, arrays: Arrays) -> None:
     torch.set_num_threads(arrays.threads)
     trials: dict[int, Trial] = {}
     while True:
         try:
             what, fields, state = pickle.loads(pipe.recv_bytes())
-        except (EOFError, OSError):
+        except EOFError:
             return
         trial = trials.setdefault(fields["number"], Trial(fields["number"], fields["config"], fields["seed"]))
         if what == "train":
