@@ -117,7 +117,7 @@ class _Worker:
     def __init__(self, make: Any) -> None:
         context = multiprocessing.get_context("fork")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, make), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, self._pipe, make), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -152,9 +152,10 @@ def _packed(state: Any) -> bytes:
     return held.getvalue()
 
 
-def _serve(pipe: Any, make: Any) -> None:
+def _serve(pipe: Any, parents: Any, make: Any) -> None:
     """Answer until the pipe ends. Ctrl-C, which a terminal sends to all processes, is the parent's affair."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parents.close()  # or the pipe would not end with the parent
     with suppress(ConnectionError):  # the parent is gone, and nobody waits for an answer
         _answer_all(pipe, make())
 
