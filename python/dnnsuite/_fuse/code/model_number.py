@@ -124,5 +124,5 @@ def _refused(self: ModelNumber, *args: Any, **kwargs: Any) -> Any:
 
 
 for _name in ("float", "int", "index", "complex", "round", "trunc", "abs", "pow", "rpow", "mod", "rmod", "floordiv",
-              "rfloordiv", "len", "getitem", "call", "str", "format", "deepcopy", "reduce_ex"):  # fmt: skip
+              "rfloordiv", "getitem", "call", "str", "format", "deepcopy", "reduce_ex"):  # fmt: skip
     setattr(ModelNumber, f"__{_name}__", _refused)
