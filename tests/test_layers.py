@@ -160,7 +160,6 @@ TESTED_BY: dict[str, str] = {
     "tuning/watched.py": "tuning/test_sweep.py",
     "tuning/trainee.py": "tuning/test_sweep.py",
     "tuning/optimizers.py": "tuning/test_sweep.py",
-    "tuning/processes.py": "tuning/test_sweep.py",
 }
 
 SOURCES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A small sweep by each algorithm, for tests of what is on disk and of processes that share it."""
 
+import functools
+
 import torch
 
 import dnnsuite
@@ -28,3 +30,9 @@ def run(out, name="hyperband", callbacks=(), **options):
         model, space, (x[:32], y[:32]), evaluate=(x[32:], y[32:]), batch_size=8, out=out, quiet=True,
         **{"epochs": 3, "algorithm": ALGORITHMS[name](), "width": 3, **options}, callbacks=callbacks,
     )  # fmt: skip
+
+
+@functools.cache
+def undisturbed(name="hyperband"):
+    """The sweep by one process that nothing interrupts, made once for all tests."""
+    return run(False, name)

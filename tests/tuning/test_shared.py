@@ -14,7 +14,7 @@ from dnnsuite import results
 from dnnsuite.errors import Error, InvalidArgument, Unavailable
 from dnnsuite.tuning import OptunaSearch
 from dnnsuite.tuning.board_storage import journal
-from small_sweep import ALGORITHMS, run
+from small_sweep import ALGORITHMS, run, undisturbed
 
 optuna = pytest.importorskip("optuna")
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -42,7 +42,7 @@ def study_in(out):
 
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_processes_find_what_one_finds(tmp_path, name):
-    whole = run(tmp_path / "whole", name)
+    whole = undisturbed(name)
     out = tmp_path / "out"
     other = start(out, name=name, width=2)
     sweep = run(out, name, share=True, width=2)
@@ -62,7 +62,7 @@ def test_processes_find_what_one_finds(tmp_path, name):
 
 
 def test_one_that_is_killed_loses_only_its_running_rungs(tmp_path):
-    whole = run(tmp_path / "whole")
+    whole = undisturbed()
     out = tmp_path / "out"
     victim = start(out)
     while not list(out.glob("runs/trial-*/run.json")):
@@ -84,7 +84,7 @@ def test_one_that_is_killed_loses_only_its_running_rungs(tmp_path):
 
 
 def test_a_database(tmp_path):
-    whole = run(tmp_path / "whole", "random")
+    whole = undisturbed("random")
     sweep = run(tmp_path / "out", "random", share=f"sqlite:///{tmp_path}/board.db")
     assert sweep.history.equals(whole.history)
     study = optuna.load_study(storage=f"sqlite:///{tmp_path}/board.db", study_name=None)

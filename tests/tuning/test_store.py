@@ -11,7 +11,7 @@ import torch
 
 from dnnsuite import results
 from dnnsuite.errors import InvalidArgument
-from small_sweep import ALGORITHMS, run
+from small_sweep import ALGORITHMS, run, undisturbed
 
 
 class Stop(Exception):
@@ -32,7 +32,7 @@ class After:
 
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_a_sweep_that_ended_early_goes_on_to_the_same_history(tmp_path, name):
-    whole = run(tmp_path / "whole", name)
+    whole = undisturbed(name)
     ended = tmp_path / "ended"
     with pytest.raises(Stop):
         run(ended, name, [After(4)])
@@ -78,7 +78,7 @@ def test_a_directory_of_another_sweep_is_refused(tmp_path, change):
 
 
 def test_damaged_files_are_made_again(tmp_path):
-    whole = run(tmp_path / "whole")
+    whole = undisturbed()
     with pytest.raises(Stop):
         run(tmp_path / "out", callbacks=[After(4)])
     records = sorted((tmp_path / "out" / "runs").glob("trial-*/run.json"))
@@ -88,7 +88,7 @@ def test_damaged_files_are_made_again(tmp_path):
 
 
 def test_killed_at_any_moment(tmp_path):
-    whole = run(tmp_path / "whole")
+    whole = undisturbed()
     out = tmp_path / "out"
     process = multiprocessing.get_context("fork").Process(target=run, args=(out,))
     process.start()
@@ -101,7 +101,7 @@ def test_killed_at_any_moment(tmp_path):
 
 @pytest.mark.parametrize("name", ["hyperband", "pbt"])
 def test_killed_between_a_state_and_the_record_that_tells_of_it(tmp_path, name):
-    whole = run(tmp_path / "whole", name)
+    whole = undisturbed(name)
     out = tmp_path / "out"
     with pytest.raises(Stop):
         run(out, name, callbacks=[After(9)])

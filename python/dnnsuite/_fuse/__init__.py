@@ -6,6 +6,10 @@ from .batch import stack as stack
 from .batch import unstack as unstack
 from .code.one_by_one import generator_loans as generator_loans
 from .code.one_by_one import models_apart as models_apart
+from .code.own_values import names_of_own as names_of_own
+from .code.own_values import numbers_read as numbers_read
+from .code.stand_in import attributes_alone as attributes_alone
+from .code.stand_in import stands_in as stands_in
 from .coverage import Cover as Cover
 from .coverage import coverage as coverage
 from .diverged import models_differ as models_differ
@@ -30,6 +34,7 @@ __all__ = [
     "OwnAttributes",
     "StateBytes",
     "asks_for_numbers",
+    "attributes_alone",
     "coverage",
     "fuse",
     "generator_loans",
@@ -37,9 +42,12 @@ __all__ = [
     "loops",
     "models_apart",
     "models_differ",
+    "names_of_own",
     "narrow",
+    "numbers_read",
     "run_in_a_loop",
     "stack",
+    "stands_in",
     "state_bytes",
     "unfuse",
     "unstack",

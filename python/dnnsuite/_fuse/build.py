@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from ..errors import InvalidArgument, Unavailable
 from ..nn.array_module import ArrayModule, MoreState
 from .code.fused_attributes import is_fused
 from .code.one_by_one import ModelParts
+from .code.own_values import StandIns, give_own, numbers_among
 from .code.sequential import Sequential
 from .code.user_module import make_user_module
 from .comparison import differences, registered_in
@@ -25,7 +27,7 @@ from .rebound import rebind
 from .state import stacked_parameter, stacked_tensor
 from .ties import tie
 from .unfused import ASKED
-from .written_names import written_names
+from .written_names import CodeNames, names_in_code, written_names
 
 _OF_NO_SHAPE = frozenset(
     {"activation", "activation_relu_or_gelu", "enable_nested_tensor", "use_nested_tensor"}
@@ -55,6 +57,8 @@ class Fusion:
         self._memo: dict[int, Any] = {}
         self._visited: dict[int, list[int]] = {}
         self._shells: list[tuple[torch.nn.Module, list[torch.nn.Module]]] = []
+        self._own_memos: list[dict[int, Any]] = [{} for _ in models]
+        self._stand_ins = StandIns()
 
     def tree(self) -> torch.nn.Module:
         """Build the root of the array."""
@@ -73,15 +77,30 @@ class Fusion:
                 module._fused_report.reason = ASKED
             unlike = differences(models, self._registered)
             if unlike:
-                name, index = next(iter(unlike.items()))
-                module._fused_report.reason = f"models differ in {name} (models 0 and {index})"
-                module._fused_parts = ModelParts(
-                    module, [Fusion([m], self._registered).tree() for m in models]
-                )
-                module._fused_withhold(unlike)
+                self._set_apart(module, models, unlike)
         tie(root, self.models)
         rebind(root, self._memo, self._registered)
         return root
+
+    def _set_apart(self, module: Any, models: Sequence[torch.nn.Module], unlike: Mapping[str, int]) -> None:
+        """Let each model have its own of the attributes `unlike`; where code reads what is no number, one by one."""
+        asked = bool(module._fused_report.reason)
+        numbers = None if asked else numbers_among(models, unlike, self._code, self._stand_ins)
+        if numbers is not None:
+            own = [
+                {name: copy.deepcopy(vars(model)[name], memo) for name in unlike}
+                for model, memo in zip(models, self._own_memos, strict=True)
+            ]
+            give_own(module, own, numbers, self._stand_ins)
+            return
+        name, index = next(iter(unlike.items()))
+        module._fused_report.reason = f"models differ in {name} (models 0 and {index})"
+        module._fused_parts = ModelParts(module, [Fusion([m], self._registered).tree() for m in models])
+        module._fused_withhold(unlike)
+
+    @functools.cached_property
+    def _code(self) -> CodeNames:
+        return names_in_code(self.models[0].modules())
 
     def _copied(self) -> torch.nn.Module:
         try:

@@ -39,9 +39,7 @@ _TRANSPARENT = frozenset(
         *(collections.deque, collections.OrderedDict, collections.defaultdict, types.SimpleNamespace),
     ]
 )
-_HEAP_TYPE = (
-    1 << 9
-)  # Py_TPFLAGS_HEAPTYPE: a class that a `class` statement, or an extension at run time, has made
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _WORD = struct.calcsize("P")
 _MISSING = object()
 
@@ -118,14 +116,14 @@ class Comparison:
 
     def _attributes(self, a: Any, b: Any) -> bool:
         """Compare `__dict__` and slots, also those of a class that derives from a collection."""
-        return self._alike(a, b, ("__dict__", *_slots(_class(a))))
+        return self._alike(a, b, ("__dict__", *slots(_class(a))))
 
     def _alike(self, a: Any, b: Any, names: Sequence[str]) -> bool:
         return all(self.same(getattr(a, name, _MISSING), getattr(b, name, _MISSING)) for name in names)
 
     def _hidden(self, a: Any, b: Any) -> bool:
         """Compare state that only C code sees, by the class's `==`, or by the bytes that pickle would write."""
-        if not _has_hidden_state(_class(a)):
+        if not has_hidden_state(_class(a)):
             return True
         if isinstance(type(a).__eq__, types.WrapperDescriptorType) and type(a).__eq__ is not object.__eq__:
             return _equal(a, b)
@@ -176,7 +174,7 @@ def _class(value: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def _slots(kind: Any) -> tuple[str, ...]:
+def slots(kind: Any) -> tuple[str, ...]:
     """Name the attributes of a class that lie in slots, private ones as they are stored."""
     return tuple(
         name
@@ -186,17 +184,22 @@ def _slots(kind: Any) -> tuple[str, ...]:
     )
 
 
+def is_made_by_python(kind: Any) -> bool:
+    """Return True for a class that a `class` statement, or an extension at run time, has made."""
+    return bool(kind.__flags__ & _HEAP_TYPE)
+
+
 @functools.lru_cache(maxsize=4096)
-def _has_hidden_state(kind: Any) -> bool:
+def has_hidden_state(kind: Any) -> bool:
     """Return True if objects of `kind` are larger than their elements, `__dict__` and slots explain."""
     if kind in _TRANSPARENT:
         return False
     base: Any = kind.__base__
-    if base is None or not kind.__flags__ & _HEAP_TYPE:
+    if base is None or not is_made_by_python(kind):
         return True
     own = [value for value in vars(kind).values() if isinstance(value, types.MemberDescriptorType)]
     known = len(own) + ("__dict__" in vars(kind)) + ("__weakref__" in vars(kind))
-    return kind.__basicsize__ - base.__basicsize__ > known * _WORD or _has_hidden_state(base)
+    return kind.__basicsize__ - base.__basicsize__ > known * _WORD or has_hidden_state(base)
 
 
 def same(a: Any, b: Any) -> bool:

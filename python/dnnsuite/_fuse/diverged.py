@@ -6,7 +6,7 @@ from __future__ import annotations
 import dis
 import functools
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ import torch
 from .build import Fusion
 from .code.fused_attributes import bare_class, is_fused, plain_attributes
 from .code.one_by_one import ModelParts
+from .code.own_values import names_of_own
 from .single_model import model_of
 
 _MISSING = object()
@@ -27,28 +28,33 @@ def models_differ(array: torch.nn.Module, parts: Sequence[torch.nn.Module]) -> b
     root = array.__dict__.get("_root")
     found = False
     for path, module in root.named_modules() if root is not None else ():
-        if not is_fused(module) or not _sets(bare_class(module)):
+        if not is_fused(module):
             continue
         own = module.__dict__["_fused_parts"]
-        if own is None or not own.own:
+        read = module._fused_own is not None and bool(module._fused_report.reason)
+        if read or (_sets(bare_class(module)) and (own is None or not own.own)):
             held = [plain_attributes(one) for part in parts for one in _models_at(part, path)]
-            found = _set_apart(module, held) or found
+            known = names_of_own(module)
+            names = {name for name in held[0].keys() - known if _differs(name, held)}
+            if names or read:  # the latter: code of a part has read what models have of their own
+                _set_apart(module, held, names | known)
+                found = True
     return found
 
 
-def _set_apart(module: Any, held: Sequence[dict[str, Any]]) -> bool:
-    first = held[0]
-    names = sorted(n for n in first if any(_other(own.get(n, _MISSING), first[n]) for own in held[1:]))
-    if not names:
-        return False
+def _differs(name: str, held: Sequence[dict[str, Any]]) -> bool:
+    return any(_other(own.get(name, _MISSING), held[0][name]) for own in held[1:])
+
+
+def _set_apart(module: Any, held: Sequence[dict[str, Any]], names: Set[str]) -> None:
+    """Run the models one by one from now on, each with its own of the attributes `names`, as far as they are `held`."""
     trees = [Fusion([model_of(module, index)]).tree() for index in range(len(held))]
     for tree, own in zip(trees, held, strict=True):
         tree.__dict__.update({name: own[name] for name in names if name in own})
-    module._fused_parts = ModelParts(module, trees)
+    module._fused_parts, module._fused_own = ModelParts(module, trees), None
     module._fused_withhold(names)
     report = module._fused_report
-    report.reason = report.reason or f"its code makes models differ in {names[0]}"
-    return True
+    report.reason = report.reason or f"its code makes models differ in {min(names)}"
 
 
 def _other(a: Any, b: Any) -> bool:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import re
 from collections.abc import Iterator, Sequence
@@ -17,8 +16,7 @@ from ..nn.random_streams import FUNCTION_STREAM
 from ..nn.sharing import equal_values, held_once, spread
 from ..ops.memory_order import memory_order
 from .build import Fusion
-from .code.one_by_one import ModelParts
-from .code.user_module import UserModule, make_user_module
+from .edited_attributes import EditedAttributes
 from .single_model import model_of
 from .slices import set_width
 
@@ -41,6 +39,12 @@ class _NewModel:
     def value(self, path: str, name: str) -> Any:
         """Find the model's value in a list of one per model, in the layer at `path`."""
         return getattr(self._tree.get_submodule(path), name)[self._place]
+
+    def own(self, path: str, name: str) -> Any:
+        """Find the model's value of an attribute, which may be its own."""
+        module = self._tree.get_submodule(path)
+        own = module.__dict__.get("_fused_own")
+        return own[self._place][name] if own and name in own[0] else vars(module)[name]
 
     def alone(self) -> Any:
         """Return the array of this model alone, for models that have attributes of their own."""
@@ -76,38 +80,28 @@ class ArrayEdit:
             raise InvalidArgument(
                 f"no optimizer or scheduler given takes {', '.join(sorted(set(fresh) - taken))}"
             )
-        self._unlike: dict[str, set[str]] = {}  # attributes in which new models differ, by module
-        self.new = self._compared(models) if models else {}
+        compared = self._compared(models) if models else None
+        self.new = {slot: _NewModel(m, compared, k) for k, (slot, m) in enumerate(models.items(), 1)}
+        self._attributes = EditedAttributes(array._root, self.slots, self.new, compared)
 
-    def _compared(self, models: dict[int, torch.nn.Module]) -> dict[int, _NewModel]:
-        """Fuse the new models with one of the array's, which compares them; return them by slot."""
+    def _compared(self, models: dict[int, torch.nn.Module]) -> torch.nn.Module:
+        """Fuse the new models with the first of the array, which compares them."""
         new = list(models.values())
         like = model_of(self.array._root, 0, copied=False).train(new[0].training)
         device = next((p.device for p in self.array.parameters()), None)
         new = new if device is None else [model.to(device) for model in new]
         try:
             with equal_values(True):
-                tree = Fusion([like, *new]).tree()
+                return Fusion([like, *new]).tree()
         except InvalidArgument as error:
             raise InvalidArgument(_of_new_models(str(error), len(new))) from None
-        for path, module in tree.named_modules():
-            if isinstance(module, UserModule) and module._fused_withheld:
-                if isinstance(self.array._root.get_submodule(path), ArrayModule):
-                    names = ", ".join(sorted(module._fused_withheld))
-                    raise InvalidArgument(
-                        f"at {path}: the array and the new model differ in {names}, in which this array's models "
-                        "are alike: fuse them anew, with the new one"
-                    )
-                self._unlike.setdefault(path, set()).update(module._fused_withheld)
-        return {slot: _NewModel(new[place], tree, place + 1) for place, slot in enumerate(models)}
 
     @torch.no_grad()
     def carry_out(self) -> None:
         """Make all new tensors, put them in place, and let the companions follow; an error undoes it."""
         array = self.array
         before = _Before(array, self.companions)
-        if self._unlike:
-            self._model = model_of(array._root, 0)  # has the attributes that all have until now
+        self._attributes.look()
         new = {slot: one.state() for slot, one in self.new.items()}
         made: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
         places = _state_with_kind(array._root)
@@ -140,8 +134,8 @@ class ArrayEdit:
         for path, module in list(self.array._root.named_modules()):
             if isinstance(module, ArrayModule):
                 self._lists(module, path)
-            elif path in self._unlike or isinstance(module, UserModule):
-                self._attributes(module, path)
+            else:
+                self._attributes.follow(module, path)
             set_width(module, len(self.slots))
         set_width(self.array, len(self.slots))
 
@@ -174,32 +168,6 @@ class ArrayEdit:
             fresh = {slot: one.value(path, name) for slot, one in self.new.items()}
             values = [fresh[k] if s is None else held[s] for k, s in enumerate(self.slots)]
             module.__dict__[name] = values  # of another number of models than the layer has until now
-
-    def _attributes(self, module: Any, path: str) -> None:
-        """Give each model its own of the attributes in which they differ."""
-        names = self._unlike.get(path, set())
-        held = getattr(module, "_fused_parts", None)
-        if held is not None and held.own:
-            names = names | module._fused_withheld
-        if not names:
-            if held is not None:
-                module._fused_parts = None  # made again, for the models that there are
-            return
-        if not isinstance(module, UserModule):
-            make_user_module(module, len(self.slots))
-        trees = [self._tree_at(held, path, slot, source) for slot, source in enumerate(self.slots)]
-        module._fused_parts = ModelParts(module, trees)
-        module._fused_withhold(names)
-        module._fused_report.reason = module._fused_report.reason or f"models differ in {sorted(names)[0]}"
-
-    def _tree_at(self, held: Any, path: str, slot: int, source: int | None) -> Any:
-        """Find the module at `path` of the model that gets `slot`."""
-        if source is None:
-            return self.new[slot].alone().get_submodule(path)
-        if held is not None and held.own:
-            tree = held.trees[source]
-            return tree if self.slots.count(source) == 1 else copy.deepcopy(tree)
-        return Fusion([self._model]).tree().get_submodule(path)
 
 
 def _of_new_models(message: str, count: int) -> str:

@@ -15,6 +15,7 @@ from ..nn.sharing import held_by
 from ..ops.torch_clip import forget
 from .code.fused_attributes import INTERNAL, bare_class, is_fused
 from .code.lent_parameters import put_at
+from .code.own_values import own_attributes
 from .code.sequential import Sequential
 from .hooks import FORWARD_HOOKS, bind_hooks
 from .rebound import plain
@@ -98,7 +99,7 @@ def _model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
         if made is not None:
             bind_hooks(made, memo)
             if not isinstance(module, ArrayModule):
-                _give_back_class(module, made, index)
+                _give_back_class(module, made, index, memo)
     tie(model, [root])
     plain(model)
     return model
@@ -126,9 +127,11 @@ def _copy_state(module: torch.nn.Module, index: int, memo: dict[int, Any]) -> No
         memo[id(module._fused_report)] = None
         if module._fused_parts is not None:
             memo[id(module._fused_parts)] = None
+        if module._fused_own is not None:
+            memo[id(module._fused_own)] = None
 
 
-def _give_back_class(module: torch.nn.Module, made: Any, index: int) -> None:
+def _give_back_class(module: torch.nn.Module, made: Any, index: int, memo: dict[int, Any]) -> None:
     """Make `made`, the copy of an array's `module`, one of the user's own class with model `index`'s attributes."""
     if type(module) is Sequential:
         made.__class__ = torch.nn.Sequential
@@ -140,6 +143,7 @@ def _give_back_class(module: torch.nn.Module, made: Any, index: int) -> None:
         parts: Any = module._fused_parts
         if parts is not None:
             made.__dict__.update(parts.attributes(index, made))
+        made.__dict__.update(own_attributes(module, index, memo))
     made._buffers.pop(FUNCTION_STREAM, None)
     made._non_persistent_buffers_set.discard(FUNCTION_STREAM)
 

@@ -59,6 +59,9 @@ def narrow(
         report = module.__dict__.get("_fused_report")
         if report is not None:
             memo[id(report)] = report  # what a part of the array finds out is the array's
+        own = module.__dict__.get("_fused_own")
+        if own is not None:
+            memo[id(own)] = own[start : start + length]
     memo[id(array.__dict__.get("_fused_choice"))] = None
     part: torch.nn.Module = copy.deepcopy(array, memo)
     part.__dict__.pop("_plain", None)

@@ -1,18 +1,37 @@
 # SPDX-License-Identifier: MIT
-"""Names of attributes that a model's code may write into: buffers of that name are each model's own."""
+"""Names of attributes in the code that a forward may reach: those that it reads, stores, or may write into."""
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
 import types
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 #: Functions that write into buffers that they are given.
 _WRITING = frozenset({"batch_norm", "instance_norm", "register_buffer", "setattr"})
+_KINDS = frozenset({"isinstance", "type", "is_tensor"})
+#: Functions that set or delete attributes by their names.
+_SETTING = frozenset({"setattr", "delattr", "__setattr__", "__delattr__"})
+
+
+#: Methods that are called from outside, or by what a module's functions call.
+_ENTRIES = frozenset({"forward", "__call__", "training_step", "validation_step"})
+
+
+class CodeNames(NamedTuple):
+    """Names of attributes in code; what is a text there may be one, too.
+
+    `beside_types` are those in functions that ask for the types of values.
+    """
+
+    read: frozenset[str]
+    stored: frozenset[str]
+    beside_types: frozenset[str]
 
 
 def written_names(modules: Iterable[torch.nn.Module]) -> frozenset[str]:
@@ -20,15 +39,56 @@ def written_names(modules: Iterable[torch.nn.Module]) -> frozenset[str]:
 
     A wrong "written" costs memory only.
     """
-    methods = _methods(frozenset(type(module) for module in modules))
-    waiting, seen, found = ["forward", "__call__"], {"forward", "__call__"}, set[str]()
+    codes = _reachable(frozenset(type(module) for module in modules), frozenset(("forward", "__call__")))
+    return frozenset().union(*map(_written_in, codes))
+
+
+def names_in_code(modules: Iterable[torch.nn.Module], held: bool = True) -> CodeNames:
+    """Collect the names in every method that a forward may reach.
+
+    Args:
+        held: functions that modules hold, as a loss, are such code, and call methods.
+    """
+    parts = list(modules)
+    values = [value for part in parts for value in vars(part).values()] if held else []
+    codes = {
+        code for value in values for function in _held_functions(value) for code in _codes(function.__code__)
+    }
+    entries = _ENTRIES.union(*({*code.co_names, *_texts(code.co_consts)} for code in codes))
+    found = _names(frozenset(type(part) for part in parts), entries)
+    own = _names_of(codes)
+    return CodeNames(*(a | b for a, b in zip(found, own, strict=True)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _names(kinds: frozenset[Any], entries: frozenset[str]) -> CodeNames:
+    return _names_of(_reachable(kinds, entries))
+
+
+def _names_of(codes: Iterable[types.CodeType]) -> CodeNames:
+    read, stored, beside_types = set[str](), set[str](), set[str]()
+    for code in codes:
+        texts = set(_texts(code.co_consts))
+        names = {*code.co_names, *texts}
+        read |= names
+        stored |= _stored_in(code) | (texts if not _SETTING.isdisjoint(code.co_names) else set())
+        beside_types |= set() if _KINDS.isdisjoint(code.co_names) else names
+    return CodeNames(frozenset(read), frozenset(stored), frozenset(beside_types))
+
+
+@functools.lru_cache(maxsize=64)
+def _reachable(kinds: frozenset[Any], entries: frozenset[str]) -> list[types.CodeType]:
+    """List the code of the methods of these classes that have the name of an entry, or one in such code."""
+    methods = _methods(kinds)
+    waiting, seen = list(entries), set(entries)
+    found: list[types.CodeType] = []
     while waiting:
         for code in methods.get(waiting.pop(), ()):
-            found |= _written_in(code)
+            found.append(code)
             new = {*code.co_names, *_texts(code.co_consts)} & methods.keys() - seen
             seen |= new
             waiting += new
-    return frozenset(found)
+    return found
 
 
 @functools.lru_cache(maxsize=64)
@@ -40,6 +100,21 @@ def _methods(kinds: frozenset[Any]) -> dict[str, list[types.CodeType]]:
             for function in _functions(value):
                 found.setdefault(name, []).extend(_codes(function.__code__))
     return found
+
+
+def _held_functions(value: Any) -> Iterator[types.FunctionType]:
+    """Yield the function that an attribute is or binds, and those in its closure."""
+    if isinstance(value, functools.partial):
+        yield from _held_functions(value.func)
+    elif isinstance(value, (types.FunctionType, types.MethodType)):
+        for function in _functions(value):
+            yield function
+            for cell in function.__closure__ or ():
+                with contextlib.suppress(ValueError):  # not assigned yet
+                    held = cell.cell_contents
+                    yield from (
+                        _functions(held) if isinstance(held, types.FunctionType | types.MethodType) else ()
+                    )
 
 
 def _functions(value: Any) -> Iterator[types.FunctionType]:
@@ -57,9 +132,16 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes(constant)
 
 
-def _written_in(code: types.CodeType) -> set[str]:
+@functools.lru_cache(maxsize=4096)
+def _stored_in(code: types.CodeType) -> frozenset[str]:
+    steps = dis.get_instructions(code)
+    return frozenset(step.argval for step in steps if step.opname in ("STORE_ATTR", "DELETE_ATTR"))
+
+
+@functools.lru_cache(maxsize=4096)
+def _written_in(code: types.CodeType) -> frozenset[str]:
     steps = list(dis.get_instructions(code))
-    stored = {step.argval for step in steps if step.opname == "STORE_ATTR"}
+    stored = frozenset(step.argval for step in steps if step.opname == "STORE_ATTR")
     names = set(code.co_names)
     texts = {text for constant in code.co_consts for text in _texts(constant)}
     writes = (

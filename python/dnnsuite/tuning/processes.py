@@ -6,7 +6,9 @@ from __future__ import annotations
 import io
 import multiprocessing
 import pickle
+import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -115,7 +117,7 @@ class _Worker:
     def __init__(self, make: Any) -> None:
         context = multiprocessing.get_context("fork")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, make), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, self._pipe, make), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -150,15 +152,21 @@ def _packed(state: Any) -> bytes:
     return held.getvalue()
 
 
-def _serve(pipe: Any, make: Any) -> None:
-    """Answer until the pipe ends."""
-    arrays: Arrays = make()
+def _serve(pipe: Any, parents: Any, make: Any) -> None:
+    """Answer until the pipe ends. Ctrl-C, which a terminal sends to all processes, is the parent's affair."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parents.close()  # or the pipe would not end with the parent
+    with suppress(ConnectionError):  # the parent is gone, and nobody waits for an answer
+        _answer_all(pipe, make())
+
+
+def _answer_all(pipe: Any, arrays: Arrays) -> None:
     torch.set_num_threads(arrays.threads)
     trials: dict[int, Trial] = {}
     while True:
         try:
             what, fields, state = pickle.loads(pipe.recv_bytes())
-        except (EOFError, OSError):
+        except EOFError:
             return
         trial = trials.setdefault(fields["number"], Trial(fields["number"], fields["config"], fields["seed"]))
         if what == "train":

@@ -16,6 +16,7 @@ from ...errors import InvalidArgument
 from ...nn.model_tensor import ModelTensor, NotFusable, state
 from ..rules.table import settle_since
 from .checkpoints import torchs_checkpoints
+from .model_number import ModelNumber
 from .per_model_factories import watched
 
 
@@ -93,6 +94,8 @@ def taken_out(output: Any, B: int) -> Any:
             return value.value
         if isinstance(value, torch.Tensor):
             return value.unsqueeze(0).expand(B, *value.shape)
+        if type(value) is ModelNumber:
+            return torch.tensor(list(value))
         if hasattr(value, "__dataclass_fields__"):
             for name in value.__dataclass_fields__:
                 object.__setattr__(value, name, tree_map(take, getattr(value, name), is_leaf=_whole))

@@ -7,6 +7,7 @@ import copy
 from typing import Any
 
 from .fused_attributes import PLAIN_VALUES
+from .stand_in import Differs, StandInDict
 
 _DEEP = 3  # containers in containers that are looked into
 
@@ -42,7 +43,9 @@ def _kinds(value: Any) -> list[Any]:
 
 
 def _is_plain_container(value: Any, depth: int) -> bool:
-    if type(value) not in (list, dict, set) or not depth:
+    if (type(value) not in (list, dict, set) and not isinstance(value, StandInDict)) or not depth:
         return False
     parts = [*value, *value.values()] if isinstance(value, dict) else value
-    return all(isinstance(part, PLAIN_VALUES) or _is_plain_container(part, depth - 1) for part in parts)
+    return all(
+        isinstance(part, (*PLAIN_VALUES, Differs)) or _is_plain_container(part, depth - 1) for part in parts
+    )

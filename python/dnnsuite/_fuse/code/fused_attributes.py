@@ -18,6 +18,8 @@ INTERNAL = tuple(
         "parts",
         "known",
         "withheld",
+        "own",
+        "numbers",
         "making",
         "draws",
         "ranks",

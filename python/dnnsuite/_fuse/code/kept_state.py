@@ -13,6 +13,7 @@ import torch
 
 from ..._torch import hidden_from_modes
 from .fused_attributes import is_fused
+from .stand_in import StandInDict
 
 _CONTAINERS = (list, dict, set, collections.deque)
 _REGISTRIES = frozenset(vars(torch.nn.Module()))
@@ -24,7 +25,8 @@ class KeptAttributes:
     def __init__(self, module: Any) -> None:
         held = {k: v for k, v in vars(module).items() if k not in _REGISTRIES and not k.startswith("_fused_")}
         self.module, self.held = module, held
-        self.contents = [(value, copy.copy(value)) for value in held.values() if type(value) in _CONTAINERS]
+        contents = [v for v in held.values() if type(v) in _CONTAINERS or isinstance(v, StandInDict)]
+        self.contents = [(value, copy.copy(value)) for value in contents]
 
     def put_back(self) -> None:
         mine = vars(self.module)

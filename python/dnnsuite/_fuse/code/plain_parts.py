@@ -15,6 +15,7 @@ from ...nn.model_tensor import NotFusable
 from ..single_model import parts_of
 from .containers import Containers
 from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
+from .stand_in import StandIn
 
 __all__ = ["Buffers", "Part", "paths_of"]
 
@@ -57,7 +58,11 @@ class Part:
             if name == "training":
                 for owner in self.owners:
                     owner.training = self.module.training
-            elif name in NO_ATTRIBUTES or isinstance(self.module, ArrayModule):
+            elif (
+                name in NO_ATTRIBUTES
+                or isinstance(self.module, ArrayModule)
+                or isinstance(self.held.get(name), StandIn)
+            ):
                 return False
             else:
                 for owner in self.owners:

@@ -27,12 +27,15 @@ from ...nn.own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_for
 from ...nn.random_streams import FUNCTION_STREAM
 from ...ops.torch_clip import register
 from ..rules.table import settle_since
+from ..slices import narrow
 from . import one_by_one
 from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage
 from .kept_state import Kept, keep, put_back
+from .model_number import ModelNumber
 from .one_by_one import ModelParts
+from .own_values import names_of_own, read_number, set_for_all, take_own
 from .per_model_factories import making
 from .sequential import Sequential
 
@@ -54,6 +57,8 @@ class UserModule(OwnTensors):
     _fused_withheld: frozenset[
         str
     ]  # attributes that differ from model to model: each of `_parts` has its own
+    _fused_own: Any  # by model, values of attributes that differ, at once with the others; `own_values.py`
+    _fused_numbers: frozenset[str]  # those of them that are numbers, and that its code may read
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         inside = bool(state.B) or any(type(a) is ModelTensor for a in tree_leaves((args, kwargs)))
@@ -158,12 +163,27 @@ class UserModule(OwnTensors):
 
     def _fused_one_by_one(self, args: Any, kwargs: Any) -> Any:
         if self._fused_parts is None:
-            self._fused_parts = ModelParts(self)
+            if self._fused_B == 1 and take_own(self):  # type: ignore[arg-type]
+                return self(*args, **kwargs)
+            self._fused_parts = self._fused_with_own() or ModelParts(self)
         begin = time.perf_counter()
         output = self._fused_parts(args, kwargs)
         self._fused_report.seconds += time.perf_counter() - begin
         self._fused_report.calls += 1
         return output
+
+    def _fused_with_own(self) -> ModelParts | None:
+        """Models that run one by one with values of their own, which code has read; None if it has not."""
+        names = names_of_own(self)
+        if self._fused_own is None:
+            return None
+        trees = [narrow(self, index, 1) for index in range(self._fused_B)]  # type: ignore[arg-type]
+        for tree in trees:
+            take_own(tree)
+            tree._fused_report = ModuleCoverage()
+        self._fused_own = None
+        self._fused_withhold(names)
+        return ModelParts(self, trees)
 
     def _fused_withhold(self, names: Iterable[str]) -> None:
         """Take away attributes that differ: code for all models must not see those of the first."""
@@ -178,6 +198,9 @@ class UserModule(OwnTensors):
 
     def __getattr__(self, name: str) -> Any:
         if name in self.__dict__.get("_fused_withheld", ()):
+            number = read_number(self, name) if state.B else None
+            if number is not None:
+                return number
             what = f"{name} of {self._fused_original.__name__} differs from model to model"
             raise NotFusable(what) if state.B else AttributeError(f"{what}; array[i] has that of model i")
         value = super().__getattr__(name)  # type: ignore[misc]
@@ -192,6 +215,8 @@ class UserModule(OwnTensors):
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if state.B and (type(value) is ModelNumber or name in (self.__dict__.get("_fused_own") or [()])[0]):
+            raise NotFusable(f"its code sets {name}, which differs from model to model")
         made = type(value) in (torch.Tensor, torch.nn.Buffer) and name in self.__dict__.get("_buffers", ())
         if type(value) is ModelTensor or (state.B and made):
             set_in_forward(self, self._fused_B, name, value)  # type: ignore[arg-type]
@@ -202,6 +227,7 @@ class UserModule(OwnTensors):
         if "_fused_parts" in self.__dict__:
             written = self.__dict__.get("_fused_written", {})
             self.__dict__["_fused_written"] = {**written, name: written.get(name, 0) + 1}
+            set_for_all(self, name, value)
             self._fused_set_in_models(name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -271,6 +297,8 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
         _fused_parts=None,
         _fused_known=set(),
         _fused_withheld=frozenset(),
+        _fused_own=None,
+        _fused_numbers=frozenset(),
         _fused_making=False,
         _fused_unsure=False,
         _fused_written={},

@@ -12,6 +12,7 @@ from ..._torch import standard_gamma, tree_leaves, tree_map
 from ...nn.model_tensor import ModelTensor, NotFusable, Refused, mark_fresh, state
 from ...nn.random_streams import FUNCTION_STREAM, pass_over
 from ...nn.sharing import is_frozen, own, spread
+from ..code.model_number import ModelNumber
 from .writing import in_place, settle
 
 #: Functions whose results are no tensors to go on with, or that change what a tensor is; their rules answer.
@@ -96,16 +97,20 @@ def _is_of_all(leaf: Any) -> bool:
         return known.shared if known is not None else is_frozen(leaf.value)
     if isinstance(leaf, torch.Tensor):
         return not leaf.requires_grad and not isinstance(leaf, torch.nn.Parameter)
-    return True
+    return type(leaf) is not ModelNumber
 
 
 def _draws(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     if name == "scaled_dot_product_attention":
-        return bool(_given(("dropout_p",), _DROPPING[name], args, kwargs, 0.0))
+        return _drops(_given(("dropout_p",), _DROPPING[name], args, kwargs, 0.0))
     if name in _DROPPING:
         training = _given(("training", "train"), _DROPPING[name], args, kwargs, True)
-        return bool(training) and bool(_given(("p",), 1, args, kwargs, 0.5))
+        return bool(training) and _drops(_given(("p",), 1, args, kwargs, 0.5))
     return name in _DRAWING or name == _GAMMA or (name.endswith("_") and name.rstrip("_") in _DRAWING)
+
+
+def _drops(rate: Any) -> bool:
+    return rate.any() if type(rate) is ModelNumber else bool(rate)
 
 
 def _given(

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..._fuse import attributes_alone, numbers_read
 from ...nn.array_module import ArrayModule
 from . import guards
 
@@ -27,18 +28,19 @@ _FUSED_FACTS = frozenset(("_fused_code", "_fused_withheld"))
 def module_facts(array: torch.nn.Module, era: object) -> tuple[Any, ...]:
     """List the Python state of every module of `array`, whatever the number of models. `era` replaces values that
     cannot be compared: they are equal in copies of one array, and may differ in another."""
-    return tuple((name, *_of(module, era)) for name, module in guards.modules_of(array))
+    facts = _Facts(era)
+    return tuple((name, *_of(module, facts)) for name, module in guards.modules_of(array))
 
 
-def _of(module: torch.nn.Module, era: object) -> tuple[Any, ...]:
+def _of(module: torch.nn.Module, facts: _Facts) -> tuple[Any, ...]:
     lists = getattr(module, "per_model_lists", ())
     values = [
-        (name, _value(value, era))
+        (name, facts.of(value))
         for name, value in vars(module).items()
         if _is_fact(name) and name not in lists
     ]
     recorded = module.recorded_values() if isinstance(module, ArrayModule) else ()
-    return type(module), tuple(values), recorded, _one_by_one(module, era)
+    return type(module), tuple(values), recorded, numbers_read(module), _one_by_one(module, facts.era)
 
 
 def _is_fact(name: str) -> bool:
@@ -51,16 +53,27 @@ def _one_by_one(module: torch.nn.Module, era: object) -> Any:
     return (era if parts is not None and parts.own else None), report is not None and report.reason
 
 
-def _value(value: Any, era: object) -> Any:
-    """Make a copy of `value` that compares equal to that of an equal value and to no other."""
-    if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
-        return type(value), value
-    if isinstance(value, _SELF_COPIES):
-        return value
-    if type(value) in (list, tuple, torch.Size):
-        return type(value), tuple(_value(one, era) for one in value)
-    if type(value) is dict:
-        return tuple((_value(name, era), _value(one, era)) for name, one in value.items())
-    if type(value) in (set, frozenset) and all(isinstance(one, (str, int)) for one in value):
-        return type(value), frozenset(value)
-    return era
+class _Facts:
+    """Copies of values that compare equal to those of equal values and to no other."""
+
+    def __init__(self, era: object) -> None:
+        self.era = era
+        self._objects: dict[int, Any] = {}  # that modules share, as they do a configuration
+
+    def of(self, value: Any) -> Any:
+        """Make such a copy of `value`."""
+        if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
+            return type(value), value
+        if isinstance(value, _SELF_COPIES):
+            return value
+        if type(value) in (list, tuple, torch.Size):
+            return type(value), tuple(map(self.of, value))
+        if type(value) is dict:
+            return tuple((self.of(name), self.of(one)) for name, one in value.items())
+        if type(value) in (set, frozenset) and all(isinstance(one, (str, int)) for one in value):
+            return type(value), frozenset(value)
+        if id(value) not in self._objects:
+            self._objects[id(value)] = self.era  # of one that holds itself
+            held = attributes_alone(value)
+            self._objects[id(value)] = self.era if held is None else (type(value), *map(self.of, held))
+        return self._objects[id(value)]

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..._fuse import models_apart
+from ..._fuse import models_apart, names_of_own, stands_in
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
 from .arithmetic import is_number
@@ -324,7 +324,11 @@ class PythonState:
         for holder in late:
             mine = known.get(holder.path)
             users = mine.changes() if mine is not None and mine.changed() else {}
-            plain = {k: v for k, v in holder.changes().items() if k not in users and _is_plain(v)}
+            plain = {
+                key: value
+                for key, value in holder.changes().items()
+                if key not in users and not self._is_own(holder.path, key) and _is_plain(value)
+            }
             holder.keep()
             with contextlib.suppress(NotPlain):
                 _put(self._modules, holder.path, plain)
@@ -333,6 +337,12 @@ class PythonState:
             if holder.path[:1] in known:  # its module was told of what is deep inside
                 known[holder.path[:1]].note(())
         self._compare()
+
+    def _is_own(self, path: Path, key: Any) -> bool:
+        """Return True for what each model has its own of: a copy of one model has taken its own out of the array."""
+        name = path[1] if len(path) > 1 else key
+        own = name in names_of_own(self._modules[path[0]])
+        return own and not stands_in(vars(self._copies[0][path[0]]).get(name))
 
     def _found(self, holders: Sequence[Holder]) -> dict[Path, dict[Any, Any]]:
         changes = {holder.path: holder.written() | holder.changes() for holder in holders if holder.changed()}

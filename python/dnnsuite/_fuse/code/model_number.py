@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""A number that code reads from its module and that is another one in each model: a rate of dropout, a factor."""
+
+from __future__ import annotations
+
+import dis
+import operator
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ...nn.model_tensor import ModelTensor, NotFusable
+
+_FLOATS = (
+    torch.float32,
+    torch.float64,
+)  # in others torch rounds a number in another way than a tensor of numbers
+_IN_PLACE = 13  # argument of Python's BINARY_OP from which on it stands for `+=` and the like
+
+
+class ModelNumber:
+    """Numbers of B models that code sees as the one of its own.
+
+    It is a rate of dropout, and a term or factor of tensors and numbers; comparisons have an answer where it is the
+    same for all models. Whatever else is done with it is refused.
+    """
+
+    __slots__ = ("_name", "_values")
+
+    def __init__(self, values: Sequence[float], name: str) -> None:
+        self._values, self._name = tuple(values), name
+
+    def __iter__(self) -> Iterator[float]:
+        """Yield the number of each model, for functions of ours that take one of each."""
+        return iter(self._values)
+
+    def any(self) -> bool:
+        """Return True if one of them is not zero."""
+        return any(self._values)
+
+    def _refusal(self) -> NotFusable:
+        return NotFusable(f"{self._name} differs from model to model")
+
+    def _computed(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
+        if isinstance(other, torch.Tensor):
+            if other.dtype not in _FLOATS:
+                raise self._refusal()
+            mine = ModelTensor(torch.tensor(self._values, dtype=other.dtype, device=other.device))
+            return function(mine, other)
+        numbers = other._values if type(other) is ModelNumber else [other] * len(self._values)
+        if not all(type(number) in (int, float) for number in numbers):
+            raise self._refusal()
+        return ModelNumber(list(map(function, self._values, numbers)), self._name)
+
+    def _reflected(self, function: Callable[[Any, Any], Any], other: Any, frame: types.FrameType) -> Any:
+        """Compute `other` + or the like with this number; tensors leave `x += number` to it, too."""
+        code, at = frame.f_code.co_code, frame.f_lasti
+        name = dis.opname[code[at]]
+        if name.startswith("INPLACE") or (name == "BINARY_OP" and code[at + 1] >= _IN_PLACE):
+            raise self._refusal()
+        return self._computed(lambda mine, theirs: function(theirs, mine), other)
+
+    def _agreed(self, function: Callable[[Any, Any], bool], other: Any) -> bool:
+        if type(other) not in (int, float):
+            raise self._refusal()
+        answers = {function(value, other) for value in self._values}
+        if len(answers) > 1:
+            raise self._refusal()
+        return answers.pop()
+
+    def __bool__(self) -> bool:
+        return self._agreed(operator.ne, 0)
+
+    def __add__(self, other: Any) -> Any:
+        return self._computed(operator.add, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._reflected(operator.add, other, sys._getframe(1))
+
+    def __sub__(self, other: Any) -> Any:
+        return self._computed(operator.sub, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._reflected(operator.sub, other, sys._getframe(1))
+
+    def __mul__(self, other: Any) -> Any:
+        return self._computed(operator.mul, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._reflected(operator.mul, other, sys._getframe(1))
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._computed(operator.truediv, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._reflected(operator.truediv, other, sys._getframe(1))
+
+    def __neg__(self) -> ModelNumber:
+        return ModelNumber([-value for value in self._values], self._name)
+
+    def __lt__(self, other: Any) -> bool:
+        return self._agreed(operator.lt, other)
+
+    def __le__(self, other: Any) -> bool:
+        return self._agreed(operator.le, other)
+
+    def __gt__(self, other: Any) -> bool:
+        return self._agreed(operator.gt, other)
+
+    def __ge__(self, other: Any) -> bool:
+        return self._agreed(operator.ge, other)
+
+    def __eq__(self, other: object) -> bool:
+        return self._agreed(operator.eq, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _refused(self: ModelNumber, *args: Any, **kwargs: Any) -> Any:
+    raise self._refusal()
+
+
+for _name in ("float", "int", "index", "complex", "round", "trunc", "abs", "pow", "rpow", "mod", "rmod", "floordiv",
+              "rfloordiv", "getitem", "call", "str", "format", "deepcopy", "reduce_ex"):  # fmt: skip
+    setattr(ModelNumber, f"__{_name}__", _refused)

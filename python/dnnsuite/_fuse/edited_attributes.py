@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""Plain attributes of models in an edit of their array: each model keeps its own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgument
+from ..nn.array_module import ArrayModule
+from .build import Fusion
+from .code.one_by_one import ModelParts
+from .code.own_values import StandIns, give_own, names_of_own, own_attributes
+from .code.user_module import UserModule, make_user_module
+from .single_model import model_of
+
+
+class EditedAttributes:
+    """Attributes in which the models of an array, or those new in it, differ.
+
+    Args:
+        root: of the array, before the edit.
+        slots: the slot of now of each model of later; None for a new one.
+        new: the new models by slot; they have `own(path, name)` and `alone()`.
+        compared: the first model of the array and the new ones, fused; None if there are none.
+
+    Raises:
+        InvalidArgument: for an attribute of a layer that is one of torch's for all models.
+    """
+
+    def __init__(
+        self,
+        root: Any,
+        slots: Sequence[int | None],
+        new: Mapping[int, Any],
+        compared: torch.nn.Module | None,
+    ) -> None:
+        self._root, self._slots, self._new = root, slots, new
+        self._stand_ins = StandIns()
+        self._memos: dict[int, dict[int, Any]] = {}
+        parts = [] if compared is None else list(compared.named_modules())
+        own = {path: names_of_own(part) for path, part in parts if isinstance(part, UserModule)}
+        self._unlike: dict[str, Set[str]] = {path: names for path, names in own.items() if names}
+        self._numbers = {path: part._fused_numbers for path, part in parts if isinstance(part, UserModule)}
+        #: Modules whose code reads what differs.
+        self._read = {path for path, part in parts if part.__dict__.get("_fused_parts") is not None}
+        self._models: dict[int, torch.nn.Module] = {}
+        for path, names in self._unlike.items():
+            if isinstance(root.get_submodule(path), ArrayModule):
+                raise InvalidArgument(
+                    f"at {path}: the array and the new model differ in {', '.join(sorted(names))}, in which this "
+                    "array's models are alike: fuse them anew, with the new one"
+                )
+
+    def look(self) -> None:
+        """Keep the models that the edit needs as they are now; call before tensors change."""
+        if self._unlike:
+            apart = any(self._root.get_submodule(path).__dict__.get("_fused_own") for path in self._read)
+            kept = {slot for slot in self._slots if slot is not None} if apart else set()
+            self._models = {slot: model_of(self._root, slot) for slot in sorted(kept | {0})}
+
+    def follow(self, module: Any, path: str) -> None:
+        """Give each model its own of the attributes of `module` in which they differ."""
+        names = names_of_own(module) | self._unlike.get(path, frozenset())
+        held = getattr(module, "_fused_parts", None)
+        if not names:
+            if held is not None:
+                module._fused_parts = None  # made again, for the models that there are
+        elif isinstance(module, UserModule) and held is None and path not in self._read:
+            self._go_on_unread(module, path, names)
+        else:
+            self._run_one_by_one(module, path, names, held)
+
+    def _go_on_unread(self, module: Any, path: str, names: Set[str]) -> None:
+        own = [
+            {name: self._new[slot].own(path, name) for name in names}
+            if source is None
+            else self._own_now(module, source, names)
+            for slot, source in enumerate(self._slots)
+        ]
+        give_own(module, own, module._fused_numbers | self._numbers.get(path, frozenset()), self._stand_ins)
+
+    def _own_now(self, module: Any, source: int, names: Set[str]) -> dict[str, Any]:
+        memo = self._memos.setdefault(source, {})
+        own = own_attributes(module, source, memo)
+        return {name: own[name] if name in own else copy.deepcopy(vars(module)[name], memo) for name in names}
+
+    def _run_one_by_one(self, module: Any, path: str, names: Set[str], held: Any) -> None:
+        if not isinstance(module, UserModule):
+            make_user_module(module, len(self._slots))
+        trees = [self._tree_at(held, path, slot, source) for slot, source in enumerate(self._slots)]
+        module._fused_parts, module._fused_own = ModelParts(module, trees), None
+        module._fused_withhold(names)
+        module._fused_report.reason = module._fused_report.reason or f"models differ in {sorted(names)[0]}"
+
+    def _tree_at(self, held: Any, path: str, slot: int, source: int | None) -> Any:
+        """Find the module at `path` of the model that gets `slot`."""
+        if source is None:
+            return self._new[slot].alone().get_submodule(path)
+        if held is not None and held.own:
+            tree = held.trees[source]
+            return tree if self._slots.count(source) == 1 else copy.deepcopy(tree)
+        model = self._models.get(source, self._models[0])  # those that are not kept are like the first
+        return Fusion([model]).tree().get_submodule(path)
