@@ -30,9 +30,8 @@ def accuracy(logits):
 
 
 print(f"base: {accuracy(base(upright[1437:])):.3f} upright, {accuracy(base(lying[1437:])):.3f} lying")
-peft = (
-    dnnsuite.adapters.import_peft()
-)  # or `import peft`, where a CPU's torch has no torchvision for CUDA beside it
+# Or `import peft`, unless a CPU build of torch has a CUDA build of torchvision beside it.
+peft = dnnsuite.adapters.import_peft()
 runs = [(rank, lr) for rank in (1, 2, 4, 8) for lr in (3e-3, 1e-2)]
 configs = [peft.LoraConfig(r=rank, lora_alpha=16, target_modules=["0", "2"]) for rank, _ in runs]
 array = dnnsuite.adapt(base, configs, seeds=range(len(runs)))

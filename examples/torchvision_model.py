@@ -26,10 +26,8 @@ def loss(array, images, labels):  # one loss per model: [B]
     return nn.functional.cross_entropy(array(images), labels)
 
 
-x, y = (
-    dnnsuite.stack(images, B=3),
-    dnnsuite.stack(labels, B=3),
-)  # all models see the same batch, without a copy
+# All models see the same batch, without a copy.
+x, y = dnnsuite.stack(images, B=3), dnnsuite.stack(labels, B=3)
 with dnnsuite.StepRunner(array, optimizer, loss) as runner:
     for step in range(12):
         losses = runner.step(x, y).losses()

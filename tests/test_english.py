@@ -19,6 +19,7 @@ CLAUSE = re.compile(
 )
 DIALECT = re.compile(
     r"\bthat which\b|\bso many (models|samples|steps|of)\b|\bas it was asked for\b|\bin its turn\b"
+    r"|\bof now\b|\bby chance\b|\bsomebody\b|\bwhoever\b|\bdealt out\b"
 )
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -83,7 +83,7 @@ def regular(path: Path) -> Path:
     """Return `path`, a file that ends: no pipe and no device, whose reader may wait for ever.
 
     Raises:
-        OSError: it is such a thing, or is not there. A folder is left to whoever opens it.
+        OSError: it is such a thing, or is not there. A folder passes.
     """
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):

@@ -5,14 +5,14 @@ Without it every large tensor is mapped, page-faulted and unmapped again in each
 step of B models. Kept is a tenth of the most that was in use at once, or 64 MiB: the steps and the validations of small
 models take turns without a page fault.
 
-Scope: torch has one CPU allocator per process. From `hold` to its release every large CPU tensor that the process
-makes comes from the pool, whoever makes it. A `StepRunner` on a CPU holds the pool from its construction until it is
-closed or collected; an array that is trained by hand from its first forward until it is collected. When nobody holds
-it any more, torch's own allocator serves again, and what the pool kept is given back to the system; tensors of the pool
-that live on stay valid, and are unmapped when they are freed.
+Scope: torch has one CPU allocator per process. From `hold` to its release every large CPU tensor that the process makes
+comes from the pool. A `StepRunner` on a CPU holds the pool from its construction until it is closed or collected; an
+array that is trained by hand from its first forward until it is collected. When nobody holds it any more, torch's own
+allocator serves again, and what the pool kept is given back to the system; tensors of the pool that live on stay valid,
+and are unmapped when they are freed.
 
-The pool is built for one version of torch. Under another version malloc is told to keep freed memory meanwhile, which
-is as fast but may grow by pieces that nothing fits in; the logger `dnnsuite` says so once.
+The pool is built for one version of torch. Under another version malloc is set to keep freed memory meanwhile, which is
+as fast but may grow by unusable pieces; the logger `dnnsuite` says so once.
 """
 
 from __future__ import annotations

@@ -51,3 +51,17 @@ def test_says_what_is_shared():
     )
     assert [cover.shared for cover in array.coverage()] == [True, False, False]
     assert f"{(20 * 4 + 2 * 10 * 4) / 1e6:,.1f} MB" in array._repr_html_()
+
+
+def test_print_shows_a_line_for_each_module():
+    class Branch(torch.nn.Module):
+        def forward(self, x):
+            return x if x.mean() > 0 else -x
+
+    array = dnnsuite.fuse([torch.nn.Sequential(torch.nn.Linear(4, 4), Branch()) for _ in range(3)])
+    array(torch.randn(3, 8, 4))
+    covers = array.coverage()
+    first, second = str(covers).splitlines()
+    assert first == "0  Linear  fused"
+    assert second.startswith("1  Branch  per model  ")
+    assert second.endswith(f" ms  {covers[1].reason}")

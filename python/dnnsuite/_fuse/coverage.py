@@ -17,7 +17,7 @@ from .html import coverage_html
 class Cover(NamedTuple):
     """Way in which one module of an array runs.
 
-    `how` is `fused` (a layer of ours), `elementwise` (torch's own, right as it is), `mapped` (functions without a rule,
+    `how` is `fused` (a layer of `dnnsuite.nn`), `elementwise` (torch's own), `mapped` (functions without a rule,
     under torch.vmap) or `per model` (its models one by one; for the name "" also where a loop over whole models was
     measured to be faster). `reason` says why. `cost_s` is the mean time of a part that is not fused, in seconds per
     forward call; NaN before the first. `shared` is True if all models share all of its parameters and buffers: on a
@@ -33,7 +33,23 @@ class Cover(NamedTuple):
 
 
 class Coverage(list[Cover]):
-    """A list of covers, which a notebook shows as a table."""
+    """List of covers, which `print` and a notebook show as a table."""
+
+    def __str__(self) -> str:
+        """Show a line for each module: name, class, the way it runs, ms per forward where it is not fused, reason."""
+        rows = [
+            (
+                c.name or "(the model)",
+                c.layer,
+                c.how,
+                f"{1e3 * c.cost_s:.3g} ms" if c.cost_s > 0 else "",
+                c.reason,
+            )
+            for c in self
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return coverage_html(self)
@@ -48,6 +64,9 @@ def coverage(array: torch.nn.Module) -> Coverage:
     >>> array = dnnsuite.fuse([torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()) for _ in range(3)])
     >>> [(cover.name, cover.how) for cover in dnnsuite.coverage(array)]
     [('0', 'fused'), ('1', 'elementwise')]
+    >>> print(dnnsuite.coverage(array))
+    0  Linear  fused
+    1  ReLU    elementwise
     """
     found = Coverage()
     root = array.__dict__.get("_root", array)

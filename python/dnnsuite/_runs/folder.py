@@ -182,7 +182,7 @@ def joined(root: Path, file: str) -> Iterator[PlanFolder]:
 
     Raises:
         InvalidArgument: it holds other things.
-        Error: a process that shares with nobody is at work in it.
+        Error: a process that does not share it is at work in it.
         OutputError: it cannot be made or written.
     """
     import filelock

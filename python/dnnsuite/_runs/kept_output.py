@@ -42,7 +42,7 @@ def _fallocate() -> Any:
 
 
 def keep_ends(path: Path, kept_bytes: int = KEPT_BYTES) -> None:
-    """Cut the middle out of a file that has grown too long, once nobody writes to it; a line there says how much.
+    """Cut the middle out of a file that has grown too long, once it is complete; a line there says how much.
 
     Raises:
         OutputError: the file cannot be written.

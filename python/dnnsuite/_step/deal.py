@@ -40,7 +40,7 @@ def parts_of(models: int, width: int) -> Sequence[tuple[int, int]]:
 
 
 class Deal:
-    """The shards that the models of an array are dealt out in, and their captured steps.
+    """Shards into which an array's models are divided, and their captured steps.
 
     Args:
         shards: all models of the array, `width` to a shard but for the last.

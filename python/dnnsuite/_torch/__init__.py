@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Private names of torch: each with its use, and with what is done where torch has it no more.
+"""Private names of torch: each with its use, and with what is done if torch no longer has it.
 
 A name of torch is private if a part of it begins with an underscore, or if it stands in a module that torch does not
 document. The rest of this package takes such a name from this one and from nowhere else. Importing it never fails

@@ -16,7 +16,7 @@ _clip_functions: list[Any] = get("clip")
 
 def take_over_clipping(total_norm: Callable[..., Any], clip: Callable[..., Any]) -> None:
     """Let calls of torch's `get_total_norm` and `clip_grads_with_norm_` go to these functions, which get torch's own as
-    their first argument. The change is inside of torch's functions: whoever has imported them sees it."""
+    their first argument. The change is inside of torch's functions, so code that has imported them sees it."""
     for function, own in zip(_clip_functions, (total_norm, clip), strict=False):
         cell = _wrapped(function)
         if not isinstance(cell.cell_contents, functools.partial):

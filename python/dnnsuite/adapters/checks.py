@@ -10,7 +10,7 @@ from ..errors import InvalidArgument
 
 
 def check_alike(models: Sequence[Any]) -> None:
-    """Refuse models of PEFT's that differ in more than their numbers, naming the first module that does."""
+    """Refuse PEFT models that differ in more than their numbers; the message names the first such module."""
     for index, model in enumerate(models):
         for difference in (_of_kind, _of_places, _of_what_trains, _of_virtual_tokens):
             found = difference(models[0], model, index)

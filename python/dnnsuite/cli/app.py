@@ -50,20 +50,20 @@ _START = """\
 dnnsuite {version}: measure, see and multiply the training of deep neural networks.
 
 Begin with
-  dnnsuite doctor                            what works on this machine, and what is missing
-  dnnsuite list                              the jobs that can be measured
+  dnnsuite doctor                             what works on this machine, and what is missing
+  dnnsuite list                               the jobs that can be measured
 
 Multiply: train B models as one array
-  dnnsuite workflow bert --preset quick      models alone, side by side and as one array: who is faster
-  dnnsuite tune mobilenet_v3_small --quick   a search for hyper-parameters, many trials at once
+  dnnsuite workflow bert --preset quick       models alone, side by side and as one array: who is faster
+  dnnsuite tune mobilenet_v3_small --quick    a search for hyper-parameters, many trials at once
 
 Measure
-  dnnsuite run toy_reg --preset smoke        a benchmark, in isolated shares of the machine
-  dnnsuite throughput toy_reg --preset quick items per second at each batch size
+  dnnsuite run toy_reg --preset smoke         a benchmark, in isolated shares of the machine
+  dnnsuite throughput toy_reg --preset quick  items per second at each batch size
 
 See
-  dnnsuite profile toy_reg                   where the time of a training step goes
-  dnnsuite profile -- python train.py        the same for a script of yours, unmodified
+  dnnsuite profile toy_reg                    where the time of a training step goes
+  dnnsuite profile -- python train.py         the same for a script of yours, unmodified
 
 `dnnsuite --help` lists all commands, `dnnsuite COMMAND --help` the options of one."""
 

@@ -35,9 +35,10 @@ def save(
     name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all that is there]")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Write over a baseline that is there.")] = False,
 ) -> int:
-    """Write the results of runs to a CSV file that `check` and `compare` read; it can be committed to a repository.
+    """Write the results of runs to a CSV file.
 
-    Runs that must not be pooled (two machines, two versions) are refused.
+    `check` and `compare` read it, and it can be committed to a repository. Runs that must not be pooled (two machines,
+    two versions) are refused.
     """
     from .. import results
 
@@ -69,7 +70,10 @@ def check(
     out: Outs = None,
     as_json: Json = False,
 ) -> int:
-    """Compare runs with the baseline; exit with 1 if a point is slower by 5 % or more, or failed (see --fail-on)."""
+    """Compare runs with the baseline; fail if one is slower.
+
+    The exit status is 1 if a point is slower by 5 % or more, or failed; --fail-on sets other conditions.
+    """
     from .. import results
 
     if not baseline.is_file():

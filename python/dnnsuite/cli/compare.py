@@ -60,7 +60,7 @@ def compare(
     """Compare runs: faster, slower, the same, or inconclusive.
 
     Each job or point has a verdict; an inconclusive one says how many more runs would decide it. Runs that were
-    measured under other conditions are not compared: the reasons are told, and the status is 2. Name with --across
+    measured under other conditions are not compared: the reasons are printed, and the status is 2. Name with --across
     what it is that you compare.
     """
     from .. import results

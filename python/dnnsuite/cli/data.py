@@ -47,7 +47,10 @@ def _root(dataroot: str | None) -> Path:
 
 
 def list_sets(dataroot: Dataroot = None, as_json: Json = False) -> int:
-    """List the data sets: size, licence, the jobs that read them, and whether they are here."""
+    """List the data sets, and whether they are here.
+
+    Each with its size, its licence, and the jobs that read it.
+    """
     from ..data.catalogue import DATA_SETS
 
     root = _root(dataroot)
@@ -68,7 +71,10 @@ def list_sets(dataroot: Dataroot = None, as_json: Json = False) -> int:
 
 
 def where(name: Name, dataroot: Dataroot = None, as_json: Json = False) -> int:
-    """Say where a data set lies, or what to fetch and what is read without it; status 1 if it is not here."""
+    """Say where a data set lies, or what to fetch.
+
+    Where it is missing, says also what jobs read instead; the exit status is 1.
+    """
     from ..data.catalogue import data_set
     from ..data.preparing import what_to_fetch
 
@@ -106,9 +112,10 @@ def prepare_set(
         bool, typer.Option("--unchecked", help="Take archives whose hash is not the known one.")
     ] = False,
 ) -> int:
-    """Make a data set ready: unpack archives that you have, or write a fake one. Nothing is downloaded.
+    """Unpack a data set's archives, or write a fake one.
 
-    Hashes are checked, and a set is whole or absent: it is made in a temporary folder and then renamed.
+    Nothing is downloaded. Hashes are checked, and a set is whole or absent: it is made in a temporary folder and then
+    renamed.
     """
     from ..data.catalogue import data_set
     from ..data.preparing import prepare
@@ -165,10 +172,10 @@ def valprep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the moves; move nothing.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Move ImageNet's 50,000 validation images into a folder per class, as valprep.sh does.
+    """Sort ImageNet's validation images into class folders.
 
-    Everything is checked first. Images are renamed, nothing is deleted or written over, and run again it goes on where
-    it was ended.
+    The folders are those of valprep.sh. Everything is checked first. Images are renamed, nothing is deleted or written
+    over, and run again it goes on where it was ended.
     """
     from ..data.valprep import carry_out, find_labels, plan, read_labels
 
@@ -202,9 +209,10 @@ def tfrecord(
     workers: Annotated[int, typer.Option(help="Threads.")] = 8,
     as_json: Json = False,
 ) -> int:
-    """Write ImageNet's class folders as TFRecord shards, without TensorFlow, as TBD's convert_imagenet.sh does.
+    """Write ImageNet's class folders as TFRecord shards.
 
-    Each shard is whole or absent; run again it writes those that are missing.
+    The shards are those of TBD's convert_imagenet.sh; TensorFlow is not needed. Each shard is whole or absent; run
+    again it writes those that are missing.
     """
     from .._runs.progress import Progress
     from ..data.imagenet_shards import convert, plan

@@ -93,7 +93,10 @@ def _named(asked: str) -> str:
 def list_metrics(
     pattern: Pattern = "*", chip: Chip = None, sampling: Sampling = False, as_json: Json = False
 ) -> int:
-    """List a chip's metrics: name, unit, where it is counted, description. A submetric follows the name."""
+    """List a chip's metrics: name, unit, description.
+
+    And where each is counted; a submetric follows the name.
+    """
     from dataclasses import asdict
 
     from ..profiler.counters import metrics
@@ -120,7 +123,10 @@ def plan(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Say how metrics would be collected: passes, and the groups through which training steps rotate."""
+    """Show how metrics would be collected: passes, groups.
+
+    Training steps rotate through the groups.
+    """
     from ..profiler.counters.planner import plan as make_plan
     from ..profiler.counters.planner import plan_kernels
     from ..profiler.counters.presets import SHARED, select
@@ -162,11 +168,14 @@ def _summary(made: CounterPlan, kernels: bool) -> str:
 
 def roles(
     pattern: Annotated[str, typer.Argument(help="Roles to show.")] = "*",
-    chip: Chip = None,
+    chip: Annotated[Text, typer.Option(help="A chip, as GH100 (H100, H200).  [all]")] = None,
     sampling: Sampling = False,
     as_json: Json = False,
 ) -> int:
-    """Say which metric a role (fma, tensor, dram, ...) is on a chip, or on all of them."""
+    """Show which metric a role (fma, dram, ...) is on a chip.
+
+    Without --chip, on every chip.
+    """
     from ..profiler.counters import ROLES, chips, overlaps
 
     collection = "sampling" if sampling else "ranges"
@@ -227,7 +236,10 @@ def _by_metric(metrics: dict[str, str | None], alone: bool) -> str:
 def support(
     device: Annotated[int, typer.Option(help="Number of the GPU, as CUDA counts.")] = 0, as_json: Json = False
 ) -> int:
-    """Say whether counters can be read here, and name the remedy for each obstacle."""
+    """Say whether counters can be read here.
+
+    Each obstacle comes with its remedy.
+    """
     from ..profiler.counters import support as features
 
     found = features(device)

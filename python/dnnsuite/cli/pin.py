@@ -116,9 +116,10 @@ def exec(
     require: Require = None,
     parent: Parent = None,
 ) -> int:
-    """Run a command in one share, with its own exit status (128 + signal; 125: it was not started).
+    """Run a command in one share of the machine.
 
-    Works as a prefix, under torchrun or mpirun too. A process killed for memory is reported on standard error.
+    The exit status is the command's (128 + signal; 125: it was not started). Works as a prefix, under torchrun or
+    mpirun too. A process killed for memory is reported on standard error.
     """
     made = _make(slots, locality, smt, reserve_memory, allow_smt_split, cpus, None)
     which: int | str = int(slot) if slot.isdigit() else slot
@@ -154,7 +155,10 @@ def run(
     parent: Parent = None,
     as_json: Json = False,
 ) -> int:
-    """Run the command in every share at once; {slot} in it becomes the share's number."""
+    """Run the command in every share at once.
+
+    {slot} in the command becomes the number of the share.
+    """
     from ..pin.report import render_outcomes
 
     made = _make(slots, locality, smt, reserve_memory, allow_smt_split, cpus, None)

@@ -76,7 +76,7 @@ def throughput(
 ) -> int:
     """Measure items per second at each batch size.
 
-    Each size runs in processes of its own, in turns, with nothing else running. Writes throughput.csv, throughput.png
+    Each size runs in separate processes, in turns, with nothing else running. Writes throughput.csv, throughput.png
     (rate, peak memory, the knee) and throughput_data/batch_N.log. A size whose memory runs out is a row. Ctrl-C loses
     the run under way alone; --resume goes on.
     """

@@ -52,7 +52,7 @@ def tune(
     patience: Annotated[Number, typer.Option(help="Epochs without an improvement that end a trial.")] = None,
     preset: Annotated[str, typer.Option(help=PRESETS)] = "default",
     quick: Annotated[bool, typer.Option("--quick", help="Same as --preset quick.")] = False,
-    repeats: Annotated[int, typer.Option(help="Searches of each mode, with seeds of their own.")] = 1,
+    repeats: Annotated[int, typer.Option(help="Searches of each mode, each with another seed.")] = 1,
     width: Annotated[Number, typer.Option(help="Trials at once.  [measured]")] = None,
     threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
     iters_per_epoch: Annotated[Number, typer.Option(help="Batches of an epoch.  [preset]")] = None,
@@ -85,8 +85,8 @@ def tune(
 ) -> int:
     """Search a job's hyper-parameters, many trials at once.
 
-    Modes are compared: all must find the same best configuration, in a time of their own. Each search leaves
-    history.csv and trajectory.csv as HFHT's; survivors of a rung go on where they were.
+    Each mode does the same search: all must find the same best configuration, and their times are compared. Each
+    writes history.csv and trajectory.csv in the form of HFHT's; trials that survive a rung continue, none restarts.
     """
     from .._runs.device import choose_device
     from .._runs.folder import OUT, stamp

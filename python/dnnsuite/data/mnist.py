@@ -142,7 +142,7 @@ def digits_file() -> Path | None:
 
 
 def digits(path: Path, train: bool) -> Pictures:
-    """8 x 8 pixels of 0 to 16, each as 3 x 3 of ours, in a margin of 2. Every eighth is for testing."""
+    """Scale 8 x 8 pixels of 0 to 16 to 3 x 3 pixels each, in a margin of 2. Every eighth picture is for testing."""
     import numpy as np
 
     table = np.loadtxt(path, delimiter=",")

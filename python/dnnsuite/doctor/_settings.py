@@ -50,7 +50,7 @@ def cache_folder() -> Finding:
 
 
 def environment(variables: Mapping[str, str] = os.environ) -> Finding:
-    """List the variables that are set, and those that look like ours and are not."""
+    """List the variables that are set, and names that look like misspelt ones."""
     mine = {name: value for name, value in sorted(variables.items()) if name.startswith("DNNSUITE_")}
     unknown = [name for name in mine if name not in VARIABLES]
     listing = "; ".join(f"{name}={value}" for name, value in mine.items()) or "no DNNSUITE_ variable is set"

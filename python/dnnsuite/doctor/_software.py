@@ -30,7 +30,8 @@ def torch() -> Finding:
         return missing(f"import torch: {error}", f"pip install 'torch{TESTED_TORCH}'")
     from packaging.specifiers import SpecifierSet
 
-    threads = f"{module.get_num_threads()} threads, {module.backends.cpu.get_cpu_capability()}"
+    count = module.get_num_threads()
+    threads = f"{count} thread{'s' * (count != 1)}, {module.backends.cpu.get_cpu_capability()}"
     detail = f"{module.__version__}, {threads}"
     if not SpecifierSet(TESTED_TORCH).contains(module.__version__, prereleases=True):
         return warning(

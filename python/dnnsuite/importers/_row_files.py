@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Rows of whole numbers in files: written one after another, then dealt out by their begin."""
+"""Rows of whole numbers in files: written one after another, then sorted into parts by their begin."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ def has_decimal_comma(texts: Iterable[str], counts: Iterable[str] = ()) -> bool:
 
 
 def with_points(texts: pd.Series) -> pd.Series:
-    """Numbers written with a decimal comma as `1,234.56`, those of a category once."""
+    """Rewrite numbers with a decimal comma as `1,234.56`, each distinct one once."""
     if hasattr(texts, "cat"):
         categories = texts.cat.categories
         changed = [

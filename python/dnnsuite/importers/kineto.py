@@ -62,7 +62,7 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
 
 
 def collect(path: Path, into: TraceRows) -> dict[str, int]:
-    """Put a trace's events into rows; return rank, number of ranks and base of the times, where the file names them.
+    """Read a trace's events into rows; return rank, number of ranks and base of the times, if the file has them.
 
     Raises:
         BadFile: as :func:`read`.

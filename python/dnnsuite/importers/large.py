@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Results of a trace of torch.profiler of any size, in bounded memory.
 
-The rows of its events go to temporary files, are dealt out to stretches of time, and one stretch after another is
+The rows of its events go to temporary files, are sorted into stretches of time, and one stretch after another is
 analysed as a small trace is; sums of stretches are the sums of the whole. A stretch ends where torch.profiler's step
 does, and nowhere within an operator.
 """

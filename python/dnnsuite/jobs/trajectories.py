@@ -76,7 +76,7 @@ def train(
         config: `B` is the number of models, whichever way they train.
         way: `hfta` is one array, `serial` the models one after the other, `control` that with reordered sums.
         iterations: of each model.
-        iters_per_epoch: after so many the learning-rate schedule goes on.
+        iters_per_epoch: iterations after which the learning-rate schedule advances.
         ready: called when the first model is set up.
     """
     kind = _same_start(_declared(job))

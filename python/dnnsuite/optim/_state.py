@@ -42,7 +42,7 @@ class OptimizerState(torch.optim.Optimizer):
         return self._changes
 
     def note_change(self) -> None:
-        """Note a change for whoever looks at `revision`."""
+        """Note a change, for readers of `revision`."""
         self.__dict__["_changes"] = self._changes + 1
 
     def place_of(self, group: Any) -> int:

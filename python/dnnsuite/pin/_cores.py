@@ -54,7 +54,7 @@ def usable_cores(topology: Topology, smt: str = "on", split: bool = False) -> Co
         InvalidArgument: for another `smt`.
     """
     if smt not in ("on", "off"):
-        raise InvalidArgument(f"smt {smt!r}; accepted: on, off")
+        raise InvalidArgument(f"smt {smt!r}; accepted: on, off{did_you_mean(smt, ('on', 'off'))}")
     siblings: dict[int, list[Cpu]] = defaultdict(list)
     for cpu in topology.cpus:
         siblings[cpu.core].append(cpu)

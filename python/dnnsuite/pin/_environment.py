@@ -18,7 +18,7 @@ def environment(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Add a share's variables to `base`; return it and the variables that were set already and stay.
 
-    Threads are one per core: the siblings of a core share its units, and what counts threads itself is told by
+    Threads are one per core: the siblings of a core share its units, and programs that count threads themselves read
     `CPU_COUNT`. A user's own value wins.
     """
     index = next((i for i, each in enumerate(plan.slots) if each == slot), 0)

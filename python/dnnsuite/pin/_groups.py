@@ -64,7 +64,7 @@ def _pid_namespace() -> int:
 
 
 def owner_state(name: str) -> str:
-    """`live`, `stale` or `foreign`, by the name alone; empty when it is no name of ours."""
+    """Return `live`, `stale` or `foreign`, by the name alone; empty for a name of another kind."""
     found = _NAME.match(name)
     if not found:
         return ""

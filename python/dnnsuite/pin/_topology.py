@@ -103,7 +103,7 @@ class Topology:
         """A recording: what `dnnsuite pin probe --json` printed, or a topology alone.
 
         Raises:
-            Error: the file is missing, damaged or none of ours; the message names it.
+            Error: the file is missing, damaged or of another kind; the message names it.
         """
         value = read_json(path)
         if not isinstance(value, Mapping):

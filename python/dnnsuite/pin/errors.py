@@ -102,7 +102,7 @@ class SmtSplit(NotEnoughCpus):
 
 
 class NotEnoughMemory(InvalidArgument):
-    """The reserve leaves nothing for the shares."""
+    """Raised when the reserve leaves nothing for the shares."""
 
 
 class HeterogeneousCpus(InvalidArgument):

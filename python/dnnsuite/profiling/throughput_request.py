@@ -29,9 +29,9 @@ class Request:
     Attributes:
         batch_sizes: of which each is measured; empty for TBD's nine, with `quick` for 1, 2, 4, 8.
         preset: quick (a smaller model, seconds a run) or full.
-        stop_iteration: TBD's protocol: so many iterations, of which those from `start_iteration` on count. None: until
-            the rate is known to `target`, the half width of its 95 % interval over it (by default 0.01, with `quick`
-            0.05), or `budget_s` is spent.
+        stop_iteration: number of iterations of TBD's protocol, of which those from `start_iteration` on count. None:
+            until the rate is known to `target`, the half width of its 95 % interval over it (by default 0.01, with
+            `quick` 0.05), or `budget_s` is spent.
         start_iteration: by default 100, TBD's first window, but never more than half.
         repeats: processes per batch size, in turns; by default 3, one with `stop_iteration`, two with `quick`.
         budget_s: seconds of timed steps in one process; by default 60, with `quick` 4.

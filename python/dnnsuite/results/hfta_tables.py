@@ -53,7 +53,7 @@ class HftaRuns:
 
 
 def runs_below(outdir: Path, device: str, device_model: str) -> list[HftaRuns]:
-    """The runs of a directory: one of HFTA's, or the repeats in the output of a workflow of ours.
+    """The runs of a directory: one of HFTA's, or the output of a workflow of this package, with its repeats.
 
     Raises:
         InvalidArgument: it is neither, or it has no run on that device.

@@ -54,7 +54,7 @@ class Screen:
         self._progress.now(f"{run}{len(self._left)} to run", self._eta_s())
 
     def watch(self, directories: Sequence[Path]) -> None:
-        """The folders that the copies of the job that runs write to."""
+        """Follow the current job: its copies write to `directories`."""
         self._directories = directories
 
     def tick(self) -> None:

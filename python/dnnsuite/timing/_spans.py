@@ -65,8 +65,8 @@ class Spans:
 
     Args:
         nvtx: each span is an NVTX range of the domain `dnnsuite` too, with the step as its payload.
-        cuda_pairs: also time each span on the GPU, with a pool of so many pairs of CUDA events, which are resolved when
-            they happen to be over: nothing waits for the device before `columns`. Not run on a GPU yet.
+        cuda_pairs: also time each span on the GPU, with a pool of this number of pairs of CUDA events, which are
+            resolved when they are over: nothing waits for the device before `columns`. Not run on a GPU yet.
 
     Raises:
         InvalidArgument: a negative capacity.

@@ -62,7 +62,7 @@ class Alone:
         self.seconds = 0.0
 
     def due(self, trained_s: float) -> bool:
-        """True if a measurement is worth its time after so many seconds of training."""
+        """Return True if a measurement is worth its time after `trained_s` seconds of training."""
         return len(self.pairs) < _ENOUGH or self.seconds < trained_s / _SHARE
 
     def measure(self, batches: Iterable[Fed], array_s: float) -> None:

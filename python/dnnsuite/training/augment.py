@@ -50,7 +50,7 @@ class AugmentedPictures:
         pictures: with labels.
         mean, std: of red, green and blue in [0, 1].
         degrees: of the augmentation's turn; None for no augmentation.
-        most: only the first so many; 0 for all.
+        most: number of pictures, the first ones; 0 for all.
     """
 
     def __init__(

@@ -59,7 +59,7 @@ def save_models(
 
 
 def read_models(folder: Path) -> list[dict[str, Any]]:
-    """The rows of an array's `models.csv`; numbers are numbers, what a model has not is an empty text.
+    """Read the rows of an array's `models.csv`; numbers as numbers, missing values as empty text.
 
     Raises:
         Error: it is missing or damaged; the message names it.

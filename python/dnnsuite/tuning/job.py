@@ -152,5 +152,5 @@ def _workload(name: str) -> FusedWorkload:
 
 
 def _named(made: Any, hyper: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """(name, arguments for what a configuration does not have)."""
+    """Return (name, arguments that a configuration does not set)."""
     return made.name, made.filled(hyper)

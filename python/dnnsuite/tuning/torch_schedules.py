@@ -83,12 +83,12 @@ class TorchSchedules:
 
 
 def follows_metric(schedule: Any) -> bool:
-    """True for ReduceLROnPlateau, torch's or ours."""
+    """True for ReduceLROnPlateau, torch's or `dnnsuite.optim`'s."""
     return any(kind.__name__ == "ReduceLROnPlateau" for kind in type(schedule).__mro__)
 
 
 def group_values(group: Mapping[str, Any]) -> dict[str, float]:
-    """Numbers of a torch optimizer's group, pairs taken apart."""
+    """Collect the numbers of a torch optimizer's group, with pairs split."""
     found: dict[str, float] = {}
     for name, value in group.items():
         if name == "betas":

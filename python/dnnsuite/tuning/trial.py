@@ -64,5 +64,5 @@ class Trial:
 
     @property
     def over(self) -> bool:
-        """True if it goes on no more."""
+        """True if it has ended for good."""
         return self.status in ENDED

@@ -80,7 +80,7 @@ def replica_directories(directory: Path, replicas: int) -> list[Path]:
 
 
 class Launcher:
-    """Runs points of one workflow."""
+    """Launcher of one workflow's points."""
 
     def __init__(self, settings: WorkflowSettings) -> None:
         self.settings = settings

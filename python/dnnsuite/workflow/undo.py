@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Changes of a GPU that are put back at the end of a block, or by the next process where this one was killed.
 
-Each change is noted in a file of the cache folder before it is made. The file of a process that is no more tells what
-it left behind: its MPS daemon, its MIG instances, the modes it set. Not run on a GPU yet.
+Each change is noted in a file of the cache folder before it is made. The file of a process that has ended names what it
+left behind: its MPS daemon, its MIG instances, the modes it set. Not run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _began(pid: int) -> int | None:
 
 
 def _is_dead(noted: dict[str, Any]) -> bool:
-    """True if the process that wrote it is no more. Of other machines and containers that cannot be told."""
+    """Return True if the process that wrote it has ended. Of other machines and containers that cannot be told."""
     here = (noted["host"], noted["pids"]) == (socket.gethostname(), _namespace())
     return here and _began(noted["pid"]) != noted["began"]
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Rules of `torch.nn.functional`, and of the functions of torch behind it: ours of the same name, on `[B, ...]`."""
+"""Rules of `torch.nn.functional`, and of the functions of torch behind it: the function of this package of the same
+name, on `[B, ...]`."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class LRScheduler:
         return None
 
     def _advance(self, moving: Vector) -> None:
-        """State beside the epoch, for the models that move on."""
+        """Update state other than the epoch, for the models that move on."""
 
     def _momenta(self, place: int, epoch: Vector) -> Vector | None:
         """Group `place`'s momenta at `epoch`, for schedules that cycle them."""

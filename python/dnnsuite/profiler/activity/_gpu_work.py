@@ -52,7 +52,7 @@ def variables_for_markers() -> dict[str, str]:
 
 
 def _on_our_clock(part: Any, window: tuple[int, int]) -> bool:
-    """Move the GPU's times from CLOCK_REALTIME to ours where the kernels show that they are of it."""
+    """Move the GPU's times from CLOCK_REALTIME to CLOCK_MONOTONIC if the kernels show that they are in the former."""
     kernels = part["tables"]["kernels"]
     if not len(kernels["t0_ns"]):
         return False

@@ -24,7 +24,7 @@ class Decision(enum.Enum):
 
 @dataclass(frozen=True)
 class Order:
-    """A trial that is to begin or to go on.
+    """Order to begin a trial, or to go on with it.
 
     Attributes:
         trial: its number, from 0.

@@ -18,8 +18,8 @@ _MARK = "dnnsuite_trial"
 class OptunaSearch(Algorithm):
     """Trials of an Optuna study: `parallel` are asked for at once and train side by side, a told one makes room.
 
-    Each epoch's value is reported to the study's pruner, which may end the trial; the last value is told. A study in a
-    storage that has trials already goes on with them in mind, and several processes may share one.
+    Each epoch's value is reported to the study's pruner, which may end the trial; the last value is its result. A study
+    in a storage that has trials already goes on with them in mind, and several processes may share one.
 
     Args:
         study: of `optuna.create_study`; its direction has to be the sweep's goal.
