@@ -196,7 +196,8 @@ class Reach:
 
 def _names_in(value: Any, names: frozenset[str]) -> frozenset[str]:
     """Add to `names` those in the methods of an object's class: code that calls one reaches the attributes it uses."""
-    return names if isinstance(value, _NO_METHODS) else names | _names_of_methods(type(value))
+    kind: Any = type(value)
+    return names if isinstance(value, _NO_METHODS) else names | _names_of_methods(kind)
 
 
 @functools.lru_cache(maxsize=1024)
