@@ -87,11 +87,6 @@ class Deal:
         """True if the last step of every shard was a replay, which runs no Python."""
         return bool(self._captured) and all(captured.replayed for captured in self._captured)
 
-    @property
-    def wants_single_models(self) -> bool:
-        """True if shards of one model could be captured, and these cannot."""
-        return any(captured.wants_single_models for captured in self._captured)
-
     def code_changed(self) -> bool:
         """Return True if another function stands in the place of one that the steps call."""
         return bool(self._captured) and self._reach.bindings.changed()

@@ -364,10 +364,6 @@ class StepRunner:
 
     def _trial_of_a_loop(self) -> LoopTrial | None:
         """Return the comparison with a loop; None while steps are captured, or may yet be."""
-        if self._deal.wants_single_models and self._trial is not None and self.width > 1:
-            self._trial.take(1)
-            self.width = 1
-            return None
         if self._loop_trial is None and self._on_cpu and (self._trial is None or self._trial.done):
             key = self._loop_key
             if key not in self._eager and self.mode.startswith("eager"):

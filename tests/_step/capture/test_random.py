@@ -39,6 +39,14 @@ def distributions(y):
     return normal.rsample() + kl + chosen.unsqueeze(1)
 
 
+def gamma(y):
+    one = (
+        torch.distributions.Gamma(y.exp() + 0.5, 2.0).rsample()
+        + torch.distributions.Chi2(y.exp() + 0.5).rsample()
+    )
+    return one + torch.distributions.StudentT(y.exp() + 3).rsample()
+
+
 DRAWS = {
     "dropped path": dropped_path,
     "noise": lambda y: y + torch.randn_like(y) * torch.randint(1, 3, (6,)) + torch.normal(y.detach(), 0.1),
@@ -46,6 +54,7 @@ DRAWS = {
     "functions": lambda y: F.gumbel_softmax(y) + F.rrelu(y, training=True) + F.dropout(y, 0.5),
     "by rate": lambda y: y * torch.bernoulli(y.sigmoid()) + torch.poisson(y.exp()),
     "distributions": distributions,
+    "gamma": gamma,
 }
 
 

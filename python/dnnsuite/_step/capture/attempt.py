@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -13,9 +13,6 @@ from .followed_step import FollowedStep
 from .library import Facts, Proven, Read
 from .looks import Replay
 from .record import StepRecording
-
-if TYPE_CHECKING:
-    from .variants import Variants
 
 
 @dataclass(eq=False)
@@ -31,9 +28,7 @@ class NumberedReplay:
 class Attempt:
     """Progress of the capture for one layout of batch; `stage` says how its next step is used."""
 
-    stage: str = (
-        "begin"  # then "wait" for another shard, "warm up", "record", "follow", "vary", "compare", "replay"
-    )
+    stage: str = "begin"  # then "wait" for another shard, "warm up", "record", "follow", "compare", "replay"
     facts: Facts = ()  # empty where no other shard has an interest
     warm: bool = False  # a step was made: state that is made late is there
     first: bool = False  # the recorded step was the first: it may have made state that is there later
@@ -45,7 +40,6 @@ class Attempt:
     read: list[Read] = field(default_factory=list)
     numbered: list[NumberedReplay] = field(default_factory=list)  # for numbers that lead other ways
     pending: list[NumberedReplay] = field(default_factory=list)  # of these, not compared yet
-    variants: Variants | None = None  # for the ways that comparisons of tensors' values lead
 
 
 def find_numbered(

@@ -99,11 +99,11 @@ class WritesElsewhere(NotFollowed):
     """The step writes into a tensor that the caller does not put back."""
 
 
-class StateOutOfSight(BaseException):
+class _StateOutOfSight(BaseException):
     """The step would write into a tensor that is not restored; a user's `except Exception` does not catch it."""
 
 
-class FollowingRecorder(StepRecorder):
+class _FollowingRecorder(StepRecorder):
     """Recorder that finds handed-over numbers among the arguments of operators."""
 
     def __init__(
@@ -140,10 +140,10 @@ class FollowingRecorder(StepRecorder):
         outer = {recording.storage[slot] for slot in recording.external} - self._may_change
         call = OperatorCall(func, tuple(given), [], writes=True, views=False)
         if recording.written_by(call) & outer:
-            raise StateOutOfSight
+            raise _StateOutOfSight
 
 
-FollowingRecorder.__torch_dispatch__ = FollowingRecorder.record
+_FollowingRecorder.__torch_dispatch__ = _FollowingRecorder.record
 
 
 class _HandOver(TorchFunctionMode):
@@ -197,7 +197,7 @@ def follow(
     """
     places = tuple(numbers.places)
     trace = Trace(numbers.values(places, seen))
-    recorder = FollowingRecorder(inputs, fixed, False, may_change)
+    recorder = _FollowingRecorder(inputs, fixed, False, may_change)
     try:
         for place, number in zip(places, trace.numbers, strict=True):
             numbers.put(place, number)
@@ -206,7 +206,7 @@ def follow(
             losses = step()
         recorder.recording.losses = recorder.slot(losses).index
         updates = list(_updates(trace, places, [numbers.held(place) for place in places]))
-    except StateOutOfSight:
+    except _StateOutOfSight:
         raise WritesElsewhere from None
     except NotFollowed:
         raise

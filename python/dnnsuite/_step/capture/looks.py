@@ -148,7 +148,7 @@ class Outcomes:
         if guards is None:
             return None
         for number, guard in enumerate(guards):
-            if holds(guard, inputs):
+            if _holds(guard, inputs):
                 self._unknown = max(0, self._unknown - 1)
                 return number
         self._unknown += 1
@@ -180,8 +180,7 @@ class Outcomes:
         return f"values of the batch that Python reads keep changing{self._place}"
 
 
-def holds(guard: Replay, inputs: Sequence[torch.Tensor]) -> bool:
-    """Return True if the values that `guard` looks at are the recorded ones."""
+def _holds(guard: Replay, inputs: Sequence[torch.Tensor]) -> bool:
     try:
         return bool(guard(inputs))
     except RuntimeError:  # it was recorded for a batch on which these operators can be run

@@ -123,13 +123,13 @@ class Reach:
             self.spaces.append(function.__globals__)
         self._defaults(function, names)
         for cell in function.__closure__ or ():
-            self.readers.append(CellReader(cell, names))
+            self.readers.append(CellReader(cell, _names_in(cell_contents(cell), names)))
             self._follow(cell_contents(cell))
         for name in names:
             if name in function.__globals__:
                 self._global(function.__globals__, name, names)
             if name in getattr(owner, "__dict__", ()):
-                self.readers.append(NameReader(vars(owner), name, names))
+                self.readers.append(NameReader(vars(owner), name, _names_in(vars(owner)[name], names)))
                 self._follow(vars(owner)[name])
             method = getattr(type(owner), name, None) if owner is not None else None
             if isinstance(method, types.FunctionType) and not _installed(method):
@@ -166,7 +166,7 @@ class Reach:
             return
         else:
             self._follow(value)
-        self.readers.append(NameReader(names_now, name, names))
+        self.readers.append(NameReader(names_now, name, _names_in(value, names)))
 
     def _inside(self, value: Any, names: frozenset[str]) -> None:
         """Follow the methods of a class of the user's, and the functions that code names in a module of the user's."""
@@ -194,6 +194,26 @@ class Reach:
             self.methods_of(type(value))
 
 
+def _names_in(value: Any, names: frozenset[str]) -> frozenset[str]:
+    """Add to `names` those in the methods of an object's class: code that calls one reaches the attributes it uses."""
+    kind: Any = type(value)
+    return names if isinstance(value, _NO_METHODS) else names | _names_of_methods(kind)
+
+
+@functools.lru_cache(maxsize=1024)
+def _names_of_methods(kind: type) -> frozenset[str]:
+    methods = (
+        getattr(value, "fget", None) or getattr(value, "__func__", value)
+        for base in kind.__mro__
+        if not _installed_class(base)
+        for name, value in vars(base).items()
+        if not name.startswith("__") or name == "__call__"
+    )
+    return frozenset().union(
+        *(_names(one.__code__) for one in methods if isinstance(one, types.FunctionType))
+    )
+
+
 def _told_apart(value: Any) -> Any:
     """Return what is equal for a global that leads to the same code; values that are read say for themselves."""
     if isinstance(value, types.FunctionType) and not _installed(value):
@@ -217,12 +237,10 @@ def _installed_file(file: str) -> bool:
 
 
 def _installed_class(kind: type) -> bool:
+    """Return True if no method of a class is a user's; one without methods is a user's."""
     functions = (value for value in vars(kind).values() if isinstance(value, types.FunctionType))
-    return kind is object or any(
-        _installed_file(function.__code__.co_filename)
-        for function in functions
-        if function.__code__.co_filename != _TYPED
-    )
+    files = {function.__code__.co_filename for function in functions} - {_TYPED}  # dataclasses write some
+    return kind is object or (bool(files) and all(map(_installed_file, files)))
 
 
 def _users_module(value: types.ModuleType) -> bool:

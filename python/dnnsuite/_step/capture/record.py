@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,7 +69,6 @@ class StepRecording:
     numbers: dict[int, type] = field(default_factory=dict)  # slots of inputs that are Python's numbers
     losses: int = -1
     refusal: str | None = None  # why this step cannot be replayed
-    fractions: bool = False  # Python has read numbers with a fraction
 
     def refuse(self, why: str) -> None:
         self.refusal = self.refusal or why
@@ -125,7 +123,6 @@ class StepRecorder(TorchDispatchMode):
         self._inner: set[int] = set()  # storages of inputs and results
         self._outer: set[int] = set()  # storages of external tensors
         self._constant: set[int] = set()
-        self._overlooks = False
         self._origins: dict[
             int, set[int]
         ] = {}  # of what follows from external and fixed tensors alone: which
@@ -145,15 +142,6 @@ class StepRecorder(TorchDispatchMode):
         self.recording.storage[slot] = address
         self._count += 1
         return slot
-
-    @contextlib.contextmanager
-    def overlooking(self) -> Iterator[None]:
-        """Return a block in which a value may be read: somebody else sees to it."""
-        self._overlooks = True
-        try:
-            yield
-        finally:
-            self._overlooks = False
 
     def _refuse(self, why: str) -> None:
         if self.recording.refusal is None:
@@ -220,8 +208,6 @@ class StepRecorder(TorchDispatchMode):
 
     def _check(self, func: Any, operator: Operator, given: Sequence[Any], masked: bool) -> None:
         name = operator.name
-        if operator.looks and self._overlooks:
-            return
         if operator.looks:
             origins = self._origin(given)
             if origins is not None:  # a flag or a hyper-parameter: it holds until somebody changes it
@@ -256,10 +242,9 @@ class StepRecorder(TorchDispatchMode):
 
     def _look(self, tensor: torch.Tensor, slot: TensorSlot, value: Any) -> None:
         """Add an assertion of the value that Python has read. Floats, which differ in each step, are refused."""
-        if self._overlooks or self._origin([slot]) is not None or self._seeded or assert_true is None:
+        if self._origin([slot]) is not None or self._seeded or assert_true is None:
             return  # is among `read`, or refused
         if not isinstance(value, (bool, int)):
-            self.recording.fractions = True
             self._refuse("aten._local_scalar_dense hands a tensor's value to Python (as .item() does)")
             return
         same = torch.ops.aten.eq.Scalar(tensor, int(value))

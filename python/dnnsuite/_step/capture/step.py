@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from ..._fuse import width
 from ..._torch import no_capture
 from . import guards
 from .arithmetic import is_number
@@ -25,7 +24,6 @@ from .python_state import python_numbers
 from .reach import Reach
 from .record import StepRecording
 from .script import NotScriptable, Script, Scripts
-from .variants import Variants
 from .watch import StepInputs, StepWatch, Train, refuse_writes_under_reads
 
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
@@ -74,7 +72,6 @@ class CapturedStep:
         self._numbered = NumberedSteps(self._watch)
         self.alone = True  # nobody else runs the code meanwhile
         self._wants_alone = False  # for the next step that no replay is for
-        self.wants_single_models = False  # a shard of one model could be captured, this one cannot
         self.reset()
 
     def reset(self) -> None:
@@ -107,7 +104,7 @@ class CapturedStep:
     def follows(self) -> bool:
         """True if the next step may put stand-ins in the place of numbers; no other thread may run the code then."""
         if not self._numbers.places or self.refusal is not None:
-            return self._wants_alone and self.refusal is None
+            return False
         return self._wants_alone or not self.replayed
 
     def read(self) -> list[Any]:
@@ -148,12 +145,6 @@ class CapturedStep:
                 return losses
             if self.refusal is not None:
                 return self._train(batch, hyper)
-        elif attempt.variants is not None:
-            losses = attempt.variants.replay(inputs)
-            self.replayed = losses is not None
-            if losses is not None:
-                self._wants_alone = False
-                return losses
         elif attempt.stage == "replay" and attempt.replay is not None:
             if not attempt.read or all(read.holds(inputs) for read in attempt.read):
                 self.replayed = True
@@ -289,10 +280,6 @@ class CapturedStep:
                 self._wants_alone = not self.alone
                 if self.alone:
                     return self._go_on_with_numbers(attempt, given)
-            if attempt.variants is not None:
-                self._wants_alone = not self.alone
-                if self.alone:
-                    return self._go_on_with_variants(attempt, given)
             if attempt.stage == "compare":
                 return self._compare(attempt, given)
             return self._as_written(attempt, given)
@@ -358,13 +345,6 @@ class CapturedStep:
         given = self._fixed(given)
         losses, recording = self._watch.record(given)
         refuse_writes_under_reads(recording, len(given.tensors) - given.fixed)
-        if recording.fractions and not self._numbers.places:
-            self.wants_single_models = width(self._array) > 1
-            if not self.wants_single_models:
-                attempt.recording, attempt.stage = recording, "vary"
-                attempt.variants = Variants(self._watch, self._readers)
-                self._give_up(attempt)
-                return losses
         if recording.refusal is None and self._numbers.places:
             attempt.recording, attempt.stage = recording, "follow"
         elif recording.refusal is None:
@@ -466,15 +446,6 @@ class CapturedStep:
         if why is not None:  # they are values like others, that a recording is made for
             self._numbers.give_up(why)
             self._turn_to_key(why)
-        return losses
-
-    def _go_on_with_variants(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
-        """Take a step in which Python compares what it reads of tensors on the way to a replay."""
-        assert attempt.recording is not None
-        assert attempt.variants is not None
-        losses, why = attempt.variants.go_on(attempt, attempt.recording, given)
-        if why is not None:
-            self._refuse(why)
         return losses
 
 
