@@ -229,6 +229,6 @@ def test_a_base_that_its_models_write_into():
         array(x)
     base = Sets()
     array = dnnsuite.adapt(base, [config] * 2)
-    with pytest.raises(InvalidArgument, match="model.scale, which all models share"):
+    with pytest.raises(InvalidArgument, match=r"model\.scale, which all models share"):
         array(x)
     assert base.scale.tolist() == [1.0] * 4
