@@ -46,7 +46,7 @@ class SharedBase:
         return frozenset(name for name, value in held.items() if id(value) in common)
 
     def _buffers(self, statistics: bool = False) -> Iterator[torch.Tensor]:
-        """Yield buffers of the base that no forward writes; with `statistics` also those that one in eval mode leaves."""
+        """Yield buffers of the base that no forward writes; with `statistics` those of norms in eval mode, too."""
         for module in self._base.modules():
             if not hasattr(module, "running_mean") or (statistics and not module.training):
                 yield from (buffer for buffer in module._buffers.values() if buffer is not None)
