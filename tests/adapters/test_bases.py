@@ -200,6 +200,19 @@ class Writes(torch.nn.Module):
         return h + self.mean
 
 
+class Sets(torch.nn.Module):
+    """Sets one number of its base in a forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.scale = torch.nn.Linear(4, 4), torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.scale[0] = 3.0
+        return self.fc(x * self.scale)
+
+
 def test_a_base_that_its_models_write_into():
     torch.manual_seed(0)
     base, x, config = Writes(True), torch.randn(2, 3, 4), lora(2, ["fc"])
@@ -214,3 +227,8 @@ def test_a_base_that_its_models_write_into():
     array = dnnsuite.adapt(Writes(False), [config] * 2)
     with pytest.raises(InvalidArgument, match=r"fc\.base_layer\.bias"):
         array(x)
+    base = Sets()
+    array = dnnsuite.adapt(base, [config] * 2)
+    with pytest.raises(InvalidArgument, match=r"model\.scale, which all models share"):
+        array(x)
+    assert base.scale.tolist() == [1.0] * 4

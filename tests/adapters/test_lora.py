@@ -6,6 +6,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import nn, optim
+from dnnsuite.nn.sharing import is_shared
 from tiny_adapters import ConvNet, bert, gpt2, lora, one_by_one, tokens, trained
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
@@ -115,6 +116,22 @@ def test_running_statistics_are_each_models_own():
     for index, model in enumerate(models):
         torch.testing.assert_close(array[index].state_dict(), model.state_dict())
     assert not base.norm.running_mean.any()
+
+
+def test_statistics_of_a_base_in_eval_mode_are_shared_until_they_are_trained():
+    base, x = ConvNet().eval(), torch.randn(2, 5, 1, 6, 6, generator=torch.Generator().manual_seed(3))
+    before = base.norm.running_mean.clone()
+    array = dnnsuite.adapt(base, [lora(2, ["fc"])] * 2, seeds=[5, 6])
+    assert is_shared(array.get_submodule("base_model.model.norm").running_mean)
+    models = one_by_one(base, [lora(2, ["fc"])] * 2)
+    for one in (array, *models):
+        one.train()
+    torch.testing.assert_close(
+        array(x), torch.stack([model(own) for model, own in zip(models, x, strict=True)])
+    )
+    for index, model in enumerate(models):
+        torch.testing.assert_close(array[index].state_dict(), model.state_dict())
+    assert torch.equal(base.norm.running_mean, before)
 
 
 def test_embeddings_have_the_same_bits_in_any_company():

@@ -51,6 +51,15 @@ def test_eval_and_rate_zero_change_nothing_and_draw_nothing():
     assert seeded([0.0], [1])(x) is x
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_cast_of_the_layer_leaves_rates_alone(dtype):
+    layer = nn.Dropout([0.1, 0.3], B=2).to(dtype)
+    assert layer.rates == [0.1, 0.3]
+    dropped = (layer(torch.ones(2, 4000, dtype=dtype)) == 0).double().mean(1)
+    torch.testing.assert_close(dropped, torch.tensor([0.1, 0.3]).double(), rtol=0, atol=0.03)
+    assert layer.float().rates == [0.1, 0.3]
+
+
 def test_places_in_one_model_draw_apart():
     array = fuse(
         [torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Dropout(0.5)) for _ in range(2)], seeds=[3, 4]

@@ -18,11 +18,12 @@ class SharedBase:
     Each model is a copy of the modules that holds the base's own storage. What an adapter does not train is one and
     the same parameter in all models, without a gradient; what it trains is copied for that model. The base itself
     stays as it is, but for the order in memory of a convolution's filters. Running statistics of norms, which a
-    forward writes, are each model's own.
+    forward writes, are each model's own; with `statistics` those of norms in eval mode are in common, too, for models
+    that become an array, which copies them.
     """
 
-    def __init__(self, base: torch.nn.Module) -> None:
-        self._base = base
+    def __init__(self, base: torch.nn.Module, statistics: bool = False) -> None:
+        self._base, self._statistics = base, statistics
         _lay_out_filters(base)
         self._frozen = {id(p): torch.nn.Parameter(p.detach(), requires_grad=False) for p in base.parameters()}
 
@@ -33,7 +34,7 @@ class SharedBase:
             for p in self._base.parameters()
         }
         frozen_of = {id(own): self._frozen[key] for key, own in memo.items()}
-        memo.update({id(buffer): buffer for buffer in self._buffers()})
+        memo.update({id(buffer): buffer for buffer in self._buffers(self._statistics)})
         model = adapt(copy.deepcopy(self._base, memo))
         self._settle(model, frozen_of)
         return model
@@ -44,10 +45,10 @@ class SharedBase:
         held = model.state_dict(keep_vars=True)
         return frozenset(name for name, value in held.items() if id(value) in common)
 
-    def _buffers(self) -> Iterator[torch.Tensor]:
-        """Buffers of the base that no forward writes."""
+    def _buffers(self, statistics: bool = False) -> Iterator[torch.Tensor]:
+        """Yield buffers of the base that no forward writes; with `statistics` those of norms in eval mode, too."""
         for module in self._base.modules():
-            if not hasattr(module, "running_mean"):
+            if not hasattr(module, "running_mean") or (statistics and not module.training):
                 yield from (buffer for buffer in module._buffers.values() if buffer is not None)
 
     @staticmethod

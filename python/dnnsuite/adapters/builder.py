@@ -36,7 +36,7 @@ class AdapterBuilder:
                 )
             _refuse_quantized(path, module)
         self._names = [name for name, _ in base.named_modules() if name]
-        self._shared = SharedBase(base)
+        self._shared = SharedBase(base, statistics=True)
 
     def model(self, config: Any, which: str, seed: int | None = None) -> Any:
         """Make the model of a config, or of the folder of a saved adapter.

@@ -92,6 +92,17 @@ class Dropout(ArrayModule):
         self._buffers["rng"] = new_stream(self.B, device)
         self._know(rates)
 
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        rates = self.rates
+        super()._apply(fn, recurse)
+        p: Any = self._buffers["p"]
+        if p.dtype != torch.float32:  # a rate is none of the numbers that a model computes in a precision
+            self._buffers["p"] = p.float()
+            if not p.is_meta:
+                self._buffers["p"].copy_(torch.tensor(rates))  # type: ignore[union-attr]
+            self._know(rates)
+        return self
+
     def one_or_all_rates(self) -> Any:
         """Return the rate of all models, or a list where they differ."""
         rates = self.rates

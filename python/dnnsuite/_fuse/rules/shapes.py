@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, wrap_all
+from ...nn.sharing import is_shared
+from .once import own_before_writing
 from .table import check_sure, map_over_models, rule, settle
 
 
@@ -215,6 +217,8 @@ def setitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise WritesShared("a value of each model is written into a part of a tensor that all models share")
     settle()
     check_sure(tensor)
+    if tensor.fresh is None and is_shared(tensor.value):
+        own_before_writing(tensor)
     found = _physical_index(index, tensor.dim())
     if found is None:
         if type(index) is ModelTensor and index.dtype == torch.bool and type(value) is not ModelTensor:
