@@ -23,7 +23,7 @@ class EditedAttributes:
 
     Args:
         root: of the array, before the edit.
-        slots: the slot of now of each model of later; None for a new one.
+        slots: for each slot after the edit, the slot from which its model comes; None for a new one.
         new: the new models by slot; they have `own(path, name)` and `alone()`.
         compared: the first model of the array and the new ones, fused; None if there are none.
 

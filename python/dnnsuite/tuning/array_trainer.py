@@ -28,7 +28,7 @@ from .trial import Trial
 
 __all__ = ["Evaluation", "TrialArray"]
 
-_LIGHT_BYTES = 2**22  # of parameters of all models: less is mostly overhead, which one shard saves
+_LIGHT_BYTES = 2**22  # of parameters of a shard's models: less is mostly overhead, which one shard saves
 _UNREAD_STEPS = 4  # steps whose losses wait to be read
 
 Evaluation = Callable[[Any], Any] | Feed | None
@@ -131,9 +131,11 @@ class TrialArray:
     def _shard_width(self, B: int) -> int:
         """Models per thread and step. It is given, not measured, so that a step has the same bits in each run."""
         shared, own, _ = state_bytes(self._array)
-        # What is shared is computed once for all models of a step.
-        light = shared > 0 or B * own <= _LIGHT_BYTES
-        return -(-B // max(1, self._threads)) if light else 1
+        whole = -(-B // max(1, self._threads))
+        if shared:  # what is computed once for all models of a step
+            return whole
+        shards = -(-B // max(1, _LIGHT_BYTES // max(1, own)))  # of a size each
+        return min(whole, -(-B // shards))
 
     def _trainee(self, trial: Trial) -> Any:
         trainee = self._recipe.build(trial)
