@@ -17,8 +17,8 @@
 namespace dnnsuite::fused {
 namespace {
 
-constexpr int64_t kMostParts = 8;            // of the vocabulary: a thread owns rows, so no two add to the same one
-constexpr int64_t kPartBytes = 256 * 1024;   // of a gradient that one thread adds to: it stays in L2
+constexpr int64_t kMostParts = 8;        // of the vocabulary: a thread owns rows, so no two add to the same one
+constexpr int64_t kPartBytes = 2 << 20;  // of a gradient that one thread adds to: most of it stays in L2
 
 int64_t element_bytes(DType dtype) { return dtype == DType::kFloat64 ? 8 : 4; }
 

@@ -102,7 +102,7 @@ void forward_pixels(const GroupNormArguments& args, int64_t begin, int64_t end, 
     const auto x_of = [&](int64_t s) { return at<T>(args.x, s * pixels.elements); };
     for (int64_t s = begin; s < end; ++s) {
         const int64_t parameter = s / args.batch * args.channels;
-        pixels.then(s + 1 < end ? x_of(s + 1) : nullptr, nullptr);
+        pixels.then(s + 1 < end ? pixels.elements : 0);
         pixels.forward(x_of(s), at<T>(args.weight, parameter), at<T>(args.bias, parameter),
                        mutable_at<T>(args.y, s * pixels.elements));
     }
@@ -122,8 +122,7 @@ void backward_pixels(const GroupNormArguments& args, int64_t begin, int64_t end,
         const int64_t first = std::max(begin, last - step), block_before = std::max(begin, first - step);
         for (int64_t s = first; s < last; ++s) {
             const int64_t next = s + 1 < last ? s + 1 : block_before;
-            const bool more = s + 1 < last || first > begin;
-            pixels.then(more ? x_of(next) : nullptr, more ? grad_of(next) : nullptr);
+            pixels.then((next - s) * pixels.elements);
             pixels.backward(x_of(s), grad_of(s), at<T>(args.weight, s / args.batch * args.channels),
                             mutable_at<T>(args.dx, s * pixels.elements), sums + s * 2 * args.channels);
         }

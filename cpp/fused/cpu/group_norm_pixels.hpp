@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Group norm of one sample that lies with the channels last. Some columns are read over a part of the rows that fits L1,
 // their parameters and sums in registers. Where that is not the order in memory, and the sample is larger than L1, the
-// processor does not fetch ahead: a part is then touched before, and what is written is written row by row. Backward
-// finds the statistics and the sums of the gradient in one pass.
+// processor does not fetch ahead, and what is written is written row by row. So the next part is fetched while one is
+// read, and the next sample while one is written: else memory would rest. Backward finds the statistics and the sums of
+// the gradient in one pass.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace dnnsuite::fused::DNNSUITE_ISA {
 
 constexpr int64_t kPartBytes = 16 * 1024;             // of each tensor that is read
 constexpr int64_t kSmallBytes = 32 * 1024;            // of a sample that fits L1
-constexpr int64_t kFetchBytes = 256 * 1024;           // of a sample, at most, so that the next one is fetched ahead
+constexpr int64_t kFetchBytes = 512 * 1024;           // of what is read of a sample, at most, to fetch the next
 constexpr int64_t kSamples = 4;                       // pixels that the shift is the mean of
 constexpr int kBlock = kRegisterBytes == 64 ? 5 : 1;  // vectors of columns whose sums fit the registers
 
@@ -44,19 +45,19 @@ DNNSUITE_HD void for_each_columns(int64_t columns, const Body& body) {
     if (i < columns) body(std::integral_constant<int, 1>(), i, columns - i);
 }
 
-/// Reads a number of each line in order, so that the processor fetches ahead.
-template <class T>
-DNNSUITE_HD void touch(const T* from, int64_t count) {
-    constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
-    for (int64_t i = 0; i < count; i += kLine) asm volatile("" : : "r"(from[i]));
-}
-
 #define DNNSUITE_VECTORS _Pragma("GCC unroll 5") for (int v = 0; v < vectors; ++v)
+
+/// Fetches the line of x that is `ahead` numbers behind it, into L2 or nearer.
+template <class T>
+DNNSUITE_HD void fetch(const T* x, int64_t ahead) {
+    __builtin_prefetch(
+        reinterpret_cast<const char*>(reinterpret_cast<intptr_t>(x) + ahead * static_cast<int64_t>(sizeof(T))), 0, 2);
+}
 
 /// Adds x - shift and its square, and (with `grads`) g and g * (x - shift), to sums [2 or 4, ld].
 template <int vectors, bool grads, class T>
 DNNSUITE_HD void add_columns(const T* x, const T* grad, int64_t stride, int64_t rows, int64_t n, const T* shift,
-                             T* sums, int64_t ld) {
+                             T* sums, int64_t ld, int64_t ahead) {
     constexpr int kSums = grads ? 4 : 2;
     Vec<T> s[vectors], total[vectors][kSums];
     DNNSUITE_VECTORS {
@@ -65,10 +66,12 @@ DNNSUITE_HD void add_columns(const T* x, const T* grad, int64_t stride, int64_t 
     }
     for (int64_t r = 0; r < rows; ++r, x += stride, grad += grads ? stride : 0) {
         DNNSUITE_VECTORS {
+            fetch(x + v * kLanes, ahead);
             const Vec<T> d = Vec<T>::load(x + v * kLanes, n) - s[v];
             total[v][0] = total[v][0] + d;
             total[v][1] = total[v][1] + d * d;
             if constexpr (grads) {
+                fetch(grad + v * kLanes, ahead);
                 const Vec<T> g = Vec<T>::load(grad + v * kLanes, n);
                 total[v][2] = total[v][2] + g;
                 total[v][3] = total[v][3] + g * d;
@@ -91,7 +94,7 @@ DNNSUITE_HD void put(const Vec<T>& v, T* to, int64_t n) {
 /// y = (x - mean) * scale + bias.
 template <int vectors, bool streams, class T>
 DNNSUITE_HD void normalise_columns(const T* x, T* y, int64_t stride, int64_t rows, int64_t n, const T* mean,
-                                   const T* scale, const T* bias) {
+                                   const T* scale, const T* bias, int64_t ahead) {
     Vec<T> m[vectors], a[vectors], b[vectors];
     DNNSUITE_VECTORS {
         const int64_t i = v * kLanes;
@@ -99,6 +102,7 @@ DNNSUITE_HD void normalise_columns(const T* x, T* y, int64_t stride, int64_t row
     }
     for (int64_t r = 0; r < rows; ++r, x += stride, y += stride) {
         DNNSUITE_VECTORS {
+            fetch(x + v * kLanes, ahead);
             const Vec<T> d = Vec<T>::load(x + v * kLanes, n) - m[v];
             put<streams>(d * a[v] + b[v], y + v * kLanes, n);
         }
@@ -108,7 +112,7 @@ DNNSUITE_HD void normalise_columns(const T* x, T* y, int64_t stride, int64_t row
 /// dx = g * scale - (x - mean) * curve - level.
 template <int vectors, bool streams, class T>
 DNNSUITE_HD void gradient_columns(const T* x, const T* grad, T* dx, int64_t stride, int64_t rows, int64_t n,
-                                  const T* mean, const T* scale, const T* curve, const T* level) {
+                                  const T* mean, const T* scale, const T* curve, const T* level, int64_t ahead) {
     Vec<T> m[vectors], a[vectors], c[vectors], l[vectors];
     DNNSUITE_VECTORS {
         const int64_t i = v * kLanes;
@@ -117,6 +121,7 @@ DNNSUITE_HD void gradient_columns(const T* x, const T* grad, T* dx, int64_t stri
     }
     for (int64_t r = 0; r < rows; ++r, x += stride, grad += stride, dx += stride) {
         DNNSUITE_VECTORS {
+            fetch(x + v * kLanes, ahead), fetch(grad + v * kLanes, ahead);
             const Vec<T> d = Vec<T>::load(x + v * kLanes, n) - m[v];
             put<streams>(Vec<T>::load(grad + v * kLanes, n) * a[v] - (d * c[v] + l[v]), dx + v * kLanes, n);
         }
@@ -138,7 +143,7 @@ struct Pixels {
     const GroupNormArguments& args;
     const int64_t channels, columns, elements, each, ld;
     const bool by_rows;                                               // what is written
-    const T *next_x = nullptr, *next_grad = nullptr;                  // of the sample to come, if it is to be fetched
+    int64_t ahead = 0;                                                // the sample to come, if it is to be fetched
     T *shift, *mean, *inverse, *scale, *bias, *curve, *level, *sums;  // of a column; sums [4, ld]
 
     Pixels(const GroupNormArguments& a, void* scratch)
@@ -153,16 +158,10 @@ struct Pixels {
         }
     }
 
-    /// Says which sample is the next: it is fetched while this one is written, for the processor does not see it come.
-    void then(const T* x, const T* grad) {
-        const bool fits = by_rows && elements * static_cast<int64_t>(sizeof(T)) <= kFetchBytes;
-        next_x = fits ? x : nullptr, next_grad = fits ? grad : nullptr;
-    }
-    /// Fetches the line of the next sample that is where `at` is in this one.
-    DNNSUITE_HD void fetch(int64_t at) const {
-        if (next_x == nullptr) return;
-        __builtin_prefetch(next_x + at, 0, 2);
-        if (next_grad != nullptr) __builtin_prefetch(next_grad + at, 0, 2);
+    /// Says which sample is the next, so many numbers behind this one: it is fetched while this one is written.
+    void then(int64_t numbers) {
+        const int64_t tensors = args.grad == nullptr ? 1 : 2;
+        ahead = tensors * elements * static_cast<int64_t>(sizeof(T)) <= kFetchBytes ? numbers : 0;
     }
 
     /// Calls group(first channel) for each.
@@ -171,11 +170,14 @@ struct Pixels {
         for (int64_t c = 0; c < channels; c += each) group(c);
     }
 
+    int64_t rows_of_part() const {
+        return std::max(kPartBytes / (columns * static_cast<int64_t>(sizeof(T))), int64_t{1});
+    }
+
     /// Calls body(part) for all rows.
     template <class Body>
     void for_each_part(const Body& body) const {
-        const int64_t rows = elements / columns, row_bytes = columns * static_cast<int64_t>(sizeof(T));
-        const int64_t step = std::max(kPartBytes / row_bytes, int64_t{1});
+        const int64_t rows = elements / columns, step = rows_of_part();
         for (int64_t r = 0; r < rows; r += step) body(Part{r * columns, std::min(step, rows - r), columns});
         if (rows * columns < elements) body(Part{rows * columns, 1, elements - rows * columns});
     }
@@ -198,7 +200,6 @@ struct Pixels {
             for (int64_t first = 0; first < elements; first += columns) {
                 for_each_vector(std::min(columns, elements - first),
                                 [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-                                    fetch(first + i);
                                     body(std::integral_constant<int, 1>(), streams, int64_t{1}, first + i, i, n);
                                 });
             }
@@ -236,15 +237,12 @@ struct Pixels {
     void add_up(const T* x, const T* grad) const {
         constexpr int64_t kSums = grads ? 4 : 2;
         fill(sums, kSums * ld, T(0));
+        const int64_t part_ahead = by_rows ? rows_of_part() * columns : 0;
         for_each_part([&](Part part) {
-            if (by_rows) {
-                touch(x + part.first, part.rows * part.columns);
-                if constexpr (grads) touch(grad + part.first, part.rows * part.columns);
-            }
             for_each_columns(part.columns, [&](auto vectors, int64_t i, int64_t n) __attribute__((always_inline)) {
                 add_columns<decltype(vectors)::value, grads>(x + part.first + i,
                                                              grads ? grad + part.first + i : nullptr, columns,
-                                                             part.rows, n, shift + i, sums + i, ld);
+                                                             part.rows, n, shift + i, sums + i, ld, part_ahead);
             });
         });
         for (int64_t k = 0; k < kSums; ++k) {
@@ -278,11 +276,11 @@ struct Pixels {
         for (int64_t c = 0; c < channels; ++c) bias[c] = offset == nullptr ? T(0) : offset[c];
         spread({mean, scale, bias});
         const T *m = mean, *a = scale, *b = bias;
-        write(y, [=, ld = columns](auto vectors, auto streams, int64_t rows, int64_t at, int64_t i, int64_t n)
-                     __attribute__((always_inline)) {
-                         normalise_columns<decltype(vectors)::value, decltype(streams)::value>(x + at, y + at, ld, rows,
-                                                                                               n, m + i, a + i, b + i);
-                     });
+        write(y, [=, ld = columns, next = ahead](auto vectors, auto streams, int64_t rows, int64_t at, int64_t i,
+                                                 int64_t n) __attribute__((always_inline)) {
+            normalise_columns<decltype(vectors)::value, decltype(streams)::value>(x + at, y + at, ld, rows, n, m + i,
+                                                                                  a + i, b + i, next);
+        });
     }
 
     /// dx, and the sample's part of the parameters' gradients, `parts` [2, C].
@@ -295,11 +293,11 @@ struct Pixels {
         find_slopes(weight);
         spread({mean, scale, curve, level});
         const T *m = mean, *a = scale, *c = curve, *l = level;
-        write(dx, [=, ld = columns](auto vectors, auto streams, int64_t rows, int64_t at, int64_t i, int64_t n)
-                      __attribute__((always_inline)) {
-                          gradient_columns<decltype(vectors)::value, decltype(streams)::value>(
-                              x + at, grad + at, dx + at, ld, rows, n, m + i, a + i, c + i, l + i);
-                      });
+        write(dx, [=, ld = columns, next = ahead](auto vectors, auto streams, int64_t rows, int64_t at, int64_t i,
+                                                  int64_t n) __attribute__((always_inline)) {
+            gradient_columns<decltype(vectors)::value, decltype(streams)::value>(x + at, grad + at, dx + at, ld, rows,
+                                                                                 n, m + i, a + i, c + i, l + i, next);
+        });
     }
 
     /// Sums of g and of g times what is normalised; that of g * (x - shift) becomes that of g * (x - mean).
