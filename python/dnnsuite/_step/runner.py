@@ -412,7 +412,7 @@ class StepRunner:
         return loop_trial is not None and loop_trial.done and loop_trial.loop == self._looping
 
     def refresh(self, array: torch.nn.Module | None = None, optimizer: Optimizers | None = None) -> None:
-        """Deal the array out anew, as it is now; `array` and `optimizer`, or one of each part, replace the old ones.
+        """Divide the current array into shards again; `array` and `optimizer`, or those of all parts, replace the old.
 
         What was captured is forgotten. Models dropped, added or replaced, a switch of train and eval, freezing, hooks,
         Python values of the modules and an optimizer's flags, groups and state are noticed without it. An error leaves
