@@ -18,8 +18,8 @@ int64_t windows(int64_t input, int64_t kernel, int64_t stride, int64_t padding) 
 PatchArguments arguments(const Checker& check, const Tensor& t, const Steps& s) {
     STD_TORCH_CHECK(t.dim() == 5, check.op(), ": the first argument must have five dimensions, the first of them the ",
                     "models, not shape ", shape_text(t));
-    const bool positive = s.kernel_h > 0 && s.kernel_w > 0 && s.stride_h > 0 && s.stride_w > 0 && s.padding_h >= 0 &&
-                          s.padding_w >= 0;
+    const bool positive =
+        s.kernel_h > 0 && s.kernel_w > 0 && s.stride_h > 0 && s.stride_w > 0 && s.padding_h >= 0 && s.padding_w >= 0;
     STD_TORCH_CHECK(positive, check.op(), ": kernel and stride must be positive and padding not negative");
     PatchArguments args{};
     args.dtype = check.floating(t, "the first argument");

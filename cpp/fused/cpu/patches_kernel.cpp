@@ -23,9 +23,8 @@ DNNSUITE_HD Seen seen_by(const Window& w, int64_t window) {
 
 template <class T>
 DNNSUITE_HD void copy(const T* from, T* to, int64_t count) {
-    for_each_vector(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-        Vec<T>::load(from + i, n).store(to + i, n);
-    });
+    for_each_vector(count, [&](int64_t i, int64_t n)
+                               __attribute__((always_inline)) { Vec<T>::load(from + i, n).store(to + i, n); });
 }
 
 template <class T>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Optimizers of a step, one for each of its parts, and their hyper-parameters of now."""
+"""Optimizers of a step, one for each of its parts, and their current hyper-parameters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Updates:
         return [one.revision for one, _, _ in self._each] != self._revisions
 
     def vectors(self) -> Vectors:
-        """Return the hyper-parameters of now; the same list as before while every value in it is the same.
+        """Return the current hyper-parameters; the same list as before while every value in it is the same.
 
         `rules` are then those of the groups with these values, and `trained` the number of parameters of each group.
         """
