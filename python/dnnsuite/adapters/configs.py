@@ -13,18 +13,22 @@ Configs = Mapping[str, Mapping[str, Any]]
 #: Fields of a config that PEFT reads when it makes the layers, and never in a forward.
 _OF_LAYERS = frozenset(
     [
-        *(
-            "r",
-            "lora_alpha",
-            "lora_dropout",
-            "use_rslora",
-            "rank_pattern",
-            "alpha_pattern",
-            "lora_bias",
-            "bias",
-        ),
-        *("target_modules", "exclude_modules", "feedforward_modules", "modules_to_save"),
-        *("layers_to_transform", "layers_pattern", "init_lora_weights", "init_ia3_weights"),
+        "r",
+        "lora_alpha",
+        "lora_dropout",
+        "use_rslora",
+        "rank_pattern",
+        "alpha_pattern",
+        "lora_bias",
+        "bias",
+        "target_modules",
+        "exclude_modules",
+        "feedforward_modules",
+        "modules_to_save",
+        "layers_to_transform",
+        "layers_pattern",
+        "init_lora_weights",
+        "init_ia3_weights",
     ]
 )
 

@@ -14,10 +14,8 @@ import torch
 
 from ...nn.model_tensor import ModelTensor, NotFusable
 
-_FLOATS = (
-    torch.float32,
-    torch.float64,
-)  # in others torch rounds a number in another way than a tensor of numbers
+# Torch rounds a number in another way than a tensor of numbers in other dtypes.
+_FLOATS = torch.float32, torch.float64
 _IN_PLACE = 13  # argument of Python's BINARY_OP from which on it stands for `+=` and the like
 
 
@@ -123,6 +121,9 @@ def _refused(self: ModelNumber, *args: Any, **kwargs: Any) -> Any:
     raise self._refusal()
 
 
-for _name in ("float", "int", "index", "complex", "round", "trunc", "abs", "pow", "rpow", "mod", "rmod", "floordiv",
-              "rfloordiv", "getitem", "call", "str", "format", "deepcopy", "reduce_ex"):  # fmt: skip
-    setattr(ModelNumber, f"__{_name}__", _refused)
+for _names in (
+    "float int index complex round trunc abs pow rpow mod rmod floordiv rfloordiv",
+    "getitem call str format deepcopy reduce_ex",
+):
+    for _name in _names.split():
+        setattr(ModelNumber, f"__{_name}__", _refused)

@@ -21,22 +21,8 @@ _WITH_ELEMENTS = (bool, int, float, complex, str, bytes, list, tuple, set, froze
 _COPYING = ("__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__")
 _MISSING = object()
 _READING = (
-    *(
-        "bool",
-        "int",
-        "float",
-        "index",
-        "complex",
-        "len",
-        "iter",
-        "getitem",
-        "contains",
-        "call",
-        "str",
-        "format",
-    ),
-    *("eq", "ne", "lt", "le", "gt", "ge", "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv"),
-    *("floordiv", "rfloordiv", "mod", "rmod", "pow", "rpow", "neg", "pos", "abs", "matmul", "rmatmul"),
+    "bool int float index complex len iter getitem contains call str format eq ne lt le gt ge add radd sub rsub mul "
+    "rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow neg pos abs matmul rmatmul"
 )
 
 
@@ -67,7 +53,7 @@ def _refused(self: Differs, *args: Any, **kwargs: Any) -> Any:
     raise self.refusal()
 
 
-for _name in _READING:
+for _name in _READING.split():
     setattr(Differs, f"__{_name}__", _refused)
 Differs.__hash__ = object.__hash__  # type: ignore[method-assign]
 
