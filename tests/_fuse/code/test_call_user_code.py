@@ -3,6 +3,7 @@
 
 import functools
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -37,6 +38,31 @@ def test_a_dataclass_of_inputs():
     assert given.x is x
     for index, model in enumerate(models):
         assert_near(output[index], model(Given(x[index], {"w": w[index]})))
+
+
+class GivesNamespace(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 6)
+        self.name = "logits"
+
+    def forward(self, given):
+        x = given.x if isinstance(given, SimpleNamespace) else given
+        y = self.inner(x)
+        return SimpleNamespace(logits=y if self.name == "logits" else 2 * y, parts=[x.sum()])
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_namespaces_of_inputs_and_of_results(alike):
+    models = make_models(GivesNamespace, 3)
+    if not alike:
+        models[1].name = "double"  # its code reads it: models run one by one
+    x = torch.randn(3, 5, 4)
+    found = dnnsuite.fuse(models)(SimpleNamespace(x=x) if alike else x)
+    for index, model in enumerate(models):
+        alone = model(x[index])
+        assert_near(found.logits[index], alone.logits)
+        assert_near(found.parts[0][index], alone.parts[0])
 
 
 class Policy(torch.nn.Module):

@@ -18,6 +18,7 @@ from ..rules.table import settle_since
 from .checkpoints import torchs_checkpoints
 from .model_number import ModelNumber
 from .per_model_factories import watched
+from .records import is_record, names_of_record
 
 
 @not_compiled
@@ -52,9 +53,9 @@ def _enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any)
     def put_in_any(value: Any) -> Any:
         if isinstance(value, PackedSequence):  # its lengths are all models'
             return value._replace(data=put_in(value.data))
-        if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        if is_record(value):
             value = copy.copy(value)
-            for name in value.__dataclass_fields__:
+            for name in names_of_record(value):
                 object.__setattr__(value, name, tree_map(put_in_any, getattr(value, name), is_leaf=_whole))
             return value
         return put_in(value)
@@ -96,8 +97,8 @@ def taken_out(output: Any, B: int) -> Any:
             return value.unsqueeze(0).expand(B, *value.shape)
         if type(value) is ModelNumber:
             return torch.tensor(list(value))
-        if hasattr(value, "__dataclass_fields__"):
-            for name in value.__dataclass_fields__:
+        if is_record(value):
+            for name in names_of_record(value):
                 object.__setattr__(value, name, tree_map(take, getattr(value, name), is_leaf=_whole))
         if isinstance(value, torch.distributions.Distribution):
             return _distribution_of(value, B)

@@ -11,6 +11,7 @@ import torch
 
 from ..._torch import tree_flatten, tree_unflatten
 from ...nn.model_tensor import ModelTensor, NotFusable
+from .records import is_record
 
 
 def joined(outputs: Sequence[Any], wrap: Callable[[torch.Tensor], Any]) -> Any:
@@ -44,7 +45,7 @@ def _leaf(values: Sequence[Any], wrap: Callable[[torch.Tensor], Any]) -> Any:
     first = values[0]
     if any(isinstance(value, torch.Tensor) for value in values):
         return wrap(_stacked(values))
-    if hasattr(first, "__dataclass_fields__") or isinstance(first, torch.distributions.Distribution):
+    if is_record(first) or isinstance(first, torch.distributions.Distribution):
         return _object(values, wrap)
     for index, value in enumerate(values):
         if value is not first and type(value).__eq__ is not object.__eq__ and value != first:
