@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: MIT
+import re
+
 import bench_loop
 import pytest
 import torch
@@ -23,7 +25,4 @@ def test_a_line_has_both_ratios(capsys):
     finally:
         torch.set_num_threads(threads)
     line = capsys.readouterr().out
-    assert line.startswith("tiny")
-    assert "hand" in line
-    assert "run" in line
-    assert "per model (bool() of a tensor" in line
+    assert re.match(r"tiny +loop +[\d.]+ ms +hand +[\d.]+x +run +[\d.]+x .*\| captured: ", line)
