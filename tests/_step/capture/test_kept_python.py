@@ -132,3 +132,37 @@ def test_containers_and_attributes_are_put_back():
 def test_an_iterator_is_named():
     with pytest.raises(CannotBeKept, match="cycle"):
         KeptPython(Counting(), [])
+
+
+class Numbered(torch.nn.Module):
+    """Its forward counts, so a step that is run in addition has something to put back."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.count = torch.nn.Linear(3, 3), 0
+
+    def forward(self, x):
+        self.count += 1
+        return self.inner(x) * self.count
+
+
+class Trainer:
+    """Object that holds an array, its runner and the loss function, as scripts have it."""
+
+    def __init__(self, array, optimizer):
+        def losses(array, x):
+            return self.factor * array(x).square().mean((1, 2))
+
+        self.array, self.factor = array, 2.0
+        self.runner = StepRunner(array, optimizer, losses, threads=1, width=2)
+
+
+def test_a_runner_that_code_reaches_is_not_looked_into():
+    array = dnnsuite.fuse([Numbered() for _ in range(2)])
+    runner = Trainer(array, optim.SGD(array.parameters(), lr=0.1)).runner
+    runner.held = [[number] for number in range(30_000)]  # as many as recordings have parts
+    with runner:
+        for _ in range(12):
+            runner.step(torch.randn(2, 4, 3))
+        runner.synchronize()
+        assert runner.mode.startswith("captured")

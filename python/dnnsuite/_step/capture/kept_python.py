@@ -24,6 +24,7 @@ from .python_state import is_state
 from .value_readers import Reader
 
 _MANY = 20_000  # objects that are looked into
+_STEPS = __name__.removesuffix("capture.kept_python")
 _FIXED = (bool, int, float, complex, str, bytes, type(None), np.generic, torch.dtype, torch.device, range)
 _CODE = (types.BuiltinFunctionType, types.CodeType, torch.Tensor, torch.Size)
 _NAMESPACES = (type, types.ModuleType)
@@ -108,7 +109,7 @@ class KeptPython:
         return True
 
     def _look_into(self, value: Any) -> None:
-        if isinstance(value, (*_FIXED, *_CODE, *_NAMESPACES)) or not self._is_new(value):
+        if isinstance(value, (*_FIXED, *_CODE, *_NAMESPACES)) or _is_of_steps(value) or not self._is_new(value):
             return
         if isinstance(value, _UNKNOWN) or hasattr(type(value), "__next__"):
             raise CannotBeKept(f"the code can reach a {type(value).__name__}, which cannot be set back")
@@ -162,6 +163,12 @@ class KeptPython:
         kept = {name: held[name] for name in names}
         self._undo.append(functools.partial(held.update, kept))
         self._waiting += kept.values()
+
+
+def _is_of_steps(value: Any) -> bool:
+    """Return True for a runner and its parts, which code reaches where a trainer holds both: no forward changes them,
+    and they hold all recordings."""
+    return type(value).__module__.startswith(_STEPS)
 
 
 def _forget_new(held: dict[str, Any], known: set[str]) -> None:
