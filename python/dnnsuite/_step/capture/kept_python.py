@@ -109,7 +109,11 @@ class KeptPython:
         return True
 
     def _look_into(self, value: Any) -> None:
-        if isinstance(value, (*_FIXED, *_CODE, *_NAMESPACES)) or _is_of_steps(value) or not self._is_new(value):
+        if (
+            isinstance(value, (*_FIXED, *_CODE, *_NAMESPACES))
+            or _is_of_steps(value)
+            or not self._is_new(value)
+        ):
             return
         if isinstance(value, _UNKNOWN) or hasattr(type(value), "__next__"):
             raise CannotBeKept(f"the code can reach a {type(value).__name__}, which cannot be set back")
