@@ -159,7 +159,10 @@ class Trainer:
 
 def test_a_runner_that_code_reaches_is_not_looked_into():
     array = dnnsuite.fuse([Numbered() for _ in range(2)])
-    runner = Trainer(array, optim.SGD(array.parameters(), lr=0.1)).runner
+    trainer = Trainer(array, optim.SGD(array.parameters(), lr=0.1))
+    trainer.data = np.arange(4)
+    trainer.data.flags.writeable = False  # as a mapped file's
+    runner = trainer.runner
     runner.held = [[number] for number in range(30_000)]  # as many as recordings have parts
     with runner:
         for _ in range(12):

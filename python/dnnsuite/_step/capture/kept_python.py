@@ -148,7 +148,7 @@ class KeptPython:
             self._undo.append(functools.partial(_refill, value, list(value), set.update))
         elif isinstance(value, (tuple, frozenset)):
             self._waiting += value
-        elif isinstance(value, np.ndarray):
+        elif isinstance(value, np.ndarray) and value.flags.writeable:
             self._undo.append(functools.partial(np.copyto, value, value.copy()))
 
     def _attributes(self, value: Any) -> None:
