@@ -84,7 +84,7 @@ class WandB:
 
 
 class MLflow:
-    """A run of MLflow for each trial, in the experiment that is set.
+    """A run of MLflow for each trial, in the experiment of this name; by default in MLflow's own default, number 0.
 
     Raises:
         Unavailable: mlflow is not installed.
