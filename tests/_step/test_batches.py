@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 import collections
 import dataclasses
+import types
 
 import pytest
 import torch
@@ -59,6 +60,7 @@ class Frozen:
     [
         lambda x: Pair(x, 2.0),
         lambda x: Frozen(x, 2.0),
+        lambda x: types.SimpleNamespace(x=x, scale=2.0),
         lambda x: collections.OrderedDict(x=x, scale=2.0),
         lambda x: collections.UserDict(x=x, scale=2.0),
     ],

@@ -8,6 +8,8 @@ from .code.one_by_one import generator_loans as generator_loans
 from .code.one_by_one import models_apart as models_apart
 from .code.own_values import names_of_own as names_of_own
 from .code.own_values import numbers_read as numbers_read
+from .code.records import is_record as is_record
+from .code.records import names_of_record as names_of_record
 from .code.stand_in import attributes_alone as attributes_alone
 from .code.stand_in import stands_in as stands_in
 from .coverage import Cover as Cover
@@ -39,10 +41,12 @@ __all__ = [
     "fuse",
     "generator_loans",
     "has_gradient_hook",
+    "is_record",
     "loops",
     "models_apart",
     "models_differ",
     "names_of_own",
+    "names_of_record",
     "narrow",
     "numbers_read",
     "run_in_a_loop",

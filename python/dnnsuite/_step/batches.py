@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import torch
 
+from .._fuse import is_record, names_of_record
+
 Build = Callable[[Sequence[Any]], Any]
 
 
 def opened(value: Any) -> tuple[Sequence[Any], Sequence[Any], Build] | None:
-    """Take a tuple, named tuple, mapping or dataclass apart; None for anything else.
+    """Take a tuple, named tuple, mapping, dataclass or namespace apart; None for anything else.
 
     Returns the names of its parts, the parts, and a function that builds such a value from other parts.
     """
@@ -31,8 +32,8 @@ def opened(value: Any) -> tuple[Sequence[Any], Sequence[Any], Build] | None:
             return other
 
         return keys, [value[key] for key in keys], fill
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = tuple(field.name for field in dataclasses.fields(value) if hasattr(value, field.name))
+    if is_record(value):
+        fields = names_of_record(value)
 
         def assign(parts: Sequence[Any]) -> Any:
             other = copy.copy(value)

@@ -14,8 +14,8 @@ class Point:
 
 
 def test_dataclasses_and_namespaces_are_records():
-    assert names_of_record(Point(1)) == ["x", "y"]
-    assert names_of_record(SimpleNamespace(b=1, a=2)) == ["b", "a"]
+    assert names_of_record(Point(1)) == ("x", "y")
+    assert names_of_record(SimpleNamespace(b=1, a=2)) == ("b", "a")
     assert all(map(is_record, [Point(1), SimpleNamespace()]))
 
 

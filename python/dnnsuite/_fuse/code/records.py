@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import types
 from typing import Any
 
@@ -10,10 +11,12 @@ from typing import Any
 def is_record(value: Any) -> bool:
     """Return True for a dataclass's object, or a namespace."""
     return type(value) is types.SimpleNamespace or (
-        hasattr(value, "__dataclass_fields__") and not isinstance(value, type)
+        dataclasses.is_dataclass(value) and not isinstance(value, type)
     )
 
 
-def names_of_record(value: Any) -> list[str]:
-    """Name the fields of a record."""
-    return list(vars(value) if type(value) is types.SimpleNamespace else value.__dataclass_fields__)
+def names_of_record(value: Any) -> tuple[str, ...]:
+    """Name the fields of a record that have a value."""
+    if type(value) is types.SimpleNamespace:
+        return tuple(vars(value))
+    return tuple(field.name for field in dataclasses.fields(value) if hasattr(value, field.name))
