@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .. import ops
 from .._torch import transforming
+from ..ops.windows import output_side
 
 FEW_NUMBERS = 262144
 """Elements of all models' results up to which one call is faster; larger results do not fit the caches
@@ -69,8 +70,8 @@ def _convolved(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Any) ->
 def _pixels(input: Tensor, weight: Tensor, geometry: ops.ConvolutionGeometry) -> int:
     found = 1
     sizes = zip(input.shape[3:], weight.shape[3:], *geometry[:3], strict=True)
-    for n, k, stride, padding, dilation in sizes:
-        found *= (n + 2 * padding - dilation * (k - 1) - 1) // stride + 1
+    for side in sizes:
+        found *= output_side(*side)
     return found
 
 

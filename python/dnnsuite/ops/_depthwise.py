@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .library import differentiable, library, tracing
+from .windows import output_side
 
 __all__ = ["depthwise"]
 
@@ -18,13 +19,9 @@ _backward_input = library.depthwise_backward_input.default
 _backward_weight = library.depthwise_backward_weight.default
 
 
-def _size(input: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
-    return (input + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
-
-
 @torch.library.register_fake("dnnsuite::depthwise")
 def _(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: int) -> Tensor:
-    sizes = (_size(x.shape[2 + i], weight.shape[1 + i], *steps[i::2]) for i in range(2))
+    sizes = (output_side(x.shape[2 + i], weight.shape[1 + i], *steps[i::2]) for i in range(2))
     return x.new_empty(*x.shape[:2], *sizes, x.shape[4])
 
 

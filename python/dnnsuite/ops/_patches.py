@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from .device import on_cpu
 from .library import differentiable, library, tracing
 from .shared import once
+from .windows import output_side
 
 __all__ = ["add_patches", "patches"]
 
@@ -22,7 +23,7 @@ _put = library.add_patches.default
 
 @torch.library.register_fake("dnnsuite::patches")
 def _(x: Tensor, *steps: int) -> Tensor:
-    sides = ((n + 2 * p - k) // s + 1 for n, k, s, p in zip(x.shape[2:4], *_pairs(steps), strict=True))
+    sides = (output_side(*side) for side in zip(x.shape[2:4], *_pairs(steps), strict=True))
     return x.new_empty((*x.shape[:2], *sides, steps[0] * steps[1] * x.shape[4]))
 
 
@@ -38,7 +39,7 @@ def _pairs(steps: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
 def _cut_composition(x: Tensor, *steps: int) -> Tensor:
     kernel, stride, padding = _pairs(steps)
     images = x.flatten(0, 1).movedim(-1, 1)
-    sides = [(n + 2 * p - k) // s + 1 for n, k, s, p in zip(x.shape[2:4], *_pairs(steps), strict=True)]
+    sides = [output_side(*side) for side in zip(x.shape[2:4], *_pairs(steps), strict=True)]
     columns = F.unfold(images, kernel, 1, padding, stride)  # [B * N, C * KH * KW, OH * OW]
     return columns.unflatten(1, (x.shape[4], -1)).permute(0, 3, 2, 1).reshape(*x.shape[:2], *sides, -1)
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..errors import InvalidArgument
 from .library import gradients_through, remember, tracing, transforming
+from .windows import output_side
 
 __all__ = ["tap_convolution"]
 
@@ -47,9 +48,7 @@ Pair = tuple[int, int]
 
 
 def _outputs(sides: Pair, kernel: Pair, stride: Pair, padding: Pair) -> Pair:
-    rows, columns = (
-        (n + 2 * p - k) // s + 1 for n, k, s, p in zip(sides, kernel, stride, padding, strict=True)
-    )
+    rows, columns = (output_side(*side) for side in zip(sides, kernel, stride, padding, strict=True))
     return rows, columns
 
 

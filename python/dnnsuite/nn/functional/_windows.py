@@ -13,6 +13,7 @@ from torch import Tensor
 from ... import ops
 from ...ops.device import on_cpu
 from ...ops.shared import once
+from ...ops.windows import output_side
 from ._whole_maps import sizes_of
 
 Pair = tuple[int, int]
@@ -37,9 +38,7 @@ def windows_of(x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> tuple[
     """Windows `[B, N, OH, OW, KH * KW * I]` of images `[B, N, I, H, W]`, and a matrix `[B, O, KH * KW * I]`, whose
     product is the convolution of one group without dilation; None where the library's is quicker."""
     outputs, inputs, *kernel = weight.shape[1:]
-    sides = [
-        (n + 2 * p - k) // s + 1 for n, k, s, p in zip(x.shape[3:], kernel, stride, padding, strict=True)
-    ]
+    sides = [output_side(*side) for side in zip(x.shape[3:], kernel, stride, padding, strict=True)]
     if not _is_quicker(x.shape[1] * sides[0] * sides[1], inputs, outputs, kernel[0] * kernel[1]):
         return None
     rows = ops.patches(once(lambda one: one.movedim(2, -1), x), kernel, stride, padding)

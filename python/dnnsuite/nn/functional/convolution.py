@@ -16,6 +16,7 @@ from ..._torch import transforming, unsafe_view
 from ...errors import InvalidArgument
 from ...ops.device import on_cpu, on_gpu
 from ...ops.shared import folded, is_frozen, is_kept, spread
+from ...ops.windows import output_side
 from .._convolution_ways import convolve_on_gpu
 from .._convolve_models import convolve_models
 from .._models import each_model
@@ -167,7 +168,7 @@ def _padding_is_most(
 ) -> bool:
     """Return True if there are few output pixels, most taps are on the padding, and there are many filters."""
     ends = zip(input.shape[3:], weight.shape[3:], stride, padding, strict=True)
-    outputs = math.prod([(n + 2 * p - k) // s + 1 for n, k, s, p in ends])  # a list: torch.compile knows it
+    outputs = math.prod([output_side(*end) for end in ends])  # a list: torch.compile knows it
     filters = weight.size(1) * weight.size(2)
     return (
         dilation == (1, 1)
