@@ -11,7 +11,7 @@ from ..nn.array_module import ArrayModule
 from ..nn.sharing import is_shared
 from .code.fused_attributes import ModuleCoverage, bare_class
 from .code.user_module import UserModule
-from .html import coverage_html
+from .html import coverage_html, milliseconds
 
 
 class Cover(NamedTuple):
@@ -42,7 +42,7 @@ class Coverage(list[Cover]):
                 c.name or "(the model)",
                 c.layer,
                 c.how,
-                f"{1e3 * c.cost_s:.3g} ms" if c.cost_s > 0 else "",
+                f"{cost} ms" if (cost := milliseconds(c.cost_s)) else "",
                 c.reason,
             )
             for c in self

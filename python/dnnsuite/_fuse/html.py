@@ -22,7 +22,7 @@ def coverage_html(covers: Sequence[Cover]) -> str:
     """A line that counts the ways in which modules run, and a row per module."""
     counts = Counter(cover.how for cover in covers)
     counted = ", ".join(f"{count} {how}" for how, count in counts.most_common())
-    rows = [(c.name or "(the model)", c.layer, c.how, c.reason, _milliseconds(c.cost_s)) for c in covers]
+    rows = [(c.name or "(the model)", c.layer, c.how, c.reason, milliseconds(c.cost_s)) for c in covers]
     left = f"<p>… and {len(rows) - _MOST_ROWS} more</p>" if len(rows) > _MOST_ROWS else ""
     columns = ("module", "class", "runs", "reason", "ms per forward")
     return f"<p>{escape(counted)}</p>{_table(columns, rows[:_MOST_ROWS])}{left}"
@@ -39,7 +39,7 @@ def array_html(array: Any, root: torch.nn.Module, covers: Sequence[Cover]) -> st
     return f"<p>{escape(line)}</p>{coverage_html(covers)}"
 
 
-def _milliseconds(seconds: float) -> str:
+def milliseconds(seconds: float) -> str:
     return f"{1e3 * seconds:.3g}" if seconds > 0 else ""  # NaN before the first call
 
 
