@@ -23,6 +23,7 @@ _PAGES = {
     "python/dnnsuite/_fuse/README.md": "internals/tensor.md",
     "cpp/fused/README.md": "internals/operators.md",
 }
+_SHOWN_BY = {"benchmarks/results": "benchmarks.md", "benchmarks/README.md": "benchmarks.md"}
 
 
 def copied() -> dict[str, str]:
@@ -55,12 +56,10 @@ def relinked(markdown: str, source: str, page: str) -> str:
         source: path of the file from the root of the repository.
         page: path of its page from the root of the site.
     """
-    pages = {**copied(), "README.md": _PAGES["README.md"]}
+    pages = {**copied(), **_SHOWN_BY, "README.md": _PAGES["README.md"]}
 
     def target(link: re.Match[str]) -> str:
         path = os.path.normpath(os.path.join(os.path.dirname(source), link["path"]))
-        if path == "benchmarks/results":
-            path = "docs/benchmarks.md"
         found = pages.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
         if found is None:
             return link[0]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The site: pages made from code, links between pages of all kinds, navigation."""
 
+import os
 import re
 
 import pytest
@@ -75,6 +76,24 @@ def test_every_private_name_of_torch_is_listed():
 )
 def test_links_lead_from_page_to_page(link, source, page, expected):
     assert page_links.relinked(f"see [it]({link}), so", source, page) == f"see [it]({expected}), so"
+
+
+SITE = MADE | {path.relative_to(pages.DOCS).as_posix() for path in pages.DOCS.rglob("*.*")}
+SOURCES = {
+    **{
+        f"docs/{path.relative_to(pages.DOCS).as_posix()}": path.relative_to(pages.DOCS).as_posix()
+        for path in pages.PAGES[1:]
+    },
+    **{source: page for source, page in page_links.copied().items() if source.endswith(".md")},
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_links_lead_to_pages_of_the_site(source):
+    page = SOURCES[source]
+    markdown = page_links.relinked(page_links.text_of(source), source, page)
+    for target in pages.links_in(markdown):
+        assert os.path.normpath(os.path.join(os.path.dirname(page), target)) in SITE, target
 
 
 MORE = [

@@ -41,5 +41,10 @@ def promised(page: Path) -> list[str]:
 
 def links(page: Path) -> list[str]:
     """Targets of its links within the repository, without anchors."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return links_in(page.read_text(encoding="utf-8"))
+
+
+def links_in(markdown: str) -> list[str]:
+    """Targets of the relative links of a text, without anchors."""
+    text = re.sub(r"^```.*?^```", "", markdown, flags=re.DOTALL | re.MULTILINE)
     return [target for target in re.findall(r"\]\((?!https?:)([^)#\s]*)[^)]*\)", text) if target]
