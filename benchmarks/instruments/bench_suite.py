@@ -105,11 +105,12 @@ def suite(jobs: Sequence[str], repeat: int, cpus: Collection[int]) -> Cost:
 
 def told(name: str, plain: Sequence[float], whole: Sequence[float]) -> str:
     """One line: by how much the second is more, with a 95 % interval over pairs."""
-    found = timing.compare(whole, plain)  # of speeds: the plain one is faster by what the other adds
-    interval = f" [{found.low - 1:+.1%}, {found.high - 1:+.1%}]" if len(plain) > 1 else ""
-    return (
-        f"{name}: {sum(plain) / len(plain):.2f} s by themselves, {found.ratio - 1:+.1%}{interval} in a suite"
-    )
+    mean = sum(plain) / len(plain)
+    ratio, interval = sum(whole) / sum(plain), ""
+    if len(plain) > 1:
+        found = timing.compare(whole, plain)  # of speeds: the plain one is faster by what the other adds
+        ratio, interval = found.ratio, f" [{found.low - 1:+.1%}, {found.high - 1:+.1%}]"
+    return f"{name}: {mean:.2f} s by themselves, {ratio - 1:+.1%}{interval} in a suite"
 
 
 def _in_turns(jobs: Sequence[str], repeat: int, i: int) -> tuple[Cost, Cost]:
