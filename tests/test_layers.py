@@ -29,7 +29,7 @@ GRAPH = Graph(PACKAGE)
 # A room is a module or a package directly below the root. It imports only from rooms of a rank below its own.
 RANK = {
     "_C": 0,
-    "_shown": 1, "errors": 1,
+    "_shown": 1, "_torch_threads": 1, "errors": 1,
     "_files": 2, "_torch": 2, "_under_way": 2, "host": 2,
     "_tune": 3, "ops": 3, "timing": 3,
     "_memory": 4, "data": 4, "nn": 4, "optim": 4, "pin": 4,
@@ -45,7 +45,7 @@ RANK = {
 }  # fmt: skip
 # Each room is in one of these. Training and observing know nothing of each other.
 SIDES = {
-    "shared": {"_C", "_files", "_shown", "_torch", "_under_way", "errors", "host"},
+    "shared": {"_C", "_files", "_shown", "_torch", "_torch_threads", "_under_way", "errors", "host"},
     "training": {
         *("_fuse", "_memory", "_step", "_tune", "adapters", "data", "jobs", "models", "nn", "ops", "optim")
     },

@@ -202,6 +202,17 @@ def test_held_batches_need_no_loader(Small, started):
         assert all(0 < value < 10 for value in job.losses())
 
 
+def test_held_batches_are_no_other_step(Small, started):
+    job = started(Small, B=2)
+    while job.training.runner.mode != "captured":
+        job.step()
+        job.synchronize()
+    assert job.hold_batches(2)
+    job.step()
+    job.synchronize()
+    assert job.training.runner.mode == "captured"
+
+
 def test_provenance_tells_data_sizes_and_hyperparameters(Small, started):
     about = started(Small, B=2).provenance()
     assert about["data"] == {"source": "drawn"}

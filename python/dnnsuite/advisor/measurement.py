@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from .._torch_threads import torch_threads
 from .prediction import Limits, Measured
 
 __all__ = ["BS", "Measurement", "Stepper", "Subject", "measure"]
@@ -66,7 +67,7 @@ class Measurement:
 def measure(subject: Subject, threads: int, Bs: tuple[int, ...] = BS) -> Measurement:
     """Measure a plain model and arrays of `Bs` models with `threads` CPU threads; they take turns."""
     on_cpu = not subject.device.startswith("cuda")
-    with contextlib.ExitStack() as open_ways, _threads(threads):
+    with contextlib.ExitStack() as open_ways, torch_threads(threads):
         steppers: dict[Any, Stepper] = {}
         for B in (0, *Bs):
             steppers[B] = subject.stepper(B, threads)
@@ -75,7 +76,7 @@ def measure(subject: Subject, threads: int, Bs: tuple[int, ...] = BS) -> Measure
             _warm_up(stepper)
         ways: dict[Any, Callable[[], None]] = {B: stepper.step for B, stepper in steppers.items()}
         if on_cpu and threads > 1:
-            ways["alone"] = lambda: _with_one_thread(steppers[0].step, threads)
+            ways["alone"] = lambda: _with_one_thread(steppers[0].step)
         # What one thread works is not lengthened by others that wait for its core.
         clock = _clock(threads if on_cpu else 0)
         seen = _in_turns(ways, clock)
@@ -93,26 +94,9 @@ def _clock(threads: int) -> Callable[[], float]:
     return time.process_time if threads == 1 else time.perf_counter
 
 
-@contextlib.contextmanager
-def _threads(count: int) -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _with_one_thread(step: Callable[[], None], threads: int) -> None:
-    import torch
-
-    torch.set_num_threads(1)
-    try:
+def _with_one_thread(step: Callable[[], None]) -> None:
+    with torch_threads(1):
         step()
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _warm_up(stepper: Stepper) -> None:
@@ -186,7 +170,7 @@ def _gemm_flop_per_s(dtype: Any, threads: int) -> float:
     import torch
 
     clock = _clock(threads)
-    with _threads(threads):
+    with torch_threads(threads):
         a, b = torch.randn(2, _GEMM, _GEMM).to(dtype if dtype.is_floating_point else torch.float32)
         times = []
         for _ in range(6):

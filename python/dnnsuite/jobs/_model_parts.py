@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from .declared_job import DeclaredJob, Trainee
 
 Batch = tuple[torch.Tensor, ...]
+
+
+def autocast(device: str, dtype: torch.dtype | None) -> contextlib.AbstractContextManager[Any]:
+    """Context manager: torch.autocast in this dtype, nothing where it is None."""
+    return torch.autocast(torch.device(device).type, dtype=dtype) if dtype else contextlib.nullcontext()
 
 
 class Training(Protocol):
@@ -120,10 +126,14 @@ class ArrayTraining:
 
 
 def _loss_of(job: DeclaredJob, number: int) -> Callable[..., torch.Tensor]:
-    """The loss function of part `number` of an array."""
+    """The loss function of part `number` of an array.
+
+    It must not see the job, whose counters and held batches change: a recording is of all that the function sees.
+    """
+    device, dtype = job.config.device, job.autocast_dtype
 
     def losses(array: Any, *batch: torch.Tensor) -> torch.Tensor:
-        with job.autocast():
+        with autocast(device, dtype):
             found: torch.Tensor = array(number, *batch)
         return found
 

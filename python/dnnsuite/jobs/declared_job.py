@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 import torch
 
 from .. import _fuse, optim
+from .._torch_threads import torch_threads
 from ..errors import InvalidArgument
 from ._fused_job import FusedJob
-from ._model_parts import ArrayTraining, Batch, PlainTraining, Training
+from ._model_parts import ArrayTraining, Batch, PlainTraining, Training, autocast
 from ._workload import JobConfig, option, register
 from .fused_workload import Batches, FusedWorkload, Loss
 
@@ -131,7 +132,9 @@ class DeclaredJob(FusedJob):
     def batch(self, index: int) -> Batch:
         """Batch `index` on the device, one that all models share: tensors `[N, ...]`."""
         assert self.batches is not None, "setup was not called"
-        return tuple(self._placed(x) for x in self.batches.batch(index))
+        # Beside an array's threads, which have the CPUs, more threads for a small batch cost more than its step.
+        with torch_threads(1) if self.config.B else contextlib.nullcontext():
+            return tuple(self._placed(x) for x in self.batches.batch(index))
 
     def _placed(self, x: torch.Tensor) -> torch.Tensor:
         double = self.config.precision == "fp64" and x.is_floating_point()
@@ -214,9 +217,7 @@ class DeclaredJob(FusedJob):
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Context manager: torch.autocast in half precision, nothing else."""
-        dtype = self.autocast_dtype
-        device = torch.device(self.config.device).type
-        return torch.autocast(device, dtype=dtype) if dtype else contextlib.nullcontext()
+        return autocast(self.config.device, self.autocast_dtype)
 
     def scaler(self) -> torch.amp.GradScaler | None:
         """A scaler of gradients where they can underflow."""

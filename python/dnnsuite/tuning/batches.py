@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from .._fuse import stack
+from .._torch_threads import torch_threads
 from ..errors import InvalidArgument
 from .feeds import Feed
 
@@ -32,7 +33,8 @@ def side_by_side(readers: Sequence[tuple[Feed, int]]) -> Iterator[Any]:
 
 def _together(iterators: Sequence[Iterator[Any]]) -> Iterator[list[Any] | None]:
     while True:
-        batches = [next(iterator, None) for iterator in iterators]
+        with torch_threads(1):  # the array's threads have the CPUs
+            batches = [next(iterator, None) for iterator in iterators]
         if all(batch is None for batch in batches):
             return
         yield None if any(batch is None for batch in batches) else batches

@@ -15,6 +15,7 @@ from typing import Any
 from ... import host
 from ..._C import stream_triad
 from ..._files import cache_folder, read_json, write_json
+from ..._torch_threads import torch_threads
 from ...errors import Error, InvalidArgument
 from ...timing import now_ns
 from ._caches import CacheLevel, levels
@@ -194,18 +195,14 @@ def gemm_peak(precision: str, threads: int) -> float:
     import torch
 
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        best = 0.0
+    best = 0.0
+    with torch_threads(threads):
         for size in SIZES:
             one_s = _product_s(size, dtype)
             best = max(best, 2.0 * size**3 / one_s)
             if one_s > _SLOW_S:
                 break
-        return best
-    finally:
-        torch.set_num_threads(before)
+    return best
 
 
 def _product_s(size: int, dtype: Any) -> float:
