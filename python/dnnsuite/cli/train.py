@@ -303,7 +303,8 @@ def _times(speedup: Metric | None) -> str:
     if speedup is None:
         return ""
     told = ratio(speedup.value, speedup.low, speedup.high)
-    return f", {told} times as fast as one after another,"
+    sure = "" if speedup.low is not None else " (too few epochs for an interval)"
+    return f", {told} times as fast as one after another{sure},"
 
 
 def _end(status: int) -> int:
