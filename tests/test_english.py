@@ -139,3 +139,35 @@ def test_each_documented_parameter_begins_a_line() -> None:
 def test_a_parameter_in_the_middle_of_a_line_is_found() -> None:
     code = 'def f(a, b):\n    """Do.\n\n    Args:\n        a: one. b: two.\n    """'
     assert list(joined_parameters(ast.parse(code).body[0])) == ["b"]  # type: ignore[arg-type]
+
+
+# A description is a noun or a command; "seed: of the weights" says of what, and not which thing.
+PREPOSITION = re.compile(
+    r"(of|by|for|in|with|as|to|where|that|which|over|from|on|what|how|whether|when|at|is|it|under)\b"
+)
+
+
+def elliptic_parameters(node: Documented) -> list[str]:
+    """Parameters whose description begins with a preposition or a relative clause."""
+    section = re.search(
+        r"^(?:Args|Attributes):\n((?:    .*\n?|\n)*)", ast.get_docstring(node) or "", re.MULTILINE
+    )
+    entries = re.findall(r"^    (\*{0,2}[A-Za-z_][\w, ]*): (.*)", section[1] if section else "", re.MULTILINE)
+    return [name for name, text in entries if PREPOSITION.match(text)]
+
+
+def test_each_parameter_is_described_by_a_noun_or_a_verb() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}: {getattr(node, 'name', '')}: {name}"
+        for path, tree in TREES.items()
+        for node in _definitions(tree)
+        for name in elliptic_parameters(node)
+    ]
+    assert found == []
+
+
+def test_an_elliptic_description_is_found() -> None:
+    code = (
+        'def f(a, b):\n    """Do.\n\n    Args:\n        a: of the run.\n        b: name of the run.\n    """'
+    )
+    assert elliptic_parameters(ast.parse(code).body[0]) == ["a"]  # type: ignore[arg-type]

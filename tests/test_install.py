@@ -96,7 +96,7 @@ def test_the_stub_is_what_stubgen_makes_of_the_module(tmp_path):
 
 def test_the_console_script_is_installed():
     (script,) = importlib.metadata.entry_points(group="console_scripts", name="dnnsuite")
-    assert script.value == "dnnsuite.cli.app:main"
+    assert script.value == "dnnsuite.cli.entry:dnnsuite"
 
 
 @pytest.fixture(scope="module")

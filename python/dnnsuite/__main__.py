@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`python -m dnnsuite` is `dnnsuite`."""
 
-from .cli.app import main
+from .cli.entry import dnnsuite
 
 if __name__ == "__main__":
-    main()
+    dnnsuite()

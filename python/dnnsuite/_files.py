@@ -31,7 +31,7 @@ TEMPORARY = ".tmp-"  # how the names of unfinished files and directories begin
 
 
 class OutputError(Error):
-    """Results cannot be written: the disk is full, or the directory is not writable."""
+    """Raised when results cannot be written: the disk is full, or the directory is not writable."""
 
 
 def cache_folder() -> Path:
@@ -41,7 +41,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a temporary path to write; it becomes `path` at the end, or is removed when the body fails.
+    """Yield a temporary path to write; it becomes `path` at the end, or is removed when the body fails.
 
     Raises:
         OutputError: for any OSError, naming `path`.
@@ -80,7 +80,7 @@ def _finite(value: Any) -> Any:
 
 
 def regular(path: Path) -> Path:
-    """Return `path`, a file that ends: no pipe and no device, whose reader may wait for ever.
+    """Return `path`, a file that ends: no pipe and no device, whose reader could wait for ever.
 
     Raises:
         OSError: it is such a thing, or is not there. A folder passes.
@@ -92,10 +92,10 @@ def regular(path: Path) -> Path:
 
 
 def read_json(path: Path) -> Any:
-    """The value in a JSON file.
+    """Read the value in a JSON file.
 
     Raises:
-        Error: it is missing or damaged; the message names it.
+        Error: the file is missing or damaged; the message names it.
     """
     try:
         return json.loads(regular(path).read_text(encoding="utf-8"))
@@ -104,7 +104,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_tail(path: Path, size: int = 4096) -> str:
-    """The end of a text file; empty when it is not there."""
+    """Read the end of a text file; empty if there is none."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, path.stat().st_size - size))

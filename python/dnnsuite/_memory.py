@@ -2,8 +2,8 @@
 """Memory pool for training steps on a CPU: a step's tensors take the pages that the last step's tensors had.
 
 Without it every large tensor is mapped, page-faulted and unmapped again in each step: 1.1 to 2.4 times the time of a
-step of B models. Kept is a tenth of the most that was in use at once, or 64 MiB: the steps and the validations of small
-models take turns without a page fault.
+step of B models. It keeps a tenth of the most that was in use at once, or 64 MiB: the steps and the validations of
+small models take turns without a page fault.
 
 Scope: torch has one CPU allocator per process. From `hold` to its release every large CPU tensor that the process makes
 comes from the pool. A `StepRunner` on a CPU holds the pool from its construction until it is closed or collected; an
@@ -86,7 +86,7 @@ def _say_once(reason: str) -> None:
 
 
 def hold_while(owner: Any) -> weakref.finalize[Any, Any]:
-    """Let large CPU tensors come from the pool until `owner` is collected, or what is returned is called."""
+    """Let large CPU tensors come from the pool until `owner` is collected, or the returned finalizer is called."""
     release = weakref.finalize(owner, hold())
     release.atexit = False
     return release

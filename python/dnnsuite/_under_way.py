@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Steps under way: threads may still train an array when its caller goes on.
 
-Whoever reads or changes its state waits for them first, as reading a tensor on a GPU waits for the kernels before."""
+Code that reads or changes its state waits for them first, as reading a tensor on a GPU waits for earlier kernels."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every exception this package raises on its own account, and the hint that many of them give."""
+"""Exceptions of this package, and the hint of the nearest name that many of them give."""
 
 import difflib
 from collections.abc import Iterable
@@ -27,9 +27,9 @@ class Unavailable(Error):
     """Raised when something that was asked for by name is missing on this machine.
 
     Args:
-        what: the missing thing, and what is wrong with it.
-        looked_in: where it was looked for.
-        remedy: what would help.
+        what: the missing thing, and the reason.
+        looked_in: places that were searched.
+        remedy: way out.
     """
 
     def __init__(self, what: str, looked_in: str = "", remedy: str = "") -> None:

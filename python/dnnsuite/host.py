@@ -42,7 +42,7 @@ def available_memory_bytes(root: Path = Path("/")) -> int:
     """Bytes that can be allocated now: MemAvailable, or less where a control group allows less.
 
     Args:
-        root: where the files are read; tests give another one.
+        root: root folder of the files to read; tests give another one.
     """
     meminfo = _read(root / "proc/meminfo")
     found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
@@ -55,7 +55,7 @@ def memory_limit_bytes(root: Path = Path("/")) -> int | None:
     """The tightest memory limit of this process's control groups; None where there is none.
 
     Args:
-        root: where the files are read; tests give another one.
+        root: root folder of the files to read; tests give another one.
     """
     limits = []
     for group in _memory_groups(root):

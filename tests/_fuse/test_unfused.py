@@ -40,6 +40,26 @@ def per_model(array):
     return [cover.name for cover in array.coverage() if cover.how == "per model"]
 
 
+def loss_of(part, x, y):
+    return dnnsuite.nn.functional.cross_entropy(part(x), y)
+
+
+def stepper(array, optimizer, runner):
+    """A training step by a StepRunner, or by hand: (batch) → losses."""
+    if runner:
+        step_runner = dnnsuite.StepRunner(array, optimizer, loss_of, threads=1)
+        return lambda *batch: step_runner.step(*batch).losses()
+
+    def by_hand(*batch):
+        optimizer.zero_grad()
+        losses = loss_of(array, *batch)
+        losses.sum().backward()
+        optimizer.step()
+        return losses
+
+    return by_hand
+
+
 @pytest.mark.parametrize(
     ("unfused", "names"),
     [
@@ -67,33 +87,22 @@ def test_trains_as_separate_models(unfused, names, runner):
     assert list(array.state_dict()) == list(fused.state_dict())
     rates = [0.1, 0.03, 0.01]
     optimizer = dnnsuite.optim.SGD(array.parameters(), lr=rates, momentum=0.9)
-
-    def loss_of(part, x, y):
-        return dnnsuite.nn.functional.cross_entropy(part(x), y)
-
-    step_runner = dnnsuite.StepRunner(array, optimizer, loss_of, threads=1) if runner else None
+    step = stepper(array, optimizer, runner)
     alone = [copy.deepcopy(model) for model in models]
     own = [torch.optim.SGD(m.parameters(), lr=r, momentum=0.9) for m, r in zip(alone, rates, strict=True)]
-    for step in range(3):
+    for number in range(3):
         x, y = torch.randn(4, 3, 8, 8, dtype=torch.float64), torch.randint(5, (4,))
         shared = dnnsuite.stack(x, 3), dnnsuite.stack(y, 3)
-        if step_runner is not None:
-            losses = step_runner.step(*shared).losses()
-        else:
-            optimizer.zero_grad()
-            losses = loss_of(array, *shared)
-            losses.sum().backward()
-            optimizer.step()
+        losses = step(*shared)
         for index, (model, one) in enumerate(zip(alone, own, strict=True)):
             one.zero_grad()
             loss = torch.nn.functional.cross_entropy(model(x), y)
             loss.backward()
             one.step()
-            assert_near(torch.as_tensor(losses[index]).double(), loss.detach(), f"step {step}, model {index}")
-    if step_runner is not None:
-        step_runner.close()
-    for index, model in enumerate(alone):
-        found = dnnsuite.unfuse(array)[index]
+            assert_near(
+                torch.as_tensor(losses[index]).double(), loss.detach(), f"step {number}, model {index}"
+            )
+    for found, model in zip(dnnsuite.unfuse(array), alone, strict=True):
         assert type(found.fc) is torch.nn.Linear
         assert type(found.stem) is torch.nn.Sequential
         for (name, value), (_, expected) in zip(

@@ -1,14 +1,5 @@
 # SPDX-License-Identifier: MIT
-import contextlib
-import gc
-import os
-import signal
-import subprocess
-import sys
-import textwrap
-import threading
-import time
-import weakref
+"""A StepRunner trains as the loop by hand, whatever its threads, width and way to run."""
 
 import numpy as np
 import pytest
@@ -19,46 +10,7 @@ import dnnsuite
 from dnnsuite import StepRunner, nn, optim
 from dnnsuite.errors import InvalidArgument
 from helpers import make_models
-
-
-def classifier():
-    return torch.nn.Sequential(
-        torch.nn.Linear(6, 16),
-        torch.nn.ReLU(),
-        torch.nn.Dropout(0.2),
-        torch.nn.LayerNorm(16),
-        torch.nn.Linear(16, 4),
-    )
-
-
-def loss(array, x, y):
-    return nn.functional.cross_entropy(array(x), y)
-
-
-def make(B, seeds=None):
-    array = dnnsuite.fuse(make_models(classifier, B), seeds=seeds or range(B))
-    lr = [0.1 / (i + 1) for i in range(B)]
-    return array, optim.Adam(array.parameters(), lr=lr)
-
-
-def batches(B, count):
-    generator = torch.Generator().manual_seed(0)
-    return [
-        (torch.randn(B, 8, 6, generator=generator), torch.randint(4, (B, 8), generator=generator))
-        for _ in range(count)
-    ]
-
-
-def by_hand(B, steps):
-    array, optimizer = make(B)
-    losses = []
-    for batch in batches(B, steps):
-        optimizer.zero_grad()
-        values = loss(array, *batch)
-        values.sum().backward()
-        optimizer.step()
-        losses.append(values.detach())
-    return array, losses
+from small_steps import batches, by_hand, classifier, loss, make, squares
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, None])
@@ -114,26 +66,6 @@ def test_a_schedule_between_steps_under_way_changes_later_steps_only():
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-6)
 
 
-def test_an_error_in_a_step_reaches_the_caller_and_close_ends_the_threads():
-    array, optimizer = make(3)
-
-    def broken(part, x, y):
-        raise RuntimeError("broken on purpose")
-
-    runner = StepRunner(array, optimizer, broken, threads=2, width=1)
-    step = runner.step(*batches(3, 1)[0])
-    with pytest.raises(RuntimeError, match="on purpose"):
-        step.losses()
-    runner.step(*batches(3, 1)[0])
-    with pytest.raises(RuntimeError, match="on purpose"):
-        runner.synchronize()
-    runner.step(*batches(3, 1)[0])
-    with pytest.raises(RuntimeError, match="on purpose"):
-        runner.close()
-    runner.close()
-    assert not [t for t in threading.enumerate() if t.name.startswith("dnnsuite-step")]
-
-
 def equal_state(array, other):
     return all(torch.equal(a, b) for a, b in zip(array.parameters(), other.parameters(), strict=True))
 
@@ -187,59 +119,6 @@ def test_a_backward_pass_that_fails_leaves_no_gradient_for_the_next(threads):
         assert torch.equal(runner.step(x, y, False).losses(), other.step(x, y, False).losses())
         runner.synchronize()
         assert equal_state(runner._array, other._array)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("leave", ["close", "error"])
-def test_steps_asked_for_are_done_before_the_runner_ends(threads, leave):
-    array, optimizer = make(3)
-    runner = StepRunner(array, optimizer, loss, threads=threads, width=1)
-    if leave == "close":
-        steps = [runner.step(*batch) for batch in batches(3, 2)]
-        runner.close()
-    else:
-        with pytest.raises(KeyError), runner:  # noqa: PT012
-            steps = [runner.step(*batch) for batch in batches(3, 2)]
-            raise KeyError
-    expected, losses = by_hand(3, 2)
-    for step, values in zip(steps, losses, strict=True):
-        torch.testing.assert_close(step.losses(), values, rtol=1e-4, atol=1e-6)
-    for mine, other in zip(array.parameters(), expected.parameters(), strict=True):
-        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-6)
-    with pytest.raises(InvalidArgument, match="closed"):
-        runner.step(*batches(3, 1)[0])
-    with pytest.raises(InvalidArgument, match="closed"):
-        runner.refresh()
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_refresh_that_is_refused_changes_nothing(threads):
-    array, optimizer = make(3)
-    with StepRunner(array, optimizer, loss, threads=threads, width=1) as runner:
-        for wrong in ({"optimizer": make(2)[1]}, {"array": make(2)[0]}, {"optimizer": make(3)[1]}):
-            with pytest.raises(InvalidArgument):
-                runner.refresh(**wrong)
-            assert runner.step(*batches(3, 1)[0]).losses().shape == (3,)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_runner_that_nobody_holds_lets_its_array_and_its_threads_go(threads):
-    array, optimizer = make(3)
-    runner = StepRunner(array, optimizer, loss, threads=threads, width=1)
-    for batch in batches(3, 5):
-        step = runner.step(*batch)
-    step.losses()
-    names = [t for t in threading.enumerate() if t.name.startswith("dnnsuite-step")]
-    assert len(names) == (2 if threads == 2 else 0)
-    held = [weakref.ref(array), weakref.ref(next(array.parameters())), weakref.ref(runner)]
-    del array, optimizer, runner, step
-    for _ in range(200):
-        gc.collect()
-        if not any(ref() is not None for ref in held) and not any(t.is_alive() for t in names):
-            break
-        time.sleep(0.05)
-    assert [ref() for ref in held] == [None] * 3
-    assert not any(t.is_alive() for t in names)
 
 
 def test_leaves_torchs_threads_as_they_are():
@@ -308,12 +187,6 @@ def test_one_overflow_skips_the_step_of_all_with_one_scaler(device):
     assert torch.equal(array.get_submodule("0").weight, before)
 
 
-@pytest.mark.parametrize("argument", [{"threads": 0}, {"width": -1}, {"queue_depth": 1.5}])
-def test_refuses_bad_arguments(argument):
-    with pytest.raises(InvalidArgument, match=next(iter(argument))):
-        StepRunner(*make(2), loss, **argument)
-
-
 @pytest.mark.parametrize("threads", [1, 2])
 def test_hooks_after_the_optimizers_step_are_called(threads):
     array = dnnsuite.fuse(make_models(lambda: torch.nn.Linear(3, 2), 2))
@@ -338,91 +211,6 @@ def test_hooks_after_the_optimizers_step_are_called(threads):
         assert runner.mode == "captured"
     assert len(seen) == 12
     assert seen[1::2] == [-1] * 6
-
-
-def squares(array, x):
-    return array(x).square().mean((1, 2))
-
-
-def test_refuses_hooks_that_would_see_nothing():
-    array = dnnsuite.fuse(make_models(classifier, 2))
-    optimizer = optim.SGD(array.parameters(), lr=0.1)
-    with StepRunner(array, optimizer, squares, threads=1) as runner:
-        handle = optimizer.register_step_pre_hook(lambda *args: None)
-        with pytest.raises(InvalidArgument, match="before each step of the optimizer"):
-            runner.step(torch.randn(2, 4, 6))
-        handle.remove()
-        runner.step(torch.randn(2, 4, 6))
-        handle = next(array.children()).register_full_backward_pre_hook(lambda *args: None)
-        with pytest.raises(InvalidArgument, match=r"^0 has a backward hook"):
-            runner.step(torch.randn(2, 4, 6))
-        handle.remove()
-        runner.step(torch.randn(2, 4, 6))
-
-
-def test_refuses_gradient_hooks_that_it_would_not_call():
-    array, optimizer = make(2)
-    with StepRunner(array, optimizer, loss) as runner:
-        runner.step(*batches(2, 1)[0]).losses()
-        handle = next(array.parameters()).register_hook(lambda grad: grad * 0)
-        with pytest.raises(InvalidArgument, match="gradient hook"):
-            runner.step(*batches(2, 1)[0])
-        handle.remove()
-        runner.step(*batches(2, 1)[0]).losses()
-    next(array.parameters()).register_post_accumulate_grad_hook(lambda parameter: None)
-    with pytest.raises(InvalidArgument, match="gradient hook"):
-        StepRunner(array, optimizer, loss)
-
-
-def test_refuses_a_batch_of_another_width():
-    with (
-        StepRunner(*make(2), loss) as runner,
-        pytest.raises(InvalidArgument, match=r"\[2, \.\.\.\].*\[3, 8, 6\]"),
-    ):
-        runner.step(*batches(3, 1)[0])
-    with pytest.raises(InvalidArgument, match="closed"):
-        runner.step(*batches(2, 1)[0])
-
-
-HERE = os.path.dirname(__file__)
-FOLDERS = [HERE, os.path.join(os.path.dirname(HERE), "support")]
-SCRIPT = textwrap.dedent("""
-    import sys, time
-    sys.path[:0] = {folders!r}
-    import test_runner as t
-    runner = t.StepRunner(*t.make(3), t.loss, threads=2, width=1)
-    print("up", flush=True)
-    while {forever}:
-        runner.step(*t.batches(3, 1)[0])
-    runner.step(*t.batches(3, 1)[0])
-""")
-
-
-@contextlib.contextmanager
-def program(forever):
-    """The script above as a process of its own, ended when the test is."""
-    code = SCRIPT.format(folders=FOLDERS, forever=forever)
-    command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def test_a_program_that_forgets_to_close_ends():
-    with program(False) as process:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
-
-
-def test_ctrl_c_ends_a_program_in_the_middle_of_its_steps():
-    with program(True) as process:
-        assert process.stdout.readline() == "up\n"
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=120)
-        assert "KeyboardInterrupt" in errors
-        assert process.returncode == -signal.SIGINT
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -473,21 +261,6 @@ def test_a_batch_of_its_own_size_for_each_model(threads):
         r.close()
 
 
-def test_refuses_a_list_that_is_not_one_tensor_per_model():
-    with (
-        StepRunner(*make(2), loss) as runner,
-        pytest.raises(InvalidArgument, match="one tensor per model, 2; got 3"),
-    ):
-        runner.step([torch.zeros(2, 6)] * 3, [torch.zeros(2)] * 3)
-
-
-def test_refuses_a_batch_that_does_not_come_apart_in_equal_parts():
-    runner = StepRunner(*make(2), loss, accumulate=3, width=2)
-    with pytest.raises(InvalidArgument, match=r"accumulate=3 .* \[2, 8, 6\]"):
-        runner.step(*batches(2, 1)[0]).losses()
-    runner.close()
-
-
 @pytest.mark.parametrize("capture", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_autocast_around_a_step_is_that_in_it(threads, capture):
@@ -507,24 +280,6 @@ def test_autocast_around_a_step_is_that_in_it(threads, capture):
                     runner.step(x, y).losses()
             assert set(seen) == {dtype}
             seen.clear()
-
-
-@pytest.mark.parametrize(
-    ("bad", "told"),
-    [
-        (lambda losses: losses.sum(), r"returned \[\] for 2 models.*one loss per model, \[2\]"),
-        (lambda losses: losses.unsqueeze(1).expand(2, 8), r"returned \[2, 8\].*flatten\(1\)\.mean\(1\)"),
-        (lambda losses: (losses, None), "returned a tuple"),
-        (lambda losses: (losses, losses), r"figures \[2\] beside the losses of 2 models: they are \[2, n\]"),
-    ],
-)
-def test_a_loss_that_is_not_one_per_model(bad, told):
-    array, optimizer = make(2)
-    before = [p.detach().clone() for p in array.parameters()]
-    runner = StepRunner(array, optimizer, lambda *given: bad(loss(*given)), threads=1, width=2)
-    with runner, pytest.raises(InvalidArgument, match=told):
-        runner.step(*batches(2, 1)[0])
-    assert all(map(torch.equal, array.parameters(), before))
 
 
 def loss_and_figures(array, x, y):
@@ -552,26 +307,6 @@ def test_figures_beside_the_losses_change_no_step(threads, width, accumulate):
             one.figures()
     for ours, theirs in zip(plain.parameters(), other.parameters(), strict=True):
         assert torch.equal(ours, theirs)
-
-
-class ChangesDtype(torch.nn.Module):
-    """As routers of mixtures of experts do: `self.classifier.to(...)` in the forward."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = torch.nn.Linear(6, 4)
-
-    def forward(self, x):
-        return self.inner.to(torch.float32)(x.float())
-
-
-def test_a_parameter_that_the_forward_puts_elsewhere():
-    array = dnnsuite.fuse([ChangesDtype().double() for _ in range(2)])
-    optimizer = optim.SGD(array.parameters(), lr=0.1)
-    with StepRunner(array, optimizer, loss, threads=1, width=1) as runner:
-        for _ in range(2):
-            with pytest.raises(InvalidArgument, match=r"inner\.weight \(float64, now float32\)"):
-                runner.step(*batches(2, 1)[0]).losses()
 
 
 def test_settings_of_layers_that_change_between_steps_are_followed():
@@ -619,15 +354,3 @@ def test_a_step_sees_its_batch_as_it_was_when_it_was_asked_for(threads, capture)
             return torch.stack([step.losses() for step in found])
 
     assert torch.equal(run(threads, capture, False), run(1, False, True))
-
-
-@pytest.mark.parametrize("other", [torch.optim.SGD, torch.optim.LBFGS, None])
-def test_another_optimizer_is_refused_with_the_way_out(other):
-    array, _ = make(2)
-    optimizer = other and other(array.parameters(), lr=0.1)
-    name = "dnnsuite.optim.SGD(array" if other is torch.optim.SGD else "got a "
-    with pytest.raises(
-        InvalidArgument, match=r"StepRunner trains with optimizers of dnnsuite\.optim"
-    ) as told:
-        StepRunner(array, optimizer, loss)
-    assert name in str(told.value)

@@ -289,7 +289,8 @@ def test_the_state_can_be_read_and_written(mode):
         assert optimizer.state[p]["step"].tolist() == [3] * B
 
 
-def test_changed_groups_are_saved_copied_and_edited():
+def changed_group():
+    """An array after two steps with a group whose values were changed, and its optimizer."""
     array = fuse(make_models(mlp, B, torch.float64))
     optimizer = optim.SGD(array.parameters(), lr=0.1)
     train(array, optimizer, None, 2, lambda t: None)
@@ -298,18 +299,22 @@ def test_changed_groups_are_saved_copied_and_edited():
     )
     optimizer.param_groups[0]["name"] = "all"
     train(array, optimizer, None, 2, lambda t: None)
+    return array, optimizer
 
-    def values(one):
-        group = one.param_groups[0]
-        return [
-            group["lr"].tolist(),
-            group["momentum"].tolist(),
-            group["nesterov"],
-            group["max_grad_norm"].tolist(),
-        ]
 
-    other = fuse(make_models(mlp, B, torch.float64))
-    loaded = optim.SGD(other.parameters())
+def values(optimizer):
+    group = optimizer.param_groups[0]
+    return [
+        group["lr"].tolist(),
+        group["momentum"].tolist(),
+        group["nesterov"],
+        group["max_grad_norm"].tolist(),
+    ]
+
+
+def test_changed_groups_are_saved_and_copied():
+    array, optimizer = changed_group()
+    loaded = optim.SGD(fuse(make_models(mlp, B, torch.float64)).parameters())
     loaded.load_state_dict(optimizer.state_dict())
     both, pickled = copy.deepcopy((array, optimizer)), pickle.loads(pickle.dumps((array, optimizer)))
     for one in (loaded, both[1], pickled[1]):
@@ -327,6 +332,10 @@ def test_changed_groups_are_saved_copied_and_edited():
     train(array, optimizer, None, 2, lambda t: None)
     for copied, _ in (both, pickled):
         assert all(map(torch.equal, copied.parameters(), array.parameters()))
+
+
+def test_changed_groups_follow_an_edit():
+    array, optimizer = changed_group()
     array.drop([1], optimizer)
     assert values(optimizer)[0] == [1, 3]
     optimizer.param_groups[0]["lr"] = [4, 5]

@@ -267,6 +267,28 @@ def _docstrings(tree: ast.AST) -> set[ast.AST]:
 STEPS, B = 6, 3
 
 
+class _Model(torch.nn.Module):
+    """Model whose training needs private names of torch: batch norm, a block without gradients, an unknown function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = torch.nn.Sequential(
+            torch.nn.Conv2d(2, 4, 1, bias=False),
+            torch.nn.BatchNorm2d(4),
+            torch.nn.ReLU(),
+            torch.nn.Flatten(),
+        )
+        self.scale = torch.nn.Parameter(torch.rand(16))
+        self.head = torch.nn.Linear(16, 3)
+
+    def forward(self, x: torch.Tensor) -> dict[str, tuple[torch.Tensor, ...]]:
+        h = self.body(x)
+        with torch.no_grad():
+            size = h.abs().mean()
+        h = torch.nn.functional.layer_norm(h / (size + 1), [16]) * self.scale
+        return {"out": (self.head(torch.special.expit(h)), h)}
+
+
 def _train(hidden: Iterable[str]) -> dict[str, Any]:
     import dnnsuite
 
@@ -275,29 +297,10 @@ def _train(hidden: Iterable[str]) -> dict[str, Any]:
     from dnnsuite import StepRunner, optim
     from dnnsuite.nn import functional
 
-    class Model(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body = torch.nn.Sequential(
-                torch.nn.Conv2d(2, 4, 1, bias=False),
-                torch.nn.BatchNorm2d(4),
-                torch.nn.ReLU(),
-                torch.nn.Flatten(),
-            )
-            self.scale = torch.nn.Parameter(torch.rand(16))
-            self.head = torch.nn.Linear(16, 3)
-
-        def forward(self, x: torch.Tensor) -> dict[str, tuple[torch.Tensor, ...]]:
-            h = self.body(x)
-            with torch.no_grad():
-                size = h.abs().mean()
-            h = torch.nn.functional.layer_norm(h / (size + 1), [16]) * self.scale
-            return {"out": (self.head(torch.special.expit(h)), h)}
-
     models = []
     for index in range(B):
         torch.manual_seed(index)
-        models.append(Model())
+        models.append(_Model())
     array = dnnsuite.fuse(models)
     optimizer = optim.Adam(array.parameters(), lr=[0.01, 0.02, 0.03], B=B)
     torch.manual_seed(9)

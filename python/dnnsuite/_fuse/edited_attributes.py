@@ -22,8 +22,8 @@ class EditedAttributes:
     """Attributes in which the models of an array, or those new in it, differ.
 
     Args:
-        root: of the array, before the edit.
-        slots: for each slot after the edit, the slot from which its model comes; None for a new one.
+        root: root module of the array, before the edit.
+        slots: slot that the model comes from, for each slot after the edit; None for a new one.
         new: the new models by slot; they have `own(path, name)` and `alone()`.
         compared: the first model of the array and the new ones, fused; None if there are none.
 

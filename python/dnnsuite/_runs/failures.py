@@ -53,11 +53,11 @@ _INNOCENT = 0.5
 
 
 class NotFinite(Error):
-    """A loss is NaN or infinite."""
+    """Raised when a loss is NaN or infinite."""
 
 
 class NotTraining(Error):
-    """A job ran its steps and trained nothing: no weight changed, or its loss stayed the same."""
+    """Raised when a job ran its steps and trained nothing: no weight changed, or its loss stayed the same."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def classify_exit(returncode: int, stderr: str, kernel_kill: KernelKill | None =
     """(class, message) of a worker that ended without saying why.
 
     Args:
-        returncode: as subprocess gives it; -n for signal n.
+        returncode: status as subprocess gives it; -n for signal n.
         stderr: the last lines of the worker's standard error.
         kernel_kill: the kernel's out-of-memory killer struck during the run.
     """

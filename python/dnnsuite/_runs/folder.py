@@ -137,8 +137,8 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
         runs: folder in it of the finished runs; "." is itself.
 
     Raises:
-        InvalidArgument: it holds something and `resume` is False, or nothing and `resume` is True.
-        Error: another process is at work in it.
+        InvalidArgument: `root` holds something and `resume` is False, or nothing and `resume` is True.
+        Error: another process is at work there.
         OutputError: it cannot be made or written.
     """
     import filelock
@@ -181,8 +181,8 @@ def joined(root: Path, file: str) -> Iterator[PlanFolder]:
         file: name of the file in it that holds the state; the first process writes it.
 
     Raises:
-        InvalidArgument: it holds other things.
-        Error: a process that does not share it is at work in it.
+        InvalidArgument: `root` holds other things.
+        Error: a process that does not share the plan is at work there.
         OutputError: it cannot be made or written.
     """
     import filelock

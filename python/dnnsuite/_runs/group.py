@@ -39,7 +39,7 @@ class WorkerOutcome:
     """The end of one worker.
 
     Attributes:
-        verdict: how it ended; `timeout` if its time was over.
+        verdict: outcome; `timeout` if its time was over.
         result: the result that it wrote, empty if it could not.
         held: facts of its share (:meth:`dnnsuite.pin.Outcome.to_dict`); empty outside shares.
     """
@@ -70,7 +70,7 @@ class GroupOutcome:
 
     @classmethod
     def not_started(cls, failure: str, message: str, seconds: float = 0.0) -> GroupOutcome:
-        """A group of which no worker could be started."""
+        """Make the outcome of a group of which no worker could be started."""
         return cls(Verdict.failed(failure, message), (), seconds)
 
 

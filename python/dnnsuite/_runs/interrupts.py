@@ -26,7 +26,7 @@ _SAME_PRESS_S = 0.05  # a wrapper that passes Ctrl-C on makes two signals of one
 
 
 class Interrupted(BaseException):
-    """A signal asked this process to end. Not an Exception: nothing between may swallow it."""
+    """Raised when a signal asks this process to end. Not an Exception: nothing between may swallow it."""
 
     def __init__(self, number: int) -> None:
         self.number = number

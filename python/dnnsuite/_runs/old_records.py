@@ -135,9 +135,6 @@ def _suite(old: Mapping[str, Any], path: Path) -> RunRecord:
     config: Json = old.get("config") or {}
     environment: Json = old.get("environment") or {}
     isolation: Json = old.get("isolation") or {}
-    versions = dict(environment.get("versions") or {})
-    if environment.get("torch"):
-        versions.setdefault("torch", str(environment["torch"]))
     good = old["status"] == "ok"
     return RunRecord(
         id=_id("run", path),
@@ -165,7 +162,7 @@ def _suite(old: Mapping[str, Any], path: Path) -> RunRecord:
         threads=int(config.get("threads") or 0),
         items_per_step=float(old.get("items_per_batch") or 0.0),
         isolation=Isolation(str(isolation.get("level") or "unknown"), details=isolation),
-        versions=versions,
+        versions=_suite_versions(environment),
         metrics=_rate(old) if good else (),
         samples=Samples(columns=_SUITE_SAMPLES) if good else None,
         disturbances=tuple(old.get("flags") or ()),
@@ -173,6 +170,13 @@ def _suite(old: Mapping[str, Any], path: Path) -> RunRecord:
         details=_suite_details(old),
         version=1,
     )
+
+
+def _suite_versions(environment: Json) -> dict[str, str]:
+    versions = dict(environment.get("versions") or {})
+    if environment.get("torch"):
+        versions.setdefault("torch", str(environment["torch"]))
+    return versions
 
 
 def _suite_device(config: Json, environment: Json) -> Device:

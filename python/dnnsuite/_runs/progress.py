@@ -52,7 +52,7 @@ class Progress:
     and the time left. Elsewhere, as in a log file, one line for each run that ended, with the time left.
 
     Args:
-        console: where to print; standard error by default.
+        console: console to print on; standard error by default.
         quiet: print nothing.
     """
 

@@ -70,7 +70,7 @@ def common_window(replicas: Sequence[Steps]) -> tuple[int, int] | None:
 
 
 def items_between(steps: Steps, start_ns: float, stop_ns: float) -> float:
-    """Items finished in an interval; a step that is cut by its edge counts by the share of time inside.
+    """Count the items finished in an interval; a step across its edge counts by the share of time inside.
 
     Time between two steps (data, synchronisation, end of epoch) belongs to the step that follows.
     """
@@ -79,7 +79,7 @@ def items_between(steps: Steps, start_ns: float, stop_ns: float) -> float:
 
 
 def _done(steps: Steps, times_ns: Float64s) -> Float64s:
-    """Items finished by each time."""
+    """Count the items finished by each time."""
     times = np.concatenate([steps.starts_ns[:1], steps.stops_ns]) - steps.starts_ns[0]
     done = np.concatenate([[0], np.cumsum(steps.items)])
     found: Float64s = np.interp(times_ns - float(steps.starts_ns[0]), times, done)
@@ -108,7 +108,7 @@ def block_rates(replicas: Sequence[Steps], blocks: int) -> Float64s:
 
 
 class RateInterval(NamedTuple):
-    """95 % interval of a rate, and the correlation of neighbouring blocks; None and why where none can be told."""
+    """95 % interval of a rate, and the correlation of neighbouring blocks; None with the reason where there is none."""
 
     low: float | None
     high: float | None

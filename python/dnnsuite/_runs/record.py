@@ -54,24 +54,24 @@ T = TypeVar("T")
 
 
 def data_source(provenance: Any) -> str:
-    """The source of the data in a job's provenance; empty where it does not say."""
+    """Return the source of the data in a job's provenance; empty if unknown."""
     data = provenance.get("data") if isinstance(provenance, Mapping) else None
     source = data.get("source") if isinstance(data, Mapping) else data
     return str(source) if source else ""
 
 
 def new_id() -> str:
-    """An id for a run or a plan of runs. Directories may be renamed and copied; ids tell them apart."""
+    """Make an id for a run or a plan of runs. Directories may be renamed and copied; ids tell them apart."""
     return uuid.uuid4().hex
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run: what it was asked to do, where and how it ran, and what it found.
+    """Record of one run: settings, machine, conditions and results.
 
     Attributes:
-        id, plan_id: of this run, and of the plan (workflow, suite, sweep) it belongs to.
-        variant: what tells this configuration of the job from others of one plan, as `batch_size=16`.
+        id, plan_id: ids of this run and of the plan (workflow, suite, sweep) it belongs to.
+        variant: settings that tell this configuration of the job from others of one plan, as `batch_size=16`.
         changed: settings that are not the job's own, by name.
         feed: source of the batches in the timed loop, `memory` or `loader`; empty where it is not known.
         skipped_steps: share of the steps that the loss scaling left out.
@@ -80,16 +80,16 @@ class RunRecord:
         asked: options as the user gave them.
         resolved: settings as they were in force.
         job_version: changes when what the job computes changes; rates of two versions are not pooled.
-        data: where the data came from, as `synthetic` or `digits (scikit-learn)`.
-        mode: how processes share the device: serial, concurrent, mps, mig, hfta, ddp, or `shares` in a suite.
+        data: source of the data, as `synthetic` or `digits (scikit-learn)`.
+        mode: way in which processes share the device: serial, concurrent, mps, mig, hfta, ddp, or `shares` in a suite.
         B: models trained at once, over all processes.
-        repeat: which repetition, from 0.
-        share: which share of the machine, empty where it was not cut.
+        repeat: number of the repetition, from 0.
+        share: share of the machine; empty where it was not cut.
         processes, threads: worker processes of the run, and CPU threads of each.
-        items_per_step: over all models of one process.
-        disturbances: what a reader of the figures must know, as `throttled` or `no steady state`.
-        window: what the figures were computed from: dropped warm-up, interval, steady state.
-        details: what only this kind of run has.
+        items_per_step: items of a step, over all models of one process.
+        disturbances: remarks that a reader of the figures needs, as `throttled` or `no steady state`.
+        window: basis of the figures: dropped warm-up, interval, steady state.
+        details: entries that only this kind of run has.
     """
 
     id: str
@@ -178,7 +178,7 @@ def _known(kind: type[T], values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _made(kind: type[T], values: Mapping[str, Any]) -> T:
-    """One part of a record; JSON's lists become the tuples that a frozen dataclass holds."""
+    """Make one part of a record; JSON's lists become the tuples that a frozen dataclass holds."""
     own = _known(kind, values)
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in own.items()})
 
@@ -192,6 +192,6 @@ def _list_of(values: Mapping[str, Any], name: str) -> tuple[Any, ...]:
 
 
 def _metric(values: Mapping[str, Any]) -> Metric:
-    """A metric; JSON has no NaN, so its null stands for one."""
+    """Make a metric; JSON has no NaN, so its null stands for one."""
     made = _made(Metric, values)
     return replace(made, value=math.nan) if made.value is None else made

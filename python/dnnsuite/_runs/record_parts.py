@@ -41,7 +41,7 @@ Json = Mapping[str, Any]
 
 
 class BadRecord(Error):
-    """A `run.json` that cannot be read: the message names the file and what is wrong in it."""
+    """Raised for a `run.json` that cannot be read; the message names the file and the defect."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ class Isolation:
     """Separation of a run from others on the machine.
 
     Attributes:
-        level: what was obtained: cgroup, affinity or none; `unknown` in a record that does not say.
-        asked: what was asked for.
-        details: what the level consists of, and why it is not a stronger one.
+        level: level obtained: cgroup, affinity or none; `unknown` in a record that does not say.
+        asked: level asked for.
+        details: means that make up the level, and why it is not a stronger one.
     """
 
     level: str = "unknown"
@@ -105,9 +105,9 @@ class Metric:
     """One figure of a run, with a 95 % interval where one is known.
 
     Attributes:
-        name: as throughput or time/step.
-        replica: which worker process it is of; None for the whole run.
-        definition: how it was computed, where the name does not say it.
+        name: name such as throughput or time/step.
+        replica: number of the worker process; None for the whole run.
+        definition: formula or method, where the name does not say it.
     """
 
     name: str
@@ -143,10 +143,10 @@ class Verdict:
 
     @classmethod
     def good(cls) -> Verdict:
-        """A run that ended well."""
+        """Make the verdict of a run that ended well."""
         return cls("ok")
 
     @classmethod
     def failed(cls, failure: str, message: str) -> Verdict:
-        """A run that did not."""
+        """Make the verdict of a run that failed."""
         return cls("failed", failure, message)

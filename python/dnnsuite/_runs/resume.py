@@ -22,10 +22,10 @@ def refuse_other_settings(root: Path, odd: Sequence[str]) -> None:
     """Refuse to continue a plan that was begun with other settings or in another environment.
 
     Args:
-        odd: what differs, as sentences; nothing is refused where there are none.
+        odd: differences as sentences; without any nothing is refused.
 
     Raises:
-        InvalidArgument: there are some.
+        InvalidArgument: there is a difference.
     """
     if odd:
         raise InvalidArgument(

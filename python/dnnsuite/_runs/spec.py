@@ -25,7 +25,7 @@ class WorkerSpec:
         task: `module:function` that does the work; see :mod:`dnnsuite._runs.worker`.
         directory: existing folder of its files, its own.
         job, config: a registered job and the fields of its `JobConfig`.
-        details: what the task alone reads.
+        details: entries that the task alone reads.
         plugins: modules that register a user's own jobs.
         sys_path: further folders to import them from.
         memory_limit_bytes: most memory that it may reserve; None for no limit.

@@ -44,7 +44,7 @@ class Deal:
 
     Args:
         shards: all models of the array, `width` to a shard but for the last.
-        loss_function: that of the step, or those of its parts.
+        loss_function: loss function of the step, or a list of those of its parts.
         replays: maker of replays of recorded steps; None to run every step as written.
         flush: a context for each step.
         autocast: the autocast of the thread that asks for steps.

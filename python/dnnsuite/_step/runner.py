@@ -70,7 +70,7 @@ class StepRunner:
         accumulate: take each batch in this many equal parts (dimension 1) before the update, to save activations.
         scaler: `optim.GradScaler`, with a scale per model, or torch's, which skips the step of all models on an
             overflow. For several optimizers a list, one or None for each.
-        flush_denormals: on a CPU treat numbers below 1.2e-38 as zero inside a step: models whose softmax saturates
+        flush_denormals: treat, on a CPU, numbers below 1.2e-38 as zero inside a step: models whose softmax saturates
             make many of them, and they can double the time of a step.
 
     Raises:

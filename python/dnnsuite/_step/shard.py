@@ -26,7 +26,7 @@ class Shard:
     array. Gradients are the shard's own.
 
     Args:
-        parts: what a step does one after the other; of several each holds the parameters of the others.
+        parts: parts of a step, taken in order; each holds the parameters of the others.
     """
 
     def __init__(self, array: torch.nn.Module, parts: Sequence[StepPart], start: int, length: int) -> None:

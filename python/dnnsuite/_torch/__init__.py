@@ -2,7 +2,7 @@
 """Private names of torch: each with its use, and with what is done if torch no longer has it.
 
 A name of torch is private if a part of it begins with an underscore, or if it stands in a module that torch does not
-document. The rest of this package takes such a name from this one and from nowhere else. Importing it never fails
+document. The other packages take such a name from here and from nowhere else. Importing it never fails
 for the lack of one. What is lost costs speed, or makes steps run without capture (`no_capture`, `no_script`), or makes
 modules run model by model; `lost()` lists it, and `dnnsuite doctor` prints that list.
 

@@ -53,7 +53,7 @@ def one(key: str, instead: Any) -> Any:
 
 
 def note_lost(key: str) -> None:
-    """Note that the names of `NAMES[key]` are there and do not do what they did."""
+    """Note that the names of `NAMES[key]` exist but behave otherwise than before."""
     missing[key] = list(NAMES[key].names)
 
 

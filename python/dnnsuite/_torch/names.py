@@ -14,8 +14,8 @@ class Name:
 
     Attributes:
         names: dotted, from `torch`. Any one of them serves where `any_of`, otherwise all are needed.
-        use: the reason why a public name does not do.
-        without: what happens where it is missing.
+        use: the reason why no public name serves.
+        without: behaviour without it.
         since: the oldest torch that is known to have it.
         needed_by: `capture`, `script` or `fuse` if that is refused without it.
     """
@@ -36,7 +36,7 @@ class Attribute:
         owner: the class, dotted from `torch`.
         names: the attributes.
         reason: why they are not expected to change.
-        needed_by: as in `Name`.
+        needed_by: see `Name`.
     """
 
     owner: str

@@ -41,7 +41,7 @@ def loader_workers(iterator: Any) -> int | None:
 
 
 def abandon_loader(iterator: Any) -> None:
-    """Keep a DataLoader's iterator, whose workers are dead, from taking leave of them.
+    """Keep a DataLoader's iterator, whose workers are dead, from waiting for them at its end.
 
     It would wait for locks that a worker may have held when it was killed, here or when the process ends.
     """

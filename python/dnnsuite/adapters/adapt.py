@@ -32,7 +32,7 @@ def adapt(
 
     Args:
         base: a torch module without an adapter.
-        configs: for each model a config of PEFT's (`peft.LoraConfig`, `IA3Config`, `PrefixTuningConfig`,
+        configs: one per model: a config of PEFT's (`peft.LoraConfig`, `IA3Config`, `PrefixTuningConfig`,
             `PromptTuningConfig`), or the folder of a saved adapter.
         seeds: one per model, for the adapter's initial values and its random streams (dropout); without them they come
             from torch's generator, model after model.

@@ -43,7 +43,7 @@ class AdapterBuilder:
 
         Args:
             which: its name in messages.
-            seed: of torch's generator while the adapter is initialised; None leaves the generator as it is.
+            seed: seed of torch's generator while the adapter is initialised; None leaves the generator as it is.
         """
         made = self._loaded if isinstance(config, (str, os.PathLike)) else self._fresh
         with _seeded(seed):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Configs of PEFT's in models that are in one array: all have the same, and their layers what differs in their own."""
+"""PEFT's configs in the models of one array: all hold the first model's; values that differ are kept in layers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def configs_in(model: torch.nn.Module) -> Configs:
 
 
 def take_configs(model: torch.nn.Module, configs: Configs) -> None:
-    """Give `model` the `configs` of another, from `configs_in`, if its own differ in what its layers know alone."""
+    """Give `model` the `configs` of another, from `configs_in`, if they differ only in values that layers hold."""
     mine = configs_in(model)
     if mine.keys() == configs.keys() and all(_alike(mine[path], configs[path]) for path in mine):
         for path, held in configs.items():

@@ -43,7 +43,7 @@ class LoraLinear(LoraLayer):
 
 
 class LoraEmbedding(LoraLayer):
-    """`peft.tuners.lora.Embedding` for B models: indices `[B, *]` to `[B, *, D]`; as in PEFT nothing is dropped.
+    """`peft.tuners.lora.Embedding` for B models: indices `[B, *]` to `[B, *, D]`; without dropout, as in PEFT.
 
     `lora_embedding_A` is `[B, R, V]`, in memory `[B, V, R]`, and `lora_embedding_B` `[B, D, R]` with the largest
     rank R.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Advice from what was measured: curves of rate over B, the mode and B to use, the cost of a sweep. Pure."""
+"""Advice from measurements: curves of rate over B, the mode and B to use, the cost of a sweep. Pure."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ class Curve:
     most: int | None
 
     def at(self, B: int) -> Point:
-        """Raises KeyError if B is not on the curve."""
+        """Return the point of B models. Raises KeyError if B is not on the curve."""
         return {point.B: point for point in self.points}[B]
 
 
 @dataclass(frozen=True)
 class Advice:
-    """The answer: the mode and B to use, why, and the hours of a sweep in each mode.
+    """Advice: the mode and B to use, the reason, and the cost of a sweep in each mode.
 
     Attributes:
-        mode, B: what to use: `serial` is one plain model after the other.
+        mode, B: recommendation: `serial` is one plain model after the other.
         gain, low, high: times faster than serial, with a 95 % interval.
         reason: one sentence.
         curves: predicted rates of each mode.
         sweep_s: seconds of a sweep by mode, at the mode's best B.
-        trials, steps: of that sweep.
-        limits: what bounds an array: arithmetic and memory.
+        trials, steps: size of that sweep.
+        limits: bounds of an array: arithmetic and memory.
         fit: the fitted time of a step of the array.
     """
 
@@ -115,7 +115,7 @@ def concluded(
         arrays: a step of an array, by its B.
         alone: a step of one plain model with one thread, which processes side by side have; None on a GPU.
         threads: CPU threads of a run; 1 on a GPU.
-        trials, steps: of the sweep whose cost is asked.
+        trials, steps: size of the sweep whose cost is asked.
     """
     fit = fitted(arrays, threads)
     most = limits.most()

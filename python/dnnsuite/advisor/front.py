@@ -82,7 +82,7 @@ def advise_job(
 
 
 def verified(job: str, B: int, threads: int | None = None, **options: Any) -> tuple[Advice, Measured]:
-    """(advice, the measured step of B models), to see how well a job's prediction is.
+    """Return (advice, the measured step of B models), to check the prediction for a job.
 
     The larger array takes turns with the small ones, so all see the same machine; the prediction knows only the small.
     """

@@ -67,9 +67,9 @@ class StepTime:
 
     Attributes:
         error: relative, of the measured points about the line and in themselves.
-        centre, spread: of the points along the line; how well the slope is known follows from them.
+        centre, spread: mean and spread of the points along the line; how well the slope is known follows from them.
         largest: B that was measured.
-        slowest_s: of the measured arrays, the most seconds per model: B models as several such arrays are no slower.
+        slowest_s: most seconds per model of the measured arrays: B models as several such arrays are no slower.
     """
 
     fixed_s: float
@@ -103,7 +103,7 @@ def fitted(points: Mapping[int, Measured], threads: int) -> StepTime:
 
     Args:
         points: B → seconds, of two Bs or more.
-        threads: that may take models.
+        threads: threads that may take models.
     """
     found = [_line(points, lanes) for lanes in sorted({1, threads})]
     return min(found, key=lambda line: line.error)

@@ -122,5 +122,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def tune_as_part(order: Mapping[str, Any], directory: Path, resume: bool) -> None:
-    """Take part in a search as a task of a cluster."""
+    """Take part in a search, as a task of a cluster."""
     run_part(main, order, directory)

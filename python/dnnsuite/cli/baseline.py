@@ -22,7 +22,7 @@ _Directories = Annotated[list[Path], typer.Argument(help="Outputs of runs of any
 
 
 def commands(reporting: Callable[..., Any]) -> typer.Typer:
-    """The group of commands."""
+    """Make the group of commands."""
     app = typer.Typer(help="Keep results in one file; check later runs against it.", no_args_is_help=True)
     app.command()(reporting(save))
     app.command()(reporting(check))

@@ -90,7 +90,7 @@ def _as_dict(report: ConvergenceReport) -> dict[str, Any]:
 def _describe(options: dict[str, Any], as_json: bool) -> int:
     from ..workflow.convergence.plan import WAYS
     from ..workflow.convergence.settings import resolve
-    from ..workflow.subject import weigh
+    from ..workflow.preflight import weigh
 
     settings = resolve(options)
     weigh(settings)

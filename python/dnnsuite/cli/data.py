@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`dnnsuite data`: which data sets there are, where they lie, and how they are put into the form that runs read."""
+"""`dnnsuite data`: list data sets, find them, and prepare them for runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["commands"]
 
 
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
-    """The group of commands; `reporting` turns what they return or raise into an exit status."""
+    """Make the group of commands; `reporting` turns what they return or raise into an exit status."""
     app = typer.Typer(help="Data sets: list, find and prepare them.", no_args_is_help=True)
     listed: tuple[tuple[str, Callable[..., int]], ...] = (
         ("list", list_sets),

@@ -230,7 +230,7 @@ def _by_device(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def _save(tables: Results, folder: Path, others: dict[str, dict[str, str]] | None = None) -> list[Path]:
-    """A CSV file for each table, and the definitions of all columns beside them, also of `others` that are there."""
+    """Write a CSV file for each table, and the definitions of all columns beside them, also those of `others`."""
     from .._files import write_json
     from ..profiler import definitions
     from ..results import save_csv

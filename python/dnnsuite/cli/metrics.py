@@ -50,7 +50,7 @@ Sampling = Annotated[bool, typer.Option("--sampling", help="Metrics that can be 
 
 
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
-    """The group of commands; `reporting` turns what they return or raise into an exit status."""
+    """Make the group of commands; `reporting` turns what they return or raise into an exit status."""
     app = typer.Typer(help="GPU counters: names, passes, roles; no GPU is needed.", no_args_is_help=True)
     listed: tuple[tuple[str, Callable[..., int]], ...] = (
         ("list", list_metrics),

@@ -44,7 +44,7 @@ Words = Annotated[list[str], typer.Argument(help="The command, after --", show_d
 
 
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
-    """The group of commands; `reporting` turns what they return or raise into an exit status."""
+    """Make the group of commands; `reporting` turns what they return or raise into an exit status."""
     app = typer.Typer(help="Equal, isolated shares of this machine.", no_args_is_help=True)
     plain: tuple[Callable[..., int], ...] = (probe, plan, ls, clean)
     prefixes: tuple[Callable[..., int], ...] = (exec, run)

@@ -28,7 +28,7 @@ def plot(
     directories: Annotated[
         list[Path],
         typer.Argument(
-            help="Outputs of workflows or suites, or a tree of HFTA's timing.csv files.", show_default=False
+            help="Outputs of runs of any kind, or a tree of HFTA's timing.csv files.", show_default=False
         ),
     ],
     kind: Annotated[

@@ -84,7 +84,7 @@ def _is_command(word: str) -> bool:
 
 
 def profile_job(request: Request, out: Path, as_json: bool) -> int:
-    """Profile a job at each batch size, write the files and print the figures; the exit status."""
+    """Profile a job at each batch size, write the files and print the figures; return the exit status."""
     from ..profiling.memory_hint import hint
     from ..profiling.sizes import profiles, rows
 
@@ -113,7 +113,7 @@ def profile_job(request: Request, out: Path, as_json: bool) -> int:
 
 
 def _write(results: list[dict[str, Any]], out: Path) -> list[Path]:
-    """The files that speak of all batch sizes, and a CSV for each."""
+    """Write the files about all batch sizes, and a CSV for each."""
     from matplotlib.figure import Figure
 
     from .. import plots

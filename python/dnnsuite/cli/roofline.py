@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`dnnsuite roofline`: what this machine's CPUs can do at most, and how near to it a job's operators come."""
+"""`dnnsuite roofline`: peaks of this machine's CPUs, and a job's operators relative to them."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def _render_job(job: str, found: Roofline, now: Contention) -> list[str]:
 
 
 def says(found: Roofline, now: Contention) -> str:
-    """One line: what holds the job down, and where the most time can be won."""
+    """Say in one line what limits the job, and where the most time can be won."""
     s = found.summary
     used, threads = s.cpu_s / s.step_s, found.peaks.threads
     if now.busy and used < MOSTLY * threads:

@@ -183,7 +183,7 @@ def _run_on_cluster(
 
 
 def parameters(options: list[str]) -> dict[str, Any]:
-    """NAME=VALUE, where a value that is a number is one."""
+    """Parse NAME=VALUE texts; a value that is a number becomes one."""
     from ..errors import InvalidArgument
 
     found: dict[str, Any] = {}

@@ -120,7 +120,7 @@ class _Asked:
     dataroot: str | None
 
     def made(self) -> Callable[[str], Experiment | ExperimentArray]:
-        """A function that makes the experiment for a device; the data are looked for now."""
+        """Return a function that makes the experiment for a device; the data are looked for now."""
         from .. import training
 
         if not self.variants:
@@ -159,7 +159,7 @@ def _submit(
 
 
 def _split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
-    """(the file, key=value texts)."""
+    """Split the arguments into (the file, key=value texts)."""
 
     files = [each for each in arguments if "=" not in each]
     if len(files) > 1:
@@ -308,7 +308,7 @@ def _times(speedup: Metric | None) -> str:
 
 
 def _end(status: int) -> int:
-    """The status; one of several processes ends with it at once, for gloo may abort a normal shutdown."""
+    """Return the status; of several processes each ends with it at once, because gloo may abort a normal shutdown."""
     from .._runs.ending import leave
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:

@@ -39,8 +39,8 @@ class Nodes:
     """Resources of one run on a cluster.
 
     Attributes:
-        count: of nodes.
-        gpus: on each, one for each process; 0 for one process per node, on its CPUs.
+        count: number of nodes.
+        gpus: GPUs of a node, one for each process; 0 for one process per node, on its CPUs.
         options: of submitit's executor, as NAME=VALUE.
     """
 
@@ -73,9 +73,9 @@ class TrainingOnCluster:
     """A plan of one part: the same command on each process of the run.
 
     Args:
-        name: of the run, and of its folder.
-        arguments: of `dnnsuite train`, without those that are of the cluster.
-        checkpoint: to begin from.
+        name: name of the run and of its folder.
+        arguments: arguments of `dnnsuite train`, without those about the cluster.
+        checkpoint: checkpoint to begin from.
     """
 
     file = TASK_FILE
@@ -110,11 +110,11 @@ class TrainingOnCluster:
 def submit(
     name: str, arguments: Sequence[str], nodes: Nodes, batch_size: int, out: Path, resume: str, as_json: bool
 ) -> int:
-    """Run a training run on a cluster and wait for it; the exit status.
+    """Run a training run on a cluster and wait for it; return the exit status.
 
     Args:
-        arguments: of `dnnsuite train`; see :func:`command_line`.
-        batch_size: over all processes.
+        arguments: arguments of `dnnsuite train`; see :func:`command_line`.
+        batch_size: samples of a batch, over all processes.
         resume: `never`, `auto` or a checkpoint to begin from.
     """
     from .._runs.folder import CLUSTER_FILE

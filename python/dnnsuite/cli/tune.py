@@ -186,7 +186,7 @@ def _split_modes(given: list[str]) -> list[str]:
 
 
 def _unavailable(modes: list[str], device: str) -> dict[str, str]:
-    """Reasons by mode."""
+    """Return the reasons why modes are unavailable here, by mode."""
     from ..workflow.modes import get
 
     found = {}

@@ -27,8 +27,8 @@ class TuningOnCluster:
     """A plan whose parts are workers: the same command on each, in one directory.
 
     Args:
-        job: for lines on the screen.
-        arguments: of `dnnsuite tune`, without `OWN`.
+        job: name for lines on the screen.
+        arguments: arguments of `dnnsuite tune`, without `OWN`.
         workers: number of tasks.
     """
 
@@ -48,7 +48,7 @@ class TuningOnCluster:
         ]
 
     def ended(self, root: Path, part: Part, state: Mapping[str, Any] | None) -> str:
-        """A line about a worker."""
+        """Describe a worker's end in a line."""
         return f"{part.name}: {'left; the others go on with its trials' if state is None else 'done'}"
 
     def all_ended(self, root: Path, seconds: float) -> None:
@@ -60,7 +60,7 @@ def run_part(main: Callable[[list[str]], None], order: Mapping[str, Any], direct
 
     Args:
         main: the command `dnnsuite`.
-        directory: of this worker; that of the search is above it.
+        directory: directory of this worker, inside that of the search.
 
     Raises:
         RuntimeError: the command ended early; the line above has its reason.

@@ -175,8 +175,8 @@ def _as_dict(report: WorkflowReport) -> dict[str, Any]:
 def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
     from ..workflow.partial import options_of
     from ..workflow.points import planned_points
+    from ..workflow.preflight import check
     from ..workflow.settings import resolve
-    from ..workflow.subject import check
 
     job, options = options_of(name, asked)
     settings = resolve(job, options)

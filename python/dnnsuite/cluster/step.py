@@ -21,7 +21,7 @@ def adopt_step(environment: MutableMapping[str, str] | None = None) -> bool:
     Does nothing where they are set, as by torchrun, and outside a step of several tasks.
 
     Args:
-        environment: to be changed; that of this process by default.
+        environment: variables to change; those of this process by default.
 
     Returns:
         True if they were set.

@@ -45,11 +45,11 @@ class ClusterPlan(Protocol):
     """A plan that can be cut into parts.
 
     Attributes:
-        name: for lines on the screen.
+        name: name for lines on the screen.
         file: the state of a part in its directory; its `status` is done or failed at the end.
         task: `module:function`, called on the node as `function(order, directory, resume)`.
         asked: options that have to be the same for the plan to be continued.
-        parts: in the order in which they are submitted.
+        parts: parts in the order of submission.
     """
 
     @property
@@ -82,9 +82,9 @@ def run_parts(
     """Run the parts of a plan as tasks of a cluster, wait for them; True if every one ended well.
 
     Args:
-        out: on a file system that all nodes share.
-        parameters: of submitit's executor, as timeout_min, cpus_per_task or slurm_partition.
-        tell: is given a line for each part that ends.
+        out: directory on a file system that all nodes share.
+        parameters: parameters of submitit's executor, as timeout_min, cpus_per_task or slurm_partition.
+        tell: function that is called with a line for each part that ends.
 
     Raises:
         Unavailable: submitit or the scheduler is not here.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Training data of the jobs: real data where there is some, the same shapes from a seed otherwise."""
+"""Training data of the jobs: real data where there are some, else drawn from a seed in the same shapes."""
 
 from . import batches as batches
 from . import cifar as cifar

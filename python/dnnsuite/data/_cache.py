@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A folder of prepared data that is shared between processes and survives none of them dying in the middle.
+"""Cache folder of prepared data, shared between processes and safe if one of them dies in the middle.
 
 An entry is a folder named by a hash of everything that went into it, so it never goes stale. It is written
-under a temporary name and renamed, so it is whole or absent. A cache that cannot be written is done without.
+under a temporary name and renamed, so it is whole or absent. Without write access the data are built each time.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def cached(
 
     Args:
         name: a file name that contains a hash of everything that the entry depends on.
-        build: makes the value.
-        write: stores the value in an existing empty folder.
-        read: the inverse of `write`; raises OSError, ValueError or KeyError on anything it does not trust.
+        build: function that makes the value.
+        write: function that stores the value in an existing empty folder.
+        read: inverse of `write`; raises OSError, ValueError or KeyError for damaged contents.
     """
     place = cache_folder() / name
     value = _read_or_none(place, read)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Data sets in the form of the real ones, of noise and chance: readers cannot tell, and nothing can be learned."""
+"""Data sets of noise in the files of the real ones, for tests of readers: nothing can be learned from them."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def fake(name: str, folder: Path, count: int, seed: int = 0) -> None:
     """Write a data set's files into an existing folder.
 
     Args:
-        name: of a data set.
-        count: of its training samples: images, sentences, ratings, lines.
+        name: name of a data set.
+        count: number of its training samples: images, sentences, ratings, lines.
 
     Raises:
         InvalidArgument: there are too few.

@@ -34,7 +34,7 @@ class Origin:
 
 
 def root_of(kind: str, dataroot: str | Path | None) -> Path | None:
-    """The folder in which to look for the user's own files, None if there is none or they are not wanted.
+    """Return the folder in which to look for the user's own files; None without one, or if they are not wanted.
 
     Raises InvalidArgument for an unknown kind, or a dataroot that is not a folder.
     """

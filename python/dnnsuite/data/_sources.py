@@ -29,9 +29,9 @@ class RawText:
     """Text before it is tokenised.
 
     Attributes:
-        source: what it is, with its version.
-        licence: under which licence it may be used.
-        sha256: of the bytes that were read.
+        source: name with the version.
+        licence: licence for its use.
+        sha256: hash of the bytes that were read.
         paragraphs: yields the paragraphs in order; may be called again.
     """
 

@@ -21,12 +21,12 @@ _kept: list[Any] = []  # a torch.library.Library takes its schemas with it when 
 
 
 def import_torchvision() -> ModuleType:
-    """The package torchvision, also beside a torch that its compiled operators do not fit.
+    """Import torchvision, also beside a torch that its compiled operators do not fit.
 
     PyPI has torchvision for CUDA only; beside a CPU build of torch its library does not load, and `import torchvision`
     fails, which takes transformers with it. This declares the operators whose absence is fatal, then imports.
-    Models, transforms and most datasets work so; what computes with the compiled operators (`ops.nms`, detection
-    models, `io.decode_image`) says that they are missing. Where the library loads, this is `import torchvision`.
+    Models, transforms and most datasets work so; functions over the compiled operators (`ops.nms`, detection
+    models, `io.decode_image`) say that they are missing. Where the library loads, this is `import torchvision`.
     Call it before the first import of transformers.
 
     Raises Unavailable if torchvision is not installed.

@@ -20,7 +20,7 @@ class ArrayBatches:
     Args:
         samples: CPU tensors `[T, ...]` of one first size.
         batch_size: N, samples in a batch.
-        seed: of the order, and of what `prepare` draws.
+        seed: seed of the order, and of what `prepare` draws.
         record: provenance, for the record.
         sizes: sizes that the data decide, as the number of classes.
         prepare: (generator, *rows) → the tensors of a batch, as random crops of the rows; rows themselves if None.

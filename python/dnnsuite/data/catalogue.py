@@ -30,7 +30,8 @@ class Archive:
     """A file to fetch.
 
     Attributes:
-        md5: its hash, and `stated_by` who publishes that; both empty where nobody does, so that it is not checked.
+        md5: its hash, and `stated_by` the publisher of the hash; both empty where none is published: it is not
+            checked then.
         into: the folder below the data set's that it is unpacked in.
     """
 
@@ -50,12 +51,12 @@ class DataSet:
     """A data set.
 
     Attributes:
-        folder: what `prepare` makes below the dataroot.
+        folder: folder that `prepare` makes below the dataroot.
         find: the folder of a complete set below a dataroot, or None.
         layout: files below `folder`, a line each.
-        size: of the archives and of the files, in words.
-        page: where its owner gives it away.
-        without: what jobs read instead, in words.
+        size: size of the archives and of the files, in words.
+        page: page of its owner with the download.
+        without: data that jobs read instead, in words.
     """
 
     name: str
@@ -230,7 +231,7 @@ DATA_SETS: Mapping[str, DataSet] = {each.name: each for each in _LISTED}
 
 
 def data_set(name: str) -> DataSet:
-    """The data set of a name.
+    """Find a data set by its name.
 
     Raises:
         InvalidArgument: there is none of this name.

@@ -120,7 +120,8 @@ def _binary(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
 
 
 def digits(path: Path, part: str) -> ColourPictures:
-    """8 x 8 pixels of 0 to 16, each as 4 x 4 in three equal colours. Every eighth is for validation."""
+    """Read scikit-learn's digits, each of their 8 x 8 pixels as 4 x 4 in three equal colours; every eighth
+    validates."""
     import numpy as np
 
     table = np.loadtxt(path, delimiter=",")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Square parts of photographs, as a generator of images is trained on."""
+"""Square parts of photographs, to train a generator of images on."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class Crops(NamedTuple):
 def load(
     kind: str = "auto", dataroot: str | Path | None = None, size: int = 64, count: int = 512, seed: int = 0
 ) -> Crops:
-    """The middles of the user's pictures, with the shorter side scaled to `size`: LSUN's, or those in `dataroot` or the
-    folders in it; else `count` random parts of the photographs that packages ship, else of noise with their statistics.
+    """Load the middles of the user's pictures, with the shorter side scaled to `size`: LSUN's, or those in `dataroot`
+    or the folders in it; else `count` random parts of the photographs that packages ship, else of noise with their
+    statistics.
 
     Raises:
         InvalidArgument: an unknown kind, a dataroot that is no folder, a picture that cannot be decoded.

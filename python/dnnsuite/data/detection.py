@@ -37,7 +37,7 @@ Encode = Callable[[Any, Any], tuple[Any, Any]]  # from boxes and labels to what 
 
 
 def find(kind: str, dataroot: str | Path | None) -> Path | None:
-    """The folder with COCO 2017 under `dataroot` (itself, or `coco` in it), None if boxes are to be drawn.
+    """Find the folder with COCO 2017: `dataroot` itself, or `coco` in it; None if boxes are to be drawn.
 
     Raises:
         InvalidArgument: an unknown kind, or a dataroot that is not a folder.
@@ -60,7 +60,7 @@ class Coco:
     2016, section 2.2). Labels count from 1 in the order of the file's categories.
 
     Args:
-        folder: of `find`.
+        folder: result of `find`.
         encode: see `Encode`.
 
     Raises:
@@ -170,7 +170,7 @@ def _transform() -> Any:
 
 
 def rectangles(count: int, seed: int = 0) -> tuple[torch.Tensor, list[Labelled], Origin]:
-    """Noise `[count, 3, 300, 300]` with rectangles, as many as there are boxes in COCO; the colour is the label."""
+    """Draw noise `[count, 3, 300, 300]` with rectangles, as many as COCO has boxes; the colour is the label."""
     import torch
 
     random = torch.Generator().manual_seed(seed)

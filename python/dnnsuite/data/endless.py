@@ -15,7 +15,7 @@ _AT_ONCE = 1024  # indices
 class EndlessLoader:
     """Batches of a map-style dataset in random order, prepared by `workers` processes (0: by this one).
 
-    torch's DataLoader with one iterator for ever: no epoch begins with workers that start, none ends with a smaller
+    torch's DataLoader with one endless iterator: no epoch waits for workers to start, none ends with a smaller
     batch. Its processes have started, and the first batch is there, when the constructor returns. `seed` decides
     the order and the workers' random numbers; of `world_size` processes, each reads other samples.
 

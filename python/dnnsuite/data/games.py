@@ -14,7 +14,8 @@ _CART_POLE_STEPS = 200  # at most in an episode: the limit of CartPole-v0; v1 ha
 
 
 def cart_pole() -> tuple[Any, str]:
-    """The pole on a cart (Barto, Sutton and Anderson, 1983) with the limits of CartPole-v0, and what it is.
+    """Make the pole on a cart (Barto, Sutton and Anderson, 1983) with the limits of CartPole-v0; return it and its
+    name.
 
     Raises Unavailable if gymnasium is not installed.
     """
@@ -26,7 +27,7 @@ def cart_pole() -> tuple[Any, str]:
 
 
 def atari(name: str, copies: int, threads: int = 0) -> tuple[Any, str]:
-    """Copies of an Atari game side by side, prepared as in Mnih et al. (Nature 2015), and what they are.
+    """Copies of an Atari game side by side, prepared as in Mnih et al. (Nature 2015), and their name.
 
     84 x 84 grey images, the larger of two frames, 4 of which are stacked; an action holds for 4 frames; rewards are -1,
     0 or 1; the loss of a life ends an episode; up to 30 frames of nothing at the beginning. The step that ends an
@@ -34,8 +35,8 @@ def atari(name: str, copies: int, threads: int = 0) -> tuple[Any, str]:
 
     Args:
         name: `PongNoFrameskip-v4`, `ALE/Pong-v5` or `pong`: the game is what counts.
-        copies: how many play at once.
-        threads: of the emulators; 0 lets the library choose.
+        copies: number of games at once.
+        threads: threads of the emulators; 0 lets the library choose.
 
     Raises:
         Unavailable: ale-py is not installed.
@@ -62,7 +63,7 @@ def atari(name: str, copies: int, threads: int = 0) -> tuple[Any, str]:
 
 
 def rom_file(name: str) -> str:
-    """`ms_pacman` from `MsPacmanNoFrameskip-v4` or `ALE/MsPacman-v5`."""
+    """Return the name of a game's ROM: `ms_pacman` for `MsPacmanNoFrameskip-v4` or `ALE/MsPacman-v5`."""
     game = re.sub(r"-v\d+$", "", name.strip('"').split("/")[-1]).removesuffix("NoFrameskip")
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", game).lower()
 

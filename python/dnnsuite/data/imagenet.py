@@ -30,7 +30,7 @@ class Pool(NamedTuple):
 
 
 def find(kind: str = "auto", dataroot: str | Path | None = None) -> Path | None:
-    """The user's folder of classes, None if there is none or it is not wanted.
+    """Find the user's folder of classes; None without one, or if it is not wanted.
 
     Raises InvalidArgument for an unknown kind or a dataroot that is not a folder, Unavailable if `real` was asked for
     and there is none.
@@ -49,7 +49,7 @@ def find(kind: str = "auto", dataroot: str | Path | None = None) -> Path | None:
 
 
 def folder(root: Path, transform: Any) -> Any:
-    """torchvision's ImageFolder; what cannot be decoded raises InvalidArgument naming the file."""
+    """Make torchvision's ImageFolder; a file that cannot be decoded raises InvalidArgument naming it."""
     datasets = import_torchvision().datasets
     try:
         return datasets.ImageFolder(str(root), transform, loader=photographs.decode, allow_empty=True)
@@ -65,14 +65,15 @@ def origin_of(root: Path, dataset: Any) -> Origin:
 
 
 def augmented(size: int, normalized: bool = False) -> Any:
-    """The usual transform for training: a random part of the picture, `size` x `size`, mirrored or not."""
+    """Make the usual transform for training: a random part of the picture, `size` x `size`, mirrored or not."""
     transforms = import_torchvision().transforms
     steps = [transforms.RandomResizedCrop(size), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
     return transforms.Compose([*steps, transforms.Normalize(MEAN, DEVIATION)] if normalized else steps)
 
 
 def centred(size: int) -> Any:
-    """The middle of the picture, `size` x `size`, after its shorter side was made that long."""
+    """Make the transform that takes the middle of a picture, `size` x `size`, after scaling its shorter side to
+    that."""
     transforms = import_torchvision().transforms
     return transforms.Compose([transforms.Resize(size), transforms.CenterCrop(size), transforms.ToTensor()])
 
@@ -106,7 +107,7 @@ def pool(
     """Batches of the user's images, decoded now by `workers` processes; else of parts of the photographs that a package
     ships; else, or if `synthetic` is asked for, of uniform noise.
 
-    What takes its batches from here in turn measures no loader. Of `world_size` processes each gets other images.
+    Training on them measures no loader. Of `world_size` processes each gets other images.
     Raises as `find` does, and InvalidArgument for a file that cannot be decoded.
     """
     import torch

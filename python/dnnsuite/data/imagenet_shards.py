@@ -64,8 +64,8 @@ class ShardedImages:
     """Images of shards, for a DataLoader: `dataset[i]` is (transformed picture, class from 0).
 
     Args:
-        shards: of :func:`find`.
-        transform: of an RGB picture.
+        shards: result of :func:`find`.
+        transform: transform of an RGB picture.
 
     Attributes:
         classes: their names; numbers where the conversion left no list of them, as the original's does not.
@@ -97,7 +97,7 @@ class ShardedImages:
         return self._transform(_picture(encoded, where)), label - 1
 
     def example(self, index: int) -> tuple[Mapping[str, Sequence[Any]], str]:
-        """(a record's lists by name, where it is)."""
+        """Return (a record's lists by name, its file and offset)."""
         if not 0 <= index < len(self):
             raise IndexError(index)
         shard = bisect.bisect_right(self._ends, index)
@@ -129,13 +129,13 @@ def origin_of(dataset: ShardedImages, shards: Sequence[Path]) -> Origin:
 
 @dataclass(frozen=True)
 class Conversion:
-    """Class folders to be written as shards.
+    """Plan to write class folders as shards.
 
     Attributes:
         images: per part, (file, number of its class from 1), in the order in which they are written.
-        classes: by name; the first has number 1.
-        shards: per part, how many.
-        out: where they go.
+        classes: classes by name; the first has number 1.
+        shards: number of shards of each part.
+        out: folder to write to.
     """
 
     images: Mapping[str, Sequence[tuple[Path, int]]]
@@ -179,10 +179,10 @@ def plan(
     validation_shards: int = 128,
     words: Path | None = None,
 ) -> Conversion:
-    """Look at the class folders of `root`, train/ and val/; nothing is written.
+    """Plan the shards of the class folders of `root`, train/ and val/; nothing is written.
 
     Args:
-        out: where the shards go; `root`/TFRecords by default.
+        out: folder of the shards; `root`/TFRecords by default.
         shards, validation_shards: numbers of files.
         words: file of lines `synset<TAB>words`, for image/class/text.
 
@@ -243,7 +243,7 @@ def convert(
 
     Args:
         workers: threads.
-        tell: is given (shards that are done, images in the last one).
+        tell: function that is called with (shards that are done, images in the last one).
 
     Raises:
         InvalidArgument: an image is damaged, or `out` has shards of other images.

@@ -24,8 +24,8 @@ class MaskedBatch(NamedTuple):
 
     Attributes:
         inputs: `[N, L]`, the sequences with some tokens replaced.
-        positions: `[N, P]`, which tokens of each sequence to predict, ascending.
-        targets: `[N, P]`, what they were; `IGNORE` where a sequence has fewer than P tokens to mask.
+        positions: `[N, P]`, places of the tokens to predict in each sequence, ascending.
+        targets: `[N, P]`, the original tokens there; `IGNORE` where a sequence has fewer than P tokens to mask.
     """
 
     inputs: torch.Tensor
@@ -34,7 +34,7 @@ class MaskedBatch(NamedTuple):
 
 
 class MaskedLM:
-    """Batches of sequences to fill in.
+    """Batches of sequences with masked tokens to predict.
 
     The text is cut into sequences of `seq_len` tokens; each epoch takes all of them in a new order, less the
     last incomplete batch. In each sequence P tokens are chosen, and of these 80 % become `[MASK]`, 10 % a
@@ -44,7 +44,7 @@ class MaskedLM:
         corpus: the text.
         batch_size: N, sequences in a batch.
         seq_len: L, tokens in a sequence.
-        seed: of the order and of the masks.
+        seed: seed of the order and of the masks.
         masked_fraction: P = max(1, round(masked_fraction · L)).
 
     Raises:

@@ -89,7 +89,7 @@ def load(
 
 
 def read_idx(path: Path) -> npt.NDArray[np.uint8]:
-    """The array of bytes in an IDX file, which may be gzipped.
+    """Read the array of bytes in an IDX file, which may be gzipped.
 
     Raises InvalidArgument naming the file if it is not one, is cut off, or goes on after its end.
     """
@@ -113,7 +113,7 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
 
 
 def files_of(folder: Path, part: str) -> tuple[Path, Path] | None:
-    """Images and labels; both or none."""
+    """Find the files of images and labels; both or none."""
     pair = []
     for what in ("images{}idx3-ubyte", "labels{}idx1-ubyte"):
         names = [f"{part}-{what.format(sign)}{end}" for sign in "-." for end in ("", ".gz")]

@@ -38,7 +38,7 @@ _SHIPPED = {
 
 
 def files(folder: Path) -> list[Path]:
-    """The image files directly in `folder`, by name."""
+    """List the image files directly in `folder`, by name."""
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in EXTENSIONS)
@@ -86,7 +86,7 @@ class Noise:
         self._fields = fields / fields.std(axis=(1, 2), keepdims=True)
 
     def picture(self, height: int, width: int) -> npt.NDArray[np.uint8]:
-        """`[height, width, 3]`: a window of one field is the light, of others a little colour."""
+        """Draw a picture `[height, width, 3]`: one random field is its light, others add a little colour."""
         import numpy as np
 
         window = np.empty((4, height, width), np.float32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Data sets made ready to be read: unpacked from archives that the user has, or written as fakes; whole or absent."""
+"""Preparation of data sets: unpacked from the user's archives, or written as fakes; whole or absent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def prepare(
     unchecked: bool = False,
     tell: Tell = lambda line: None,
 ) -> Path:
-    """Make a data set ready below a dataroot, or find that it is; nothing is ever downloaded.
+    """Prepare a data set below a dataroot unless it is there already; nothing is ever downloaded.
 
     Args:
         source: an archive, a folder with archives, or a folder in which the set lies.
@@ -44,9 +44,9 @@ def prepare(
         The folder where it was found, or made.
 
     Raises:
-        InvalidArgument: both or neither of `source` and `count` where it is not there; the source is not it.
-        BadData: an archive is damaged, or is another one.
-        Unavailable: it is not there, and nothing was given to make it of: the message says what to fetch.
+        InvalidArgument: both or neither of `source` and `count` where the set is missing; or `source` is another set.
+        BadData: an archive is damaged, or another one.
+        Unavailable: the set is missing and nothing was given to make it of; the message says what to fetch.
         OutputError: it cannot be written.
     """
     if source is not None and count is not None:

@@ -35,8 +35,8 @@ class Interactions:
 
     Attributes:
         pairs: int64 `[P]`, ascending, without repetition: user · items + item.
-        users, items: how many there are of each; the sizes of the model's tables.
-        origin: what they are.
+        users, items: number of each; the sizes of the model's tables.
+        origin: description of the data.
     """
 
     pairs: npt.NDArray[np.int64]
@@ -46,7 +46,7 @@ class Interactions:
 
 
 class Batch(NamedTuple):
-    """Samples `[N]` on the device: int64 users and items, and whether the one likes the other (float 1 or 0)."""
+    """Samples `[N]` on the device: int64 users and items, and labels (float 1 for liked, 0 for not)."""
 
     users: torch.Tensor
     items: torch.Tensor
@@ -64,8 +64,8 @@ def load(
     Args:
         kind: `auto` takes the file if it is there; `real` refuses to draw any; `synthetic` draws them.
         dataroot: the folder with `ratings.csv`, or with MovieLens' folder in it.
-        interactions: how many pairs to draw; those drawn twice count once.
-        seed: of the synthetic pairs.
+        interactions: number of pairs to draw; those drawn twice count once.
+        seed: seed of the synthetic pairs.
 
     Raises:
         InvalidArgument: an unknown kind, a dataroot that is not a folder, a damaged file, by its line.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Images of 32 x 32 in ten classes: the user's CIFAR-10, else the pictures of 28 x 28 that a machine has."""
+"""Images of 32 x 32 in ten classes: the user's CIFAR-10, else the pictures of 28 x 28 that the machine has."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Pictures and the same made small: the luminance of BSDS500 (Arbelaez et al. 2011), or of other photographs."""
+"""Pictures and smaller versions of them: the luminance of BSDS500 (Arbelaez et al. 2011), or of other photographs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def load(
     seed: int = 0,
     threads: int = 1,
 ) -> tuple[Pairs, Pairs, Origin]:
-    """Training and test pairs, decoded by `threads`.
+    """Load training and test pairs, decoded by `threads`.
 
     `auto` takes BSDS500 under `dataroot` (in one of `FOLDERS`) or the pictures that are directly in it, of each the
     centre (1024 of them at most); else tiles of the photographs that a package ships; else noise from `seed`.
@@ -93,7 +93,7 @@ class Decoding:
     """A data set for a loader: pair i as `(low, high)`, uint8 `[1, H, W]`, decoded from its file each time.
 
     Args:
-        kind, dataroot, factor, crop: as of :func:`load`. Pictures are the user's, or those that a package ships.
+        kind, dataroot, factor, crop: see :func:`load`. Pictures are the user's, or those that a package ships.
 
     Raises as :func:`load` does; Unavailable if there is no file to decode.
     """
@@ -126,7 +126,7 @@ class Decoding:
 
 
 def files_of(root: Path) -> tuple[list[Path], list[Path]] | None:
-    """Files for training and for testing."""
+    """Find the files for training and for testing."""
     for name in FOLDERS:
         train, test = (photographs.files(root / name / part) for part in ("train", "test"))
         if train and test:

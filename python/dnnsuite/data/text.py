@@ -44,9 +44,9 @@ class Corpus:
         vocab_size: every token is below it.
         pad_id, mask_id: the numbers of `[PAD]` and `[MASK]`.
         special_ids: the numbers of all specials; they are never masked nor drawn at random.
-        source: what the text is, with its version, and how it was tokenised.
-        licence: of the text.
-        sha256: of the text before it was tokenised; of the tokens when they are synthetic.
+        source: name of the text with its version, and how it was tokenised.
+        licence: licence of the text.
+        sha256: hash of the text before it was tokenised; of the tokens when they are synthetic.
     """
 
     tokens: npt.NDArray[np.int32]
@@ -62,7 +62,7 @@ class Corpus:
 def load(
     source: str = "auto", dataroot: str | Path | None = None, vocab_size: int = 8192, seed: int = 0
 ) -> Corpus:
-    """The text to train on.
+    """Load the text to train on.
 
     Args:
         source: `pydoc` is CPython's own documentation, which comes with the interpreter (PSF licence);
@@ -71,7 +71,7 @@ def load(
             without it) `synthetic`.
         dataroot: the folder with the WikiText files.
         vocab_size: tokens in the vocabulary, specials included. A text too small for it gives fewer.
-        seed: of the synthetic tokens; the others have nothing random.
+        seed: seed of the synthetic tokens; the others have nothing random.
 
     Raises:
         InvalidArgument: an unknown source, a vocabulary too small, or a dataroot without the files.

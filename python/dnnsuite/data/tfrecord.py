@@ -41,7 +41,7 @@ def write(file: BinaryIO, data: bytes) -> None:
 
 
 def places(path: Path) -> Iterator[Place]:
-    """The records of a file, found by their heads; the data are not read.
+    """Yield the records of a file, found by their heads; the data are not read.
 
     Raises:
         InvalidArgument: the file cannot be read, is damaged or cut off; the message names it and the offset.
@@ -71,7 +71,7 @@ def _size(path: Path, offset: int, head: bytes) -> int:
 
 
 def read(path: Path, place: Place) -> bytes:
-    """The data of a record, checked.
+    """Read the data of a record and check them.
 
     Raises:
         InvalidArgument: they are damaged; the message names the file and the offset.
@@ -92,7 +92,7 @@ def read(path: Path, place: Place) -> bytes:
 
 
 def encode_example(example: Example) -> bytes:
-    """A `tf.train.Example`: of each name a list of bytes (or texts), of floats or of integers."""
+    """Encode a `tf.train.Example`: for each name a list of bytes (or texts), of floats or of integers."""
     features = b"".join(
         _field(1, _field(1, name.encode()) + _field(2, _feature(name, values)))
         for name, values in sorted(example.items())
@@ -133,10 +133,10 @@ def _varint(value: int) -> bytes:
 
 
 def decode_example(data: bytes) -> dict[str, list[Value]]:
-    """The lists of a `tf.train.Example` by name.
+    """Decode the lists of a `tf.train.Example` by name.
 
     Raises:
-        ValueError: it is none; the message says why.
+        ValueError: `data` are no example; the message says why.
     """
     found: dict[str, list[Value]] = {}
     for features in _all(data, 1):

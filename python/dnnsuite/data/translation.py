@@ -35,7 +35,8 @@ _BATCHES_IN_SHARD = 80  # which are sorted by length: what the batches of a buck
 
 @dataclass(frozen=True, eq=False)
 class Sentences:
-    """Sentences one after the other: pieces int32 `[P]`, and where each sentence begins and the last ends `[N + 1]`."""
+    """Sentences one after the other: pieces int32 `[P]`, and bounds `[N + 1]`: each sentence's begin, the last one's
+    end."""
 
     pieces: npt.NDArray[np.int32]
     starts: npt.NDArray[np.int64]
@@ -50,7 +51,7 @@ class Sentences:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Sentence i of `source` means sentence i of `target`; both begin with `<s>` and end with `<\\s>`."""
+    """Pairs: sentence i of `target` translates sentence i of `source`; both begin with `<s>` and end with `<\\s>`."""
 
     source: Sentences
     target: Sentences
@@ -80,10 +81,10 @@ def load(
         kind: `auto` takes the files if they are there; `real` refuses to draw any; `synthetic` draws them.
         dataroot: the folder, or one with `wmt16` in it, that holds `vocab.bpe.32000` and the two aligned files
             `train.tok.clean.bpe.32000.en` and `.de`: one sentence a line, pieces between spaces.
-        vocab_size: of the synthetic pairs, specials included. Words follow Zipf's law, a sentence has a log-normal
-            number of them (median 22, sigma 0.6), and its translation is each word's own other word.
+        vocab_size: vocabulary of the synthetic pairs, specials included. Words follow Zipf's law, a sentence has a
+            log-normal number of them (median 22, sigma 0.6), and its translation is each word's own other word.
         max_length: pieces in a sentence at most, with its two specials; longer pairs are left out.
-        seed: of the synthetic pairs.
+        seed: seed of the synthetic pairs.
 
     Raises:
         InvalidArgument: an unknown kind, a dataroot that is not a folder, files that do not fit, by their line.

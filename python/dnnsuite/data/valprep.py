@@ -36,7 +36,7 @@ class Moves:
     """Images to be put into class folders.
 
     Attributes:
-        folder: in which they lie, and which gets the class folders.
+        folder: folder that they lie in, and that gets the class folders.
         todo: (where the image is, its class), in order of names.
         done: number of images that lie in their class's folder already.
     """
@@ -174,11 +174,11 @@ def _by_number(path: Path, numbers: Sequence[int], synsets: Mapping[int, str]) -
 
 
 def plan(folder: Path, labels: Labels, partial: bool = False) -> Moves:
-    """Find out which image of a folder has to go where; nothing is changed.
+    """Plan the moves of a folder's images into class folders; nothing is changed.
 
     Args:
-        folder: with the images, or some of them in their class folders already.
-        labels: of :func:`read_labels`.
+        folder: folder with the images, or some of them in their class folders already.
+        labels: result of :func:`read_labels`.
         partial: accept that images are missing of which the list has a label.
 
     Raises:
@@ -245,11 +245,11 @@ def _by_name(folder: Path, labels: Labels, names: Sequence[str], partial: bool) 
 def carry_out(moves: Moves, tell: Callable[[int], None] = lambda done: None) -> None:
     """Move the images by renaming, which copies and deletes nothing.
 
-    They are gathered out of sight and the class folders appear at the end. Ended early, it can be planned and carried
-    out again, and goes on.
+    They are gathered in a hidden folder, and the class folders appear at the end. After an early end, plan and carry
+    out again: it goes on.
 
     Args:
-        tell: is given the number of images that are gathered.
+        tell: function that is called with the number of images gathered so far.
 
     Raises:
         OutputError: one cannot be moved; the message names it.

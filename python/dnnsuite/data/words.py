@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Text as one long row of numbers for a model of the next one: words of WikiText, or pieces of what Python ships."""
+"""Text as one long row of numbers for a language model: words of WikiText, or pieces of a text that Python ships."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Words:
     Attributes:
         train, valid: int32 `[T]`, read-only.
         vocab_size: every number is below it.
-        origin: what the text is and what the numbers stand for; how many are for training.
+        origin: the text, the meaning of the numbers, and how many are for training.
     """
 
     train: npt.NDArray[np.int32]
@@ -57,16 +57,16 @@ def load(
     vocab_size: int = WIKITEXT_2_WORDS,
     seed: int = 0,
 ) -> Words:
-    """The user's WikiText under `dataroot`, else CPython's own documentation, else numbers of a Zipf law.
+    """Load the user's WikiText under `dataroot`, else CPython's own documentation, else numbers of a Zipf law.
 
     Args:
         kind: `auto` takes the first that there is; `real` refuses the law; `synthetic` is the law.
         dataroot: the folder with the files of WikiText-2 or -103 (Merity et al., 2016). What is between spaces is a
             word, and each line ends with one more.
-        vocab_size: of the others than WikiText, which has its own. The documentation comes in pieces, and the law's
-            numbers are drawn, as in `dnnsuite.data.text`. Where the text has fewer the rest are never seen: the model,
-            and so the work, is that of this many words all the same.
-        seed: of the law.
+        vocab_size: size for texts other than WikiText, which has its own. The documentation comes in pieces, and the
+            law's numbers are drawn, as in `dnnsuite.data.text`. Where the text has fewer, the rest are never seen:
+            the model, and so the work, is still that of this many words.
+        seed: seed of the law.
 
     Raises:
         InvalidArgument: an unknown kind, a dataroot that is not a folder, a file that is not text, by its line.
@@ -99,12 +99,12 @@ def _wikitext(folder: Path, names: list[str]) -> Words:
 
 
 def pad_vocabulary(words: Words, multiple: int) -> Words:
-    """The same text with a vocabulary rounded up to a multiple, whose last words are never seen."""
+    """Return the same text with a vocabulary rounded up to a multiple, whose last words are never seen."""
     return replace(words, vocab_size=-(-words.vocab_size // multiple) * multiple)
 
 
 def files_of(root: Path) -> tuple[Path, list[str]] | None:
-    """The folder, and its files for training, validation and, if it is there, test."""
+    """Find the folder, and its files for training, validation and, if it is there, test."""
     for folder in (root / name for name in WIKITEXT_FOLDERS):
         for pattern in _NAMES:
             if (folder / pattern.format("train")).is_file():

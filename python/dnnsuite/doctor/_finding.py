@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Finding(NamedTuple):
-    """A status (`ok`, `warning`, `missing`), what was found, and what would help."""
+    """Finding: a status (`ok`, `warning`, `missing`), the detail, and the way out."""
 
     status: str
     detail: str
@@ -20,7 +20,7 @@ def ok(detail: str) -> Finding:
 
 
 def warning(detail: str, remedy: str) -> Finding:
-    """Finding of something that works, but not as well as it could, or not well enough to measure with."""
+    """Make a finding of something that works, but not as well as it could, or not well enough for measurements."""
     return Finding("warning", detail, remedy)
 
 

@@ -24,11 +24,11 @@ class Check:
     """One check and its finding.
 
     Attributes:
-        name: what.
+        name: name of the check.
         group: `software`, `gpu`, `machine` or `settings`.
         status: `ok`, `warning` (works, but read this) or `missing`.
-        detail: what was found, with versions and units.
-        remedy: what would help; empty where nothing is wrong.
+        detail: finding, with versions and units.
+        remedy: way out; empty where nothing is wrong.
         essential: nothing runs without it.
     """
 

@@ -15,7 +15,7 @@ __all__ = ["with_windows"]
 def with_windows(
     tables: dict[str, pd.DataFrame], windows: Sequence[tuple[int, int]] | None = None
 ) -> dict[str, pd.DataFrame]:
-    """The tables, with `attrs["windows"]`: `windows`, or else from the first begin to the last end of anything."""
+    """Return the tables with `attrs["windows"]`: `windows`, or from the first begin to the last end of all rows."""
     rows = [table for table in tables.values() if len(table)]
     found = [[int(begin), int(end)] for begin, end in windows or ()]
     if not found and rows:

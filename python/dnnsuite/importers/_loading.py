@@ -40,7 +40,7 @@ class Imported:
 
     @property
     def windows(self) -> list[tuple[int, int]]:
-        """(begin, end) in ns of what a trace covers; empty for what is no trace."""
+        """(begin, end) in ns that a trace covers; empty for a file that is no trace."""
         tables: Iterable[pd.DataFrame] = self.tables.values()
         found: list[list[int]] = next(
             (table.attrs["windows"] for table in tables if "windows" in table.attrs), []
@@ -103,7 +103,7 @@ def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Impor
     Args:
         path: the file.
         kind: one of :data:`KINDS`, or "auto": :func:`sniff`.
-        interval_s: between samples of DCGM, s, where the file has no times.
+        interval_s: seconds between samples of DCGM, where the file has no times.
 
     Returns:
         ncu: `metrics`; nvprof and nsys-stats: `launches`, `metrics`, `api`, `unified`; dcgm: `samples`; nsys, nvvp

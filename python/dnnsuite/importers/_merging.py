@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Results of stretches of a trace, added up to those of the whole."""
+"""Sums of the results of a trace's stretches: those of the whole trace."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class RowFile:
         self._write(rows)
 
     def blocks(self) -> Iterator[Rows]:
-        """All rows, a bounded number of them at once."""
+        """Yield all rows, a bounded number of them at once."""
         self._flush()
         if not self.path.exists():
             return
@@ -79,7 +79,7 @@ def deal(files: Mapping[str, RowFile], cuts: Rows) -> list[dict[str, RowFile]]:
     """Deal out the rows of each file by their begin, to one set of files before, between and after the cuts.
 
     Args:
-        files: by kind; they are deleted.
+        files: files by kind; they are deleted.
         cuts: times, ascending.
     """
     dealt = [

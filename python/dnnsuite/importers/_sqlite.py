@@ -37,7 +37,7 @@ RESOURCES = {
 
 @contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """The file, which is only read. Whatever SQLite says of it, even if that quotes bytes, becomes BadFile."""
+    """Open the file to read only. Every error of SQLite's becomes BadFile, also one that quotes bytes."""
     if not path.is_file():
         raise BadFile(path, "no such file")
     try:

@@ -52,11 +52,11 @@ _THOUSANDS = re.compile(r"-?\d{1,3}(?:\.\d{3})+")
 
 
 class BadFile(Error):
-    """A file that is not what it was read as, or damaged; the message names it, and the line where there is one.
+    """Raised for a damaged file, or one of another kind; the message names it, and the line where there is one.
 
     Args:
         path: the file.
-        why: what is wrong with it, and the way out.
+        why: defect of the file, and the way out.
         line: counted from 1; 0 when it is not about one line.
     """
 
@@ -138,13 +138,13 @@ def read_rows(
     columns: Sequence[str],
     wanted: list[str] | None = None,
 ) -> pd.DataFrame:
-    """Lines of CSV as a table of text; repeated texts are kept once.
+    """Parse lines of CSV into a table of text; repeated texts are kept once.
 
     Args:
-        path: for messages.
+        path: path of the file, for messages.
         lines: one record each, without a header.
         at: the number in the file of each line, counted from 1.
-        columns: what the header says; a row must have as many fields, and none may be repeated.
+        columns: names in the header; a row must have as many fields, and none may be repeated.
         wanted: the columns to keep; all by default.
 
     Raises:
@@ -237,7 +237,7 @@ _LIKE_A_NUMBER = re.compile(r"\s*-?[\d.,]+(?:\s*\(.*\))?\s*")
 def numbers(
     path: Path, texts: pd.Series, lines: Sequence[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Numbers `[N]` for texts, and which of them are words instead, which are NaN.
+    """Convert texts to numbers `[N]`; also return which of them are words instead, whose numbers are NaN.
 
     Grouped digits are one number (`1,234.5`); what follows a number in parentheses is left out, as the instances that
     ncu lists; what tools write for "nothing", or for a ratio to nothing, is NaN.

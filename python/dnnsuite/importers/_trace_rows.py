@@ -59,7 +59,7 @@ class TraceRows:
     """The rows of a trace, filled event by event, and the texts that they name by number.
 
     Args:
-        rows: for each kind of `COLUMNS` where its rows go; by default into memory.
+        rows: destination of each kind of `COLUMNS`; by default memory.
     """
 
     def __init__(self, rows: Mapping[str, Rows] | None = None) -> None:
@@ -70,7 +70,7 @@ class TraceRows:
         self._kinds: dict[str, str | None] = {}
 
     def add(self, event: Event) -> None:
-        """Add an event; one of a kind that no table has is passed by."""
+        """Add an event; a kind that no table has is skipped."""
         category = str(event.get("cat", ""))
         if category not in self._kinds:
             self._kinds[category] = _KIND_OF.get(category.lower())

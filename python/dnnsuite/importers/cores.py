@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Core utilisation from ncu's file, as TBD's `coreutil.py` meant it.
+"""Core utilisation from ncu's file, by the formula of TBD's `coreutil.py`.
 
 `Σ_k cycles_k · pct_k / Σ_k cycles_k` over the kernels, for fma, fp16, tensor and sfu; every kernel counts, the last one
 too (:func:`dnnsuite.profiler.counters.core_utilization` is the formula, for counters and for files).
@@ -25,7 +25,7 @@ _ALSO = {"tensor": ("sm__inst_executed_pipe_tensor" + OF_PEAK,)}
 
 
 def core_metrics(table: pd.DataFrame) -> dict[str, str]:
-    """The metric in `table` (:func:`ncu.read`) of each kind of core; those that it has none of are left out."""
+    """Find the metric of each kind of core in `table` (of :func:`ncu.read`); kinds without one are left out."""
     there = {*table["metric"].unique()}
     found = {}
     for core in CORES:
@@ -36,10 +36,10 @@ def core_metrics(table: pd.DataFrame) -> dict[str, str]:
 
 
 def core_report(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Utilisation of each kind of core over all launches, and what a reader must know.
+    """Compute the utilisation of each kind of core over all launches, and remarks for a reader.
 
     Args:
-        table: what :func:`ncu.read` returned.
+        table: result of :func:`ncu.read`.
 
     Raises:
         InvalidArgument: neither cycles nor any kind of core was measured; the message has the command that does.

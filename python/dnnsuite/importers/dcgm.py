@@ -80,13 +80,13 @@ def _is_hfta(names: Collection[str]) -> bool:
 
 
 def read(path: str | Path, interval_s: float = 1.0, begin_ns: int = 0) -> pd.DataFrame:
-    """A file of DCGM as `samples`: t_ns, source ("dcgm"), device, name, value, unit.
+    """Read a file of DCGM as `samples`: t_ns, source ("dcgm"), device, name, value, unit.
 
     Args:
-        path: what `dcgmi dmon`, or dcgm-exporter's `/metrics`, wrote, or a CSV file with a time, a GPU and a column per
+        path: output of `dcgmi dmon`, of dcgm-exporter's `/metrics`, or a CSV file with a time, a GPU and a column per
             field (or `metric` and `value`).
-        interval_s: between samples, s, for files that have no time of their own; dmon's `-d`, 1 s where not given.
-        begin_ns: the time of the first of these.
+        interval_s: seconds between samples, for files that have no times of their own; dmon's `-d`.
+        begin_ns: time of the first sample in such files, ns.
 
     Returns:
         N/A is NaN. Fields that are not known keep their names, values and no unit.

@@ -2,8 +2,8 @@
 """FP32 utilisation as TBD reported it: how busy the single-precision units were, on nvprof's scale from 0 to 10.
 
 `Σ_k d_k · L_k / Σ_k d_k` over launches of duration d and level L. On GPUs that nvprof does not know the level is a
-tenth of ncu's `smsp__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active`, rounded. What was not measured (copies,
-an empty cell) is left out and said; it is no 0.
+tenth of ncu's `smsp__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active`, rounded. Rows that were not measured
+(copies, an empty cell) are left out with a note; they do not count as 0.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def read_levels(path: str | Path) -> pd.DataFrame:
 
 
 def fp32_report(levels: pd.DataFrame) -> Fp32Report:
-    """The report.
+    """Compute TBD's report from levels.
 
     Args:
         levels: one row per launch, or per kernel of a summary: name, duration_ns, level (0 to 10, NaN where it was not

@@ -38,7 +38,7 @@ _STEP_MEANINGS = {
 
 
 def read(path: str | Path) -> dict[str, pd.DataFrame]:
-    """A file of `torch.profiler`'s `export_chrome_trace`, packed by gzip or not.
+    """Read a file of `torch.profiler`'s `export_chrome_trace`, packed by gzip or not.
 
     Returns:
         The tables of :func:`dnnsuite.importers.nsys.read`; `markers` are `record_function`'s ranges. Where there are
@@ -65,7 +65,7 @@ def collect(path: Path, into: TraceRows) -> dict[str, int]:
     """Read a trace's events into rows; return rank, number of ranks and base of the times, if the file has them.
 
     Raises:
-        BadFile: as :func:`read`.
+        BadFile: see :func:`read`.
     """
     trace = TraceFile(path)
     any_event = False
@@ -95,7 +95,7 @@ def _about(values: Mapping[str, Any]) -> dict[str, int]:
 def tables_of_trace(
     columns: Mapping[str, Mapping[str, NDArray[Any]]], strings: Sequence[str]
 ) -> dict[str, pd.DataFrame]:
-    """The tables of a trace's columns by kind, without windows and steps; `ops` where there are any."""
+    """Make the tables of a trace's columns by kind, without windows and steps; `ops` where there are any."""
     activity: dict[str, Mapping[str, NDArray[Any]]] = {
         kind: each for kind, each in columns.items() if kind not in ("ops", "steps")
     }
@@ -114,7 +114,7 @@ def _texts(codes: NDArray[np.int64], strings: Sequence[str]) -> pd.Series:
 
 
 def steps_table(columns: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
-    """The steps of the thread that has most of them, disjoint."""
+    """Make the table of the steps, disjoint: those of the thread that has most of them."""
     import pandas as pd
 
     table = pd.DataFrame({**columns})

@@ -53,8 +53,8 @@ class LargeTrace:
 
     Attributes:
         rows: number of rows that each table would have.
-        results: as :func:`dnnsuite.importers.analyse_trace` has them of a small trace; the median of a kernel that
-            has thousands of different durations is known to three digits.
+        results: results like those of :func:`dnnsuite.importers.analyse_trace` for a small trace; the median of a
+            kernel that has thousands of different durations is known to three digits.
     """
 
     path: Path
@@ -79,11 +79,11 @@ def summarise(path: Path, folder: Path | None = None, rows_at_once: int = _ROWS_
 
     Args:
         path: the trace, packed by gzip or not.
-        folder: where the tables are written as CSV; nowhere by default.
+        folder: folder to write the tables to as CSV; None writes none.
         rows_at_once: rows of a stretch, at least; it is longer where a step is, or an operator.
 
     Raises:
-        BadFile: as :func:`dnnsuite.importers.kineto.read`.
+        BadFile: see :func:`dnnsuite.importers.kineto.read`.
         OutputError: no space for temporary files, or `folder` cannot be written.
     """
     with tempfile.TemporaryDirectory(prefix="dnnsuite-") as scratch:

@@ -70,7 +70,7 @@ def _header(line: str) -> list[str]:
 
 
 def read(path: str | Path) -> pd.DataFrame:
-    """A file that `ncu --csv` wrote, details page or raw page.
+    """Read a file that `ncu --csv` wrote, details page or raw page.
 
     Returns:
         One row for each kernel and metric: kernel_id, process, name, device, context, stream, section, metric, unit,
@@ -266,7 +266,8 @@ def _is_range(name: str) -> bool:
 
 
 def launches(table: pd.DataFrame, metrics: Sequence[str] | None = None) -> pd.DataFrame:
-    """One row for each launch: kernel_id, process, name, device, and a column for each of `metrics` that was measured.
+    """Make a table with a row for each launch: kernel_id, process, name, device, and a column for each of `metrics`
+    that was measured.
 
     Of a metric that several sections print, the first that is a number.
     """

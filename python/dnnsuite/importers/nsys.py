@@ -64,7 +64,7 @@ def is_nsys(path: Path) -> bool:
 
 
 def read(path: str | Path) -> dict[str, pd.DataFrame]:
-    """A file that `nsys export --type sqlite` (or `nsys stats`) wrote.
+    """Read a file that `nsys export --type sqlite` (or `nsys stats`) wrote.
 
     Returns:
         `kernels`, `memops`, `api`, `overhead`, `markers`, `syncs`, `graphs`, with the columns of
@@ -95,7 +95,7 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
 
 
 def without_version(function: str) -> str:
-    """The name of a CUDA function without the version of its interface, that CUPTI puts behind it.
+    """Return the name of a CUDA function without the interface's version that CUPTI appends.
 
     >>> without_version("cudaLaunchKernel_v7000"), without_version("cuMemcpyHtoD_v2")
     ('cudaLaunchKernel', 'cuMemcpyHtoD_v2')

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """CSV of nvprof and of its visual profiler: traces of launches, summaries of kernels, metrics of either.
 
-What there is, told by the header:
+Tables, recognised by their header:
 
 * nvvp's "GPU Details", full (`Name`, `Duration(ns)`) or summary (`Name`, `Avg. Duration(ns)`, `Invocations`);
 * `nvprof --csv --print-gpu-trace`, with or without `--metrics`, and `nvprof --csv` (`Time(%)`, `Calls`, `Avg`), which
@@ -98,7 +98,7 @@ def _plain(field: str) -> tuple[str, str]:
 
 
 def read(path: str | Path) -> dict[str, pd.DataFrame]:
-    """A CSV file of nvprof or nvvp.
+    """Read a CSV file of nvprof or nvvp.
 
     Returns:
         `launches`: kernel_id, name, device, calls, duration_ns, a row for each launch or each kernel of a summary;

@@ -46,7 +46,7 @@ def is_nvvp(path: Path) -> bool:
 
 
 def read(path: str | Path) -> dict[str, pd.DataFrame]:
-    """A file that `nvprof -o FILE` or nvvp wrote.
+    """Read a file that `nvprof -o FILE` or nvvp wrote.
 
     Returns:
         The tables of :func:`dnnsuite.importers.nsys.read`. Pages of unified memory that migrated are rows of `memops`.

@@ -55,7 +55,7 @@ _BY_NAME = {
 
 
 def analyse_trace(found: Imported) -> dict[str, pd.DataFrame]:
-    """Results of one trace: of its kernels, or where there are none of its operators; empty for an empty trace."""
+    """Analyse one trace: its kernels or, where there are none, its operators; no tables for an empty trace."""
     tables = found.tables
     results = analyse(tables, found.windows) if found.windows else {}
     ops = tables.get("ops")
@@ -68,7 +68,7 @@ def analyse_trace(found: Imported) -> dict[str, pd.DataFrame]:
 
 
 def data_waits(markers: pd.DataFrame) -> list[tuple[int, int]]:
-    """(begin, end) of each wait for a DataLoader, by torch.profiler's own ranges."""
+    """List (begin, end) of each wait for a DataLoader, from torch.profiler's own ranges."""
     waits = markers[markers["name"].astype(str).str.match(_DATA)]
     return [*zip(waits["t0_ns"].tolist(), waits["t1_ns"].tolist(), strict=True)]
 
@@ -218,7 +218,8 @@ def _judge(table: pd.DataFrame) -> tuple[int | None, str]:
 
 
 def compare_traces(first: Imported, second: Imported) -> pd.DataFrame:
-    """Time of each kernel in two traces, or two files of launches (ncu, nvprof, nsys-stats); the largest change first.
+    """Compare the time of each kernel in two traces, or files of launches (ncu, nvprof, nsys-stats), largest change
+    first.
 
     Raises:
         InvalidArgument: a file without times of kernels or operators, or one of kernels and one of operators.
@@ -245,7 +246,7 @@ def compare_traces(first: Imported, second: Imported) -> pd.DataFrame:
 
 
 def by_name(found: Imported) -> dict[str, pd.DataFrame]:
-    """Time of each kernel, and of each of the host's calls, in a file of launches (ncu, nvprof, nsys-stats).
+    """Sum the time of each kernel, and of each of the host's calls, in a file of launches (ncu, nvprof, nsys-stats).
 
     Returns:
         `kernels_by_name` and `calls_by_name`, the longest altogether first; those that the file has times of.

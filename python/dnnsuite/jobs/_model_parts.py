@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Training of a declared model, plain or as an array: of its parts by an optimizer and a schedule each."""
+"""Training of a declared model, plain or as an array, with an optimizer and a schedule for each of its parts."""
 
 from __future__ import annotations
 

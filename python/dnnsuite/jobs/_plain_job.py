@@ -148,7 +148,8 @@ class PlainJob(Workload):
         clip_norm: float | None = None,
         parameters: Iterable[torch.Tensor] = (),
     ) -> None:
-        """Backward and one step of `optimizer`, with loss scaling in fp16; gradients of `parameters` are clipped."""
+        """Take a backward pass and one step of `optimizer`, with loss scaling in fp16; gradients of `parameters` are
+        clipped."""
         optimizer.zero_grad(set_to_none=True)
         self.backward(loss)
         self.advance(optimizer, clip_norm, parameters)
@@ -163,7 +164,7 @@ class PlainJob(Workload):
         clip_norm: float | None = None,
         parameters: Iterable[torch.Tensor] = (),
     ) -> None:
-        """One step of `optimizer` on the gradients that `backward` left."""
+        """Take one step of `optimizer` on the gradients that `backward` left."""
         if self._scaler is not None:
             self._scaler.unscale_(optimizer)
         if clip_norm is not None:

@@ -88,7 +88,7 @@ class Atari(PlainJob):
 
     @torch.no_grad()
     def batch(self) -> Rollout:
-        """Plays: the policy as it is, in every game at once."""
+        """Play: the present policy, in every game at once."""
         seen, kept, rewards, alive = [], [], [], []
         for _ in range(self.options["num_steps"]):
             images = torch.from_numpy(self._images).to(self.device)
@@ -121,7 +121,7 @@ class Atari(PlainJob):
         return reward, end
 
     def train(self, batch: Rollout) -> torch.Tensor:
-        """Returns the mean of the policy's losses `[]`."""
+        """Learn from a rollout; return the mean of the policy's losses `[]`."""
         advantages = batch.returns - batch.values
         advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-5)
         flat = Rollout(*(part.flatten(0, 1) for part in batch))

@@ -34,10 +34,10 @@ class Card:
     Attributes:
         family: `plain` for a job of a suite, `fused` for one of a workflow.
         data: a data set of `dnnsuite data`, or `generated`.
-        batch_size: of the original's protocol.
+        batch_size: batch size of the original's protocol.
         references: keys in `references.bib`.
         version: counts changes; one that changes rates is marked `(numbers)` in `changes`, newest first.
-        deviations: from the original, each with its reason.
+        deviations: deviations from the original, each with its reason.
         text: the card as it is written.
     """
 
@@ -59,7 +59,7 @@ class Card:
 
 @cache
 def all_cards() -> tuple[Card, ...]:
-    """Every card, by the name of its file."""
+    """Return every card, ordered by the name of its file."""
     return tuple(_read(path) for path in sorted(_FOLDER.glob("*.md")))
 
 

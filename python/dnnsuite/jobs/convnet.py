@@ -12,8 +12,8 @@ import torch
 from ..data import Origin, imagenet, import_torchvision
 from ..errors import InvalidArgument, did_you_mean
 from . import distributed
+from ._data_parallel import SpreadJob
 from ._plain_job import SeedUnit
-from ._spread import SpreadJob
 from ._workload import JobConfig, register
 
 _Batch = tuple[torch.Tensor, torch.Tensor]

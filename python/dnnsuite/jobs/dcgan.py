@@ -13,8 +13,8 @@ from ..data import Origin, imagenet
 from ..errors import InvalidArgument
 from ..models import Discriminator, Generator
 from . import distributed
+from ._data_parallel import SpreadJob
 from ._plain_job import SeedUnit
-from ._spread import SpreadJob
 from ._workload import JobConfig, register
 
 _BATCHES = 8  # in the pool

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A job in several processes: which one this is, and one model between them.
+"""A job in several processes: the rank of this one, and one model that all of them train.
 
 torchrun, srun and other launchers give it in the environment (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
 MASTER_PORT); without them, a job has one process and everything here does nothing.

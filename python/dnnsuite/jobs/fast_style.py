@@ -120,7 +120,7 @@ class FastStyle(PlainJob):
 
 
 def normalized(images: torch.Tensor) -> torch.Tensor:
-    """0 to 255 `[N, 3, H, W]` to what networks trained on ImageNet expect."""
+    """Normalise images `[N, 3, H, W]` of 0 to 255 as networks trained on ImageNet expect."""
     mean, deviation = (
         images.new_tensor(value).view(3, 1, 1) for value in (imagenet.MEAN, imagenet.DEVIATION)
     )
@@ -128,7 +128,7 @@ def normalized(images: torch.Tensor) -> torch.Tensor:
 
 
 def load_vgg16(features: VGG16Features, path: str) -> None:
-    """Takes the weights of torchvision's vgg16 (its state_dict). Raises InvalidArgument naming a file without them."""
+    """Load the weights of torchvision's vgg16 (its state_dict). Raises InvalidArgument naming a file without them."""
     names = features.state_dict()
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A fused workload as data: from one declaration come the job of one plain model and the job of B models at once.
+"""Declaration of a fused workload, from which the job of one plain model and that of B models at once are made.
 
 Model and loss are written for one model, in plain torch; `jobs.declare` makes a `FusedJob` of them, which trains one of
 them (B = 0) or, through `dnnsuite.fuse`, an array. `dnnsuite.jobs.fused` has the declarations of the package.
@@ -39,7 +39,7 @@ class Batches(Protocol):
     def sizes(self) -> Mapping[str, Any]: ...
 
     def batch(self, i: int) -> tuple[torch.Tensor, ...]:
-        """Batch `i` since training began, on the CPU; it depends on nothing but `i` and the seed."""
+        """Return batch `i` since training began, on the CPU; it depends on `i` and the seed alone."""
 
 
 class Made(NamedTuple):
@@ -58,7 +58,7 @@ class Made(NamedTuple):
     arguments: Values
 
     def filled(self, hyper: Values) -> dict[str, Any]:
-        """Arguments with the values of `hyper`, of one model or lists of all models."""
+        """Return the arguments with the values of `hyper`, those of one model or lists for all models."""
         return {name: _filled(value, hyper) for name, value in self.arguments.items()}
 
     def hyperparameters(self) -> set[str]:
@@ -69,12 +69,12 @@ class Made(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
-    """A protocol: how long, how often, with which batch and which sizes.
+    """Protocol of a measurement: length, repeats, batch size and the Bs to measure.
 
     Attributes:
-        epochs, iters_per_epoch, repeats, batch_size: of each run; the first epoch is warm-up.
-        max_B: where the search for the largest B ends; None is the memory's end.
-        max_num_Bs: how many Bs are measured.
+        epochs, iters_per_epoch, repeats, batch_size: values for each run; the first epoch is warm-up.
+        max_B: end of the search for the largest B; None searches until memory is full.
+        max_num_Bs: number of Bs to measure.
         plan: the Bs to measure, instead of a search.
         options: options that are not the workload's defaults.
         search: settings of the search per mode, as `{"hfta": {"dry_run_repeats": 1}}`.
@@ -103,9 +103,9 @@ class FusedWorkload:
     """One training workload, declared once.
 
     Attributes:
-        name: by which `dnnsuite workflow NAME` and `jobs.get` know it.
+        name: name for `dnnsuite workflow NAME` and `jobs.get`.
         description: one line for `dnnsuite list`.
-        unit: what a sample of the batch is, in the plural: "images".
+        unit: name of the items that a rate counts, in the plural: "images".
         options: the options and their defaults. A number stays a number of its kind, text stays text.
         hyper: hyperparameters and the values of a model for which none are drawn.
         sample: draws the hyperparameters of one model.
@@ -113,11 +113,11 @@ class FusedWorkload:
         data: (job's configuration, options) → `Batches`.
         loss: (model, *batch) → the loss `[]` of one model. Instead, a mapping of names of submodules to losses: in
             each step these parts are trained one after the other, the others held, each by an optimizer of its own.
-        optimizer, schedule: of each model; the schedule goes on at the end of an epoch.
-        presets: by name; one that is missing is that of `default`.
-        items_per_sample: how many items of `unit` one sample of a batch is.
+        optimizer, schedule: those of each model; the schedule goes on at the end of an epoch.
+        presets: presets by name; a missing one is that of `default`.
+        items_per_sample: number of items of `unit` in one sample of a batch.
         units: parts of the model, names of modules each, as `NAME_partially_fused` leaves them unfused in turn.
-        held_out: as `data`, of samples that are not trained on.
+        held_out: function like `data`, for samples that are not trained on.
         accuracy: (model, *batch) → the share `[]` of right answers of one model. Both or neither; `convergence`
             reports them.
     """

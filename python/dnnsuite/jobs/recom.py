@@ -19,7 +19,7 @@ from ._workload import register
 class Recommendation(PlainJob):
     """NeuMF, binary cross-entropy on rated items and 4 unrated ones for each; Adam, 5e-4.
 
-    An interaction is one sample: a user, an item, and whether the one rated the other. Samples are drawn on the device.
+    An interaction is one sample: a user, an item, and 1 or 0 for rated or not. Samples are drawn on the device.
     """
 
     description = "NeuMF of 64 factors and a perceptron of 256, 256, 128, 64, Adam, on MovieLens-20M"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The same arithmetic with its sums in another order: how far two right runs drift apart by rounding alone."""
+"""Arithmetic with its sums in another order, to see how far two right runs drift apart by rounding alone."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ aten = torch.ops.aten
 
 
 class ReorderedSums(TorchDispatchMode):
-    """Context manager: matrix products and convolutions add up what they add up in reverse order.
+    """Context manager: matrix products and convolutions form their sums in reverse order.
 
     Products run over their inner dimension backwards, ungrouped convolutions over their input channels, gradients of
-    convolutions over the batch. Whatever else a model computes is as before, random numbers too. Backward passes count
-    that are made inside.
+    convolutions over the batch. Everything else is computed as before, random numbers too. Backward passes inside
+    the block count.
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -25,7 +25,7 @@ class SuperResolution(PlainJob):
 
     The pictures are decoded by `workers` threads during setup and stay in memory: no loader is measured, except
     after `with_loader`. Options:
-    `upscale_factor`, `lr`, `testBatchSize`, of the mean of whose peak signal-to-noise ratios `metrics` tells [dB].
+    `upscale_factor`, `lr`, `testBatchSize` (pictures whose mean peak signal-to-noise ratio `metrics` has, in dB).
     `no_checks` is the original's (save nothing) and the only behaviour here.
     """
 

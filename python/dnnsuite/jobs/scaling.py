@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Speed-up of a machine with every device that is added."""
+"""Speed-up of training with every further device of a machine."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Scaling(PlainJob):
     """`network` on 1, 2, ... `devices` devices (0: all) by DistributedDataParallel, a process and `batch_size` each.
 
     Setup measures each number of devices, `steps` after 2 that do not count. `metrics` has the speeds in images per
-    second, and as `efficiency` what they are of as many times the first: (speed_n / speed_1) / n. What is timed
-    afterwards are steps on all devices. On a CPU a device is a share of the cores; there are 2 unless asked otherwise.
+    second, and as `efficiency` their share of the ideal: (speed_n / speed_1) / n. Steps on all devices are timed
+    afterwards. On a CPU a device is a share of the cores; there are 2 unless asked otherwise.
     A step's loss is the mean over devices, and known after `synchronize`.
     """
 
@@ -82,7 +82,7 @@ class Scaling(PlainJob):
         return self.config.batch_size * self.devices
 
     def batch(self) -> None:
-        """Each process has its own."""
+        """Do nothing: each process has batches of its own."""
 
     def train(self, batch: None) -> torch.Tensor:
         assert self._team is not None, "setup was not called"

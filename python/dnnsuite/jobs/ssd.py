@@ -21,7 +21,7 @@ _RATE, _MOMENTUM, _DECAY = 1e-3, 0.9, 5e-4
 
 
 class Batch(NamedTuple):
-    """Images `[N, 3, 300, 300]`, and what each default box is to find: boxes `[N, D, 4]`, labels `[N, D]`."""
+    """Images `[N, 3, 300, 300]`, and the targets of the default boxes: boxes `[N, D, 4]`, labels `[N, D]`."""
 
     images: torch.Tensor
     boxes: torch.Tensor

@@ -22,7 +22,7 @@ class ToyLSTM(PlainJob):
     """Two cells of width 51, SGD 0.01, mean squared error over 97 waves; batch_size is not used.
 
     Options: `dtype` of the data and of the model, `length` of the waves. `metrics` has the error on the three waves
-    that are left out. Raises InvalidArgument for another dtype, or a wave too short to be learnt from.
+    that are left out. Raises InvalidArgument for another dtype, or a wave that is too short.
     """
 
     description = "two LSTM cells learn sine waves"

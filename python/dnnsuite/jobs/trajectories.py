@@ -35,8 +35,8 @@ class Trajectory:
     Attributes:
         losses: [iteration][model].
         start, end: a sketch of each model's parameters, before and after.
-        accuracy: of each model, on data held out; None where the job has none.
-        provenance: of the job.
+        accuracy: accuracy of each model on held-out data; None where the job has none.
+        provenance: provenance of the job's data.
     """
 
     losses: list[list[float]]
@@ -75,7 +75,7 @@ def train(
         job: a declared workload's name.
         config: `B` is the number of models, whichever way they train.
         way: `hfta` is one array, `serial` the models one after the other, `control` that with reordered sums.
-        iterations: of each model.
+        iterations: training steps of each model.
         iters_per_epoch: iterations after which the learning-rate schedule advances.
         ready: called when the first model is set up.
     """

@@ -75,7 +75,7 @@ class Translator(PlainJob):
         return translation.Batch(source.to(self.device), lengths, target.to(self.device))
 
     def train(self, batch: translation.Batch) -> torch.Tensor:
-        """Returns the loss per pair `[]`."""
+        """Learn from a batch; return the loss per pair `[]`."""
         loss = self._loss(batch)
         self.update(loss, self.optimizer, self.options["grad_clip"], self.model.parameters())
         return loss

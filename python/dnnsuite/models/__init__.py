@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Architectures. `BERT` is written against the `nn` it is handed; the others are ordinary torch modules for
+"""Architectures. `BERT` takes its `nn` as an argument; the others are ordinary torch modules for
 `dnnsuite.fuse`."""
 
 from .bert import BERT as BERT

@@ -50,7 +50,7 @@ class Discriminator(nn.Module):
 
 
 def initialize(module: nn.Module) -> None:
-    """The paper's start: convolutions normal with deviation 0.02, norms' weights too, around one."""
+    """Initialise as in the paper: convolutions from a normal of deviation 0.02, weights of norms from one around 1."""
     if isinstance(module, (nn.Conv2d, nn.ConvTranspose2d)):
         nn.init.normal_(module.weight, 0.0, 0.02)
     elif isinstance(module, nn.BatchNorm2d):

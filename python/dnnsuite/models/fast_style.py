@@ -66,7 +66,7 @@ class VGG16Features(nn.Sequential):
 
 
 def gram_matrix(features: torch.Tensor) -> torch.Tensor:
-    """`[N, C, H, W]` to `[N, C, C]`: products of the channels, summed over places and divided by C·H·W."""
+    """Compute Gram matrices `[N, C, C]` of `[N, C, H, W]`: products of channels, summed over places, over C·H·W."""
     flat = features.flatten(2)
     return flat @ flat.transpose(1, 2) / (flat.shape[1] * flat.shape[2])
 

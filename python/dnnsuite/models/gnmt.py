@@ -40,7 +40,7 @@ class GNMT(nn.Module):
         return self.decode(target, self.encode(source, lengths), lengths)
 
     def encode(self, source: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """`[S, N, H]`."""
+        """Encode source tokens `[S, N]` to `[S, N, H]`."""
         packed = pack_padded_sequence(self.embedding(source), lengths)
         x, _ = pad_packed_sequence(self.encoder[0](packed)[0])
         x = self.encoder[1](self.dropout(x))[0]
@@ -85,7 +85,7 @@ class BahdanauAttention(nn.Module):
 
 
 def label_smoothing_loss(logits: torch.Tensor, target: torch.Tensor, smoothing: float = 0.1) -> torch.Tensor:
-    """Sum (1 - s) · -log p(target) + s · mean of -log p over tokens other than padding: `[]`.
+    """Compute the sum of (1 - s) · -log p(target) + s · mean of -log p over tokens other than padding: `[]`.
 
     `logits` `[T, V]`, `target` `[T]` (Szegedy et al., 2016; in the form of MLPerf's GNMT).
     """

@@ -10,7 +10,7 @@ from torch import nn
 class GRULanguageModel(nn.Module):
     """Tokens `[L, N]` and the state `[layers, N, H]` to logits of the next token `[L, N, V]` and the state after it.
 
-    Dropout is on what goes into, between and out of the layers. Embedding and output weights are uniform in ±0.1.
+    Dropout is before, between and after the layers. Embedding and output weights are uniform in ±0.1.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ State = tuple[torch.Tensor, torch.Tensor]
 class LSTMLanguageModel(nn.Module):
     """Tokens `[N, L]` to logits of the next token `[N, L, V]` and the state after the last, two of `[layers, N, H]`.
 
-    Dropout is on what goes into and comes out of the layers, not on the state. `tied` makes the output layer's weight
+    Dropout is on inputs and outputs of the layers, not on the state. `tied` makes the output layer's weight
     that of the embedding and needs `hidden` = `width` (Press and Wolf, EACL 2017).
     """
 

@@ -101,7 +101,7 @@ def multibox_loss(
     Args:
         offsets: `[N, 4, D]`, of centre and size.
         logits: `[N, C, D]`.
-        boxes, labels: of `match`, `[N, D, 4]` and `[N, D]`.
+        boxes, labels: results of `match`, `[N, D, 4]` and `[N, D]`.
         defaults: xywh `[D, 4]`.
     """
     positive = labels > 0

@@ -18,7 +18,7 @@ class ResNet50(nn.Module):
     """Residual network of 16 bottleneck blocks; parameters have torchvision's names and shapes.
 
     Args:
-        classes: of the last layer.
+        classes: number of classes of the last layer.
         width: channels of the first convolution; 64 in the paper.
         small: pictures of 32 pixels (SC20): the first convolution keeps the resolution and no pooling follows it.
             Parameters are the same, arithmetic is 16 times as much per pixel.

@@ -29,7 +29,7 @@ class SSD300(nn.Module):
     follow. The order of the boxes is that of `multibox.default_boxes`.
 
     Args:
-        classes: C, nothing included.
+        classes: number of classes C, the background among them.
         weights: the parameters of a whole torchvision ResNet-34; random without.
     """
 

@@ -36,7 +36,7 @@ def negative_elbo(
 
     Args:
         reconstruction, x: pictures `[N, 784]` between 0 and 1.
-        mean, log_variance: of the latent variables, `[N, 20]`.
+        mean, log_variance: mean and log-variance of the latent variables, `[N, 20]`.
     """
     entropy = nn.functional.binary_cross_entropy(reconstruction, x, reduction="sum")
     return entropy - 0.5 * torch.sum(1 + log_variance - mean.square() - log_variance.exp())

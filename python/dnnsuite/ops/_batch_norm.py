@@ -206,7 +206,7 @@ def batch_norm_act(
         x: contiguous or with the channels last in memory; on CUDA a model's samples may be apart in memory, as after a
             grouped convolution. Other layouts are copied first. The result has the layout of x.
         weight, bias: [B, C]; on CUDA for an x of 16 bits they, `mean` and `variance` may have 32.
-        residual: of the shape of x.
+        residual: tensor of the shape of x.
         mean, variance: statistics [B, C] to normalise with, instead of those of the batch.
         activation: 'none', 'relu', 'relu6', 'leaky_relu' (with `slope`), 'hardswish' or 'silu'.
 

@@ -164,7 +164,7 @@ def max_pool(
 
     Args:
         kernel: height and width of the window, at most `MOST_TAPS` pixels.
-        stride: from window to window; by default the window's size.
+        stride: distance from window to window; by default the window's size.
         activation: 'none', or 'relu' for the maximum of relu(x), in one pass each way.
     """
     steps = (*kernel, *(stride or kernel), *padding, *dilation, ceil_mode, activation == "relu")
@@ -187,7 +187,7 @@ def avg_pool(
 
     Args:
         kernel: height and width of the window.
-        stride: from window to window; by default the window's size.
+        stride: distance from window to window; by default the window's size.
         count_include_pad: True counts the zeros of the padding as pixels.
         divisor: divides each sum if it is not 0, in place of the number of pixels.
     """

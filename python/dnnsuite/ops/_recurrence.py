@@ -209,7 +209,7 @@ def recurrence(
         h, c: the state before the first step, [B, N, P] and [B, N, H] (c: LSTM only); zeros without it.
         lengths: int64 [B, N], the steps of each sequence; later ones give zeros and leave the state as it is.
         kind: 'lstm', 'gru', 'rnn_tanh' or 'rnn_relu'.
-        reverse: from the last step to the first.
+        reverse: run from the last step to the first.
         weight_hr: an LSTM's projection of its output, [B, P, H]; without it P is H.
     """
     if kind not in GATES:

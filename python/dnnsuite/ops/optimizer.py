@@ -113,7 +113,7 @@ def optimizer_step_(
 
     Args:
         factor: float64 [B], multiplied into the gradients as they are read: unscaling and clipping need no pass.
-        tickets: on CUDA int32 zeros, one per parameter and model, which a step leaves as it found them.
+        tickets: int32 zeros on CUDA, one per parameter and model; a step leaves them as it found them.
         written: the plan's parameters, states and scalars; needed only while a `TorchDispatchMode` looks.
 
     Raises:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Cores of each share: whole cores, near its GPU, filling one L3 after the other. Deterministic."""
+"""Choice of each share's cores: whole cores, near its GPU, filling one L3 after the other. Deterministic."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def deal_cores(
 
     Args:
         locality: `strict` (none from another node), `prefer` (as many as there are, near ones first) or `auto`.
-        threads: of all cores, for the message alone.
+        threads: threads of all cores, for the message alone.
 
     Raises:
         NotEnoughCpus, SmtSplit: there are fewer cores than shares.

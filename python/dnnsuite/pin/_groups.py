@@ -46,7 +46,7 @@ class Leftover:
 
 
 def run_name(process: int | None = None) -> str:
-    """Name the groups of a run such that their owner, `process` (by default this one), is known after any death."""
+    """Name the groups of a run so that their owner, `process` (by default this one), is known even after its death."""
     mine = os.getpid() if process is None else process
     return f"dnnsuite-{mine}-{_started_ticks(mine)}-{_pid_namespace()}-{secrets.token_hex(4)}"
 

@@ -109,11 +109,11 @@ class Running:
                 _processes.end(self._name)
 
     def poll(self) -> int | None:
-        """The return code, or None while it runs."""
+        """Return the exit status (minus the signal); None while it runs."""
         return self.wait(0)
 
     def wait(self, timeout_s: float | None = None) -> int | None:
-        """The return code (minus the signal), or None when it runs longer than `timeout_s`."""
+        """Wait for the exit status (minus the signal); None if it runs longer than `timeout_s`."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while self._ended is None:
             left = _POLL_S if deadline is None else min(_POLL_S, max(0.0, deadline - time.monotonic()))
@@ -127,7 +127,7 @@ class Running:
         self._process.send(number, True)
 
     def kill(self) -> None:
-        """End it and everything that it started."""
+        """Kill the command and everything that it started."""
         if self._group is not None and self._outcome is None:
             self._group.kill(5.0)
         if self._ended is None:

@@ -56,8 +56,8 @@ def scope(
         share: (i, N), the i-th of N.
         backend: `auto`, `cgroup` or `affinity`.
         require: `cgroup` makes less an error.
-        parent: as for :class:`Partition`.
-        options: of :func:`make_plan`.
+        parent: see :class:`Partition`.
+        options: options of :func:`make_plan`.
 
     Raises:
         PinningTooWeak: `require` is not met.

@@ -16,12 +16,12 @@ __all__ = [
 
 
 class CgroupError(Error):
-    """The kernel refused something about a control group.
+    """Raised when the kernel refuses an operation on a control group.
 
     Args:
-        operation: what was tried.
+        operation: operation that failed.
         path: the file or folder.
-        value: what was to be written; empty when nothing was.
+        value: value to be written; empty for none.
         errno: the kernel's reason, 0 when it gave none.
         hint: the way out.
     """
@@ -46,51 +46,51 @@ class CgroupNotMounted(CgroupError):
 
 
 class ControllerUnavailable(CgroupError):
-    """A controller is in no hierarchy that can be used; the path is where it stops."""
+    """Raised when a controller is in no usable hierarchy; the path is where it stops."""
 
 
 class CgroupReadOnly(CgroupError):
-    """The control groups are mounted read-only, as containers have them."""
+    """Raised when the control groups are mounted read-only, as in containers."""
 
 
 class CgroupPermissionDenied(CgroupError):
-    """The group is not this user's."""
+    """Raised when the group is not this user's."""
 
 
 class CgroupBusy(CgroupError):
-    """Processes are in the way; the hint names them."""
+    """Raised when processes are in the way; the hint names them."""
 
 
 class InvalidDomain(CgroupError):
-    """The group, or one above it, is threaded, so that no process can be put into it."""
+    """Raised when the group, or one above it, is threaded, so that it takes no process."""
 
 
 class CpusetNotEffective(CgroupError):
-    """The kernel took a list of CPUs or nodes and gave other ones."""
+    """Raised when the kernel took a list of CPUs or nodes and gave other ones."""
 
 
 class PartitionInvalid(CgroupError):
-    """The kernel did not make the CPUs a partition of their own; the value is what it says instead."""
+    """Raised when the kernel made no partition of the CPUs; the value is its answer."""
 
 
 class CpusetEmpty(CgroupError):
-    """A process was to enter a cpuset that has no CPUs or no memory nodes."""
+    """Raised when a process should enter a cpuset without CPUs or memory nodes."""
 
 
 class LimitRejected(CgroupError):
-    """A limit is not one that the kernel takes, or it took another one."""
+    """Raised when the kernel refuses a limit, or sets another one."""
 
 
 class LimitBelowUsage(CgroupError):
-    """A limit below what the group already uses."""
+    """Raised for a limit below what the group already uses."""
 
 
 class CgroupExists(CgroupError):
-    """A group of this name is there already, left by another run perhaps."""
+    """Raised when a group of this name exists already, perhaps left by another run."""
 
 
 class LaunchError(CgroupError):
-    """A command could not be started in its group; the operation is the stage at which it failed."""
+    """Raised when a command could not be started in its group; the operation is the stage that failed."""
 
 
 class NotEnoughCpus(InvalidArgument):
@@ -106,8 +106,8 @@ class NotEnoughMemory(InvalidArgument):
 
 
 class HeterogeneousCpus(InvalidArgument):
-    """The cores are of several kinds, so that equal counts are not equal shares."""
+    """Raised when cores are of several kinds, so that equal counts are not equal shares."""
 
 
 class PinningTooWeak(Unavailable):
-    """`require` asks for more than this machine grants."""
+    """Raised when `require` asks for more than this machine grants."""

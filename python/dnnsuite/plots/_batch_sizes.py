@@ -21,8 +21,8 @@ def batch_sizes(summary: pd.DataFrame, ax: Axes | None = None, memory: Axes | No
     """Draw the rate over the batch size with its 95 % interval, and mark the knee; sizes that failed are crosses.
 
     Args:
-        summary: of :func:`dnnsuite.results.by_batch_size`; a curve for each job, device, mode, precision and B.
-        ax: where to draw; a new figure by default.
+        summary: table from :func:`dnnsuite.results.by_batch_size`; a curve for each job, device, mode, precision and B.
+        ax: axes to draw on; those of a new figure by default.
         memory: where to draw the peak memory, if anywhere.
 
     Raises:

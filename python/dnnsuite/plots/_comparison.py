@@ -21,8 +21,8 @@ def comparison(points: Sequence[Compared], ax: Axes | None = None) -> Axes:
     """Draw the change of speed of each point in percent with its 95 % interval, or why it was not compared.
 
     Args:
-        points: of :func:`dnnsuite.results.compare`.
-        ax: where to draw; a new figure, as high as there are points, by default.
+        points: points from :func:`dnnsuite.results.compare`.
+        ax: axes to draw on; those of a new figure, as high as there are points, by default.
     """
     ax = axes_or_new(ax)
     if ax.figure is not None:

@@ -17,7 +17,7 @@ def hfta(table: pd.DataFrame, label: str) -> Axes:
 
     Args:
         table: index B, columns `{mode}:{precision}:{run}`, `:avg`, `:min`, `:max`.
-        label: of the axis.
+        label: label of the axis.
     """
     from matplotlib.figure import Figure
 

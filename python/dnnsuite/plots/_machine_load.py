@@ -20,8 +20,8 @@ def machine_load(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw one quantity of the machine's load over B, a curve per mode and precision; for a suite, by job.
 
     Args:
-        summary: of :func:`dnnsuite.results.summarize_monitors`, the rows of one quantity.
-        ax: where to draw; a new figure by default.
+        summary: rows of one quantity from :func:`dnnsuite.results.summarize_monitors`.
+        ax: axes to draw on; those of a new figure by default.
 
     Lines between markers guide the eye. Bands and bars are the 95 % intervals over repeats.
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def partially_fused(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Draw normalised throughput over the number of unfused units; serial is a horizontal line.
+    """Draw throughput relative to serial fp32 over the number of unfused units; serial is a horizontal line.
 
     Args:
-        table: of `throughputs.csv`: index `serial num`, columns `serial:<precision>`, `hfta:<precision>`, and each with
-            `:low` and `:high`.
-        ax: where to draw; a new figure by default.
+        table: content of `throughputs.csv`: index `serial num`, columns `serial:<precision>`, `hfta:<precision>`, and
+            each with `:low` and `:high`.
+        ax: axes to draw on; those of a new figure by default.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -33,9 +33,8 @@ def partially_fused(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
             continue
         ax.plot(table.index, values, marker="o", markersize=4, label=label, **style)
         ax.fill_between(table.index, low, high, alpha=0.3, color=style["color"], linewidth=0)
-    ax.set_title("HFTA Partially Fused Throughputs")
-    ax.set_xlabel("serial layers")
-    ax.set_ylabel("Normalized Throughput")
+    ax.set_xlabel("units of the model left unfused")
+    ax.set_ylabel("throughput, times serial fp32")
     ax.set_ylim(bottom=0)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.grid(alpha=0.3)

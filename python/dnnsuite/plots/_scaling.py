@@ -18,8 +18,8 @@ def weak_scaling(table: pd.DataFrame, ax: Axes | None = None, efficiency: Axes |
     """Draw total throughput over the number of processes with its interval, and the ideal line of each curve.
 
     Args:
-        table: of :func:`dnnsuite.results.weak_scaling`.
-        ax: where to draw; a new figure by default.
+        table: table from :func:`dnnsuite.results.weak_scaling`.
+        ax: axes to draw on; those of a new figure by default.
         efficiency: where to draw the part of the ideal that is reached, if anywhere.
     """
     ax = axes_or_new(ax)

@@ -17,8 +17,8 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw normalised throughput over B, a curve per mode and precision (and job, where there are several).
 
     Args:
-        summary: of :func:`dnnsuite.results.summarize`.
-        ax: where to draw; a new figure by default.
+        summary: table from :func:`dnnsuite.results.summarize`.
+        ax: axes to draw on; those of a new figure by default.
 
     Serial is a level with its interval as a band, the others are lines with a marker at each measured B;
     lines between markers guide the eye. Bands are the 95 % intervals.
@@ -73,8 +73,8 @@ def rates(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
     For runs without a baseline, as a suite's. Units differ between jobs; each row names its own.
 
     Args:
-        summary: of :func:`dnnsuite.results.summarize`.
-        ax: where to draw; a new figure by default.
+        summary: table from :func:`dnnsuite.results.summarize`.
+        ax: axes to draw on; those of a new figure by default.
 
     Raises:
         InvalidArgument: no run finished, or none at a rate above zero.

@@ -50,12 +50,12 @@ def profile(
     Args:
         metrics: `timeline`, `cores`, `fp32`, `memory`, `power` or `all`; several as a list or joined by `|`. What
             this machine lacks becomes a row of `instruments` with the reason.
-        schedule: which steps are observed; see :func:`schedule`. By default all, from begin to end.
+        schedule: steps to observe, from :func:`schedule`; by default all, from begin to end.
         instruments: more instruments, by name or made already; an unavailable one is an error.
         on_ready: called with the profile each time a window closes; `lambda p: p.save("out")`, say.
         synchronize: function that waits until the steps asked for are done, if `step` returns earlier; not needed on a
             GPU.
-        device: where the loop computes, `cpu` or `cuda`; by default cuda once the process has used CUDA.
+        device: device of the loop, `cpu` or `cuda`; by default cuda once the process has used CUDA.
         about: properties of the job for the record: batch size, precision, items per step.
 
     Raises:

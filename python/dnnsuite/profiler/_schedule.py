@@ -81,9 +81,9 @@ def schedule(
         skip_first: steps before the first cycle, not observed.
         wait, warmup, active: steps of each cycle without instruments, with instruments whose results are dropped,
             and kept. Steps that wait are what the overhead is measured against: give `wait` to have it measured.
-        repeat: how many cycles; 0: until the loop ends.
+        repeat: number of cycles; 0 goes on until the loop ends.
         start_iteration: the first iteration that is kept, instead of `skip_first` and `wait`.
-        profile_iterations: how many are kept, once, instead of `active` and `repeat`.
+        profile_iterations: number of iterations that are kept, once, instead of `active` and `repeat`.
 
     Raises:
         InvalidArgument: a negative number, no active step, or both ways of speaking at once.

@@ -75,7 +75,7 @@ def choose(
     Args:
         metrics: words of :data:`METRICS`, several as a list or joined by `|` or `,`; `all` is all of them.
         instruments: more instruments, by a name of :data:`NAMES` or made already.
-        device: where the loop computes, `cpu` or `cuda`.
+        device: device of the loop, `cpu` or `cuda`.
 
     Raises:
         InvalidArgument: an unknown word; the message lists the known ones and what may have been meant.

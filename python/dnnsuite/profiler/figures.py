@@ -52,7 +52,7 @@ def sizes(table: pd.DataFrame, shares: Axes, rates: Axes) -> None:
 
     Args:
         table: a row per batch size: `batch_size`, `rate`, `rate_low`, `rate_high`, `unit` and columns `CLASS (%)`.
-        shares, rates: where to draw.
+        shares, rates: axes to draw on.
     """
     labels = [str(size) for size in table["batch_size"]]
     bottom = np.zeros(len(table))

@@ -253,9 +253,9 @@ def work(name: str, shapes: Shapes, values: Values) -> Work | None:
     """Count the work of operator `name`.
 
     Args:
-        name: with its namespace, `aten::mm`.
-        shapes: of each argument in the order of its schema; empty for what is no tensor.
-        values: of each argument that is no tensor, in the same places.
+        name: name with its namespace, as `aten::mm`.
+        shapes: shape of each argument in the order of the schema; empty for one that is no tensor.
+        values: values of the arguments that are no tensors, in the same places.
 
     Returns:
         None for an operator without a formula, and for arguments that do not fit it (a profiler that recorded none).

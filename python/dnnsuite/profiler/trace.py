@@ -68,10 +68,10 @@ def export_trace(tables: Mapping[str, pd.DataFrame], path: str | Path) -> Path:
     """Write the trace of `tables` to `path`, compressed when that ends in `.gz`; whole or not at all.
 
     Args:
-        tables: by name, with times in ns of CLOCK_MONOTONIC. A table with columns `t0_ns`, `t1_ns` gives slices, named
-            by its column `name`, `phase`, `function`, `operation` or `kind`. One with `device` and without `thread`
-            lies at that GPU, on its `stream` where it has one; others lie at the host, on their `thread`. A table with
-            `t_ns`, `name` and `value` gives counters. Others, and empty ones, are left out.
+        tables: tables by name, with times in ns of CLOCK_MONOTONIC. A table with columns `t0_ns`, `t1_ns` gives
+            slices, named by its column `name`, `phase`, `function`, `operation` or `kind`. One with `device` and
+            without `thread` lies at that GPU, on its `stream` where it has one; others lie at the host, on their
+            `thread`. A table with `t_ns`, `name` and `value` gives counters. Others, and empty ones, are left out.
 
     Returns:
         `path`.

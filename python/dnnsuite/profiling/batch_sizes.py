@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Batch sizes as they are asked for."""
+"""Batch sizes given on a command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["parse", "refuse_twice"]
 
 
 def parse(text: str | None) -> tuple[int, ...]:
-    """The numbers of `1,2,4`; none for None.
+    """Parse the numbers of `1,2,4`; none for None.
 
     Raises:
         InvalidArgument: it is no list of whole numbers from 1 on.

@@ -50,7 +50,7 @@ def observe(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
     `spec.details` are: metrics, start_iteration, profile_iterations.
 
     Returns:
-        {profile, provenance, window}: what was seen, of what, and when.
+        {profile, provenance, window}: the profile, the source of the data, and the time of the window.
     """
     from .. import jobs, profiler
     from ..profiler.catalogue import choose

@@ -49,10 +49,10 @@ def fitting_batch_size(peaks: Mapping[int, int], room_bytes: int, failed: int) -
 
 
 def hint(results: Sequence[Mapping[str, Any]], device: str) -> list[str]:
-    """Sentences for the results of batch sizes of which some ran out of memory; none where none did.
+    """Write sentences about batch sizes that ran out of memory; none where all fitted.
 
     Args:
-        results: of :func:`dnnsuite.profiling.sizes.profiles`.
+        results: results from :func:`dnnsuite.profiling.sizes.profiles`.
         device: `cpu` or `cuda`.
     """
     failed = [result["batch_size"] for result in results if result["failure"] == "oom"]

@@ -66,7 +66,7 @@ class SingleRun:
     def run(
         self, folder: PlanFolder, name: str, tick: Callable[[Path], None], figures: Figures
     ) -> tuple[RunRecord, Path]:
-        """Make the run; return its record, also of a failure, and its directory.
+        """Make the run; return its record, a failed run's too, and its directory.
 
         Args:
             tick: called about ten times a second with the directory under way.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Profiles of one job over batch sizes: a process for each, a row for each, and what they have in common."""
+"""Profiles of one job over batch sizes: a process for each, a row for each, and their summary."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ class Request:
 def profiles(
     request: Request, out: Path, say: Callable[[str], None] = lambda text: None
 ) -> list[dict[str, Any]]:
-    """The result of each batch size, in order; those that `out` has already are not made again.
+    """Profile each batch size, in order; those that `out` has already are not made again.
 
-    A batch size that fails, for want of memory say, is a result with its `failure`; the others are made all the same.
+    A batch size that fails, for want of memory say, is a result with its `failure`; the others are still made.
 
     Raises:
         InvalidArgument: `out` holds something else, or profiles of another request.
@@ -280,7 +280,7 @@ def _row(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(results: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """:func:`rows` as a table; shares that a batch size has not are 0."""
+    """Make a table of :func:`rows`; shares that a batch size lacks are 0."""
     import pandas as pd
 
     made = pd.DataFrame(rows(results))

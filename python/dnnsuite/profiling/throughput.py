@@ -72,7 +72,7 @@ class _Measurement:
         progress.stage(f"throughput of {request.job}: {len(self._left)} of {total} runs", len(self._left))
 
     def finish(self) -> None:
-        """Make all runs that are left."""
+        """Make all runs that are missing."""
         for i, (size, repeat) in enumerate(self._left):
             if size in self._hopeless:  # a finding that would be the same again
                 self._progress.done(f"batch size {size}, run {repeat + 1}: left out, it failed before")

@@ -74,7 +74,7 @@ def _progress(done: int, total: int, now_s: float, mean_s: float, per_step: floa
 
 
 def save_table(folder: PlanFolder) -> pd.DataFrame:
-    """Write `throughput.csv` of what is there: a row per batch size. The runs are of one request, so all are alike."""
+    """Write `throughput.csv` of the finished runs: a row per batch size. They are of one request, so all are alike."""
     from .. import results
 
     made = results.by_batch_size(results.load(folder.root), allow_unlike=True)

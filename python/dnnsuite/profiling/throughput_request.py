@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A throughput measurement as it is asked for: job, batch sizes, protocol."""
+"""Settings of a throughput measurement: job, batch sizes, protocol."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Request:
     """Settings of a measurement; equal requests share a directory.
 
     Attributes:
-        batch_sizes: of which each is measured; empty for TBD's nine, with `quick` for 1, 2, 4, 8.
+        batch_sizes: sizes to measure; empty for TBD's nine, with `quick` for 1, 2, 4, 8.
         preset: quick (a smaller model, seconds a run) or full.
         stop_iteration: number of iterations of TBD's protocol, of which those from `start_iteration` on count. None:
             until the rate is known to `target`, the half width of its 95 % interval over it (by default 0.01, with
             `quick` 0.05), or `budget_s` is spent.
-        start_iteration: by default 100, TBD's first window, but never more than half.
+        start_iteration: first rated iteration; by default 100, TBD's first window, but at most half of all.
         repeats: processes per batch size, in turns; by default 3, one with `stop_iteration`, two with `quick`.
         budget_s: seconds of timed steps in one process; by default 60, with `quick` 4.
-        options: the job's own.
+        options: options of the job.
     """
 
     job: str

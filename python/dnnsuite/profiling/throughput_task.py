@@ -32,7 +32,7 @@ def rate(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
     width, relative), budget_s.
 
     Returns:
-        {unit, items_per_step, provenance, status, reason, finite}: what was timed; `status` is converged, noisy,
+        {unit, items_per_step, provenance, status, reason, finite}; `status` is converged, noisy,
         timeout or fixed.
     """
     from .. import jobs

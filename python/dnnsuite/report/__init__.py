@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reports on runs: a pure function of what lies in their directories."""
+"""Reports on runs, a pure function of their directories."""
 
 from ..results.pool import UnlikeRuns as UnlikeRuns
 from ._entries import FAILURES as FAILURES

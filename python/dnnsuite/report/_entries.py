@@ -85,7 +85,7 @@ class ReportEntry:
 
     @property
     def bench(self) -> str:
-        """The job without what tells its variant in a jobs file: what targets know it by."""
+        """Name of the job in targets: without the variant of a jobs file."""
         return self.base or self.job
 
     @property

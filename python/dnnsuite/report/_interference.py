@@ -51,7 +51,10 @@ def interference_table(alone: pandas.DataFrame, shared: pandas.DataFrame) -> pan
     several = [entry for entry in entries if entry.copies > 1]
     common = by_job(single).keys() & by_job(several).keys()
     if not common:
-        raise InvalidArgument("no job was measured both with one copy and with several")
+        raise InvalidArgument(
+            "no job was measured both with one copy and with several: give outputs of the same jobs, one of `dnnsuite "
+            "run --alone`"
+        )
     refuse_unlike(rows[rows["job"].isin(common)], ("job",), ignoring=("copies",))
     found = {job: _row(by_job(single)[job], by_job(several)[job]) for job in sorted(common)}
     table = pandas.DataFrame.from_dict(found, orient="index")

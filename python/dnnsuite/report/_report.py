@@ -30,11 +30,11 @@ _JOB = ("job",)  # a row of a report; what it pools must be alike
 
 @dataclass(frozen=True)
 class SuiteReport:
-    """The parts that renderers show; tables are described where they are made. None: not asked for, or not measured.
+    """Parts of a report, which renderers show. None: not asked for, or not measured.
 
     `machine` has the conditions that all entries share, and where and when they ran; `differing` those that jobs do
     not share, with the jobs of each value. `uncompared` has the reasons why a job's rate must not be compared with
-    its target; `not_run` jobs of the suite that nothing was found of; `costs` what items cost, at `prices`;
+    its target; `not_run` jobs of the suite without a run; `costs` the cost of items, at `prices`;
     `problems` a sentence for each damaged record, which is left out.
     """
 
@@ -62,7 +62,7 @@ class SuiteReport:
 
     @property
     def passed(self) -> bool:
-        """True if every statistic passes, nothing failed, and nothing that has a target was left uncompared with it."""
+        """True if every statistic passes, nothing failed, and every job that has a target was compared with it."""
         good = all(line.passed for line in self.statistics) and not self.failures
         return good and not self.uncompared
 
@@ -80,7 +80,7 @@ class SuiteReport:
 
     @property
     def headline(self) -> str:
-        """The verdict in words that do not say more than it does: the original's rule is the mean over all jobs."""
+        """The verdict in words, with its rule: the original's is the mean over all jobs."""
         if self.verdict == "FAIL" and not self.failures and self.seed["sd"].isna().all():
             return f"FAIL: no job has {LEAST_RUNS} runs"
         if self.verdict != "PASS":
@@ -180,15 +180,14 @@ def make(
     prices = Costs(price, cost_per_hour, watts, currency)
     table = results.load(*directories, name=name)
     rows = rows_of_report(table[~table["job"].isin(exclude)])
-    notes = [str(reason) for reason in reasons(rows, _JOB)] if allow_unlike else []
-    if not allow_unlike:
-        refuse_unlike(rows, _JOB)
+    notes = _notes_on_unlike(rows, allow_unlike)
     entries = entries_of(rows)
     suites = of_suites(entries)
     targets: dict[str, Target] | None = load(target) if target else None
-    last: dict[str, Target] | None = load(target, last=True) if target else None
     seed = seed_table(suites, targets)
     unlike = uncompared(suites, targets) if targets else {}
+    comparable = _comparable(suites, unlike)
+    last: dict[str, Target] | None = load(target, last=True) if target and comparable else None
     differing = _differing(entries)
     return SuiteReport(
         title=title or f"{name or _title(entries)}: {', '.join(str(directory) for directory in directories)}",
@@ -202,8 +201,8 @@ def make(
         statistics=statistics(seed, jobs, {entry.job: entry.bench for entry in suites}) if suites else [],
         weighted=weighted_score(seed, weights(weight_file)),
         target=target,
-        scored=score_table(suites, last) if last and _comparable(suites, unlike) else None,
-        score=score(suites, last, price) if last and _comparable(suites, unlike) else None,
+        scored=score_table(suites, last) if last else None,
+        score=score(suites, last, price) if last else None,
         uncompared=unlike,
         differing=differing,
         costs=cost_table(entries, prices, gpu_watts(entries)),
@@ -213,6 +212,14 @@ def make(
         notes=[*notes, *table.attrs["notes"], *_notes(entries, seed, unlike)],
         problems=table.attrs["problems"],
     )
+
+
+def _notes_on_unlike(rows: pandas.DataFrame, allowed: bool) -> list[str]:
+    """Return how the runs differ in what ran or where; refuse them if that is not allowed."""
+    if allowed:
+        return [str(reason) for reason in reasons(rows, _JOB)]
+    refuse_unlike(rows, _JOB)
+    return []
 
 
 def _title(entries: Sequence[ReportEntry]) -> str:

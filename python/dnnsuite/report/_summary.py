@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Figures that a purchase is decided on: each job's rate with an interval, how devices differ, failures and reasons."""
+"""Figures for a decision to buy: each job's rate with an interval, differences of devices, failures with reasons."""
 
 from __future__ import annotations
 

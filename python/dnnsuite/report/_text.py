@@ -108,7 +108,7 @@ def value_of(line: Statistic) -> str:
 
 
 def where(entry: ReportEntry) -> str:
-    """An execution in words."""
+    """Name an execution in words."""
     device = f", device {entry.device}" if entry.device else ""
     return f"{entry.job}, run {entry.run}{device}"
 

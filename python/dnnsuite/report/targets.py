@@ -95,8 +95,8 @@ class Target:
     """A rate that one job should reach, in the seed's unit, and how far from it still passes.
 
     `perf` is the least rate / target; `sd` the largest standard deviation / mean. `published` is True for a rate of the
-    original suite, which its jobs' own settings gave. `conditions` are what it was measured with, by name; what is not
-    in there is not known.
+    original suite, measured with its jobs' own settings. `conditions` are those of the measurement, by name; missing
+    ones are unknown.
     """
 
     rate: float
@@ -147,7 +147,7 @@ def load(model: str, last: bool = False) -> dict[str, Target]:
     A file needs the columns bench and target; perf_target and sd_target are 0.5 and 0.05 where it has none.
 
     Args:
-        last: those of the original's last version, which its score is made with; else those of its README's table.
+        last: those of the original's last version, for its score; else those of its README's table.
 
     Raises:
         InvalidArgument: neither such a model nor such a file; a bad value is named with its line.

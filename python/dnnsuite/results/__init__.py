@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs as one tidy table, and what the table says. Reads only what runs wrote.
+"""Runs as one tidy table, and statistics of it. Reads only the files of runs.
 
 `load` takes any mixture of directories; `summarize` and `wide` reduce its table, and pool only runs that are alike.
 """

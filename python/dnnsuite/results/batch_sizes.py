@@ -29,11 +29,11 @@ def by_batch_size(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFra
     status is the class of its failure.
 
     Args:
-        table: of :func:`load`.
+        table: table from :func:`load`.
         allow_unlike: pool runs of unlike machines or versions; `attrs["notes"]` says which.
 
     Raises:
-        UnlikeRuns: the runs of one size are not of the same thing, and that is not allowed.
+        UnlikeRuns: the runs of one size must not be pooled, and that is not allowed.
     """
     import pandas as pd
 

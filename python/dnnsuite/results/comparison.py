@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Two sets of runs compared: each point faster, slower, same or inconclusive, or why it must not be compared."""
+"""Two sets of runs compared: each point faster, slower, same or inconclusive, or the reason why it must not be
+compared."""
 
 from __future__ import annotations
 
@@ -40,10 +41,10 @@ class Compared:
             `missing`: it is not there, or failed in the baseline.
         ratio: speed of the candidate over the baseline's, with its 95 % interval `low` to `high`; above 1 is faster.
         baseline, candidate: means of the runs, in `unit`.
-        runs: of the baseline, and of the candidate.
-        more_runs: how many more of each an inconclusive one needs; None where that is not known.
+        runs: numbers of runs of the baseline and of the candidate.
+        more_runs: further runs of each side that an inconclusive verdict needs; None if unknown.
         method: `paired` where the runs of both were made in turns on one machine, else `unpaired`.
-        reasons: why the verdict is none of speed, or how it was found.
+        reasons: why there is no verdict on speed, or how it was found.
     """
 
     point: str
@@ -74,7 +75,7 @@ class Compared:
 
 
 def across(names: Sequence[str]) -> list[str]:
-    """Conditions that may differ, from their names and from those in `ACROSS`.
+    """Return the conditions that may differ, from their names and from those in `ACROSS`.
 
     Raises:
         InvalidArgument: an unknown name.

@@ -28,16 +28,16 @@ GAINS = (
 
 
 def gains(table: pd.DataFrame, metric: str = "throughput", allow_unlike: bool = False) -> pd.DataFrame:
-    """The best array of each job and precision, divided by one plain model alone and by the best concurrent processes.
+    """Divide the best array of each job and precision by one plain model alone and by the best concurrent processes.
 
     Columns `GAINS`. Best is the B with the largest mean rate, of arrays and of processes. Ratios are geometric means
     over repeats, whose runs share the machine's state, with 95 % intervals. NaN where nothing was measured.
 
     Args:
-        metric: rates that are divided: `PER_CPU_SECOND` are those that busy neighbours change little.
+        metric: rates to divide; `PER_CPU_SECOND` are those that busy neighbours change little.
 
     Raises:
-        UnlikeRuns: as `summarize` does.
+        UnlikeRuns: the runs must not be pooled; see `summarize`.
     """
     import pandas as pd
 

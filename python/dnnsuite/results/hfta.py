@@ -42,12 +42,12 @@ class Place(NamedTuple):
         return [part for part in parts if not re.fullmatch(r"run\d+", part)][-1]
 
     def plan_id(self, root: Path) -> str:
-        """Tells the tree from others."""
+        """Return an id that tells the tree from others."""
         return hashlib.sha256(f"hfta:{root.resolve()}".encode()).hexdigest()[:32]
 
 
 def places(root: Path, file: str) -> list[tuple[Place, Path]]:
-    """Every file of that name with the run that it is of, by path; processes of one run share a place."""
+    """List every file of that name with its run, by path; processes of one run share a place."""
     found = []
     for path in sorted(root.rglob(file)):
         if match := _FOLDER.match(path.parent.relative_to(root).as_posix()):

@@ -123,7 +123,7 @@ def dcgm_table(record: RunRecord, samples: pd.DataFrame) -> pd.DataFrame:
     Fields of a GPU are those of the first one, NaN where it does not give them; without a GPU there are none.
 
     Args:
-        samples: of :func:`dnnsuite.results.read_monitor`.
+        samples: samples from :func:`dnnsuite.results.read_monitor`.
     """
     import pandas as pd
 

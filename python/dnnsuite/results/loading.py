@@ -131,7 +131,7 @@ def _run_directories(folder: Path, visited: set[str]) -> Iterator[Path]:
     """Directories of runs at or below `folder`, by name; one that lost its file is among them, to be named.
 
     Args:
-        folder: where to look; hidden directories in it, where unfinished runs are, are passed by.
+        folder: folder to search; hidden directories in it, which hold unfinished runs, are skipped.
         visited: real paths that were looked at already; a link may lead back.
     """
     if (real := os.path.realpath(folder)) in visited:

@@ -35,7 +35,7 @@ def load_monitors(*directories: str | Path, allow_unlike: bool = False) -> pd.Da
 
     Raises:
         InvalidArgument: a directory is missing, or no run in it was monitored.
-        UnlikeRuns: the runs are not of the same thing, and that is not allowed.
+        UnlikeRuns: the runs must not be pooled, and that is not allowed.
     """
     rows: list[MonitorRow] = []
     problems: list[str] = []
@@ -91,7 +91,7 @@ def summarize_monitors(table: pd.DataFrame) -> pd.DataFrame:
     one. No quantity is negative, and no `low`. Of a counter, as energy, `mean` is its growth in the window.
 
     Args:
-        table: of :func:`load_monitors`.
+        table: table from :func:`load_monitors`.
     """
     import pandas as pd
 

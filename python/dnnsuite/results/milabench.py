@@ -169,7 +169,6 @@ def _checked_row(path: Path, directory: Path, found: _Process) -> Row:
     plan = hashlib.sha256(f"milabench:{directory.resolve()}".encode()).hexdigest()[:32]
     seconds = float(found.end.get("time", math.nan)) - float(found.start.get("time", math.nan))
     versions = meta.get("milabench") or {}
-    cpu = meta.get("cpu") or {}
     return Row(
         job=str(config["name"]),
         device=str(config.get("arch") or (config.get("system") or {}).get("arch") or ""),
@@ -192,16 +191,24 @@ def _checked_row(path: Path, directory: Path, found: _Process) -> Row:
         share=_share(config, tags),
         job_version=str(versions.get("commit") or "")[:12],
         batch_size=_batch_size(found.start.get("command") or ()),
-        gpus=_gpu(config, meta),
-        hostname=_hostname(config, meta),
-        cpu_model=str(cpu.get("brand") or ""),
-        cpus=_count(cpu.get("count")),
-        driver=str(((meta.get("accelerators") or {}).get("system") or {}).get("DRIVER_VERSION") or ""),
-        torch=str((meta.get("pytorch") or {}).get("torch") or ""),
         started=_started(found.start.get("time")),
         seconds=seconds,
         path=str(path),
+        **_machine(config, meta),
     )
+
+
+def _machine(config: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that say on what machine a process ran, and with which versions."""
+    cpu = meta.get("cpu") or {}
+    return {
+        "gpus": _gpu(config, meta),
+        "hostname": _hostname(config, meta),
+        "cpu_model": str(cpu.get("brand") or ""),
+        "cpus": _count(cpu.get("count")),
+        "driver": str(((meta.get("accelerators") or {}).get("system") or {}).get("DRIVER_VERSION") or ""),
+        "torch": str((meta.get("pytorch") or {}).get("torch") or ""),
+    }
 
 
 def _share(config: Mapping[str, Any], tags: Sequence[str]) -> str:

@@ -36,10 +36,10 @@ class MonitorRow:
 
     Attributes:
         of: device it was read of, as machine, workers or gpu0.
-        mean: over the time of the window.
+        mean: mean over the time of the window.
         peak: the largest sample in it.
         total: `mean` times the length of the window in seconds; of a counter, as energy, its growth.
-        samples: that lie in the window, or reach into it.
+        samples: number of samples that lie in the window or reach into it.
     """
 
     job: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""May these runs be pooled? One list of conditions, one function that says why not.
+"""Rules on pooling: one list of conditions that runs must share, one function with the reasons against.
 
 A rate is compared only with its like. Everything that pools or compares (summaries, reports, figures) asks here.
 """
@@ -46,7 +46,7 @@ MANY_SKIPPED = (
 
 
 class UnlikeRuns(Error):
-    """Runs that must not be pooled or compared: they differ in what ran, or on which kind of machine."""
+    """Raised for runs that must not be pooled or compared: they differ in the work, or in the kind of machine."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Reason:
     Attributes:
         what: the runs, as a job or a job with its mode.
         condition: a name in `CONDITIONS`.
-        values: where each value was found, by value.
+        values: places where each value was found, by value.
     """
 
     what: str
@@ -131,7 +131,7 @@ def reasons(table: pd.DataFrame, by: Sequence[str] = CELL, ignoring: Sequence[st
     """Every reason not to pool the runs that agree in the columns `by`; none for runs that were not measured.
 
     Args:
-        table: of `results.load`, completed.
+        table: table from `results.load`, completed.
         by: columns that tell apart what is not pooled anyway.
         ignoring: names of conditions that may differ.
     """
@@ -162,7 +162,7 @@ def refuse(found: Sequence[Reason]) -> None:
     """Raise if there is a reason.
 
     Raises:
-        UnlikeRuns: what differs, first of all, and where.
+        UnlikeRuns: the runs differ; the message has the first reason, and where.
     """
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

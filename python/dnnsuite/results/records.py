@@ -19,7 +19,7 @@ def rows_of_record(run: ReadRun) -> Iterator[Row]:
     """One row per metric; one without a value for a run that failed, or that found nothing.
 
     Raises:
-        BadRecord: what only a suite's run has is missing or cannot be; the message names it.
+        BadRecord: a value that only a suite's run has is missing or impossible; the message names it.
     """
     record, common = run.record, _common(run)
     seed = _seed_unit(record)
@@ -73,10 +73,8 @@ def _common(run: ReadRun) -> Row:
         feed=record.feed,
         seed_feed=record.feed,
         skipped_steps=record.skipped_steps,
-        page_cache=record.page_cache,
         seed=record.seed,
         item=record.unit,
-        isolation=record.isolation.level,
         disturbances=SEPARATOR.join(record.disturbances),
         message=record.verdict.message,
         started=record.started.utc,
@@ -87,8 +85,10 @@ def _common(run: ReadRun) -> Row:
 
 
 def _machine(record: RunRecord) -> dict[str, Any]:
-    """The columns that say on what machine a run was made, and with which versions."""
+    """The columns that say on what machine a run was made, how isolated, and with which versions."""
     return {
+        "isolation": record.isolation.level,
+        "page_cache": record.page_cache,
         "hostname": record.machine.hostname,
         "cpu_model": record.machine.cpu_model,
         "cpus": record.machine.cpus,

@@ -30,12 +30,12 @@ def weak_scaling(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFram
     number that there is.
 
     Args:
-        table: of :func:`load`; runs that are no training are left out.
+        table: table from :func:`load`; runs that are no training are left out.
         allow_unlike: draw runs of unlike machines, data or versions together; `attrs["notes"]` says which.
 
     Raises:
         InvalidArgument: there are no two numbers of processes with one batch per process.
-        UnlikeRuns: the runs of a curve are not of the same thing, and that is not allowed.
+        UnlikeRuns: the runs of a curve must not be pooled, and that is not allowed.
     """
     import pandas as pd
 

@@ -26,7 +26,7 @@ _NOTHING = Interval(math.nan, math.nan, math.nan)
 
 
 def by_mode(mode: str, precision: str) -> tuple[int, str, bool, str]:
-    """A key that sorts modes as HFTA lists them, unknown ones by name after those, and fp32 first."""
+    """Return a key that sorts modes as HFTA lists them, unknown ones by name after those, and fp32 first."""
     return (MODES.index(mode) if mode in MODES else len(MODES), mode, precision != "fp32", precision)
 
 
@@ -59,11 +59,11 @@ def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     run. NaN where nothing is known: no interval, no finished run, no baseline.
 
     Args:
-        table: of :func:`load`, or one that an earlier version saved.
+        table: table from :func:`load`, or one that an earlier version saved.
         allow_unlike: pool runs of unlike machines, settings or versions; `attrs["notes"]` of the result says which.
 
     Raises:
-        UnlikeRuns: the runs of a cell, or a cell and its baseline, are not of the same thing, and that is not allowed.
+        UnlikeRuns: the runs of a cell, or a cell and its baseline, must not be pooled, and that is not allowed.
     """
     import pandas as pd
 
@@ -183,7 +183,7 @@ def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     begin with `{job}:`; the runs of several plans are numbered through.
 
     Raises:
-        UnlikeRuns: as :func:`summarize` does.
+        UnlikeRuns: the runs must not be pooled; see :func:`summarize`.
     """
     import pandas as pd
 

@@ -30,17 +30,17 @@ class Row:
         replica: worker process that the row speaks of; None for the whole run.
         low, high: a 95 % interval, NaN where none is known.
         run: name of the run's directory.
-        run_id: what tells it from every other run, also one of the same name.
+        run_id: id that no other run has, also none of the same name.
         kind: workflow, suite, training, trial, profile, throughput; hfta, mila, milabench: of those
             projects' own tools.
         plan: name of the workflow or suite.
-        plan_id: what tells it from another of the same name.
+        plan_id: id that no other plan has, also none of the same name.
         plan_path: its output directory.
-        share: of the machine; `all` for the whole of it, empty where it was not cut.
-        variant: what tells configurations of the job in one plan apart.
+        share: share of the machine; `all` for the whole of it, empty where it was not cut.
+        variant: settings that tell configurations of the job in one plan apart.
         changed: settings that are not the job's own.
-        feed: of the batches, `memory` or `loader`; seed_feed is that of `seed_rate`.
-        item: what a rate counts, as images.
+        feed: source of the batches, `memory` or `loader`; seed_feed is that of `seed_rate`.
+        item: name of the items that a rate counts, as images.
         seed_rate: rate in what the original suite counted, `seed_unit`; NaN for what is no run of a suite.
         disturbances: separated by `SEPARATOR`.
         path: the run's directory, or the file that it was read from.

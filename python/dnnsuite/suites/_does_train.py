@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Does a job train? Its weights change, its loss is not the same all the time, its steps are not skipped."""
+"""Checks that a job trains: its weights change, its loss varies, its steps are not skipped."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The environment of a copy: machine, versions, device and clocks, and hashes of the job that it is of."""
+"""The environment of a copy: machine, versions, device and clocks, and hashes of its job."""
 
 from __future__ import annotations
 

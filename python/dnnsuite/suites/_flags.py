@@ -37,7 +37,7 @@ class JobFlags:
 def settings_of(
     arguments: Mapping[str, Any], defaults: Mapping[str, Any], fail: Callable[[str, str], NoReturn]
 ) -> JobFlags:
-    """The meaning of flags (values expanded already) for a job with these defaults.
+    """Translate flags (values expanded already) for a job with these defaults.
 
     `fail` is called with a flag and what is wrong with it.
     """

@@ -34,9 +34,9 @@ class Observations:
     """Observations of one job, in order; the first `skip` are warm-up. Times are of the monotonic clock.
 
     Attributes:
-        waits_ns: of each observation, the time it waited for data.
-        watch: what disturbed each of them.
-        losses: of the last 100 batches; lowest_loss and highest_loss are of all.
+        waits_ns: time that each observation waited for data.
+        watch: disturbances of each observation.
+        losses: those of the last 100 batches; lowest_loss and highest_loss are of all.
     """
 
     number: int

@@ -23,7 +23,7 @@ class SuiteOnCluster:
     """The parts of a suite, run after run: a cluster that is short of nodes finishes whole runs first.
 
     Args:
-        suite, asked: as for :func:`run_suite`; `copies` and the like are resolved on each node.
+        suite, asked: see :func:`run_suite`; `copies` and the like are resolved on each node.
     """
 
     file = SUITE_FILE

@@ -24,7 +24,7 @@ _SAMPLE = 200  # files of which the residency is looked at
 
 
 def before_run(entry: SuiteEntry, cold: bool) -> tuple[str, dict[str, Any]]:
-    """(state for the record, details) of the files that a job reads; they are dropped from the cache if `cold`.
+    """Return (state for the record, details) of the files that a job reads; drop them from the cache if `cold`.
 
     The state is `cold` or `as found`. Details: files, bytes, and the share of their pages that the cache held before.
     """
@@ -60,7 +60,7 @@ def _found(data: DataSet, root: Path) -> Path | None:
 
 
 def unused_dataroot(entry: SuiteEntry) -> str:
-    """A flag for a job that finds nothing in the dataroot it was given; empty where it does."""
+    """Return a flag for a job that finds nothing in the dataroot it was given; empty where it does."""
     sets = _data_sets(entry)
     return f"no {' or '.join(sets)} in the dataroot: other data" if sets and not any(sets.values()) else ""
 
@@ -80,7 +80,7 @@ def drop(files: list[Path]) -> int:
 
 
 def resident_share(files: list[Path]) -> float | None:
-    """Share of the files' pages that the page cache holds, of evenly chosen ones; None where that cannot be known."""
+    """Share of the files' pages that the page cache holds, measured on evenly chosen ones; None if unknown."""
     chosen = files[:: max(1, len(files) // _SAMPLE)]
     counts = [found for path in chosen if (found := _resident(path)) is not None]
     pages = sum(of for _, of in counts)

@@ -48,7 +48,7 @@ def ended_run(
 
     Args:
         asked: its record as far as it was known before.
-        pinning: what the partition says of itself.
+        pinning: the partition's own record.
         monitor: facts on the sampling of the machine.
     """
     for name in (SPEC_FILE, RESULT_FILE):

@@ -37,7 +37,7 @@ _MAY_CHANGE = ("repeat", "timeout_s")  # by --resume
 
 @dataclass(frozen=True)
 class Finished:
-    """The end of a suite: its directory, `suite.json`, the record of every run, and why any could not be read."""
+    """Result of a suite: its directory, `suite.json`, the record of every run, and a reason for each unreadable one."""
 
     root: Path
     state: dict[str, Any]
@@ -53,7 +53,8 @@ class Finished:
 def prepare(
     suite: str, asked: Mapping[str, Any], topology: Topology | None = None
 ) -> tuple[Suite, SuiteSettings, Plan]:
-    """The suite, its settings and its shares, without running anything. See :func:`run_suite` for the arguments.
+    """Resolve the suite, its settings and its shares, without running anything. See :func:`run_suite` for the
+    arguments.
 
     Raises:
         InvalidArgument, Unavailable, Error: as their messages say.
@@ -81,8 +82,8 @@ def run_suite(
         suite: `baselines`, `fast`, a jobs file, or a job.
         asked: the options given, as :func:`dnnsuite.suites.resolve` and :class:`SuiteSettings` take them.
         out: output directory; empty or absent, or with `resume` one to continue.
-        console: where progress is printed; standard error by default.
-        quiet: tell nothing.
+        console: console to print progress on; standard error by default.
+        quiet: print nothing.
 
     Raises:
         InvalidArgument, Unavailable, OutputError: as their messages say; finished runs are kept.

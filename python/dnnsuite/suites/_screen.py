@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Progress of a suite: a row for each job, its rate, and what of it went wrong."""
+"""Progress of a suite: a row for each job, its rate, and its failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Screen", "rate_text"]
 
 
 class Screen:
-    """Tells a person how far a suite is, on a :class:`Progress` that is open."""
+    """Shows how far a suite is, on a :class:`Progress` that is open."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -33,7 +33,7 @@ class Screen:
         self._repeats = 1
 
     def begin(self, suite: Suite, repeats: int, total: int, left: Sequence[tuple[str, int]]) -> None:
-        """The jobs of the suite, and those that are still to be run, with their run."""
+        """Show the jobs of the suite, and those that are still to be run, with their run."""
         self._left, self._repeats = list(left), repeats
         self._progress.rows(("job", "state", "rate", "s"), [entry.key for entry in suite.entries])
         jobs = f"{len(suite.entries)} job{'s' * (len(suite.entries) > 1)}"
@@ -47,7 +47,7 @@ class Screen:
             self._progress.line(f"copies are kept apart by: {level}{why}")
 
     def start(self, key: str, repeat: int) -> None:
-        """A job begins."""
+        """Show that a job begins."""
         self._now, self._directories = (key, repeat), ()
         self._progress.row(key, state="runs")
         run = f"run {repeat + 1} of {self._repeats}, " if self._repeats > 1 else ""
@@ -74,7 +74,7 @@ class Screen:
         return ""
 
     def done(self, key: str, repeat: int, runs: Sequence[RunRecord], line: str, seconds: float) -> None:
-        """A job has ended."""
+        """Show that a job has ended."""
         self._durations.add(key, seconds)
         self._left = [each for each in self._left if each != (key, repeat)]
         self._now = None
@@ -90,7 +90,7 @@ class Screen:
             self.line(f"        {key}: {', '.join(flags)}")
 
     def line(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self._progress.line(text)
 
     def _eta_s(self) -> float | None:
@@ -98,7 +98,7 @@ class Screen:
 
 
 def rate_text(runs: Sequence[RunRecord]) -> str:
-    """The mean rate of the copies that ended well, and how many they are."""
+    """Format the mean rate of the copies that ended well, and their number."""
     rates = [rate for run in runs if run.ok and (rate := rate_of(run)) is not None]
     if not rates:
         return ""

@@ -66,9 +66,9 @@ def seed_report(
     """The report of one device.
 
     Args:
-        arguments: as in the header.
+        arguments: arguments of the header.
         version: hash of the job's source.
-        seed_items: how many items, as the original counted, a batch has.
+        seed_items: items of a batch, as the original counted them.
         about: `hostname`, `run_id` and, on a GPU, its name as `gpu`.
     """
     identified = {**arguments, "version": version}

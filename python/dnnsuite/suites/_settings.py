@@ -26,8 +26,8 @@ class SuiteSettings:
     Attributes:
         repeat: runs of it.
         alone: one copy only, in the share that it has among `copies`.
-        require: the weakest isolation that will do.
-        timeout_s: for each job of a run.
+        require: the weakest isolation to accept.
+        timeout_s: most seconds for each job of a run.
         loader: measure jobs whose batches lie in memory a second time, with a loader in the timed loop.
         cold: drop each job's own files from the page cache before it runs.
     """

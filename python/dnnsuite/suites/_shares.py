@@ -22,8 +22,8 @@ def plan_of(copies: str, device: str, topology: Topology) -> Plan:
             two copies where there are two cores.
 
     Raises:
-        InvalidArgument: `copies` is none of that.
-        PinError: the machine cannot be cut so.
+        InvalidArgument: `copies` is none of these.
+        PinError: the machine cannot be divided so.
     """
     if device == "cpu":
         topology = replace(topology, gpus=())
@@ -43,7 +43,7 @@ def seed_of(run: int, copy: int | None, copies: int) -> int:
 
 
 def threads_of(slot: Slot) -> int:
-    """One per core: the threads of a core share what computes."""
+    """Return the number of threads of a share: one per core, whose hardware threads share its units."""
     return max(1, slot.cores)
 
 

@@ -43,14 +43,15 @@ class Suite:
 
 
 def resolve(suite: str, asked: Mapping[str, Any]) -> Suite:
-    """The suite of a name (`baselines`, `fast`), a jobs file, or one job, with the options given.
+    """Resolve a suite by its name (`baselines`, `fast`), a jobs file, or one job, with the options given.
 
     Args:
         asked: option → value; None or absent means not given: names, exclude (lists), device, precision, preset,
             batch_size, data, dataroot, plugins, variables (what `$NAME` in a jobs file is).
 
     Raises:
-        InvalidArgument: something is refused; the message lists what is accepted, or names file, line and key.
+        InvalidArgument: an option or entry is refused; the message lists the accepted values, or names file, line and
+            key.
         Unavailable: the device asked for is not here.
     """
     given = {name: value for name, value in asked.items() if value is not None}
@@ -109,7 +110,7 @@ def _chosen(
             raise InvalidArgument(f"no job {name!r} in this suite{near}; it has {', '.join(known)}")
     chosen = [d for d in definitions if (not wanted or d.name in wanted) and d.name not in unwanted]
     if not chosen:
-        raise InvalidArgument("every job is excluded")
+        raise InvalidArgument("--exclude leaves no job of the suite: exclude fewer")
     return chosen
 
 

@@ -56,7 +56,7 @@ def write_failure(root: Path, run: RunRecord, arguments: Mapping[str, Any]) -> N
     now has none.
 
     Args:
-        arguments: as its report would have them.
+        arguments: arguments that its report would have.
     """
     name = f"{run.plan}.{run.details['key']}.R{run.repeat}.D{arguments['vcd']}.FAIL.json"
     if run.ok:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The suites that come with the package, and which job a command line of the original suite stands for."""
+"""The suites that come with the package, and the jobs that command lines of the original suite stand for."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _COMMANDS = {  # script → job, and the one that its flags for half precision s
 
 
 def job_of_command(command: str, half: bool, whole_machine: bool) -> str | None:
-    """The job that a script of the original suite is, whatever folder it is called in; None for any other command."""
+    """Find the job of a script of the original suite, in any folder; None for any other command."""
     for script, (single, half_precision) in _COMMANDS.items():
         if command == script or command.endswith(f"/{script}"):
             job = half_precision if half else single

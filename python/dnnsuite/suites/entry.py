@@ -24,17 +24,17 @@ class SuiteEntry:
 
     Attributes:
         index: its place in the suite, from 1.
-        key: what names its runs: the job's name, with a number where the suite has it several times.
-        name: what results call it.
+        key: name of its runs: the job's, with a number where the suite has it several times.
+        name: name in results.
         command: the original suite's script, for the summary.
         scope: `student` (a copy in each share) or `all`.
         repeat, number: observations, and batches of each.
-        distributed: whether it trains in a process per device when it has the machine.
+        distributed: True if it trains in a process per device when it has the whole machine.
         ignored: flags of a jobs file that have no effect here, kept in the record.
-        missing: why it cannot run here; empty when it can.
-        variant: what tells it from others of the same name, as `batch_size=16`; empty where there is one.
+        missing: reason why it cannot run here; empty when it can.
+        variant: settings that tell it from others of the same name, as `batch_size=16`; empty where there is one.
         changed: settings that are not the job's own, by name.
-        unit: what its rate counts; `seed_unit` is {name, items}: what the original counted, and how many of `unit`
+        unit: unit that its rate counts; `seed_unit` is {name, items}: the original's unit, and how many of `unit`
             are one of that.
     """
 
@@ -106,7 +106,7 @@ class SuiteEntry:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> SuiteEntry:
-        """The inverse of :meth:`to_dict`.
+        """Read a result of :meth:`to_dict`.
 
         Raises:
             InvalidArgument: it was written by another version.

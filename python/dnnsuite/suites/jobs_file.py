@@ -198,7 +198,7 @@ def _each(arguments: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def expand(text: str, variables: Mapping[str, str], fail: Callable[[str], NoReturn]) -> str:
-    """`text` with `$NAME` and `${NAME}` replaced and a shell's quotes taken off.
+    """Replace `$NAME` and `${NAME}` in `text`, and take a shell's quotes off.
 
     `fail` is called with the problem when a variable is unknown or the text asks for more of a shell.
     """

@@ -37,7 +37,7 @@ class ExperimentArray:
     seed and data. Architecture, shapes and the number of steps are the same.
 
     Attributes:
-        experiments: of model 0 to B - 1.
+        experiments: experiment of each model, 0 to B - 1.
         names: of the models, in tables and figures; "model 0", … if empty.
     """
 

@@ -63,7 +63,7 @@ class ArrayStepper:
 
     Attributes:
         model: the array.
-        numbers: of the models that it still has; model `numbers[slot]` is in slot `slot`.
+        numbers: numbers of the models that it still has; model `numbers[slot]` is in slot `slot`.
 
     Raises:
         InvalidArgument: the models are not of one architecture, the optimizer has no counterpart for arrays, or there
@@ -177,7 +177,7 @@ class ArrayStepper:
 
     @torch.no_grad()
     def validate(self, inputs: torch.Tensor, labels: torch.Tensor) -> Results:
-        """(mean losses `[B]`, counts of the metrics `[B, n]`), in the precision of training."""
+        """Return (mean losses `[B]`, counts of the metrics `[B, n]`), in the precision of training."""
         run_in_a_loop(self.model, False)  # which is faster is not asked: the bits would depend on it
         found = self._losses(self.model, inputs, labels)
         return lambda: found

@@ -47,9 +47,9 @@ class AugmentedPictures:
     What is drawn for a sample depends on seed, epoch and its index alone: not on the batch, the process or the worker.
 
     Args:
-        pictures: with labels.
-        mean, std: of red, green and blue in [0, 1].
-        degrees: of the augmentation's turn; None for no augmentation.
+        pictures: pictures with labels.
+        mean, std: mean and deviation of red, green and blue in [0, 1].
+        degrees: largest turn of the augmentation; None for no augmentation.
         most: number of pictures, the first ones; 0 for all.
     """
 

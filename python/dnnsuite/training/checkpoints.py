@@ -36,7 +36,7 @@ State = dict[str, Any]
 
 
 class BadCheckpoint(Error):
-    """A checkpoint that is damaged, or of something else."""
+    """Raised for a checkpoint that is damaged, or of something else."""
 
 
 def save_checkpoint(path: Path, state: State) -> None:

@@ -61,7 +61,7 @@ def configuration(name: str, path: str | Path = SHIPPED) -> Settings:
 
 
 def overrides(texts: Sequence[str]) -> dict[str, str]:
-    """`key=value` arguments as a mapping.
+    """Parse `key=value` arguments into a mapping.
 
     Raises:
         InvalidArgument: one is not of that form, or a key is given twice.

@@ -38,7 +38,7 @@ class Metrics(Protocol):
 
 @dataclass(frozen=True)
 class ProfileWindow:
-    """One epoch (from 1) inside NVTX ranges and CUDA's profiler control; every epoch ends after `iterations`."""
+    """Epoch (from 1) to run inside NVTX ranges and CUDA's profiler control; every epoch ends after `iterations`."""
 
     epoch: int
     iterations: int

@@ -25,7 +25,7 @@ class Feed:
     A batch that several models share is loaded once, and is the same object for all of them.
 
     Args:
-        experiments: with orders of as many steps, and validation parts of as many samples.
+        experiments: experiments with equal numbers of steps and of validation samples.
     """
 
     def __init__(self, experiments: Sequence[Experiment], processes: Processes) -> None:

@@ -37,11 +37,11 @@ def curves(
     """Draw a validation metric of runs, a line for each and for each model of an array, named by configuration, data.
 
     Args:
-        folders: of training runs; those under way are drawn as far as they are.
+        folders: directories of training runs; those under way are drawn as far as they are.
         against: `epoch` or `minutes`.
         metric: acc1, acc5, loss, or another that the runs have.
         reference: add SC20's accuracy, dashed, for each configuration that has one; by default, for runs on CIFAR-100.
-        ax: where to draw; a new figure by default.
+        ax: axes to draw on; those of a new figure by default.
 
     Raises:
         InvalidArgument: `against` is neither, or a run has no such metric.
@@ -106,8 +106,8 @@ class _Curve:
     """Epochs of one model: of a run, or of an array's.
 
     Attributes:
-        name: of the configuration.
-        label: of the line: an array's say which model it is.
+        name: name of the configuration.
+        label: label of the line; in an array it names the model.
     """
 
     folder: Path

@@ -57,7 +57,7 @@ class EventFiles:
         note: why nothing is written; empty where it is.
 
     Args:
-        folder: of the run.
+        folder: directory of the run.
         done: epochs that a resumed run has; later ones in the files are made void.
         models: names of an array's models.
     """

@@ -48,7 +48,7 @@ class Rung:
     Attributes:
         status: ok, or why it was not measured.
         rate: items per second, with `low` and `high` of a 95 % interval.
-        ratio: how many times as fast as the rung below, with its interval; NaN for the first.
+        ratio: speedup over the rung below, with its interval; NaN for the first.
         verdict: faster, slower, same or inconclusive.
         phases_ms: median of each phase of an iteration.
     """
@@ -113,15 +113,15 @@ def climb(
     steps: int = 10,
     tell: Callable[[str], None] = lambda text: None,
 ) -> list[Rung]:
-    """Measure the rungs on one device, in turns, so that whatever drifts drifts for all.
+    """Measure the rungs on one device, in turns, so that a drift of the machine meets all alike.
 
     Args:
         settings: a configuration; its own optimisations are set aside.
-        data: with batches in memory.
+        data: data with batches in memory.
         rungs: names of `RUNGS`, each with those above it in that table that are named before it.
         rounds: measurements of each rung.
         steps: iterations of one.
-        tell: is given a line about each rung as it begins.
+        tell: function that is called with a line about each rung as it begins.
 
     Raises:
         InvalidArgument: an unknown rung, too few rounds, or data that are not in memory.
@@ -212,7 +212,7 @@ def _judge(rungs: Sequence[Rung], items: int) -> None:
 
 
 def table(rungs: Sequence[Rung]) -> str:
-    """The rungs as lines for a reader."""
+    """Format the rungs as a table for a reader."""
     lines = [
         f"{'rung':<10}{'img/s':>10}  {'95 %':<20}{'× below':>8}  {'95 %':<14}{'verdict':<14}ms: {', '.join(PHASES)}"
     ]

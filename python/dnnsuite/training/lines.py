@@ -18,13 +18,13 @@ class Window:
     """Steps between two looks at the losses.
 
     Attributes:
-        epoch, iteration: of the last of them, from 0.
-        steps: of an epoch, or of a validation.
+        epoch, iteration: those of the last step, from 0.
+        steps: steps of an epoch, or of a validation.
         done: steps of the run so far.
         count: steps in the window.
-        seconds, data_s: that they took, and that they waited for data.
-        items: of all models and processes.
-        means: of this process's samples in the window.
+        seconds, data_s: time they took, and the part of it spent waiting for data.
+        items: items of all models and processes.
+        means: means over this process's samples in the window.
     """
 
     epoch: int
@@ -42,24 +42,24 @@ class Lines:
     """Base of the forms in which a run's lines are written.
 
     Args:
-        names: of an array's models.
+        names: names of an array's models.
     """
 
     def __init__(self, log: Log, names: Sequence[str] = ()) -> None:
         self.log, self.names = log, names
 
     def of(self, number: int) -> str:
-        """A model, to begin a line about it; nothing where there is one only."""
+        """Return the name of a model, to begin its line; empty where there is one only."""
         return f"model {number} ({self.names[number]}): " if self.names else ""
 
     def trained(self, window: Window) -> None:
-        """Tell of steps of training."""
+        """Print the line about steps of training."""
 
     def validated(self, window: Window) -> None:
-        """Tell of batches of a validation."""
+        """Print the line about batches of a validation."""
 
     def ended(self, models: Sequence[int], trained: Sequence[Means], valid: Sequence[Means]) -> None:
-        """Tell of the epoch that has ended, of each model."""
+        """Print the lines about the epoch that has ended, one per model."""
         for number, own, found in zip(models, trained, valid, strict=True):
             if "acc1" in found:
                 self.log.info(f"{self.of(number)}train acc1={own['acc1']}, valid acc1={found['acc1']}")

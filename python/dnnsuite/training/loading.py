@@ -27,7 +27,7 @@ _PATIENCE_S = 2.0
 
 
 class LostWorker(Error):
-    """A process that prepares batches has ended, by a signal or by itself."""
+    """Raised when a process that prepares batches has ended, by a signal or by itself."""
 
 
 class Samples(Protocol):
@@ -47,10 +47,10 @@ class Loader:
     """Yields (share, (inputs, labels)) for each share it is given.
 
     Args:
-        dataset: of samples; what it draws from torch's, numpy's or Python's global generators is seeded for each
+        dataset: samples; what the dataset draws from torch's, numpy's or Python's global generators is seeded for each
             sample with seed, epoch and index.
         workers: processes that prepare batches; 0 for none. They live until `close`.
-        pinned: in page-locked memory, to be copied to a GPU at once.
+        pinned: put batches into page-locked memory, from which copies to a GPU need not wait.
     """
 
     def __init__(self, dataset: Any, seed: int = 0, workers: int = 0, pinned: bool = False) -> None:

@@ -19,7 +19,7 @@ class Log:
     """Lines of one process; only the first process of a run has a folder, and writes. Use as a context manager.
 
     Args:
-        folder: of the run; None to write nothing.
+        folder: directory of the run; None to write nothing.
         progress: the screen; None for a silent one.
     """
 
@@ -38,7 +38,7 @@ class Log:
             self._progress.__exit__(*exc)
 
     def info(self, text: str) -> None:
-        """A line that stays, as SC20's logger writes it.
+        """Print a line that stays, as SC20's logger writes it.
 
         Raises:
             OutputError: it cannot be written; the disk is full, say.
@@ -46,7 +46,7 @@ class Log:
         self.plain(f"INFO - {text}")
 
     def plain(self, line: str) -> None:
-        """A line that stays, as it is; raises as :meth:`info`."""
+        """Print a line that stays, unchanged; raises as :meth:`info`."""
         if self._path is not None:
             try:
                 with open(self._path, "a", encoding="utf-8") as file:
@@ -63,7 +63,7 @@ class Log:
             self._progress.stage(f"training {name}", steps)
 
     def at(self, step: int, steps: int, text: str) -> None:
-        """Steps done so far, with the time that the others will take at this rate."""
+        """Show the steps done so far, and the time that the others will take at this rate."""
         if self._progress is None:
             return
         done = step - self._begun

@@ -12,7 +12,6 @@ from .._runs.failures import NotFinite
 from .._runs.interrupts import pending
 from .._runs.samples import Sample
 from .._shown import rate as shown_rate
-from .alone import STEPS, Alone
 from .array import ExperimentArray
 from .array_stepper import ArrayStepper
 from .checkpoints import State
@@ -25,6 +24,7 @@ from .phases import Phases
 from .position import Position
 from .processes import Processes
 from .saver import ArraySaver, Saver
+from .speedup import STEPS, Alone
 from .stepper import Stepper
 from .tally import Tally
 from .validation import validate
@@ -35,14 +35,14 @@ Means = dict[str, float]
 
 
 class Stopped(Exception):
-    """A signal arrived; all is saved, and the loop has ended between two steps."""
+    """Raised when a signal has ended the loop between two steps; all is saved."""
 
 
 class Loop:
     """Trains an experiment, or an array of them. Every process of the run has one; the first writes the files.
 
     Args:
-        folder: of the run; None in other processes.
+        folder: directory of the run; None in other processes.
         events: TensorBoard's files, if wanted.
     """
 

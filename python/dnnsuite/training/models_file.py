@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`models.csv`: a row per model of an array, with what differs between them and what became of each."""
+"""`models.csv`: a row per model of an array, with the settings that differ and the outcome of each."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ class Share(NamedTuple):
     """One process's part of a batch.
 
     Attributes:
-        epoch: which the batch is of; augmentation depends on it.
-        indices: of the samples, for this process.
+        epoch: epoch of the batch; augmentation depends on it.
+        indices: indices of this process's samples.
         whole: samples in the batch, over all processes.
         counted: samples of `indices` that count: 0 where the process got none and takes one to keep in step.
     """
@@ -34,8 +34,8 @@ class Order:
     each batch from the r-th on. So the batches, and their union, do not depend on the number of processes.
 
     Args:
-        samples: in the training set.
-        batch_size: over all processes.
+        samples: size of the training set.
+        batch_size: samples of a batch, over all processes.
         drop_last: leave out the rest of a permutation that fills no batch.
         most: batches of an epoch; 0 for all.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Parts of an iteration, timed and shown to NVIDIA's tools in one epoch; free of cost in the others."""
+"""Parts of an iteration, timed and shown to NVIDIA's tools in one epoch; without cost in the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Phases:
     On a GPU the times are those of the device, by events: nothing is synchronised within an iteration.
 
     Attributes:
-        data, zero_grad, compute, update: to be entered around each part; they do nothing but in a profiled epoch.
+        data, zero_grad, compute, update: context managers around each part; they do nothing but in a profiled epoch.
 
     Args:
         steps: of the profiled epoch; 0 if none is profiled.
@@ -51,7 +51,7 @@ class Phases:
 
     @contextmanager
     def profiled(self, epoch: int, on: bool) -> Iterator[None]:
-        """One epoch (from 1), which tools see if `on`."""
+        """Context manager: one epoch (from 1), which tools see if `on`."""
         if not on or self._spans is None:
             yield
             return
@@ -73,7 +73,7 @@ class Phases:
         return self._on
 
     def iteration(self, i: int) -> Any:
-        """The range of one iteration."""
+        """Context manager: the range of one iteration."""
         if not self._on or self._spans is None:
             return _NOTHING
         self._spans.step = i

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Place of a run in its epochs and steps, and what it has found so far."""
+"""Place of a run in its epochs and steps, with its history so far."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Position:
     """Place in a run: `epoch` is the one under way, from 0; `iteration` the next in it; `step` over the run.
 
     Attributes:
-        seconds: of training, in this epoch.
-        minutes: of everything, over the run.
+        seconds: seconds of training in this epoch.
+        minutes: minutes since the run began, validation included.
         best: the best score of each model so far, by its number.
         history: a row per epoch and model.
     """

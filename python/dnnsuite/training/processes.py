@@ -28,7 +28,7 @@ class Processes:
     Numbers are exchanged over gloo between the CPUs: nothing waits for a GPU.
 
     Args:
-        kind: of the devices, cpu or cuda.
+        kind: kind of the devices, cpu or cuda.
     """
 
     def __init__(self, kind: str) -> None:
@@ -61,7 +61,7 @@ class Processes:
         return bool(value)
 
     def total(self, values: Sequence[float]) -> list[float]:
-        """Sums over the processes."""
+        """Return each value's sum over the processes."""
         if self._control is None:
             return list(values)
         sums = torch.tensor(values, dtype=torch.float64)
@@ -70,7 +70,7 @@ class Processes:
         return found
 
     def least(self, value: float) -> float:
-        """The smallest of the processes' values."""
+        """Return the smallest of the processes' values."""
         if self._control is None:
             return value
         least = torch.tensor(value, dtype=torch.float64)
@@ -78,7 +78,7 @@ class Processes:
         return float(least)
 
     def gathered(self, value: T) -> list[T]:
-        """The value of each process, by rank."""
+        """Return the value of each process, by rank."""
         if self._control is None:
             return [value]
         found: list[Any] = [None] * self.world_size
@@ -112,7 +112,7 @@ class Processes:
         """Raise Error if `error` came of another process that is gone, as with its node.
 
         Args:
-            checkpoint: that the run would go on from, for the message.
+            checkpoint: checkpoint to resume from, for the message.
         """
         lost = isinstance(error, group.DistError) or _LOST.search(str(error))
         if self.world_size == 1 or not lost:

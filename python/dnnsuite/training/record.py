@@ -15,11 +15,11 @@ from .._runs import facts
 from .._runs.rates import RateInterval, Steps, interval, rate
 from .._runs.record import Metric, Moment, RunRecord, Samples, Verdict, new_id
 from .._runs.samples import Sample
-from .alone import Speedup
 from .array import ExperimentArray
 from .experiment import Experiment
 from .history import MODEL, Row
 from .processes import Processes
+from .speedup import Speedup
 
 __all__ = ["record_of", "throughput"]
 
@@ -75,7 +75,6 @@ def record_of(
     experiment = array.first if array else made
     assert isinstance(experiment, Experiment)
     B, settings = array.B if array else 1, _settings(made)
-    identity = json.dumps(settings, sort_keys=True, default=str)
     mode = "hfta" if array else "ddp" if processes.world_size > 1 else "serial"
     return RunRecord(
         id=new_id(),
@@ -93,7 +92,7 @@ def record_of(
         started=started,
         unit=experiment.data.item,
         seconds=60 * history[-1]["minutes"] if history else 0.0,
-        job_version=hashlib.sha256(identity.encode()).hexdigest()[:12],
+        job_version=_version(settings),
         preset=preset,
         data=experiment.data.source,
         seed=experiment.seed,
@@ -108,16 +107,24 @@ def record_of(
         window={"no_interval": throughput(samples)[1].why} if samples else {},
         asked=dict(asked),
         resolved=settings,
-        details={
-            **_details(experiment, history),
-            "parameters": parameters,
-            **({"models": _models(array, history, ended or {})} if array else {}),
-        },
+        details={**_details(made, experiment, history, ended or {}), "parameters": parameters},
     )
 
 
-def _details(experiment: Experiment, history: Sequence[Row]) -> dict[str, Any]:
+def _version(settings: Mapping[str, Any]) -> str:
+    """Return the version of a job: a hash of its settings."""
+    text = json.dumps(settings, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _details(
+    made: Experiment | ExperimentArray,
+    experiment: Experiment,
+    history: Sequence[Row],
+    ended: Mapping[int, str],
+) -> dict[str, Any]:
     """Details of a run that have no field of their own in a record."""
+    models = {"models": _models(made, history, ended)} if isinstance(made, ExperimentArray) else {}
     return {
         "config": experiment.name,
         "data": experiment.data.record,
@@ -126,6 +133,7 @@ def _details(experiment: Experiment, history: Sequence[Row]) -> dict[str, Any]:
         "dropped_samples_per_epoch": experiment.order.dropped,
         "channels_last": experiment.channels_last,
         "compile": experiment.compile,
+        **models,
     }
 
 

@@ -22,7 +22,6 @@ from .._runs.record import Moment, RunRecord, Verdict
 from .._runs.samples import write_samples
 from ..cluster import adopt_step
 from ..errors import Error, InvalidArgument
-from .alone import speedup
 from .array import ExperimentArray
 from .checkpoints import CHECKPOINT, BadCheckpoint, read_checkpoint
 from .experiment import Experiment
@@ -32,6 +31,7 @@ from .loop import Loop, Stopped
 from .models_file import save_models
 from .processes import Processes
 from .record import record_of
+from .speedup import speedup
 from .watch import Watch
 
 __all__ = ["RESUME", "TRAINING_FILE", "Trained", "run"]
@@ -45,11 +45,11 @@ class Trained:
     """A run that has ended.
 
     Attributes:
-        folder: with metrics.csv, monitor.csv, train.log, checkpoint.pt, best.pt and run.json; of an array also
-            models.csv and, in models/0, models/1, …, checkpoint.pt and best.pt of each.
-        record: as in run.json; None in processes that are not the first.
+        folder: directory with metrics.csv, monitor.csv, train.log, checkpoint.pt, best.pt and run.json; of an array
+            also models.csv and, in models/0, models/1, …, checkpoint.pt and best.pt of each.
+        record: content of run.json; None in processes that are not the first.
         history: a row per epoch, of an array one per epoch and model.
-        model: as it is at the end; an array of those that did not end before.
+        model: trained model; for an array those that trained to the end, fused.
         ended: models of an array that ended before the others, by number, with the reason.
     """
 

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from .._files import OutputError
-from .alone import Alone
 from .array import ExperimentArray
 from .array_stepper import ArrayStepper
 from .checkpoints import (
@@ -27,6 +26,7 @@ from .checkpoints import (
 from .experiment import Experiment
 from .position import Position
 from .processes import Processes
+from .speedup import Alone
 from .stepper import Stepper
 
 __all__ = ["MODELS_FOLDER", "ArraySaver", "Saver", "refuse_array"]
@@ -51,7 +51,7 @@ class Saver:
     """Checkpoints of a run of one model.
 
     Args:
-        folder: of the run; None in processes that write nothing.
+        folder: directory of the run; None in processes that write nothing.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Saver:
         save_checkpoint(self._folder / CHECKPOINT, state)
 
     def save_best(self, slot: int, epoch: int, valid: Mapping[str, float]) -> None:
-        """Write the model apart, as the best so far."""
+        """Write the model to its own file, as the best so far."""
         if self._folder is not None:
             state = {"model": self._stepper.model.state_dict(), "epoch": epoch, "valid": dict(valid)}
             save_checkpoint(self._folder / BEST, state)
@@ -161,7 +161,7 @@ class ArraySaver:
             self._write(model, CHECKPOINT, own)
 
     def save_best(self, slot: int, epoch: int, valid: Mapping[str, float]) -> None:
-        """Write a model apart, as its best so far."""
+        """Write a model to its own file, as its best so far."""
         state = {"model": self._stepper.model_state(slot)["model"], "epoch": epoch, "valid": dict(valid)}
         self._write(self._stepper.numbers[slot], BEST, state)
 

@@ -18,16 +18,16 @@ class Schedule(Protocol):
     """Sets the learning rates of an optimizer as a run goes on. Epochs and steps count from 0."""
 
     def begin_epoch(self, epoch: int) -> None:
-        """Called before the first step of an epoch."""
+        """Set the rates of an epoch; called before its first step."""
 
     def begin_step(self, step: int) -> None:
-        """Called before each step, counted over the whole run."""
+        """Set the rates of a step, counted over the whole run; called before it."""
 
     def end_epoch(self, epoch: int, valid_loss: float) -> None:
-        """Called after the validation of an epoch."""
+        """Take the validation loss of an epoch; called after it."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Numbers and texts that :meth:`load_state_dict` takes."""
+        """Return the numbers and texts that :meth:`load_state_dict` takes."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state`; the optimizer's own state has the learning rates."""
@@ -39,7 +39,7 @@ class WarmupPlateau:
     Args:
         optimizer: its groups have the learning rates after warm-up.
         warmup_epochs: 0 for none.
-        factor, patience: of torch's ReduceLROnPlateau, which sees the losses from epoch `warmup_epochs` on.
+        factor, patience: arguments of torch's ReduceLROnPlateau, which sees the losses from epoch `warmup_epochs` on.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SteppedWarmup:
 
     Args:
         optimizer: its groups have the learning rates after warm-up.
-        steps_per_epoch: of the data as it is.
+        steps_per_epoch: number of steps in an epoch.
         boundaries: ((epoch, factor), …) in order: from that epoch on, the learning rate is factor·peak.
         warmup_epochs: step s of the first warmup_epochs·steps_per_epoch has peak·s/that; 0 for none.
         late: a factor begins one step after its epoch does, as TBD's TensorFlow version has it.

@@ -87,14 +87,14 @@ class Settings:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], where: str = "") -> Settings:
-        """Settings of these keys, the others at their defaults.
+        """Make settings of these keys, with the others at their defaults.
 
         Args:
-            values: as a YAML or JSON file has them, or texts of a command line.
+            values: values of a YAML or JSON file, or texts of a command line.
             where: begins the messages, as the name of a file.
 
         Raises:
-            InvalidArgument: a key is unknown (the nearest is named), or its value cannot be.
+            InvalidArgument: a key is unknown (the nearest is named), or its value is refused.
         """
         return cls().changed(values, where)
 
@@ -151,10 +151,10 @@ def describe() -> list[tuple[str, str, str]]:
 
 
 def converted(key: str, value: Any, wanted: Any) -> Any:
-    """`value` as the type `wanted`: a file's value, or a text.
+    """Convert `value`, a file's value or a text, to the type of `wanted`.
 
     Raises:
-        InvalidArgument: it is none.
+        InvalidArgument: it cannot be converted.
     """
     if isinstance(wanted, types.UnionType):
         if value is None or value == "None":

@@ -25,11 +25,11 @@ class Data:
     """Training and validation samples.
 
     Attributes:
-        train, valid: as :class:`dnnsuite.training.loading.Samples`.
+        train, valid: samples, see :class:`dnnsuite.training.loading.Samples`.
         classes: labels are below it.
-        source: what the record calls them.
+        source: name in the record.
         record: provenance, for the record's details.
-        item: what one sample is, in the plural.
+        item: name of the samples, in the plural.
     """
 
     train: Any

@@ -40,7 +40,7 @@ class Stepper:
 
     Attributes:
         model: the user's own module, whatever wraps it for several processes or a compiler.
-        numbers: of the models that train: this one is number 0.
+        numbers: numbers of the models that train: here [0].
     """
 
     def __init__(self, experiment: Experiment, processes: Processes) -> None:
@@ -115,7 +115,7 @@ class Stepper:
 
     @torch.no_grad()
     def validate(self, inputs: torch.Tensor, labels: torch.Tensor) -> Results:
-        """(mean loss, counts of the metrics), in the precision and the memory format of training."""
+        """Return (mean loss, counts of the metrics), in the precision and the memory format of training."""
         with self._autocast:
             outputs = self.model(inputs)
             loss = self._experiment.loss(outputs, labels)

@@ -23,10 +23,10 @@ class Tally:
     `add` only keeps tensors; :meth:`collect` fetches them, which waits for the device.
 
     Attributes:
-        totals: of each model: loss, samples, counts.
+        totals: sums for each model: loss, samples, counts.
 
     Args:
-        names: of the metrics.
+        names: names of the metrics.
         models: trained at once.
     """
 

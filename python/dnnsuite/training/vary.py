@@ -35,7 +35,7 @@ Variants = list[tuple[str, Settings]]
 
 
 def vary_of(texts: Sequence[str]) -> dict[str, list[str]]:
-    """`key=value,value,…` arguments as a mapping.
+    """Parse `key=value,value,…` arguments into a mapping.
 
     Raises:
         InvalidArgument: one is not of that form, or a key is given twice.

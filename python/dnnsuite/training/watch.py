@@ -24,7 +24,7 @@ class Watch:
     """Samples the machine and this process while its `with` block is open; `write` may be called at any time.
 
     Args:
-        folder: of the run; None in processes that are not the first, where nothing is done.
+        folder: directory of the run; None in processes that are not the first, where nothing is done.
         gpus: sample those as well.
         go_on: rows of the run's file are kept, on the clock of this boot.
     """
@@ -50,7 +50,7 @@ class Watch:
             self._monitor.write(self._folder)
 
     def write_now_and_then(self) -> None:
-        """Write the file, unless that was done lately: a process that is killed loses little."""
+        """Write the file, unless that was done a short time ago: a process that is killed loses little."""
         began_s = time.monotonic()
         if self._folder is None or began_s < self._next_s:
             return

@@ -17,7 +17,7 @@ from .algorithms import hyperband_rungs as hyperband_rungs
 from .callbacks import MLflow as MLflow
 from .callbacks import TensorBoard as TensorBoard
 from .callbacks import WandB as WandB
-from .engine import Event as Event
+from .events import Event as Event
 from .result import Sweep as Sweep
 from .space import Choice as Choice
 from .space import Int as Int

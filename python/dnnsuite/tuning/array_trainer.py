@@ -40,10 +40,10 @@ class TrialArray:
 
     Args:
         evaluation: a `Feed` of held-out batches, a function of one plain model, or None.
-        metric: that a schedule such as ReduceLROnPlateau follows.
+        metric: name of the metric that a schedule such as ReduceLROnPlateau follows.
 
     Attributes:
-        steps: of the last epoch.
+        steps: steps of the last epoch.
     """
 
     def __init__(self, recipe: Recipe, evaluation: Evaluation, metric: str, threads: int) -> None:
@@ -216,7 +216,7 @@ class TrialArray:
         """Train and validate an epoch of each trial; return its metrics, or the exception of its validation.
 
         Raises:
-            Exception: of a step of the array, which no trial has ended then.
+            Exception: a step of the array failed; no trial has ended its epoch then.
         """
         began = time.perf_counter()
         losses = self._train()
@@ -251,7 +251,7 @@ class TrialArray:
         for step in steps:
             total += step.losses().detach().double().cpu()
         if not count:
-            raise InvalidArgument("an epoch of train has no batch")
+            raise InvalidArgument("an epoch of train has no batch: give more samples or a smaller batch_size")
         self.steps = count
         return total / count
 
@@ -317,7 +317,7 @@ class TrialArray:
             self._array.train()
             run_in_a_loop(self._array, None)
         if not count:
-            raise InvalidArgument("evaluate has no batch")
+            raise InvalidArgument("evaluate has no batch: give samples, or leave evaluate out")
         return {name: (total / count).tolist() for name, total in totals.items()}
 
     def close(self) -> None:

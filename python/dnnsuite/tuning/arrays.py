@@ -33,7 +33,7 @@ class Arrays:
         self._held: dict[Any, TrialArray] = {}
 
     def chosen(self, ready: Sequence[Trial]) -> list[Trial]:
-        """The trials to train next: of one group, those in its array first, then those that have most before them."""
+        """The trials to train next: of one group, those in its array first, then those that have trained least."""
         groups: dict[Any, list[Trial]] = {}
         for trial in ready:
             groups.setdefault(trial.group, []).append(trial)

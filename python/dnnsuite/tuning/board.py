@@ -42,8 +42,8 @@ class Board:
     """A process's view of the board. Call :meth:`close` at the end: it gives back what is claimed.
 
     Args:
-        storage: of Optuna's.
-        name: of the study, the same for all processes of the sweep.
+        storage: storage of Optuna's.
+        name: name of the study, the same for all processes of the sweep.
         maximize: direction of the study, for those who look at it.
         worker: name of this process; made up by default.
         stale_s: seconds without a sign of life after which another process's claims are void.
@@ -211,13 +211,13 @@ class Board:
         self._storage.set_trial_user_attr(self._mine[trial].id, "failure", [epoch, failure, message])
 
     def wait(self) -> None:
-        """Pause until others may have got further, longer each time in vain."""
+        """Pause until others may have got further; pauses grow while nothing changes."""
         check()
         time.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _POLL_S[1])
 
     def heard(self) -> None:
-        """Take note that waiting was not in vain."""
+        """Make pauses short again: others have got further."""
         self._pause_s = _POLL_S[0]
 
     def close(self) -> None:

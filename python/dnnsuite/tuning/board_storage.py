@@ -67,7 +67,7 @@ def storage_of(share: Any) -> Any:
 
     Raises:
         Unavailable: the database does not answer.
-        InvalidArgument: it is neither.
+        InvalidArgument: `share` is neither.
     """
     storages = require_optuna()
     if isinstance(share, storages.BaseStorage):

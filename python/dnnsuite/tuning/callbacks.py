@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import Unavailable
-from .engine import Event
+from .events import Event
 
 __all__ = ["MLflow", "TensorBoard", "WandB"]
 

@@ -29,7 +29,7 @@ class Comparison:
     """Sweeps of the same search by mode, one per repeat.
 
     Attributes:
-        sweeps: by mode.
+        sweeps: sweeps by mode.
         unavailable: reasons by mode.
     """
 

@@ -10,62 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from .._runs.failures import classify
 from .._runs.interrupts import check, deferred
-from ..errors import Error, InvalidArgument, did_you_mean
+from ..errors import Error, InvalidArgument
 from .algorithms import Algorithm, Decision, Order
 from .arrays import Outcome
+from .events import Event, reason_of
+from .goal import Best, Goal, metric_in
 from .slots import load_state
 from .store import Kept, Store
 from .trial import Trial
 
-__all__ = ["Best", "Engine", "Event", "FailedElsewhere", "Goal", "Trainer", "reason_of"]
-
-
-@dataclass(frozen=True)
-class Goal:
-    """Metric and direction of a search.
-
-    Attributes:
-        metric: its name; None is `loss`, `value` or `train_loss`, whichever there is.
-        sign: 1 if lower is better, -1 if higher is.
-        patience: epochs without an improvement after which a trial ends; None never.
-        min_delta: part by which a value has to improve.
-    """
-
-    metric: str | None
-    sign: float
-    patience: int | None = None
-    min_delta: float = 0.0
-
-
-@dataclass(frozen=True)
-class Event:
-    """News of a sweep: `kind` is epoch, end (of a trial), or finished (the sweep)."""
-
-    kind: str
-    trial: int
-    config: dict[str, Any]
-    epoch: int
-    metrics: dict[str, float]
-    status: str
-
-
-class FailedElsewhere(Exception):
-    """The failure of a trial in another process, of which its class and sentence are known."""
-
-    def __init__(self, failure: str, message: str) -> None:
-        super().__init__(message)
-        self.failure, self.message = failure, message
-
-
-@dataclass
-class Best:
-    """The best epoch of all trials, and the weights after it. Of equal values the first trial's counts."""
-
-    key: tuple[float, int, int] = (math.inf, -1, -1)  # (value, trial, epoch)
-    weights: dict[str, Any] | None = None
-    saved: bool = True
+__all__ = ["Engine", "Trainer"]
 
 
 class Trainer(Protocol):
@@ -266,16 +221,7 @@ class Engine:
         Raises:
             InvalidArgument: there is none of its name.
         """
-        if not self.metric:
-            known = ("loss", "val_loss", "value", "train_loss")
-            self.metric = next(name for name in known if name in metrics)
-        if self.metric not in metrics and self.metric.removeprefix("val_") in metrics:
-            self.metric = self.metric.removeprefix("val_")  # all but train_loss are of held-out data
-        if self.metric not in metrics:
-            hint = did_you_mean(self.metric, metrics)
-            raise InvalidArgument(
-                f"there is no metric {self.metric!r}{hint}: training and evaluate gave {', '.join(sorted(metrics))}"
-            )
+        self.metric = metric_in(metrics, self.metric)
         return self.goal.sign * metrics[self.metric]
 
     # -- decisions -------------------------------------------------------------------------------------------------
@@ -415,13 +361,6 @@ class Engine:
             raise Error(
                 f"all {len(self.trials)} trials failed, so there is no best one; trial {first.number}: {first.message}"
             )
-
-
-def reason_of(error: BaseException) -> tuple[str, str]:
-    """(class of a failure, its sentence)."""
-    if isinstance(error, FailedElsewhere):
-        return error.failure, error.message
-    return classify(error), f"{type(error).__name__}: {error}"
 
 
 def _is_nan(metrics: Mapping[str, float]) -> bool:

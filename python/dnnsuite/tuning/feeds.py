@@ -79,7 +79,7 @@ class Feed:
 
     Attributes:
         key: trials with the same key have batches of the same sizes, and may share an array.
-        seed: of the order; epoch e is read with the seed `seed + e`.
+        seed: seed of the order; epoch e is read with the seed `seed + e`.
     """
 
     def __init__(self, source: Any, seed: int, key: Any) -> None:
@@ -156,11 +156,11 @@ class Feeds:
         source: a DataLoader or another iterable of batches; a tuple of tensors or a Dataset, which get a shuffling
             loader of `batch_size` (a trial's own, where its configuration has one); a list of loaders, trial i has
             number i; a function of the configuration that returns any of these.
-        batch_size: for tensors and datasets.
-        seed: of the order in all trials.
+        batch_size: samples of a batch, for tensors and datasets.
+        seed: seed of the order in all trials.
 
     Raises:
-        InvalidArgument: it is none of these.
+        InvalidArgument: `source` is none of these.
     """
 
     def __init__(self, source: Any, batch_size: int | None, seed: int, shuffle: bool = True) -> None:

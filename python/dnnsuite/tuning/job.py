@@ -43,12 +43,12 @@ class JobSweep:
     """Arguments of `dnnsuite.sweep` for a declared workload.
 
     Args:
-        name: of a job that `jobs.declare` made.
-        preset: of its sizes, batch size and iterations of an epoch.
+        name: name of a job that `jobs.declare` made.
+        preset: preset for its sizes, batch size and iterations of an epoch.
         options: of the job, as `width_mult=0.5`.
 
     Raises:
-        InvalidArgument: it is no such job; the message names those that are.
+        InvalidArgument: `name` is no such job; the message names those that are.
     """
 
     def __init__(
@@ -117,12 +117,12 @@ class JobSweep:
 
     @property
     def optimizer(self) -> tuple[str, dict[str, Any]]:
-        """Name and constants; values of a configuration have the names of its arguments."""
+        """Optimizer: name and constants; values of a configuration have the names of its arguments."""
         return _named(self.workload.optimizer, self.workload.hyper)
 
     @property
     def scheduler(self) -> tuple[str, dict[str, Any]] | None:
-        """Likewise, or None."""
+        """Schedule: name and constants; None where the job has none."""
         made = self.workload.schedule
         return None if made is None else _named(made, self.workload.hyper)
 

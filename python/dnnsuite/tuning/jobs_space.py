@@ -52,8 +52,8 @@ def read_space(path: Path) -> dict[str, Range] | list[dict[str, Any]]:
     """The space in a YAML or JSON file: ranges by name, or a list of configurations.
 
     Raises:
-        InvalidArgument: it is empty or damaged; the message names the file.
-        Unavailable: it is YAML, and PyYAML is not installed.
+        InvalidArgument: the file is empty or damaged; the message names it.
+        Unavailable: the file is YAML, and PyYAML is not installed.
     """
     if path.suffix == ".json":
         plain = read_json(path)

@@ -25,7 +25,7 @@ def table_html(columns: Sequence[str], rows: Iterable[Sequence[str]], line: str)
 
 
 class LiveTable:
-    """A piece of HTML in a cell's output, which is replaced as it changes."""
+    """Piece of HTML in a cell's output, replaced as it changes."""
 
     def __init__(self) -> None:
         self._handle: Any = None

@@ -37,7 +37,7 @@ class Optimization(abc.ABC):
         return self.every == "batch" or (not self.every and bool(kinds & _BY_BATCH))
 
     def taken(self) -> set[str]:
-        """Names of configurations that it reads, beside those that it is called with."""
+        """Names of the configuration's values that it reads, beside those that it is called with."""
         return set()
 
     @abc.abstractmethod

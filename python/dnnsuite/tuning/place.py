@@ -26,7 +26,7 @@ class Place:
     """A sweep's directory, or none; it makes the store and the engine that belong to it.
 
     Args:
-        asked: what has to be the same for the sweep to go on.
+        asked: settings that must be the same for the sweep to be resumed.
     """
 
     def __init__(self, folder: PlanFolder | None, asked: Mapping[str, str]) -> None:
@@ -75,7 +75,7 @@ def shared_place(
     """Join the processes that do a sweep in the directory `out` together; the first one makes it.
 
     Raises:
-        InvalidArgument: there is no `out`, it is of another sweep, or the algorithm is none to be shared so.
+        InvalidArgument: `out` is missing or of another sweep, or the algorithm cannot be shared so.
         Unavailable: Optuna is not installed, or its storage does not answer.
     """
     if out in (None, True, False):

@@ -19,7 +19,8 @@ from .notebook import LiveTable, in_notebook, table_html
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from .engine import Engine, Event
+    from .engine import Engine
+    from .events import Event
 
 __all__ = ["Progress"]
 
@@ -94,7 +95,7 @@ class Progress:
         self._shown.at(self._trained, self._line(engine), self._eta_s())
 
     def end(self, line: str) -> None:
-        """Say how it ended."""
+        """Print the last line: how the sweep ended."""
         if self._live is not None:
             self._live.show(f"<p>{escape(line)}</p>")
         self._shown.line(line)

@@ -29,15 +29,15 @@ _MOST_BUILT = 64  # of them
 
 
 class Recipe:
-    """Recipe for trials: how they are made and trained. The algorithms know nothing of it.
+    """Recipe for trials: how they are made and trained.
 
     Args:
         make_model: configuration → a plain torch module.
         feeds: the training data of each trial.
-        optimizer, schedule: as `chosen_optimization` takes them.
+        optimizer, schedule: see `chosen_optimization`.
         loss: (model, *batch) → the loss `[]` of one model.
         measure: (model, *batch) → measures of one model by name, means over the batch.
-        device, autocast: where and in which precision to train.
+        device, autocast: device and half precision to train in.
         schedule_every: epoch or batch, after which the schedule moves; None for what is usual for its class.
         base: a module that all models are made over; `make_model` then takes (configuration, base).
     """

@@ -68,9 +68,9 @@ class Sweep:
         history: a row per trial and epoch, with every metric.
         trajectory: the best value over the seconds since the beginning.
         best_trial: its number.
-        best_config, best_value: of it, at its best epoch.
+        best_config, best_value: its configuration, and its value at its best epoch.
         best_state_dict: the weights after that epoch, as the plain model has them.
-        metric, goal: by which the trials were compared.
+        metric, goal: metric and direction (min or max) by which the trials were compared.
         epochs: model-epochs trained.
         epochs_from_scratch: those of the same search if each rung began anew.
         out: the directory; None where nothing was written.

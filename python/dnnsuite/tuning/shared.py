@@ -16,7 +16,8 @@ from typing import Any
 from .._runs.folder import joined
 from ..errors import Error
 from .board import Board
-from .engine import Engine, FailedElsewhere, reason_of
+from .engine import Engine
+from .events import FailedElsewhere, reason_of
 from .slots import load_state
 from .store import BEST_FILE, Store
 from .trial import Trial
@@ -61,7 +62,7 @@ class SharedStore(Store):
             return epochs, None if path is None else load_state(path)
 
     def settle(self, trials: Sequence[Trial], metric: str, sign: float, best: dict[str, Any]) -> None:
-        """Write what no process was in charge of: ends of paused trials, the best weights of all."""
+        """Write the rest, which no process has claimed: ends of paused trials, the best weights of all."""
         with joined(self.folder.root, self.folder.file):
             kept = self.kept()
             for trial in trials:
@@ -77,7 +78,7 @@ class SharedEngine(Engine):
     """Runs a sweep to its end together with other processes.
 
     Attributes:
-        board: on which they tell each other what they do.
+        board: board on which the processes publish claims and metrics.
     """
 
     board: Board | None = None

@@ -112,7 +112,7 @@ def checked_space(space: Mapping[str, Any]) -> dict[str, Range]:
     """A range for each name: a list is a choice, any other plain value is fixed.
 
     Raises:
-        InvalidArgument: it has no name, or a name that is no text.
+        InvalidArgument: the space is empty, or a name in it is no text.
     """
     if not space:
         raise InvalidArgument(
@@ -138,7 +138,7 @@ def checked_configs(configs: Sequence[Any]) -> list[dict[str, Any]]:
     """Copies of the configurations.
 
     Raises:
-        InvalidArgument: there is none, or one that is no mapping of texts.
+        InvalidArgument: there is no configuration, or one that is no mapping of texts.
     """
     if not configs:
         raise InvalidArgument("the space is empty: there is no configuration to try")
@@ -157,7 +157,7 @@ def grid(space: Space) -> list[dict[str, Any]]:
     """Every combination of a space of choices, the last name varying fastest.
 
     Raises:
-        InvalidArgument: a range has no end of values; the message names it.
+        InvalidArgument: a range has infinitely many values; the message names it.
     """
     rows = []
     for name, value in space.items():
@@ -170,7 +170,7 @@ def grid(space: Space) -> list[dict[str, Any]]:
 
 
 def draw(space: Space, generator: random.Random) -> dict[str, Any]:
-    """One configuration."""
+    """Draw one configuration."""
     return {name: value.draw(generator) for name, value in space.items()}
 
 
@@ -200,7 +200,7 @@ def space_from_plain(plain: Any, where: str = "the space") -> dict[str, Range]:
     """A space out of plain values, as a file has them: `{lr: {loguniform: [1e-4, 1e-1]}, width: [32, 64], seed: 1}`.
 
     Raises:
-        InvalidArgument: it is empty, or a range is not one of uniform, loguniform, int and choice.
+        InvalidArgument: the space is empty, or a range is not one of uniform, loguniform, int and choice.
     """
     if not isinstance(plain, Mapping):
         raise InvalidArgument(f"{where}: a space is a mapping of names to ranges, got {type(plain).__name__}")

@@ -18,8 +18,10 @@ from .._runs.interrupts import interruptible
 from ..errors import InvalidArgument, did_you_mean
 from .algorithms import Algorithm, Grid, Listed, Random, Setting
 from .arrays import Arrays
-from .engine import Engine, Event, Goal
+from .engine import Engine
+from .events import Event
 from .feeds import Feeds
+from .goal import Goal
 from .place import Place, shared_place
 from .progress import Progress
 from .recipe import Recipe
@@ -99,13 +101,13 @@ def sweep(
         scheduler: likewise; a function is `(optimizer, config)` and returns any schedule of torch's.
         scheduler_every: epoch or batch, after which it moves; by default batch for OneCycleLR and CyclicLR, else epoch.
             ReduceLROnPlateau follows `metric`.
-        epochs: of a trial at most.
-        metric: by which trials are compared; by default `loss`.
+        epochs: most epochs of a trial.
+        metric: name of the metric that trials are compared by; by default `loss`.
         goal: min or max; by default max for names such as `acc`, else min.
         algorithm: one of `dnnsuite.tuning`, as `Hyperband()`; by default a grid of choices, or `trials` random ones.
         trials: number of configurations that are drawn.
         patience: epochs without an improvement (by the part `min_delta`) after which a trial ends.
-        seed: of weights, order of data and draws.
+        seed: seed of weights, order of data and draws.
         mode: hfta (arrays), serial (one trial after another) or concurrent (`width` processes of this machine).
         width: trials at once; by default measured.
         threads: CPU threads; torch's number by default.
@@ -117,7 +119,7 @@ def sweep(
             part of the trials; each returns the whole sweep. One may join, leave or die at any time. They meet in a
             journal of Optuna's in `out`, or in the database of a URL that is given instead of True.
         callbacks: functions of an `Event`, as `TensorBoard(folder)`.
-        console: where progress is printed; standard error by default.
+        console: console to print progress on; standard error by default.
         quiet: print nothing.
 
     Returns:
@@ -140,20 +142,11 @@ def sweep(
     chosen, setting = _search(space, algorithm, trials, epochs, seed, aim.sign < 0)
     width, threads = _at_least_1("width", width), _at_least_1("threads", threads) or torch.get_num_threads()
     _check_mode(mode, device)
+    feeds = Feeds(train, batch_size, seed)
     recipe = Recipe(
-        make_model,
-        Feeds(train, batch_size, seed),
-        optimizer,
-        scheduler,
-        loss,
-        measure,
-        device,
-        autocast,
-        scheduler_every,
-        base,
+        make_model, feeds, optimizer, scheduler, loss, measure, device, autocast, scheduler_every, base
     )
-    evaluation = _evaluation(evaluate, batch_size)
-    trainer = _trainer(mode, recipe, evaluation, aim, threads, width)
+    trainer = _trainer(mode, recipe, _evaluation(evaluate, batch_size), aim, threads, width)
     asked = {
         "algorithm": chosen.describe(), "space": str(setting.space or setting.configs), "epochs": str(epochs),
         "seed": str(seed), "metric": str(metric), "goal": str(goal), "patience": f"{patience}, {min_delta}",
@@ -171,19 +164,12 @@ def sweep(
         store = place.store(_named(make_model), mode, device, chosen.keeps_states)
         engine = place.engine(
             algorithm=chosen, trainer=trainer, goal=aim, admit=recipe.admit, store=store,
-            check_configs=lambda configs: recipe.refuse_unread(configs, {"batch_size", "seed", *recipe.feeds.read}),
+            check_configs=lambda configs: recipe.refuse_unread(configs, {"batch_size", "seed", *feeds.read}),
             tell=_teller(progress, callbacks), seed=seed,
         )  # fmt: skip
-        try:
-            engine.run()
-            engine.require_values()
-        finally:
-            trainer.close()
-        result = _result(engine, recipe, time.monotonic() - began_s, chosen)
-        if store is not None:
-            store.end(result.save)
-        progress.end(result.describe())
-        engine.tell(Event("finished", result.best_trial, dict(result.best_config), 0, {}, "done"), engine)
+        _run(engine)
+        result = _result(engine, recipe, time.monotonic() - began_s)
+        _finish(engine, result, progress)
     return result
 
 
@@ -311,7 +297,16 @@ def _teller(progress: Progress, callbacks: Iterable[Callback]) -> Callable[[Even
     return tell
 
 
-def _result(engine: Engine, recipe: Recipe, seconds: float, algorithm: Algorithm) -> Sweep:
+def _run(engine: Engine) -> None:
+    """Run a sweep to its end, and close its trainer on every way out."""
+    try:
+        engine.run()
+        engine.require_values()
+    finally:
+        engine.trainer.close()
+
+
+def _result(engine: Engine, recipe: Recipe, seconds: float) -> Sweep:
     return Sweep(
         trials=[engine.trials[number] for number in sorted(engine.trials)],
         metric=engine.metric,
@@ -321,6 +316,14 @@ def _result(engine: Engine, recipe: Recipe, seconds: float, algorithm: Algorithm
         seconds=seconds,
         out=engine.store.folder.root if engine.store else None,
         points=engine.trajectory,
-        plan=algorithm.plan(),
+        plan=engine.algorithm.plan(),
         rebuild=recipe.rebuild,
     )
+
+
+def _finish(engine: Engine, result: Sweep, progress: Progress) -> None:
+    """Write the tables of a sweep that has ended, and tell of it."""
+    if engine.store is not None:
+        engine.store.end(result.save)
+    progress.end(result.describe())
+    engine.tell(Event("finished", result.best_trial, dict(result.best_config), 0, {}, "done"), engine)

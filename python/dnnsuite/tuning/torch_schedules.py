@@ -16,8 +16,8 @@ class TorchSchedules:
     """Schedules of models in their slots; a step of each moves its model's hyper-parameters in the array's optimizer.
 
     Args:
-        optimizer: of the array.
-        schedules: of torch's, each with the optimizer of its model, whose parameters are let go.
+        optimizer: optimizer of the array.
+        schedules: schedules of torch's, each with the optimizer of its model, whose parameters are let go.
     """
 
     def __init__(self, optimizer: Any, schedules: Sequence[Any]) -> None:

@@ -11,18 +11,18 @@ __all__ = ["ENDED", "Metrics", "Trial"]
 
 Metrics = Mapping[str, float]
 
-#: Status of a trial that goes on no more.
+#: Status of a trial that has ended for good.
 ENDED = ("done", "stopped", "pruned", "given up", "failed")
 
 
 @dataclass(eq=False)
 class Trial:
-    """A trial: what it is, and how far it has come.
+    """A trial: its configuration, and how far it has come.
 
     Attributes:
-        number: from 0, in the order in which the algorithm thought of them.
+        number: number from 0, in the order in which the algorithm made the trials.
         config: its values by name.
-        seed: of its weights and random streams.
+        seed: seed of its weights and random streams.
         status: waiting, running, paused, or one of `ENDED`: done, stopped (early, by patience), pruned, given up
             (by its rung), failed.
         history: metrics after each epoch.
@@ -34,8 +34,8 @@ class Trial:
         state: weights, optimizer, schedule and random streams while it is in no array; None at its start.
         kept: a state to go back to where an array is lost, or the file of one; None is its start.
         inherited: states taken over, in population-based training.
-        trained_bytes: of the parameters that it trains; frozen ones are an array's once.
-        alone: epochs that it trains in no company, as a company of which it was has failed there.
+        trained_bytes: bytes of the parameters that it trains; an array holds frozen ones once.
+        alone: epochs up to which it trains by itself, because an array that held it failed there.
     """
 
     number: int
@@ -59,7 +59,7 @@ class Trial:
 
     @property
     def epoch(self) -> int:
-        """Epochs that it has trained and that were heard of."""
+        """Epochs that it has trained and reported."""
         return len(self.history)
 
     @property

@@ -16,7 +16,7 @@ _MEMORY_PART = 0.6  # of what is free
 
 
 class Width:
-    """Models of an array, from 8 up, or 16 small ones; `measured` after each epoch of a full array lets it grow.
+    """Number of models in an array: 8 at first, 16 small ones; it grows by what `measured` is told after each epoch.
 
     Args:
         asked: a fixed number; None measures.
@@ -58,12 +58,12 @@ class Width:
         return more * took < _MEMORY_PART * psutil.virtual_memory().available
 
     def halve(self, failed: int) -> None:
-        """Memory ran out with `failed` models: half as many from now on."""
+        """Halve the width, after memory ran out with `failed` models."""
         self._whole = self._whole or (self.now, self._fixed)
         self.now, self._fixed = max(1, failed // 2), True
 
     def restore(self) -> None:
-        """Memory ran out with one model alone, so it was its fault: go on as wide as before."""
+        """Go back to the width before `halve`, after memory ran out with one model alone."""
         if self._whole is not None:
             (self.now, self._fixed), self._whole = self._whole, None
 

@@ -3,7 +3,7 @@
 
 import sys
 
-from ..cli.app import main
+from ..cli.entry import dnnsuite
 
 if __name__ == "__main__":
-    main(["workflow", *sys.argv[1:]])
+    dnnsuite(["workflow", *sys.argv[1:]])

@@ -33,7 +33,7 @@ _ASYNCHRONOUS = 0.02
 class HostClock:
     """Clock for the CPU: reads the time at which `step()` returns.
 
-    A job that lets steps run on in threads of its own is found out by the time its `synchronize` takes; the
+    A job whose steps go on in threads of its own is recognised by the time its `synchronize` takes; the
     last step of an epoch always ends when the job is synchronised.
     """
 

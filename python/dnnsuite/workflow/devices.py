@@ -81,7 +81,7 @@ def _check_mig(tools: Tools) -> None:
 
 @contextmanager
 def mps_daemon(n: int, tools: Tools | None = None, exclusive: bool = True) -> Iterator[list[Environment]]:
-    """A Multi-Process Service daemon of our own; yields the environment of each of n client processes.
+    """Run a Multi-Process Service daemon; yield the environment of each of n client processes.
 
     If `exclusive`, the compute mode becomes EXCLUSIVE_PROCESS, so that no process bypasses the daemon; it has to stay
     as it is where a process that is no client is on the GPU, too. All is put back at the end.
@@ -132,7 +132,7 @@ def mps_servers(client: Environment, tools: Tools | None = None) -> list[int]:
 
 @contextmanager
 def mig_instances(n: int, tools: Tools | None = None) -> Iterator[list[Environment]]:
-    """The GPU split into n instances; yields one environment per process, each seeing its own instance.
+    """Split the GPU into n instances; yield one environment per process, each seeing its own instance.
 
     MIG mode is switched on where it was off. Instances are destroyed and the mode put back at the end.
 
@@ -168,10 +168,10 @@ def _make_instances(n: int, tools: Tools, undo: Undo) -> list[str]:
 
 @contextmanager
 def whole_gpu(n: int, tools: Tools | None = None) -> Iterator[list[Environment]]:
-    """All of the GPU for n processes: nothing to do, unless MIG mode is on, where one instance has to span it.
+    """Give n processes the whole GPU; in MIG mode one instance has to span it.
 
     Raises:
-        Unavailable: the GPU is in MIG mode and already split by someone else.
+        Unavailable: the GPU is in MIG mode and already split by another user.
     """
     tools = tools or Tools()
     has_tools = tools.which("nvidia-smi") is not None

@@ -14,7 +14,7 @@ __all__ = ["parse_options"]
 
 
 def parse_options(texts: Iterable[str], defaults: Mapping[str, Any] | None, job: str) -> dict[str, Any]:
-    """Options by name, each as the kind of value that its default is.
+    """Parse options into values by name, each of its default's type.
 
     Args:
         texts: `name=value`.

@@ -39,7 +39,7 @@ _REPEAT_STRIDE = 100_003
 
 @dataclass(frozen=True, order=True)
 class Point:
-    """The subject of one run: a mode, a precision, a number of models."""
+    """Point to measure in a run: a mode, a precision, a number of models."""
 
     mode: str
     precision: str
@@ -50,9 +50,9 @@ class Point:
 
 
 def guess_s(point: Point, means: Mapping[Point, float]) -> float:
-    """Seconds that a run of `point` will take, from the mean seconds of others.
+    """Estimate the seconds of a run of `point` from the mean seconds of others.
 
-    That of the nearest B of the same mode, scaled by B but for the start-up that any B pays; else the mean of all.
+    The nearest B of the same mode decides, scaled by B but for the start-up that any B pays; else the mean of all.
     """
     same = [p for p in means if p.mode == point.mode]
     if not same:
@@ -63,7 +63,7 @@ def guess_s(point: Point, means: Mapping[Point, float]) -> float:
 
 
 def hyperparameters(job: str, seed: int, B: int) -> dict[str, list[float]]:
-    """Random values for models 0 … B-1, a list of B for each hyper-parameter.
+    """Draw values for models 0 … B-1, a list of B for each hyper-parameter.
 
     Each model draws from a generator of its own, so that model i is the same whatever B is.
     """

@@ -55,7 +55,7 @@ def per_cpu_second(
     """Items per CPU second of all replicas after `dropped` epochs; nothing where a worker did not tell.
 
     Args:
-        results: of the workers, with `cpu_s` of each epoch.
+        results: results of the workers, with `cpu_s` of each epoch.
         replicas: their steps.
     """
     told = [result.get("cpu_s") for result in results]
@@ -75,7 +75,7 @@ def measured(
 
     Args:
         replicas: all steps of each worker.
-        unit: what an item is, as "sequences".
+        unit: name of the items, as "sequences".
         asynchronous: steps returned before they were done; then only whole epochs are looked at.
     """
     dropped, found = warmup_epochs(replicas)

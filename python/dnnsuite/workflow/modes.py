@@ -36,7 +36,8 @@ class Mode:
             back.
         unavailable: device → why the mode cannot be used there, or None.
         limit_B: the most models the mode can take whatever the memory, or None.
-        changes_machine: it sets modes of the GPU that all its users feel: only where it is asked for by name.
+        changes_machine: True if it sets modes of the GPU that all its users notice; it then has to be asked for by
+            name.
     """
 
     name: str

@@ -20,7 +20,7 @@ TOOL_TIMEOUT_S = 60.0
 
 
 class Run(Protocol):
-    """Runs one command: (arguments, standard input, extra environment) → what it returned."""
+    """Runner of one command: (arguments, standard input, extra environment) → its result."""
 
     def __call__(
         self, argv: Sequence[str], stdin: str = "", environment: Environment | None = None
@@ -65,11 +65,11 @@ class Tools:
             raise Unavailable(f"{name} not found", "PATH", f"it comes with {package}")
 
     def smi(self, *arguments: str) -> str:
-        """Output of `nvidia-smi -i GPU ...`; Unavailable with its own words when it fails."""
+        """Return the output of `nvidia-smi -i GPU ...`. Raises Unavailable with its own words when it fails."""
         return self._output(["nvidia-smi", "-i", str(self.gpu), *arguments])
 
     def mig(self, *arguments: str) -> str:
-        """Output of `nvidia-smi mig ... -i GPU`; Unavailable with its own words when it fails."""
+        """Return the output of `nvidia-smi mig ... -i GPU`. Raises Unavailable with its own words when it fails."""
         return self._output(self.mig_command(*arguments))
 
     def mig_command(self, *arguments: str) -> list[str]:
@@ -86,7 +86,7 @@ class Tools:
         return done.stdout
 
     def query(self, field: str) -> str:
-        """A field of `nvidia-smi --query-gpu`."""
+        """Return a field of `nvidia-smi --query-gpu`."""
         return self.smi(f"--query-gpu={field}", "--format=csv,noheader").strip()
 
     def mig_enabled(self) -> bool | None:

@@ -33,7 +33,7 @@ def file_stem(settings: WorkflowSettings) -> str:
 def write_outputs(
     root: Path, settings: WorkflowSettings
 ) -> tuple[pd.DataFrame | None, pd.DataFrame | None, list[Path]]:
-    """(table, summary, files written) from the finished runs in `root`; nothing when there are none.
+    """Write the outputs of the finished runs in `root`; return (table, summary, files), None and none without a run.
 
     `results.csv` has every metric of every run, `<device>-<job>.csv` throughput in HFTA's columns and the PNG
     the curves, if anything could be normalised.
@@ -68,7 +68,7 @@ def _draw(summary: pd.DataFrame, path: Path) -> None:
 
 
 def rows(summary: pd.DataFrame | None, state: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of the table as plain values: what was measured, then what was not, with why."""
+    """Return the rows of the table as plain values: points measured, then those that were not, with the reason."""
     found: list[dict[str, Any]] = []
     if summary is not None:
         for row in summary.to_dict("records"):
@@ -121,7 +121,7 @@ def _plain(value: Any) -> Any:
 
 
 def print_table(console: Console, table_rows: list[dict[str, Any]]) -> None:
-    """The rows for a person: ruled on a terminal, aligned columns elsewhere."""
+    """Print the rows: ruled on a terminal, as aligned columns elsewhere."""
     texts = [_texts(row) for row in table_rows]
     if console.is_terminal:
         from rich.table import Table

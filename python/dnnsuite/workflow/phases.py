@@ -41,7 +41,7 @@ _EQUALITY_B = 3
 
 @dataclass
 class WorkflowReport:
-    """The end of a workflow."""
+    """Result of a workflow."""
 
     root: Path
     settings: WorkflowSettings
@@ -58,11 +58,11 @@ class WorkflowReport:
 
 
 class _Disturbed(Error):
-    """A dry run was ended by something else on the machine, each time."""
+    """Raised when something else on the machine ended a dry run each time."""
 
 
 class Workflow:
-    """The phases of one workflow over its directory. Every phase leaves what it found in `workflow.json`."""
+    """The phases of one workflow over its directory. Every phase writes its results to `workflow.json`."""
 
     def __init__(self, record: PlanFolder, settings: WorkflowSettings, progress: Progress) -> None:
         from .. import jobs
@@ -205,7 +205,7 @@ class Workflow:
         ]
 
     def run_all(self) -> None:
-        """Every point in every repeat, interleaved; those that have a final record are left out."""
+        """Run every point in every repeat, interleaved, except those that have a final record."""
         done, problems = self.record.finished()
         for problem in problems:
             self.progress.line(problem)
@@ -230,7 +230,7 @@ class Workflow:
         return self.durations.expect_s(point for _, point in left)
 
     def run_one(self, point: Point, repeat: int) -> RunRecord:
-        """Make one run and record it, whatever comes of it."""
+        """Make one run and record its outcome, a failure too."""
         started, began_s = Moment.now(), time.monotonic()
         name = f"{stamp()}-{self.settings.job}-{point.mode}-B{point.B}-{point.precision}-r{repeat}"
         directory = self.record.begin_run(name)
@@ -315,7 +315,7 @@ class Workflow:
         )  # fmt: skip
 
     def conclude(self) -> WorkflowReport:
-        """Summary, CSV and PNG of all finished runs."""
+        """Write summary, CSV and PNG of all finished runs."""
         from .outputs import write_outputs
 
         for run in self._failed():

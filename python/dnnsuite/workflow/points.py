@@ -11,7 +11,7 @@ __all__ = ["drawn_Bs", "fixed_Bs", "planned_points"]
 
 
 def fixed_Bs(settings: WorkflowSettings, mode: modes.Mode) -> list[int] | None:
-    """The Bs to measure where no search is needed; None where it is."""
+    """Return the Bs to measure where no search is needed; None where it is."""
     if mode.limit_B == 1:
         return [1]
     if settings.plan:
@@ -28,7 +28,7 @@ def drawn_Bs(settings: WorkflowSettings, mode: str, max_B: int) -> list[int]:
 
 
 def planned_points(settings: WorkflowSettings) -> tuple[list[tuple[int, Point]], list[str]]:
-    """(order of runs, remarks) as far as it can be told without running anything.
+    """Return (order of runs, remarks) as far as they are known without running anything.
 
     Where the largest B would be searched for, the preset's limit stands in for what the search will find.
     """

@@ -38,14 +38,14 @@ _HFTA = {
 
 
 def as_flag(mode: str, name: str) -> str:
-    """The option on the command line, as HFTA spells it: `--hfta-max-num-Bs`."""
+    """Return the command line's option, as HFTA spells it: `--hfta-max-num-Bs`."""
     return f"--{mode}-{name.replace('_', '-')}"
 
 
 def resolve_search(
     asked: Mapping[str, Any], preset: Mapping[str, Any], paper: bool
 ) -> dict[str, dict[str, Any]]:
-    """Settings of each mode: its own flag, else the flag for all modes, else the preset's.
+    """Resolve the settings of each mode: its own flag, else the flag for all modes, else the preset's.
 
     Args:
         asked: `hfta_max_num_Bs` and the like, and `max_num_Bs` and `lambd` for all modes.

@@ -12,7 +12,16 @@ from .. import host
 from ..errors import InvalidArgument
 from ..profiler.monitor import check_monitor
 from . import modes
-from .common import PRESETS, CommonSettings, at_least, dataroot_of, flag, one_of, positive, resolve_common
+from .common_settings import (
+    PRESETS,
+    CommonSettings,
+    at_least,
+    dataroot_of,
+    flag,
+    one_of,
+    positive,
+    resolve_common,
+)
 from .job_options import parse_options
 from .partial import is_partial, number_of
 from .search import FLAGS, SEARCHED, as_flag, resolve_search
@@ -36,7 +45,7 @@ _DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class WorkflowSettings(CommonSettings):
-    """All that decides what a workflow measures. Two workflows with equal settings can share a directory."""
+    """Settings that decide what a workflow measures. Two workflows with equal settings can share a directory."""
 
     device_model: str
     modes: list[str]
@@ -61,7 +70,7 @@ class WorkflowSettings(CommonSettings):
 
 
 def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
-    """Settings for a job, from the options a user gave, the job's preset and the machine.
+    """Resolve the settings for a job from the options given, the job's preset and the machine.
 
     Args:
         job: a registered job's name.
@@ -99,7 +108,7 @@ def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
 
 
 def differences(recorded: WorkflowSettings, asked: Mapping[str, Any]) -> list[str]:
-    """Options a user gave with `--resume` that are not what the directory was made with, as sentences."""
+    """List, as sentences, the options given with `--resume` that differ from those of the directory."""
     given = {name: value for name, value in asked.items() if value is not None}
     normal: dict[str, Callable[[Any], Any]] = {
         "modes": _modes,

@@ -15,7 +15,7 @@ from .._runs.plugins import import_plugins
 from .._runs.progress import Progress
 from .._runs.record import VERSION
 from .._runs.resume import refuse_other_settings
-from . import subject
+from . import preflight
 from .partial import options_of
 from .phases import Workflow, WorkflowReport
 from .settings import WorkflowSettings, differences, resolve
@@ -40,8 +40,8 @@ def sweep(
         job: name of a registered job.
         asked: the options given, as :func:`dnnsuite.workflow.settings.resolve` takes them.
         out: output directory; empty or absent, or with `resume` one to continue.
-        console: where progress is printed; standard error by default.
-        quiet: tell nothing.
+        console: console to print progress on; standard error by default.
+        quiet: print nothing.
 
     Raises:
         InvalidArgument, Unavailable, OutputError: as their messages say; finished runs are kept.
@@ -50,7 +50,7 @@ def sweep(
     job, asked = options_of(job, asked, defaults=not resume)
     settings = None if resume else resolve(job, asked)
     if settings is not None:
-        subject.check(settings, asked)
+        preflight.check(settings, asked)
     with interruptible(), opened(out, WORKFLOW_FILE, resume) as record:
         if settings is None:
             settings = _continued(record, job, asked)

@@ -82,7 +82,7 @@ def _without_loader(job: Job, iters: int) -> dict[str, Any] | None:
 
 
 def dry_run(spec: WorkerSpec, siblings: Siblings) -> Result:
-    """Run a few iterations at full size, to see that they work."""
+    """Run a few iterations at full size, to check that they work."""
     with closing(_made(spec)) as job:
         job.setup()
         siblings.wait()
@@ -95,7 +95,7 @@ def dry_run(spec: WorkerSpec, siblings: Siblings) -> Result:
 
 
 def equality(spec: WorkerSpec, siblings: Siblings) -> Result:
-    """Ask the job whether its fused array computes what separate models do."""
+    """Have the job compare its fused array with separate models."""
     from .. import jobs
 
     siblings.wait()

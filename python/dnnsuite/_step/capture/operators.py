@@ -45,7 +45,7 @@ class Operator:
         types: the schema's type of each argument.
         keywords: for each argument, True if it is given by its name only.
         written_list: place of the first argument that is a list of tensors it writes into; None without one.
-        returns: it returns something.
+        returns: True if it returns something.
     """
 
     name: str

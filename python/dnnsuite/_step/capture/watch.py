@@ -79,7 +79,7 @@ class StepWatch:
         one.
 
         Args:
-            numbers: what the replay takes beside the tensors.
+            numbers: inputs of the replay beside the tensors.
 
         Raises:
             ValueChanged: by a replay that is for other values than those of this step; nothing was run then.

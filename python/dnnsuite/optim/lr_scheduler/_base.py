@@ -83,7 +83,7 @@ class LRScheduler:
         return None
 
     def step(self, epoch: Any = None) -> None:
-        """Enters the next epoch. Call it after the optimizer's last step of the epoch.
+        """Enter the next epoch. Call it after the optimizer's last step of the epoch.
 
         `epoch`, a number or one per model, enters that one instead: by the closed form where torch has one.
         """
@@ -132,7 +132,7 @@ class LRScheduler:
         return {n: v for n, v in self.__dict__.items() if n != "optimizer" and not _has_function(v)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Puts back what `state_dict` gave."""
+        """Load a result of `state_dict`."""
         sizes = state_dict.get("last_epoch")
         if isinstance(sizes, torch.Tensor) and sizes.shape != (self.B,):
             raise InvalidArgument(f"the state is that of {len(sizes)} models, the optimizer has {self.B}")
@@ -140,7 +140,7 @@ class LRScheduler:
             setattr(self, name, _copied(value))
 
     def select(self, indices: Sequence[int | None], **fresh: Any) -> None:
-        """Follows `ArrayOptimizer.select`, after it: slot k goes on as model `indices[k]` did.
+        """Follow `ArrayOptimizer.select`, after it: slot k goes on as model `indices[k]` did.
 
         A fresh model (None) begins the schedule with the optimizer's learning rate of it; `fresh` holds its arguments,
         each one number or one per fresh model.
@@ -214,7 +214,7 @@ def _copied(value: Any) -> Any:
 
 
 def require(condition: Vector, name: str, vector: Vector, what: str) -> None:
-    """Refuses the first model's value that does not fulfil the condition."""
+    """Refuse values that do not fulfil the condition; the message names the first such model's."""
     if not bool(condition.all()):
         index = int((~condition).nonzero()[0])
         raise InvalidArgument(f"{name} of model {index} is {float(vector[index]):g}; {what}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Less when a model's metric stops getting better."""
+"""Schedule that lowers the learning rate of a model whose metric stops improving."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ReduceLROnPlateau(LRScheduler):
         return metrics > bound if self.mode == "max" else metrics < bound
 
     def step(self, metrics: Any = None) -> None:
-        """Ends an epoch with each model's metric, `[B]`."""
+        """End an epoch with each model's metric, `[B]`."""
         if metrics is None:
             raise InvalidArgument("ReduceLROnPlateau.step takes the models' metrics")
         current = torch.as_tensor(metrics).detach().to("cpu", torch.float64)

@@ -57,7 +57,7 @@ def idle_gaps(
     Args:
         kernels, api, memops, graphs: tables of :class:`ActivityInstrument`.
         windows: (begin, end) in ns.
-        spans, label: as :func:`attribute` takes them.
+        spans, label: see :func:`attribute`.
 
     Raises:
         InvalidArgument: no window has a length.

@@ -77,8 +77,8 @@ class ActivityInstrument:
     gets no GPU records, then or later: use it before, or in another process. Not run on a GPU yet.
 
     Args:
-        tables: what to record, of :data:`TABLES`. `graphs` records CUDA graphs as a whole, instead of the kernels in
-            them, and costs less; it is the only one that is off unless named.
+        tables: tables to record, out of :data:`TABLES`. `graphs` records CUDA graphs as a whole, instead of the
+            kernels in them, and costs less; it is the only one that is off unless named.
 
     Raises:
         InvalidArgument: an unknown table.

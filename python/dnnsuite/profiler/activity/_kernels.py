@@ -51,7 +51,7 @@ def by_span(kernels: pd.DataFrame) -> pd.DataFrame:
     """Sum the time by span and class of the kernels launched in it, a row each, most time first.
 
     Args:
-        kernels: what :func:`attribute` returned.
+        kernels: result of :func:`attribute`.
 
     Raises:
         InvalidArgument: `kernels` has no column `span`.

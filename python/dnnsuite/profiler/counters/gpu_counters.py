@@ -52,7 +52,7 @@ class CountersInstrument:
         metrics: presets, roles and metrics; see :func:`dnnsuite.profiler.counters.select`.
         device: the GPU, as CUDA counts.
         mode: "steps" or "kernels".
-        iterations: in kernels mode, how many steps there will be at most.
+        iterations: most steps, in kernels mode.
         max_ranges: most ranges (marks × steps, or kernels of a step) before they are fetched; costs memory, and further
             ones are dropped, which :meth:`notes` reports.
 

@@ -35,7 +35,7 @@ class MachineReader:
     """Reader of /proc and /sys; rates are between two calls of `read`, so the first call gives none.
 
     Args:
-        root: where the files are read; tests give another one.
+        root: root folder of the files to read; tests give another one.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:

@@ -37,7 +37,7 @@ class KeptFile:
 
     Args:
         path: the file.
-        most_bytes: how much of its beginning is read.
+        most_bytes: most bytes to read, from its beginning.
     """
 
     def __init__(self, path: Path, most_bytes: int = 4096) -> None:

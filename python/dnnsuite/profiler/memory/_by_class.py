@@ -54,8 +54,8 @@ class MemoryInstrument:
     maps could not be seen. On a GPU the statistics of peaks of torch's allocator are reset in each step.
 
     Args:
-        models: how many models a fused array holds, for bytes per model; 1 for a plain one.
-        modules: whether hooks may be put into modules; without them weights and feature maps are not seen.
+        models: number of models in a fused array, for bytes per model; 1 for a plain one.
+        modules: allow hooks in modules; without them weights and feature maps are not seen.
     """
 
     name = "memory"

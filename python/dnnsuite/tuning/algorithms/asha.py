@@ -14,7 +14,8 @@ __all__ = ["ASHA"]
 
 
 class ASHA(Algorithm):
-    """`trials` in all, `parallel` at once; rungs at `min_epochs`, `eta` times as many, and so on to the sweep's epochs.
+    """ASHA: `trials` in all, `parallel` at once; rungs at `min_epochs`, `eta` times as many, and so on to the sweep's
+    epochs.
 
     `parallel` is part of the search, as who is promoted depends on who has ended: the history is the same on every
     machine and at every width.

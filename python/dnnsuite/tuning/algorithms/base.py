@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The contract of an algorithm: it orders trials, hears a value after each epoch, and decides who goes on."""
+"""The contract of an algorithm: it orders trials, hears a value after each epoch, and decides which go on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Algorithm", "Decision", "Order", "Plan", "Setting"]
 
 
 class Decision(enum.Enum):
-    """The next of a trial that has ended an epoch."""
+    """Fate of a trial after an epoch."""
 
     GO = "go"  # another epoch
     PAUSE = "pause"  # wait until it is ordered to go on, or given up
@@ -28,7 +28,7 @@ class Order:
 
     Attributes:
         trial: its number, from 0.
-        config: of a trial that begins, or that goes on with other values; None goes on as it was.
+        config: values of a trial that begins, or that goes on with other ones; None keeps its own.
         source: the trial whose weights, optimizer and schedule it takes over.
     """
 
@@ -65,8 +65,9 @@ class Algorithm(abc.ABC):
     """Base of the algorithms.
 
     Attributes:
-        parallel: how many trials go on at once, a step together, where decisions depend on the order of values; None
-            where they do not. It is a number of the algorithm's, not of the machine's: the history depends on it.
+        parallel: number of trials that advance together, an epoch at a time, where decisions depend on the order of
+            values; None where they do not. It is a number of the algorithm's, not of the machine's: the history
+            depends on it.
         keeps_states: a trial's state at its last pause but one may be asked for.
     """
 

@@ -57,7 +57,7 @@ class Bracket:
 
 
 class Brackets(Algorithm):
-    """Base of algorithms whose trials are in brackets that know nothing of each other."""
+    """Base of algorithms whose trials are in independent brackets."""
 
     def _open(self, configs: Sequence[Config], schedules: Sequence[Sequence[Rung]]) -> None:
         self._schedules = [rungs for rungs in schedules if rungs]
@@ -90,7 +90,8 @@ class Brackets(Algorithm):
 
 
 class SuccessiveHalving(Brackets):
-    """`trials` train for `min_epochs`, the best 1/`eta` of them `eta` times as long, up to the sweep's epochs."""
+    """Successive halving: `trials` train for `min_epochs`, the best 1/`eta` of them `eta` times as long, up to the
+    sweep's epochs."""
 
     def __init__(self, trials: int = 27, min_epochs: int = 1, eta: int = 3) -> None:
         _check(trials=trials, min_epochs=min_epochs)
@@ -108,7 +109,7 @@ class SuccessiveHalving(Brackets):
 
 
 class Hyperband(Brackets):
-    """Hyperband, R is the sweep's epochs; `skip_last` leaves out the last rungs of each bracket, as HFTA does.
+    """Hyperband, whose R is the sweep's epochs; `skip_last` leaves out the last rungs of each bracket, as HFTA does.
 
     >>> from dnnsuite.tuning import Hyperband
     >>> Hyperband(eta=3)
@@ -132,9 +133,14 @@ class Hyperband(Brackets):
 
 
 def hyperband_rungs(R: int, eta: int = 3, skip_last: int = 0) -> list[list[Rung]]:
-    """Rungs (trials, epochs) of each bracket, the most exploring first, in integers: log(243)/log(3) is below 5.
+    """Return the rungs (trials, epochs) of each bracket, the one with most trials first.
 
-    A bracket of which `skip_last` leaves no rung is empty.
+    They are counted in integers, because log(243) / log(3) is below 5 in floating point.
+
+    Args:
+        R: most epochs of a trial.
+        eta: one in `eta` trials goes on to the next rung, which has `eta` times the epochs.
+        skip_last: last rungs of each bracket to leave out; a bracket without a rung left is empty.
     """
     _check_eta(eta)
     s_max = 0
@@ -149,7 +155,7 @@ def hyperband_rungs(R: int, eta: int = 3, skip_last: int = 0) -> list[list[Rung]
 
 
 def saving(brackets: Sequence[Sequence[Rung]]) -> tuple[int, int]:
-    """(model-epochs where survivors go on, model-epochs where every rung begins from scratch)."""
+    """Return (model-epochs if survivors go on, model-epochs if every rung begins from scratch)."""
     continued = from_scratch = 0
     for rungs in brackets:
         before = 0

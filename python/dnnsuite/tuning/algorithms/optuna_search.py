@@ -16,19 +16,19 @@ _MARK = "dnnsuite_trial"
 
 
 class OptunaSearch(Algorithm):
-    """Trials of an Optuna study: `parallel` are asked for at once and train side by side, a told one makes room.
+    """Trials of an Optuna study, `parallel` of them side by side.
 
     Each epoch's value is reported to the study's pruner, which may end the trial; the last value is its result. A study
-    in a storage that has trials already goes on with them in mind, and several processes may share one.
+    whose storage has trials already takes them into account, and several processes may share one.
 
     Args:
-        study: of `optuna.create_study`; its direction has to be the sweep's goal.
-        trials: how many, by this sweep.
-        parallel: how many at once. The history depends on it, and not on the machine.
+        study: study from `optuna.create_study`; its direction has to be the sweep's goal.
+        trials: number of trials that this sweep adds.
+        parallel: number of trials at once. The history depends on it, and not on the machine.
 
     Raises:
         Unavailable: Optuna is not installed.
-        InvalidArgument: it is no study, or one of several objectives.
+        InvalidArgument: `study` is none, or has several objectives.
     """
 
     def __init__(self, study: Any, trials: int = 16, parallel: int = 8) -> None:

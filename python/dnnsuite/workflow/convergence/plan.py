@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The three trainings of a comparison of convergence, one run each, and what is concluded from them."""
+"""The three trainings of a comparison of convergence, one run each, and the conclusion from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..._runs.resume import final, refuse_other_settings
 from ..._runs.spec import WorkerSpec
 from ...errors import InvalidArgument
 from ...profiler.monitor import Monitor
-from ..subject import weigh
+from ..preflight import weigh
 from .outputs import write_outputs
 from .settings import ConvergenceSettings, resolve
 from .task import TRAJECTORY_FILE
@@ -44,7 +44,7 @@ WAYS = {
 
 @dataclass
 class ConvergenceReport:
-    """The end of a comparison. `verdict` is None where a training did not finish."""
+    """Result of a comparison. `verdict` is None where a training did not finish."""
 
     root: Path
     settings: ConvergenceSettings

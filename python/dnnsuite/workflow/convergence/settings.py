@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InvalidArgument
-from ..common import CommonSettings, at_least, one_of, resolve_common
+from ..common_settings import CommonSettings, at_least, one_of, resolve_common
 
 __all__ = ["ConvergenceSettings", "resolve"]
 
@@ -23,7 +23,7 @@ _DEFAULTS = {"batch_size": 32, "timeout_s": 24 * 3600.0}
 
 @dataclass(frozen=True)
 class ConvergenceSettings(CommonSettings):
-    """All that decides what is compared."""
+    """Settings that decide what is compared."""
 
     precision: str
     lrs: list[float]
@@ -36,7 +36,7 @@ class ConvergenceSettings(CommonSettings):
 
 
 def resolve(asked: Mapping[str, Any]) -> ConvergenceSettings:
-    """Settings from the options a user gave, the job's preset and the machine; None or absent means not given.
+    """Resolve the settings from the options given, the job's preset and the machine; None or absent means not given.
 
     Raises:
         InvalidArgument: a value is refused; the message says what is accepted.

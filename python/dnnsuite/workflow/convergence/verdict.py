@@ -34,16 +34,17 @@ Weights = Sequence[Sequence[float]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """Same or different, and by how much. Differences are relative, and the largest over all models.
+    """Verdict, same or different, with the differences: relative, and the largest over all models.
 
     Attributes:
         same: the array trains as its models do alone.
-        loss, loss_control: of losses averaged over `smooth` iterations, array and control against the models alone.
-        raw: of losses of single iterations.
-        weights, weights_control: of weights: distance at the end over the way that training went.
+        loss, loss_control: difference of losses averaged over `smooth` iterations: of the array and of the control
+            from the models alone.
+        raw: difference of losses of single iterations.
+        weights, weights_control: distance of weights at the end, relative to how far training moved them.
         accuracy, accuracy_control: largest difference of accuracies on held-out data; None where there are none.
         iteration, model: where the array first was further away than the control allows; None if nowhere.
-        margin: how much further than the control it may be.
+        margin: factor by which it may be further away than the control.
     """
 
     same: bool
@@ -100,7 +101,7 @@ def judge(
     Args:
         losses: [iteration][model] of each way.
         start, weights: sketches of the models' weights, before and after.
-        accuracy: of each model, or None.
+        accuracy: accuracy of each model, or None.
         smooth: iterations that are averaged for the reported difference of losses.
     """
     import numpy as np

@@ -10,8 +10,8 @@ import pytest
 from dnnsuite.cli.app import main
 from dnnsuite.errors import Error
 from dnnsuite.jobs import JobConfig
+from dnnsuite.workflow.preflight import weigh
 from dnnsuite.workflow.settings import resolve
-from dnnsuite.workflow.subject import weigh
 from tiny_workloads import Right
 
 BLOBS = ("--plugin", "tiny_workloads", "--device", "cpu", "--threads", "1")
@@ -57,5 +57,5 @@ def test_code_that_fails_is_named_with_its_line(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(Right, "inspect", inspect)
     settings = resolve("blobs", {"plugins": ["tiny_workloads"], "device": "cpu"})
-    with pytest.raises(Error, match=r"KeyError: 'width' \(test_subject.py, line \d+\)"):
+    with pytest.raises(Error, match=r"KeyError: 'width' \(test_preflight.py, line \d+\)"):
         weigh(settings)

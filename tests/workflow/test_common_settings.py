@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.workflow.common import (
+from dnnsuite.workflow.common_settings import (
     CommonSettings,
     at_least,
     dataroot_of,

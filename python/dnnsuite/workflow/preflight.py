@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The subject of a workflow, looked at before its directory is made: data, model, unfused parts, Bs that fit."""
+"""Checks of a workflow's job before its directory is made: data, model, unfused parts, Bs that fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .._runs.limits import memory_share_bytes
 from .._shown import size
 from ..errors import Error, InvalidArgument
 from . import modes
-from .common import CommonSettings
+from .common_settings import CommonSettings
 from .launch import refused
 from .partial import unfused_names
 from .points import fixed_Bs
@@ -25,7 +25,7 @@ _TIMES_PARAMETERS = 2  # an array has at least its weights and their gradients
 
 
 def check(settings: WorkflowSettings, asked: Mapping[str, Any]) -> None:
-    """Refuse what could not run.
+    """Refuse settings that could not run.
 
     Args:
         asked: the options a user gave; Bs of a preset are left to the runs.
@@ -47,7 +47,7 @@ def weigh(settings: CommonSettings, unfused: Sequence[str] = ()) -> int:
     """Load the job's data, make one model, and return the bytes of its parameters; 0 for a job that does not tell.
 
     Raises:
-        InvalidArgument, Unavailable: what is missing or wrong.
+        InvalidArgument, Unavailable: data are missing or an option is wrong; the message names it.
         Error: the job's own code fails; the message has its file and line.
     """
     from .. import jobs

@@ -53,7 +53,7 @@ class CommonSettings:
 
     @classmethod
     def from_dict(cls: type[SettingsT], values: Mapping[str, Any]) -> SettingsT:
-        """Raises InvalidArgument when the record was written by another version."""
+        """Read a record's plain values. Raises InvalidArgument for those of another version."""
         names = {field.name for field in fields(cls)}
         values = {**cls.before(values), **values}
         if set(values) != names:
@@ -63,7 +63,7 @@ class CommonSettings:
 
     @classmethod
     def before(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings that a record lacks which was written before there were any, as they were then."""
+        """Return the values that settings unknown to an old record had when it was written."""
         return {}
 
 
@@ -73,12 +73,12 @@ def resolve_common(
     defaults: Mapping[str, Any],
     short: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """(the job's class, its preset, the fields of `CommonSettings`).
+    """Return (the job's class, its preset, the fields of `CommonSettings`).
 
     Args:
         job: a registered job's name.
         given: the options a user gave.
-        defaults: for what the job's preset leaves open.
+        defaults: values for what the job's preset leaves open.
         short: options of single jobs with the preset `quick`.
 
     Raises:
@@ -135,21 +135,21 @@ def dataroot_of(path: str | None) -> str | None:
 
 
 def at_least(name: str, value: Any, least: int = 1) -> Any:
-    """`value`, or InvalidArgument by its flag if it is too small."""
+    """Return `value`. Raises InvalidArgument, naming its flag, if it is too small."""
     if not value >= least:
         raise InvalidArgument(f"{flag(name)} {value}: must be at least {least}")
     return value
 
 
 def positive(name: str, value: Any) -> float:
-    """`value` as a float, or InvalidArgument by its flag if it is not above 0."""
+    """Return `value` as a float. Raises InvalidArgument, naming its flag, if it is not above 0."""
     if not (found := float(value)) > 0:
         raise InvalidArgument(f"{flag(name)} {found}: must be positive")
     return found
 
 
 def one_of(what: str, value: str, accepted: Sequence[str]) -> str:
-    """`value`, or InvalidArgument listing what is accepted."""
+    """Return `value`. Raises InvalidArgument, listing the accepted values, if it is none of them."""
     if value not in accepted:
         raise InvalidArgument(
             f"unknown {what} {value!r}; accepted: {', '.join(accepted)}{did_you_mean(value, accepted)}"
@@ -168,5 +168,5 @@ _FLAGS = {
 
 
 def flag(name: str) -> str:
-    """The option on the command line by the name of its field."""
+    """Return the command line's option for the name of a field."""
     return _FLAGS.get(name, "--" + name.replace("_", "-"))

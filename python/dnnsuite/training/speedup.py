@@ -52,7 +52,7 @@ class Alone:
 
     Attributes:
         pairs: (seconds per item alone, in the array) of each measurement.
-        seconds: that all of them took.
+        seconds: seconds that all of them took.
     """
 
     def __init__(self, experiment: Experiment, processes: Processes) -> None:

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: MIT
+"""Arguments, batches, losses, hooks and optimizers that a StepRunner refuses: each leaves all as it was."""
+
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite import StepRunner, optim
+from dnnsuite.errors import InvalidArgument
+from helpers import make_models
+from small_steps import batches, classifier, loss, make, squares
+
+
+@pytest.mark.parametrize("argument", [{"threads": 0}, {"width": -1}, {"queue_depth": 1.5}])
+def test_refuses_bad_arguments(argument):
+    with pytest.raises(InvalidArgument, match=next(iter(argument))):
+        StepRunner(*make(2), loss, **argument)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_refresh_that_is_refused_changes_nothing(threads):
+    array, optimizer = make(3)
+    with StepRunner(array, optimizer, loss, threads=threads, width=1) as runner:
+        for wrong in ({"optimizer": make(2)[1]}, {"array": make(2)[0]}, {"optimizer": make(3)[1]}):
+            with pytest.raises(InvalidArgument):
+                runner.refresh(**wrong)
+            assert runner.step(*batches(3, 1)[0]).losses().shape == (3,)
+
+
+def test_refuses_hooks_that_would_see_nothing():
+    array = dnnsuite.fuse(make_models(classifier, 2))
+    optimizer = optim.SGD(array.parameters(), lr=0.1)
+    with StepRunner(array, optimizer, squares, threads=1) as runner:
+        handle = optimizer.register_step_pre_hook(lambda *args: None)
+        with pytest.raises(InvalidArgument, match="before each step of the optimizer"):
+            runner.step(torch.randn(2, 4, 6))
+        handle.remove()
+        runner.step(torch.randn(2, 4, 6))
+        handle = next(array.children()).register_full_backward_pre_hook(lambda *args: None)
+        with pytest.raises(InvalidArgument, match=r"^0 has a backward hook"):
+            runner.step(torch.randn(2, 4, 6))
+        handle.remove()
+        runner.step(torch.randn(2, 4, 6))
+
+
+def test_refuses_gradient_hooks_that_it_would_not_call():
+    array, optimizer = make(2)
+    with StepRunner(array, optimizer, loss) as runner:
+        runner.step(*batches(2, 1)[0]).losses()
+        handle = next(array.parameters()).register_hook(lambda grad: grad * 0)
+        with pytest.raises(InvalidArgument, match="gradient hook"):
+            runner.step(*batches(2, 1)[0])
+        handle.remove()
+        runner.step(*batches(2, 1)[0]).losses()
+    next(array.parameters()).register_post_accumulate_grad_hook(lambda parameter: None)
+    with pytest.raises(InvalidArgument, match="gradient hook"):
+        StepRunner(array, optimizer, loss)
+
+
+def test_refuses_a_batch_of_another_width():
+    with (
+        StepRunner(*make(2), loss) as runner,
+        pytest.raises(InvalidArgument, match=r"\[2, \.\.\.\].*\[3, 8, 6\]"),
+    ):
+        runner.step(*batches(3, 1)[0])
+    with pytest.raises(InvalidArgument, match="closed"):
+        runner.step(*batches(2, 1)[0])
+
+
+def test_refuses_a_list_that_is_not_one_tensor_per_model():
+    with (
+        StepRunner(*make(2), loss) as runner,
+        pytest.raises(InvalidArgument, match="one tensor per model, 2; got 3"),
+    ):
+        runner.step([torch.zeros(2, 6)] * 3, [torch.zeros(2)] * 3)
+
+
+def test_refuses_a_batch_that_does_not_come_apart_in_equal_parts():
+    runner = StepRunner(*make(2), loss, accumulate=3, width=2)
+    with pytest.raises(InvalidArgument, match=r"accumulate=3 .* \[2, 8, 6\]"):
+        runner.step(*batches(2, 1)[0]).losses()
+    runner.close()
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        (lambda losses: losses.sum(), r"returned \[\] for 2 models.*one loss per model, \[2\]"),
+        (lambda losses: losses.unsqueeze(1).expand(2, 8), r"returned \[2, 8\].*flatten\(1\)\.mean\(1\)"),
+        (lambda losses: (losses, None), "returned a tuple"),
+        (lambda losses: (losses, losses), r"figures \[2\] beside the losses of 2 models: they are \[2, n\]"),
+    ],
+)
+def test_a_loss_that_is_not_one_per_model(bad, told):
+    array, optimizer = make(2)
+    before = [p.detach().clone() for p in array.parameters()]
+    runner = StepRunner(array, optimizer, lambda *given: bad(loss(*given)), threads=1, width=2)
+    with runner, pytest.raises(InvalidArgument, match=told):
+        runner.step(*batches(2, 1)[0])
+    assert all(map(torch.equal, array.parameters(), before))
+
+
+class ChangesDtype(torch.nn.Module):
+    """As routers of mixtures of experts do: `self.classifier.to(...)` in the forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(6, 4)
+
+    def forward(self, x):
+        return self.inner.to(torch.float32)(x.float())
+
+
+def test_a_parameter_that_the_forward_puts_elsewhere():
+    array = dnnsuite.fuse([ChangesDtype().double() for _ in range(2)])
+    optimizer = optim.SGD(array.parameters(), lr=0.1)
+    with StepRunner(array, optimizer, loss, threads=1, width=1) as runner:
+        for _ in range(2):
+            with pytest.raises(InvalidArgument, match=r"inner\.weight \(float64, now float32\)"):
+                runner.step(*batches(2, 1)[0]).losses()
+
+
+@pytest.mark.parametrize("other", [torch.optim.SGD, torch.optim.LBFGS, None])
+def test_another_optimizer_is_refused_with_the_way_out(other):
+    array, _ = make(2)
+    optimizer = other and other(array.parameters(), lr=0.1)
+    name = "dnnsuite.optim.SGD(array" if other is torch.optim.SGD else "got a "
+    with pytest.raises(
+        InvalidArgument, match=r"StepRunner trains with optimizers of dnnsuite\.optim"
+    ) as told:
+        StepRunner(array, optimizer, loss)
+    assert name in str(told.value)
