@@ -41,7 +41,7 @@ class MemoryUsage(NamedTuple):
 
 @functools.cache
 def _found() -> tuple[Any, str]:
-    """The pool's library and an empty string; or None and the reason why it does not serve under this torch."""
+    """Return the pool's library and an empty string; or None and the reason why it does not serve under this torch."""
     path = library_folder() / "libdnnsuite_memory.so"
     if not path.is_file():
         return None, f"{path} is missing"

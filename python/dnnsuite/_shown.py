@@ -33,7 +33,7 @@ def number(value: float) -> str:
 
 
 def interval(low: float | None, high: float | None, text: Callable[[float], str] = number) -> str:
-    """An interval after a space; empty where an end is not known.
+    """Return an interval after a space; empty where an end is not known.
 
     >>> "2.66" + interval(1.884, 3.761, "{:.2f}".format), interval(None, None)
     ('2.66 [1.88, 3.76]', '')
@@ -44,7 +44,7 @@ def interval(low: float | None, high: float | None, text: Callable[[float], str]
 
 
 def rate(value: float, unit: str, low: float | None = None, high: float | None = None) -> str:
-    """A rate with its unit, and its interval where one is known.
+    """Return a rate with its unit, and its interval where one is known.
 
     >>> rate(123.456, "samples/s"), rate(123.456, "samples/s", 120.0, 127.0)
     ('123.5 samples/s', '123.5 samples/s [120.0, 127.0]')
@@ -53,7 +53,7 @@ def rate(value: float, unit: str, low: float | None = None, high: float | None =
 
 
 def ratio(value: float, low: float | None = None, high: float | None = None) -> str:
-    """A ratio with two decimals, and its interval where one is known.
+    """Return a ratio with two decimals, and its interval where one is known.
 
     >>> ratio(2.664, 1.884, 3.761)
     '2.66 [1.88, 3.76]'
@@ -62,7 +62,7 @@ def ratio(value: float, low: float | None = None, high: float | None = None) -> 
 
 
 def percent(value: float, signed: bool = False) -> str:
-    """A percentage with one decimal.
+    """Return a percentage with one decimal.
 
     >>> percent(12.345), percent(12.345, signed=True)
     ('12.3 %', '+12.3 %')
@@ -71,7 +71,7 @@ def percent(value: float, signed: bool = False) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in its unit, three significant digits.
+    """Return a time in its unit, three significant digits.
 
     >>> duration(75.0), duration(1.234), duration(0.0123), duration(4000.0), duration(8000.0)
     ('75.0 s', '1.23 s', '12.3 ms', '66.7 min', '2.22 h')
@@ -85,7 +85,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """A number of bytes in MiB, or in GiB from one on.
+    """Return a number of bytes in MiB, or in GiB from one on.
 
     >>> size(3 * 2**20), size(5 * 2**30 + 2**29)
     ('3.0 MiB', '5.5 GiB')
@@ -94,7 +94,7 @@ def size(count: float) -> str:
 
 
 def metric(value: float) -> str:
-    """A loss, an accuracy or another figure of a model, with five significant digits.
+    """Return a loss, an accuracy or another figure of a model, with five significant digits.
 
     >>> metric(0.123456), metric(97.5)
     ('0.12346', '97.500')
@@ -103,7 +103,7 @@ def metric(value: float) -> str:
 
 
 def setting(value: Any) -> str:
-    """A value of a hyper-parameter, four significant digits of a fraction.
+    """Return a value of a hyper-parameter, four significant digits of a fraction.
 
     >>> setting(0.00123456), setting("adam"), setting(3)
     ('0.001235', 'adam', '3')

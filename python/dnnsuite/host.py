@@ -52,7 +52,7 @@ def available_memory_bytes(root: Path = Path("/")) -> int:
 
 
 def memory_limit_bytes(root: Path = Path("/")) -> int | None:
-    """The tightest memory limit of this process's control groups; None where there is none.
+    """Return the tightest memory limit of this process's control groups; None where there is none.
 
     Args:
         root: root folder of the files to read; tests give another one.
@@ -79,7 +79,7 @@ def oom_kills(root: Path = Path("/")) -> int:
 
 
 def _memory_groups(root: Path) -> list[Path]:
-    """The control groups (v2 or v1 memory) this process is in, innermost first."""
+    """Return the control groups (v2 or v1 memory) this process is in, innermost first."""
     groups: list[Path] = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -115,7 +115,7 @@ def _room_bytes(group: Path) -> int | None:
 
 
 def gpus() -> list[Gpu]:
-    """The NVIDIA GPUs the driver shows; empty without a driver. Creates no CUDA context."""
+    """Return the NVIDIA GPUs the driver shows; empty without a driver. Creates no CUDA context."""
     try:
         import pynvml  # type: ignore[import-untyped]
     except ImportError:
@@ -187,7 +187,7 @@ def versions() -> dict[str, str]:
 
 
 def describe() -> dict[str, Any]:
-    """The machine as it goes into every record."""
+    """Return the machine as it goes into every record."""
     cpuinfo = _read(Path("/proc/cpuinfo"))
     model = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     total = re.search(r"^MemTotal:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)

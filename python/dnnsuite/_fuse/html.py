@@ -19,7 +19,7 @@ _MOST_ROWS = 60
 
 
 def coverage_html(covers: Sequence[Cover]) -> str:
-    """A line that counts the ways in which modules run, and a row per module."""
+    """Return a line that counts the ways in which modules run, and a row per module."""
     counts = Counter(cover.how for cover in covers)
     counted = ", ".join(f"{count} {how}" for how, count in counts.most_common())
     rows = [(c.name or "(the model)", c.layer, c.how, c.reason, milliseconds(c.cost_s)) for c in covers]
@@ -29,7 +29,7 @@ def coverage_html(covers: Sequence[Cover]) -> str:
 
 
 def array_html(array: Any, root: torch.nn.Module, covers: Sequence[Cover]) -> str:
-    """A line about the array and its models, and the coverage."""
+    """Return a line about the array and its models, and the coverage."""
     parameters = list(array.parameters())
     each = sum(p.numel() for p in parameters) // array.B
     size_mb = sum(p.nbytes if p.stride(0) else p[0].nbytes for p in parameters) / 1e6  # shared ones once

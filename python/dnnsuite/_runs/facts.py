@@ -57,7 +57,7 @@ def machine(described: Mapping[str, Any]) -> Machine:
 
 
 def device(kind: str, described: Mapping[str, Any], uuids: tuple[str, ...] | None = None) -> Device:
-    """The device of a run: `kind` as a job takes it; `uuids` of the GPUs it could use, by default all."""
+    """Return the device of a run: `kind` as a job takes it; `uuids` of the GPUs it could use, by default all."""
     if not kind.startswith("cuda"):
         return Device(kind)
     gpus = described.get("gpus") or []

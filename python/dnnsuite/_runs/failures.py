@@ -122,7 +122,7 @@ def disk_full(error: BaseException) -> bool:
 
 
 def classify_exit(returncode: int, stderr: str, kernel_kill: KernelKill | None = None) -> tuple[str, str]:
-    """(class, message) of a worker that ended without saying why.
+    """Return (class, message) of a worker that ended without saying why.
 
     Args:
         returncode: status as subprocess gives it; -n for signal n.

@@ -58,7 +58,7 @@ class PlanFolder:
         write_json(self.root / self.file, self.state)
 
     def scratch(self, *parts: str) -> Path:
-        """An empty directory for the workers of a dry run or a check."""
+        """Return an empty directory for the workers of a dry run or a check."""
         path = self.root.joinpath(*parts)
         try:
             if path.exists():
@@ -100,7 +100,7 @@ class PlanFolder:
             self.save()
 
     def finished(self) -> tuple[list[ReadRun], list[str]]:
-        """(finished runs, oldest name first; a sentence for each that is damaged and left out)."""
+        """Return (finished runs, oldest name first; a sentence for each that is damaged and left out)."""
         return read_runs(self.runs)
 
 

@@ -65,7 +65,7 @@ def _id(kind: str, path: Path) -> str:
 
 
 def _plan_folder(path: Path) -> Path:
-    """The output directory that a run's file lies in."""
+    """Return the output directory that a run's file lies in."""
     runs = path.resolve().parent.parent
     return runs.parent if runs.name == "runs" else runs
 
@@ -197,7 +197,7 @@ def _suite_details(old: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rate(old: Mapping[str, Any]) -> tuple[Metric, ...]:
-    """The rate of a suite's run; none where the file has none."""
+    """Return the rate of a suite's run; none where the file has none."""
     if old.get("rate_per_s") is None:
         return ()
     low, high = old.get("rate_interval_per_s") or (None, None)

@@ -61,7 +61,7 @@ class Steps:
 
 
 def common_window(replicas: Sequence[Steps]) -> tuple[int, int] | None:
-    """(start, stop) in which every replica is active, last start to first stop; None if there is none."""
+    """Return (start, stop) in which every replica is active, last start to first stop; None if there is none."""
     if not replicas or any(len(steps) == 0 for steps in replicas):
         return None
     start = max(int(steps.starts_ns[0]) for steps in replicas)
@@ -138,7 +138,8 @@ def interval(replicas: Sequence[Steps]) -> RateInterval:
 
 
 def warmup(seconds: Float64s) -> dict[str, Any]:
-    """The steady state of a series by MSER-5: `truncated` values before it; `steady` False where there is none."""
+    """Return the steady state of a series by MSER-5: `truncated` values before it; `steady` False where there is
+    none."""
     found = timing.mser5(seconds)
     return {
         "method": "MSER-5",

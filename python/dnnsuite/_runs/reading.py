@@ -24,13 +24,13 @@ class ReadRun(NamedTuple):
 
 
 def output_directory(run: Path) -> Path:
-    """The output directory that a run's directory lies in."""
+    """Return the output directory that a run's directory lies in."""
     folder = run.resolve().parent
     return folder.parent if folder.name == "runs" else folder
 
 
 def read_run(path: Path) -> RunRecord:
-    """The record in a `run.json`.
+    """Return the record in a `run.json`.
 
     Raises:
         BadRecord: it is missing, damaged or no record; the message names the file.
@@ -45,7 +45,7 @@ def read_run(path: Path) -> RunRecord:
 
 
 def read_runs(folder: Path) -> tuple[list[ReadRun], list[str]]:
-    """(finished runs below `folder`, oldest name first; a sentence for each damaged one, which is left out)."""
+    """Return (finished runs below `folder`, oldest name first; a sentence for each damaged one, which is left out)."""
     runs: list[ReadRun] = []
     problems: list[str] = []
     directories = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []

@@ -45,7 +45,7 @@ def write_samples(directory: Path, samples: Iterable[Sample]) -> None:
 
 
 def read_steps(path: Path) -> Steps:
-    """The rows of a `samples.csv`, of this form or an older one with fewer columns.
+    """Return the rows of a `samples.csv`, of this form or an older one with fewer columns.
 
     Raises:
         Error: it is missing or damaged; the message names it.

@@ -63,7 +63,7 @@ def leads() -> bool:
 
 
 def task_named(name: str) -> Task:
-    """The function that `module:function` names."""
+    """Return the function that `module:function` names."""
     module, _, function = name.partition(":")
     found: Task = getattr(importlib.import_module(module), function)
     return found

@@ -62,7 +62,8 @@ transforming: Callable[[], Any] = _transforms()
 
 
 def _apply_code() -> Any:
-    """The code object that every call of an `autograd.Function` runs through; None where there is no such thing."""
+    """Return the code object that every call of an `autograd.Function` runs through; None where there is no such
+    thing."""
     code = one("function", None)
     seen: list[bool] = []
 

@@ -24,7 +24,7 @@ def take_over_clipping(total_norm: Callable[..., Any], clip: Callable[..., Any])
 
 
 def _wrapped(function: Any) -> Any:
-    """The cell in which torch's `_no_grad` keeps the function that it wraps."""
+    """Return the cell in which torch's `_no_grad` keeps the function that it wraps."""
     return function.__closure__[function.__code__.co_freevars.index("func")]
 
 

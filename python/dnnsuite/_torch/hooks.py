@@ -61,7 +61,7 @@ _global_step_hooks: list[dict[int, Any]] = get("optimizer hooks") or [{}, {}]
 
 
 def step_hooks(optimizer: torch.optim.Optimizer) -> tuple[list[Any], list[Any]]:
-    """The hooks that torch calls before a step of this optimizer, and those after it."""
+    """Return the hooks that torch calls before a step of this optimizer, and those after it."""
     before, after = _global_step_hooks
     own: Any = optimizer
     return (

@@ -58,8 +58,8 @@ def note_lost(key: str) -> None:
 
 
 def _bare_optimizer() -> torch.optim.Optimizer:
-    """An optimizer without parameters, made as unpickling makes it: giving one parameters imports torch's compiler,
-    which takes longer than importing torch."""
+    """Return an optimizer without parameters, made as unpickling makes it: giving one parameters imports torch's
+    compiler, which takes longer than importing torch."""
     optimizer = torch.optim.Optimizer.__new__(torch.optim.SGD)
     torch.optim.Optimizer.__setstate__(optimizer, {"defaults": {}})
     return optimizer

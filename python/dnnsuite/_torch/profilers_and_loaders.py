@@ -36,7 +36,7 @@ loader_iterator: Any = one("data loader", None)
 
 
 def loader_workers(iterator: Any) -> int | None:
-    """The number of worker processes of a DataLoader's iterator; None where it does not say."""
+    """Return the number of worker processes of a DataLoader's iterator; None where it does not say."""
     return getattr(iterator, "_num_workers", None)
 
 

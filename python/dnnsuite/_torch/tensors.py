@@ -46,7 +46,7 @@ StorageWeakRef: Any = one("storages", None)
 
 
 def _meta_subclass(kind: Any, shape: Sequence[int], *, dtype: Any, device: Any) -> Any:
-    """A tensor of class `kind` on the meta device; the class says itself which device it shows."""
+    """Return a tensor of class `kind` on the meta device; the class says itself which device it shows."""
     return torch.empty(tuple(shape), dtype=dtype, device="meta").as_subclass(kind)
 
 

@@ -70,7 +70,7 @@ class _LoraConv(LoraLayer):
             start = end
 
     def _product(self, x: torch.Tensor, models: slice, rank: int) -> torch.Tensor:
-        """The adapter's part for some models of one rank."""
+        """Return the adapter's part for some models of one rank."""
         a, b = self.lora_A[self.adapter], self.lora_B[self.adapter]
         scale = self.scale[models].view(-1, *[1] * (x.dim() - 1))
         bias = None if b.bias is None else b.bias[models] * self.scale[models].unsqueeze(1)

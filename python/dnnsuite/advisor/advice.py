@@ -79,7 +79,7 @@ class Advice:
     measured_s: Mapping[str, float] = field(default_factory=dict)
 
     def curve(self, mode: str) -> Curve:
-        """The curve of a mode."""
+        """Return the curve of a mode."""
         return {each.mode: each for each in self.curves}[mode]
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,7 +162,8 @@ def _side_by_side(alone: Measured, plain: Measured, threads: int, most: int | No
 
 
 def _chosen(curve: Curve) -> Point:
-    """The smallest B that comes near the best of what is sure: the lower ends, which far predictions have low."""
+    """Return the smallest B that comes near the best of what is sure: the lower ends, which far predictions have
+    low."""
     best = max(point.low for point in curve.points)
     return next(point for point in curve.points if point.low >= _NEAR_BEST * best)
 

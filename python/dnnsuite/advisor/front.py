@@ -107,7 +107,7 @@ def _concluded(found: Measurement, trials: int, steps: int) -> Advice:
 
 
 def _subject(job: str, given: Mapping[str, Any]) -> tuple[JobSubject, int]:
-    """(the job as its preset has it, steps of a run)."""
+    """Return (the job as its preset has it, steps of a run)."""
     from .. import jobs
     from .._runs.device import choose_device
 

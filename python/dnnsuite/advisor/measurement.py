@@ -47,10 +47,10 @@ class Subject(Protocol):
     device: str
 
     def stepper(self, B: int, threads: int) -> Stepper:
-        """An array of B models, or with 0 one plain model."""
+        """Return an array of B models, or with 0 one plain model."""
 
     def plain_step(self) -> tuple[Callable[[], Any], Any]:
-        """(function that makes a forward and backward of one plain model, the model)."""
+        """Return (function that makes a forward and backward of one plain model, the model)."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _in_turns(ways: Mapping[Any, Callable[[], None]], clock: Callable[[], float]
 
 
 def _of(values: list[float]) -> Measured:
-    """The least, for what disturbs a step only makes it longer, and the third as the end of its interval."""
+    """Return the least, for what disturbs a step only makes it longer, and the third as the end of its interval."""
     ordered = sorted(values)
     return Measured(ordered[0], ordered[0], ordered[2])
 
@@ -166,7 +166,7 @@ def _limits(subject: Subject, threads: int) -> Limits:
 
 
 def _gemm_flop_per_s(dtype: Any, threads: int) -> float:
-    """The most that matrix products of this type do in a second, on these threads."""
+    """Return the most that matrix products of this type do in a second, on these threads."""
     import torch
 
     clock = _clock(threads)

@@ -55,7 +55,7 @@ class Limits:
         return B * self.flop / self.peak if self.peak > 0 else 0.0
 
     def most(self) -> int | None:
-        """The most models that fit; None if that is unknown."""
+        """Return the most models that fit; None if that is unknown."""
         if self.model_bytes <= 0 or self.free_bytes <= 0:
             return None
         return max(1, self.free_bytes // self.model_bytes)
@@ -86,7 +86,7 @@ class StepTime:
         return self.fixed_s + self.model_s * math.ceil(B / self.lanes)
 
     def interval(self, B: int, limits: Limits) -> Measured:
-        """The prediction with its 95 % interval, not below what the arithmetic takes."""
+        """Return the prediction with its 95 % interval, not below what the arithmetic takes."""
         error = max(self.error, _LEAST_ERROR)
         further = max(0.0, math.log2(max(B, 1) / self.largest))
         floor = limits.floor_s(B)

@@ -43,7 +43,7 @@ KINDS = (
 
 
 def kind_for(name: str | None, directories: Sequence[Path]) -> Kind:
-    """The kind of that name; without one, that of the first directory's file, else the first of the table.
+    """Return the kind of that name; without one, that of the first directory's file, else the first of the table.
 
     Raises:
         InvalidArgument: there is no such kind; the message lists them.

@@ -75,7 +75,7 @@ def _run(parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], l
 
 
 def _runs(arguments: argparse.Namespace) -> tuple[list[HftaRuns], list[str], list[str]]:
-    """(runs, modes, precisions) to report: what was asked for, else what every run has."""
+    """Return (runs, modes, precisions) to report: what was asked for, else what every run has."""
     from ..results.hfta_tables import runs_below
 
     model = arguments.device_model.lower()
@@ -154,7 +154,7 @@ def _value(
 
 
 def _fields(arguments: argparse.Namespace) -> Sequence[DcgmField]:
-    """The fields that HFTA reads of such a GPU, with those of the host."""
+    """Return the fields that HFTA reads of such a GPU, with those of the host."""
     from ..results.hfta_monitor import DCGM_FIELDS, HOST_FIELDS, PIPE_MODELS
 
     if arguments.device == "cpu":

@@ -69,7 +69,7 @@ def _print(sections: dict[str, dict[str, str]]) -> None:
 
 
 def _about(name: str, kind: type | None = None) -> str:
-    """A line about a job: from its card, which needs no torch; of a job without one, its description."""
+    """Return a line about a job: from its card, which needs no torch; of a job without one, its description."""
     from .. import jobs
     from ..jobs import cards
 

@@ -64,7 +64,7 @@ def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> 
 
 
 def _chip(asked: str | None, collection: str = "ranges") -> str:
-    """The chip asked for, or this machine's. Raises InvalidArgument naming the chips where there is neither."""
+    """Return the chip asked for, or this machine's. Raises InvalidArgument naming the chips where there is neither."""
     from ..errors import InvalidArgument, Unavailable
     from ..profiler.counters import chips
     from ..profiler.counters.backend import CUPTI

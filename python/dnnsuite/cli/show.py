@@ -56,7 +56,7 @@ def show(
 
 
 def _chosen(job: str, of_runs: bool) -> list[Card]:
-    """The cards of a job, or of all jobs in a directory of runs."""
+    """Return the cards of a job, or of all jobs in a directory of runs."""
     from .. import results
     from ..jobs import cards
 

@@ -137,7 +137,7 @@ class _Asked:
 
 
 def _variants(settings: Settings, vary: Sequence[str], B: int | None) -> Variants:
-    """The configurations of an array; none for a single model."""
+    """Return the configurations of an array; none for a single model."""
     from ..training.vary import varied, vary_of
 
     return varied(settings, vary_of(vary), B) if vary or B is not None else []
@@ -168,7 +168,7 @@ def _split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
 
 
 def settings_of(arguments: Sequence[str], name: str, preset: str | None) -> Settings:
-    """The configuration `name` of the file in `arguments`, with the preset and the keys in force."""
+    """Return the configuration `name` of the file in `arguments`, with the preset and the keys in force."""
     from ..training.configurations import SHIPPED, configuration, overrides
 
     file, keys = _split(arguments)

@@ -41,7 +41,7 @@ class Nodes:
     Attributes:
         count: number of nodes.
         gpus: GPUs of a node, one for each process; 0 for one process per node, on its CPUs.
-        options: of submitit's executor, as NAME=VALUE.
+        options: options of submitit's executor, as NAME=VALUE.
     """
 
     cluster: str = "slurm"
@@ -141,7 +141,7 @@ def submit(
 
 
 def command_line(context: typer.Context, own: Sequence[str] = _OWN) -> list[str]:
-    """The arguments of the command under way, without `own`: by default those that are of the cluster."""
+    """Return the arguments of the command under way, without `own`: by default those that are of the cluster."""
     words: list[str] = []
     for parameter in context.command.params:
         value = context.params.get(parameter.name or "")

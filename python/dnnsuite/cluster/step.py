@@ -59,7 +59,7 @@ def _number(environment: MutableMapping[str, str], name: str) -> int:
 
 
 def first_host(nodes: str) -> str:
-    """The first host of Slurm's list of nodes: `n01` of `n[01-04,7],m3`.
+    """Return the first host of Slurm's list of nodes: `n01` of `n[01-04,7],m3`.
 
     Raises:
         InvalidArgument: there is none.

@@ -63,7 +63,7 @@ class ClusterPlan(Protocol):
     @property
     def parts(self) -> Sequence[Part]: ...
     def ended(self, root: Path, part: Part, state: Mapping[str, Any] | None) -> str:
-        """A line about a part that has ended; `state` is None where it left none."""
+        """Return a line about a part that has ended; `state` is None where it left none."""
         ...
 
     def all_ended(self, root: Path, seconds: float) -> None:
@@ -143,7 +143,7 @@ def _executor(cluster: str, out: Path, parameters: Mapping[str, Any]) -> Any:
 
 
 def _order(plan: ClusterPlan, part: Part, out: Path) -> dict[str, Any]:
-    """The order of a task: plain values, since they cross to another machine."""
+    """Return the order of a task: plain values, since they cross to another machine."""
     return {
         "task": plan.task,
         "order": dict(part.order),

@@ -62,7 +62,7 @@ def _shifted(crcs: Words, level: int) -> Words:
 
 
 def crc32c(data: bytes) -> int:
-    """The checksum of `data`."""
+    """Return the checksum of `data`."""
     initial = np.array([_ONES], np.uint32)
     for level in range(len(data).bit_length()):
         if len(data) >> level & 1:
@@ -87,6 +87,6 @@ def _linear(data: bytes) -> int:
 
 
 def masked(data: bytes) -> int:
-    """The checksum as TFRecord files store it: rotated, with a constant added, since data may hold checksums."""
+    """Return the checksum as TFRecord files store it: rotated, with a constant added, since data may hold checksums."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & _ONES

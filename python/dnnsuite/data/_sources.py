@@ -74,7 +74,7 @@ def _prose_paragraphs(page: str) -> Iterator[str]:
 
 
 def wikitext(dataroot: str | Path) -> RawText:
-    """The training part of WikiText-2 or WikiText-103 (Merity et al. 2016), from files that the user has.
+    """Read the training part of WikiText-2 or WikiText-103 (Merity et al. 2016), from files that the user has.
 
     Args:
         dataroot: a folder that holds one of `WIKITEXT_FILES`, itself or in one of `WIKITEXT_FOLDERS`. The

@@ -76,7 +76,7 @@ class ArrayBatches:
         return torch.cat(parts)
 
     def _order(self, number: int) -> torch.Tensor:
-        """The order of the samples in a pass."""
+        """Return the order of the samples in a pass."""
         import torch
 
         if number not in self._orders:
@@ -85,7 +85,7 @@ class ArrayBatches:
         return self._orders[number]
 
     def _generator(self, stream: int, number: int) -> torch.Generator:
-        """A generator of its own for each pass and each batch, so that none needs those before it."""
+        """Return a generator of its own for each pass and each batch, so that none needs those before it."""
         import numpy as np
         import torch
 

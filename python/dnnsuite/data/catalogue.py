@@ -80,7 +80,7 @@ class DataSet:
 
 
 def _imagenet(root: Path) -> Path | None:
-    """A folder of classes; not the dataroot itself, in which any folder with a picture would look like one."""
+    """Return a folder of classes; not the dataroot itself, in which any folder with a picture would look like one."""
     found = imagenet.find("auto", root)
     return found if found != root else None
 
@@ -95,7 +95,7 @@ def _mnist(root: Path) -> Path | None:
 
 
 def _first_with(root: Path, folders: tuple[str, ...], *choices: tuple[str, ...]) -> Path | None:
-    """The first folder that has all files of one of the choices."""
+    """Return the first folder that has all files of one of the choices."""
     for folder in (root / name for name in folders):
         if any(all((folder / name).is_file() for name in names) for names in choices):
             return folder

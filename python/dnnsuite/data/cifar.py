@@ -71,7 +71,7 @@ def load(
 
 
 def find(root: Path | None) -> Path | None:
-    """The folder of CIFAR-100's files below `root`; None if there is none."""
+    """Return the folder of CIFAR-100's files below `root`; None if there is none."""
     for folder in [root / name for name in FOLDERS] if root else []:
         for form in range(2):
             if all((folder / names[form]).is_file() for names in _PARTS.values()):

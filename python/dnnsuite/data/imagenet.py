@@ -82,7 +82,7 @@ def stream(
     kind: str, dataroot: str | Path | None, batch_size: int, size: int, *,
     augment: bool = False, seed: int = 0, workers: int = 0, rank: int = 0, world_size: int = 1,
 ) -> tuple[EndlessLoader, Origin]:  # fmt: skip
-    """A loader that decodes the user's images, or else generated JPEG files, while a job trains; to be closed.
+    """Make a loader that decodes the user's images, or else generated JPEG files, while a job trains; to be closed.
 
     Images are `[N, 3, size, size]` in [0, 1], classes int64 `[N]`. Raises as `pool` does.
     """

@@ -37,7 +37,7 @@ _CLASSES = 1000
 
 
 def find(root: str | Path | None, part: str = "train") -> list[Path]:
-    """The shards of a part in `root` or its folder TFRecords, by name; none where there are none.
+    """Return the shards of a part in `root` or its folder TFRecords, by name; none where there are none.
 
     Raises:
         InvalidArgument: some of them are missing; the first is named.
@@ -97,7 +97,7 @@ class ShardedImages:
         return self._transform(_picture(encoded, where)), label - 1
 
     def example(self, index: int) -> tuple[Mapping[str, Sequence[Any]], str]:
-        """Return (a record's lists by name, its file and offset)."""
+        """Return (a record's lists by name, its file and offset). Raises InvalidArgument if it is damaged."""
         if not 0 <= index < len(self):
             raise IndexError(index)
         shard = bisect.bisect_right(self._ends, index)
@@ -150,11 +150,11 @@ class Conversion:
         return [(part, i) for part in self.images for i in range(self.shards[part])]
 
     def path(self, part: str, number: int) -> Path:
-        """A shard's file."""
+        """Return a shard's file."""
         return self.out / f"{part}-{number:05d}-of-{self.shards[part]:05d}"
 
     def part_of(self, part: str, number: int) -> Sequence[tuple[Path, int]]:
-        """The images of a shard: shards differ by one image at most."""
+        """Return the images of a shard: shards differ by one image at most."""
         images, count = self.images[part], self.shards[part]
         return images[len(images) * number // count : len(images) * (number + 1) // count]
 

@@ -22,7 +22,8 @@ PICTURES = "bedroom"  # as its own tool, and DCGAN's scripts, export them
 
 
 def find(root: Path) -> Path | None:
-    """The database, or the folder of pictures, in a dataroot or in `lsun` below it; None where there is neither."""
+    """Return the database, or the folder of pictures, in a dataroot or in `lsun` below it; None where there is
+    neither."""
     for folder in (root / FOLDER, root):
         if (folder / DATABASE / "data.mdb").is_file():
             return folder / DATABASE
@@ -32,7 +33,7 @@ def find(root: Path) -> Path | None:
 
 
 def pictures(found: Path, most: int) -> Iterator[Image.Image]:
-    """The first `most` pictures of what :func:`find` found.
+    """Yield the first `most` pictures of what :func:`find` found.
 
     Raises:
         BadData: the database or a picture is damaged; the message names it.

@@ -121,7 +121,7 @@ class MaskedLM:
         return positions, np.where(surplus, IGNORE, tokens), replacements
 
     def _generator(self, stream: int, number: int) -> np.random.Generator:
-        """The random numbers of one batch or epoch, from a counter: each can be made without the others."""
+        """Return the random numbers of one batch or epoch, from a counter: each can be made without the others."""
         import numpy as np
 
         key = np.array([self.seed & (2**64 - 1), stream], dtype=np.uint64)

@@ -57,7 +57,7 @@ class OneByOne:
 def load(
     kind: str = "auto", dataroot: str | Path | None = None, seed: int = 0, train: bool = True
 ) -> Pictures:
-    """The user's own files under `dataroot` (in one of `FOLDERS`), else real ones that a package ships
+    """Load the user's own files under `dataroot` (in one of `FOLDERS`), else real ones that a package ships
     (Debian's Fashion-MNIST, scikit-learn's digits), else drawn from `seed`.
 
     Args:

@@ -29,7 +29,7 @@ class Order:
         self._rest = torch.empty(0, dtype=torch.int64)
 
     def take(self, n: int) -> torch.Tensor:
-        """The next indices `[n]`, on the CPU."""
+        """Return the next indices `[n]`, on the CPU."""
         import torch
 
         parts, missing = [self._rest], n - len(self._rest)

@@ -45,7 +45,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def decode(path: str | Path | BinaryIO, mode: str = "RGB", name: str = "") -> Image.Image:
-    """The picture in a file, or in an open one called `name`. Raises BadData if it is damaged or no picture."""
+    """Return the picture in a file, or in an open one called `name`. Raises BadData if it is damaged or no picture."""
     from PIL import Image
 
     try:
@@ -99,7 +99,7 @@ class Noise:
 
 
 def jpeg_folder(count: int, seed: int = 0) -> tuple[Path, Origin]:
-    """A folder `class-*/*.jpg` of `count` files like ImageNet's, made once and shared by all processes.
+    """Return a folder `class-*/*.jpg` of `count` files like ImageNet's, made once and shared by all processes.
 
     Raises InvalidArgument below one file per class, Unavailable where the cache cannot be written.
     """

@@ -171,7 +171,7 @@ def _chosen(areas: npt.NDArray[np.float64], rng: np.random.Generator, points: in
 
 
 def _finished(xyz: Floats, rng: np.random.Generator) -> Floats:
-    """A cloud `[P, 3]` stretched, turned, shaken, centred and scaled, as `[3, P]`."""
+    """Return a cloud `[P, 3]` stretched, turned, shaken, centred and scaled, as `[3, P]`."""
     import numpy as np
 
     stretched = xyz * rng.uniform(1 - _STRETCH, 1 + _STRETCH, 3)

@@ -59,7 +59,7 @@ def load(
     interactions: int = ML_20M_INTERACTIONS,
     seed: int = 0,
 ) -> Interactions:
-    """The user's MovieLens-20M (Harper and Konstan, 2015) under `dataroot`, else pairs over tables of its size.
+    """Load the user's MovieLens-20M (Harper and Konstan, 2015) under `dataroot`, else pairs over tables of its size.
 
     Args:
         kind: `auto` takes the file if it is there; `real` refuses to draw any; `synthetic` draws them.
@@ -116,7 +116,7 @@ def read(path: Path) -> Interactions:
 
 
 def _table(path: Path) -> pd.DataFrame:
-    """The table in the file. Raises InvalidArgument naming the first line that is none of it."""
+    """Return the table in the file. Raises InvalidArgument naming the first line that is none of it."""
     import pandas as pd
 
     try:

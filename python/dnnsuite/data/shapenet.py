@@ -185,7 +185,7 @@ def _numbers(path: Path, columns: int) -> npt.NDArray[Any]:
 
 
 def _finished(xyz: torch.Tensor, train: bool, generator: torch.Generator) -> torch.Tensor:
-    """A cloud `[P, 3]` centred and scaled, and for training turned and shaken, as `[3, P]`."""
+    """Return a cloud `[P, 3]` centred and scaled, and for training turned and shaken, as `[3, P]`."""
     import torch
 
     xyz = xyz - xyz.mean(0)

@@ -117,7 +117,7 @@ def _packed(content: bytes) -> bytes:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """A field that has a length."""
+    """Return a field that has a length."""
     return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 
@@ -191,7 +191,7 @@ def _all(data: bytes, wanted: int) -> Iterator[bytes]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(number, content) of each field; a number, or bytes."""
+    """Yield (number, content) of each field; a number, or bytes."""
     at = 0
     while at < len(data):
         key, at = _read_varint(data, at)

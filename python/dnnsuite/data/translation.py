@@ -75,7 +75,7 @@ def load(
     max_length: int = 50,
     seed: int = 0,
 ) -> Pairs:
-    """The user's WMT16 English-German under `dataroot`, else synthetic pairs.
+    """Load the user's WMT16 English-German under `dataroot`, else synthetic pairs.
 
     Args:
         kind: `auto` takes the files if they are there; `real` refuses to draw any; `synthetic` draws them.
@@ -106,7 +106,7 @@ def load(
 
 
 def _within(pairs: Pairs, longest: int) -> Pairs:
-    """The pairs of which neither sentence is longer."""
+    """Return the pairs of which neither sentence is longer."""
     import numpy as np
 
     kept = np.flatnonzero((pairs.source.lengths <= longest) & (pairs.target.lengths <= longest))
@@ -282,7 +282,7 @@ class Batches:
 
 
 def _padded(side: Sentences, rows: npt.NDArray[np.int64]) -> torch.Tensor:
-    """The sentences as columns, `[longest, N]`."""
+    """Return the sentences as columns, `[longest, N]`."""
     import numpy as np
     import torch
 

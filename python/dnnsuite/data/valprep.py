@@ -52,7 +52,7 @@ class Moves:
 
 
 def find_labels(folder: Path) -> Path:
-    """The list of labels in `folder` or the one above it.
+    """Return the list of labels in `folder` or the one above it.
 
     Raises:
         InvalidArgument: there is none; the message names what was looked for.

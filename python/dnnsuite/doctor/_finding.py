@@ -29,7 +29,7 @@ def missing(detail: str, remedy: str) -> Finding:
 
 
 def read(path: Path | str) -> str | None:
-    """The text of a file of the kernel, without the newline; None where it is absent or forbidden."""
+    """Return the text of a file of the kernel, without the newline; None where it is absent or forbidden."""
     try:
         return Path(path).read_text().strip()
     except OSError:

@@ -144,7 +144,7 @@ def nvtx() -> Finding:
 
 
 def mps() -> Finding:
-    """The daemon that lets processes share a GPU at the same time: the mode `mps`."""
+    """Look for the daemon that lets processes share a GPU at the same time: the mode `mps`."""
     from ..workflow import devices
 
     reason = devices.mps_unavailable("cuda")
@@ -160,7 +160,7 @@ def mig() -> Finding:
 
 
 def nvcc() -> Finding:
-    """The compiler of the CUDA kernels; needed while the package is built, not after."""
+    """Look for the compiler of the CUDA kernels; it is needed while the package is built, not after."""
     places = [os.environ.get("CUDACXX"), shutil.which("nvcc")]
     places += [f"{root}/bin/nvcc" for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
     path = next((place for place in places if place and os.access(place, os.X_OK)), None)

@@ -55,7 +55,7 @@ def cpu_quota(root: Path = Path("/")) -> Finding:
 
 
 def _own_group(root: Path, controller: str) -> Path | None:
-    """The control group of this process for a controller: of version 1 if it is there, else of version 2."""
+    """Return the control group of this process for a controller: of version 1 if it is there, else of version 2."""
     unified = None
     for line in (read(root / "proc/self/cgroup") or "").splitlines():
         number, controllers, path = line.split(":", 2)

@@ -98,13 +98,13 @@ def exit_code(checks: Iterable[Check]) -> int:
 
 
 def to_dict(checks: Iterable[Check]) -> dict[str, Any]:
-    """The list as one JSON object: `{"ok": whether nothing essential is missing, "checks": [...]}`."""
+    """Return the list as one JSON object: `{"ok": whether nothing essential is missing, "checks": [...]}`."""
     checks = list(checks)
     return {"ok": exit_code(checks) == 0, "checks": [asdict(check) for check in checks]}
 
 
 def render(checks: Iterable[Check], width: int = 110) -> str:
-    """The list as text, `width` columns wide where words allow, a remedy below each thing that needs one."""
+    """Return the list as text, `width` columns wide where words allow, a remedy below each thing that needs one."""
     checks = list(checks)
     lines: list[str] = []
     for group, members in groupby(checks, key=lambda check: check.group):

@@ -55,7 +55,7 @@ def torch_names() -> Finding:
 
 
 def instruments() -> Finding:
-    """The module of clocks, timers and statistics."""
+    """Import the module of clocks, timers and statistics."""
     try:
         module = importlib.import_module("dnnsuite._C")
     except ImportError as error:
@@ -86,7 +86,7 @@ def _instruction_set() -> str:
 
 
 def packages() -> Finding:
-    """The packages that this one needs, by what its metadata says."""
+    """Check the packages that this one needs, by its metadata."""
     from packaging.requirements import Requirement
 
     try:

@@ -91,7 +91,7 @@ class TraceFile:
             yield self._value()
 
     def _next(self, space: re.Pattern[str] = _SPACE) -> str:
-        """The next character that is no space; "" at the end."""
+        """Return the next character that is no space; "" at the end."""
         while True:
             match = space.match(self._text, self._at)
             self._at = match.end() if match else self._at

@@ -58,7 +58,7 @@ class Stretch:
     tables: dict[str, pd.DataFrame]
 
     def own(self) -> dict[str, pd.DataFrame]:
-        """The tables without rows of the stretch before."""
+        """Return the tables without rows of the stretch before."""
         return {name: table[table["t0_ns"] >= self.begin_ns] for name, table in self.tables.items()}
 
 
@@ -84,7 +84,7 @@ class _Work(NamedTuple):
         return not len(self.kernels) and not len(self.memops)
 
     def head(self) -> _Work:
-        """The first row of each table."""
+        """Return the first row of each table."""
         return _Work(self.kernels.head(1), self.memops.head(1), self.api.head(1))
 
     def until(self, end_ns: int, from_ns: int) -> int:
@@ -307,7 +307,7 @@ class _Durations:
             self.counts[duration] = self.counts.get(duration, 0) + count
 
     def statistics(self) -> tuple[int, int, float, float, int, int]:
-        """(calls, total_ns, mean_ns, median_ns, least_ns, most_ns)."""
+        """Return (calls, total_ns, mean_ns, median_ns, least_ns, most_ns)."""
         durations = np.array(sorted(self.counts), np.int64)
         upto = np.cumsum([self.counts[each] for each in durations.tolist()])
         calls = int(upto[-1])

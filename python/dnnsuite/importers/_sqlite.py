@@ -76,7 +76,7 @@ class Database:
         self._code_of: dict[int, int] = {}
 
     def has(self, table: str) -> set[str]:
-        """The table's columns; none when there is no such table."""
+        """Return the table's columns; none when there is no such table."""
         if table not in self.tables:
             return set()
         return {str(row[1]) for row in self.db.execute(f'PRAGMA table_info("{table}")')}

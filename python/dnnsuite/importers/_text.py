@@ -69,7 +69,7 @@ class BadFile(Error):
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file's bytes, unpacked if it is gzip's.
+    """Return a file's bytes, unpacked if it is gzip's.
 
     Raises:
         BadFile: it cannot be read, is empty, or its packing is damaged.
@@ -86,7 +86,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_head(path: Path, count: int = 1 << 20) -> bytes:
-    """The first `count` bytes of a file, unpacked if it is gzip's; raises BadFile as :func:`read_bytes` does."""
+    """Return the first `count` bytes of a file, unpacked if it is gzip's; raises BadFile as :func:`read_bytes` does."""
     try:
         with open(regular(path), "rb") as file:
             data = file.read(count)
@@ -106,7 +106,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def encoding_of(data: bytes) -> str:
-    """The encoding of a text: UTF-16 by its mark, as PowerShell's `>` writes it, or by its NULs; else UTF-8."""
+    """Return the encoding of a text: UTF-16 by its mark, as PowerShell's `>` writes it, or by its NULs; else UTF-8."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     head = data[:4000]

@@ -87,7 +87,7 @@ class TraceRows:
         self._rows[kind].extend((t0_ns, t1_ns, *_READERS[kind](event, self._code(name))))
 
     def columns(self) -> dict[str, dict[str, NDArray[Any]]]:
-        """The columns of each kind, of rows that are in memory."""
+        """Return the columns of each kind, of rows that are in memory."""
         none = np.zeros(0, np.int64)
         return {
             kind: columns_of(kind, np.frombuffer(held, np.int64) if held else none)
@@ -102,7 +102,7 @@ class TraceRows:
 
 
 def columns_of(kind: str, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """The columns `[N]` of rows that lie one after another."""
+    """Return the columns `[N]` of rows that lie one after another."""
     names = COLUMNS[kind]
     table = rows.reshape(-1, len(names))
     return {name: np.ascontiguousarray(table[:, number]) for number, name in enumerate(names)}
@@ -116,7 +116,7 @@ def _ns(value: Any) -> int:
 
 
 def _whole(value: Any) -> int:
-    """A whole number; 0 for what is none, as the name of a thread."""
+    """Return a whole number; 0 for what is none, as the name of a thread."""
     try:
         found = int(value)
     except (TypeError, ValueError, OverflowError):

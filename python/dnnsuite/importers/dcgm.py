@@ -117,7 +117,7 @@ def read(path: str | Path, interval_s: float = 1.0, begin_ns: int = 0) -> pd.Dat
 
 
 def _stamped(line: str) -> tuple[str, str]:
-    """The time before a line, "" where there is none, and the line."""
+    """Return the time before a line, "" where there is none, and the line."""
     found = _STAMP.match(line)
     return (found[1], line[found.end() :]) if found else ("", line)
 
@@ -193,7 +193,7 @@ def _is_blank(value: float) -> bool:
 
 
 def _dated(stamp: str) -> str:
-    """A time of day is one of 1970: differences hold."""
+    """Read a time; a time of day is one of 1970, whose differences are right."""
     text = stamp.replace(",", ".")
     return f"1970-01-01T{text}" if ":" in text and "-" not in text else text.replace(" ", "T")
 

@@ -63,7 +63,7 @@ class Fp32Report:
 
 
 def of_nvprof(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Levels `[N]` from what :func:`nvprof.read` returned: name, duration_ns (of all calls), level, calls.
+    """Return levels `[N]` of a result of :func:`nvprof.read`: name, duration_ns (of all calls), level, calls.
 
     Raises:
         InvalidArgument: the metric or the durations are not in the file.
@@ -85,7 +85,11 @@ def of_nvprof(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def of_ncu(table: pd.DataFrame) -> pd.DataFrame:
-    """Levels `[N]` from what :func:`ncu.read` returned; as :func:`of_nvprof`."""
+    """Return levels `[N]` of a result of :func:`ncu.read`, as :func:`of_nvprof` does.
+
+    Raises:
+        InvalidArgument: the metric or the durations are not in the file.
+    """
     there = {*table["metric"].unique()}
     time = _TIME if _TIME in there else "Duration"
     if not {_PIPE, time} <= there:
@@ -142,7 +146,7 @@ def fp32_report(levels: pd.DataFrame) -> Fp32Report:
 
 
 def render(report: Fp32Report) -> str:
-    """The report as TBD's script printed it."""
+    """Return the report as TBD's script printed it."""
     lines = [f"total duration (ns): {report.total_ns:.0f}", f"average util scale: {report.level:.5f}"]
     for title, kernels in (("high", report.high), ("low", report.low)):
         lines += ["", f"top {_TOP} kernels with {title} utilization", "util\t%time\tname"]

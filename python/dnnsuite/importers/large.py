@@ -117,7 +117,7 @@ def _notes(rows: Mapping[str, int]) -> list[str]:
 
 
 def _windows(files: Mapping[str, RowFile], steps: pd.DataFrame | None) -> Windows:
-    """The steps, or else from the first begin to the last end of anything; none where nothing lasts."""
+    """Return the steps, or else from the first begin to the last end of anything; none where nothing lasts."""
     if steps is not None:
         return [*zip(steps["t0_ns"].tolist(), steps["t1_ns"].tolist(), strict=True)]
     extents = [
@@ -146,7 +146,8 @@ def _cuts(files: Mapping[str, RowFile], windows: Windows, rows_at_once: int) -> 
 
 
 def _at(files: Mapping[str, RowFile], times: Times, windows: Windows) -> tuple[Times, NDArray[np.bool_], int]:
-    """(rows that begin before, between and after `times`, True where no operator is open at one, the main thread)."""
+    """Return (rows that begin before, between and after `times`, True where no operator is open at one, the main
+    thread)."""
     counts, opened = np.zeros(len(times) + 1, np.int64), np.zeros(len(times) + 1, np.int64)
     threads: Counter[int] = Counter()
     begins, ends = np.array(windows, np.int64).T
@@ -171,7 +172,7 @@ def _at(files: Mapping[str, RowFile], times: Times, windows: Windows) -> tuple[T
 def _stretches(
     dealt: list[dict[str, RowFile]], cuts: Times, merged: Merged, strings: list[str]
 ) -> Iterator[Stretch]:
-    """The stretches in turn; each is to be merged before the next."""
+    """Yield the stretches in turn; each is to be merged before the next."""
     limits = np.iinfo(np.int64)
     edges = [limits.min, *cuts.tolist(), limits.max]
     carried = {kind: np.zeros((0, len(COLUMNS[kind])), np.int64) for kind in (*_CARRIED, "api")}

@@ -159,7 +159,7 @@ def _refuse_swallowed(path: Path, lines: Sequence[str], others: Sequence[int]) -
 def _units_of(
     path: Path, lines: Sequence[str], begin: int, first_row: int, columns: Sequence[str]
 ) -> dict[str, str]:
-    """The row of units between the header of a raw page and its first row."""
+    """Return the row of units between the header of a raw page and its first row."""
     for number in range(begin + 1, first_row):
         fields = fields_of(lines[number])
         if len(fields) == len(columns) and not fields[0].strip():

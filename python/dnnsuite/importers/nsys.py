@@ -276,7 +276,7 @@ class _Export(Database):
         into[:] = [np.nan if value is None else value for (value,) in self.db.execute(query)]
 
     def _domains(self, found: Columns, names: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The name of each row's domain, which rows of their own give; -1 for the one that has none."""
+        """Return the name of each row's domain, which rows of their own give; -1 for the one that has none."""
         created = found["type"] == _DOMAIN
         name_of = dict(zip(found["domain"][created].tolist(), names[created].tolist(), strict=True))
         distinct, inverse = np.unique(found["domain"], return_inverse=True)

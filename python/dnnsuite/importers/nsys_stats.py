@@ -83,7 +83,7 @@ def _header_of(line: str) -> str | None:
 
 
 def _field(text: str) -> tuple[str, str]:
-    """(`Total Time`, `ns`) for `Total Time (ns)`; versions from 2020 write no unit where it is ns."""
+    """Return (`Total Time`, `ns`) for `Total Time (ns)`; versions from 2020 write no unit where it is ns."""
     text = text.strip()
     if text.replace(" ", "") == "Time(%)":
         return "Time(%)", ""
@@ -92,7 +92,7 @@ def _field(text: str) -> tuple[str, str]:
 
 
 def _header(fields: Sequence[tuple[str, str]]) -> str:
-    """The header with nvprof's names; those that it does not have keep theirs, which :mod:`nvprof` overlooks."""
+    """Return the header with nvprof's names; those that it does not have keep theirs, which :mod:`nvprof` overlooks."""
     text = io.StringIO()
     named = [(_NAMED.get(name, name), unit) for name, unit in fields]
     titles = [f"{name}({_UNITS.get(unit, unit)})" if name in _TIMES else name for name, unit in named]

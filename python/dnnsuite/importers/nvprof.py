@@ -92,7 +92,7 @@ def is_header(line: str) -> bool:
 
 
 def _plain(field: str) -> tuple[str, str]:
-    """(`Duration`, `ns`) for `Duration(ns)` or `Duration (ns)`; what is in parentheses must be a unit."""
+    """Return (`Duration`, `ns`) for `Duration(ns)` or `Duration (ns)`; what is in parentheses must be a unit."""
     match = re.fullmatch(r"(.+?) ?\((ns|us|ms|s|bytes|[KMG]?B/s|[KMG]?B)\)", field.strip())
     return (match[1], match[2]) if match else (field.strip(), "")
 
@@ -334,7 +334,7 @@ def _is_row(line: str) -> bool:
 
 
 def _value(text: str) -> tuple[str, str]:
-    """(number, unit) of a cell: `Low (1)` is a level, `12.5%` and `8.98GB/s` carry their units."""
+    """Return (number, unit) of a cell: `Low (1)` is a level, `12.5%` and `8.98GB/s` carry their units."""
     text = text.strip()
     level = _LEVEL.match(text)
     if level:

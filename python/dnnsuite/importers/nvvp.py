@@ -79,7 +79,7 @@ def _nothing(tables: set[str]) -> str:
 
 
 def _function(domain: int, number: int) -> str:
-    """The name of a host call; "" where CUPTI, which has the names, is not installed."""
+    """Return the name of a host call; "" where CUPTI, which has the names, is not installed."""
     from .. import _C
     from ..errors import Error
 

@@ -129,7 +129,7 @@ def _check(traces: Sequence[Imported]) -> None:
 
 
 def _numbers(traces: Sequence[Imported]) -> list[int]:
-    """The rank of each: by the trace, else by the file's name, else by their order."""
+    """Return the rank of each: by the trace, else by the file's name, else by their order."""
     named = [_named_rank(trace) for trace in traces]
     if None in named or len({*named}) < len(named):
         by_name = [re.search(r"rank[-_ ]?(\d+)", trace.path.name, re.IGNORECASE) for trace in traces]
@@ -276,7 +276,7 @@ def _shares(sums: pd.DataFrame) -> pd.DataFrame:
 
 
 def _times(found: Imported) -> tuple[str, pd.DataFrame]:
-    """("kernels" or "operators", table of name, calls, ns) of one file."""
+    """Return ("kernels" or "operators", table of name, calls, ns) of one file."""
     import pandas as pd
 
     tables = found.tables

@@ -18,7 +18,7 @@ class FusedJob(Workload):
 
     @classmethod
     def precisions(cls, device: str) -> list[str]:
-        """The precisions that the job can train in on `device`."""
+        """Return the precisions that the job can train in on `device`."""
         return ["fp32", "amp"] if device.startswith("cuda") else ["fp32"]
 
     @classmethod
@@ -51,13 +51,13 @@ class FusedJob(Workload):
 
     @classmethod
     def default_precisions(cls, device: str) -> list[str]:
-        """The precisions of a workflow that is asked for none: those of HFTA's that the job has."""
+        """Return the precisions of a workflow that is asked for none: those of HFTA's that the job has."""
         offered = cls.precisions(device)
         return [name for name in ("fp32", "amp") if name in offered] or offered
 
     @classmethod
     def option_defaults(cls) -> Mapping[str, Any] | None:
-        """The job's options and their defaults; None where only the job itself knows them."""
+        """Return the job's options and their defaults; None where only the job itself knows them."""
         return None
 
     def hold_batches(self, count: int) -> bool:

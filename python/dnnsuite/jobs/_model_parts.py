@@ -126,7 +126,7 @@ class ArrayTraining:
 
 
 def _loss_of(job: DeclaredJob, number: int) -> Callable[..., torch.Tensor]:
-    """The loss function of part `number` of an array.
+    """Return the loss function of part `number` of an array.
 
     It must not see the job, whose counters and held batches change: a recording is of all that the function sees.
     """

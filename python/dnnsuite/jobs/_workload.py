@@ -109,7 +109,7 @@ class Workload(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def precisions(cls, device: str) -> list[str]:
-        """The precisions that the workload can train in on `device`."""
+        """Return the precisions that the workload can train in on `device`."""
 
     @abc.abstractmethod
     def setup(self) -> None:

@@ -164,7 +164,7 @@ class Atari(PlainJob):
             group["lr"] = _LEARNING_RATE * left
 
     def metrics(self) -> dict[str, float]:
-        """The mean score of the last 10 games that ended."""
+        """Return the mean score of the last 10 games that ended."""
         return {"episode_return": sum(self._ended) / len(self._ended)} if self._ended else {}
 
     def provenance(self) -> dict[str, Any]:

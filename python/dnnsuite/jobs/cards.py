@@ -64,7 +64,7 @@ def all_cards() -> tuple[Card, ...]:
 
 
 def cards_of(job: str) -> list[Card]:
-    """The cards of a job: two where a job of a suite and one of a workflow share the name.
+    """Return the cards of a job: two where a job of a suite and one of a workflow share the name.
 
     Raises:
         InvalidArgument: there is none.

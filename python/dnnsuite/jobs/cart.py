@@ -98,7 +98,7 @@ class CartPole(PlainJob):
         self._log_probabilities.clear()
 
     def metrics(self) -> dict[str, float]:
-        """The mean return of the last 10 episodes that ended."""
+        """Return the mean return of the last 10 episodes that ended."""
         last = self._episodes
         return {"episode_return": sum(last) / len(last)} if last else {}
 

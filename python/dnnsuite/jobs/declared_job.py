@@ -220,7 +220,7 @@ class DeclaredJob(FusedJob):
         return autocast(self.config.device, self.autocast_dtype)
 
     def scaler(self) -> torch.amp.GradScaler | None:
-        """A scaler of gradients where they can underflow."""
+        """Return a scaler of gradients where they can underflow."""
         return torch.amp.GradScaler(self.config.device) if self.autocast_dtype == torch.float16 else None
 
     @classmethod

@@ -53,7 +53,7 @@ def _number(name: str) -> int:
 
 
 def device_of(place: Place, device: torch.device) -> torch.device:
-    """The device of this process: of several on a machine, each has the GPU of its number."""
+    """Return the device of this process: of several on a machine, each has the GPU of its number."""
     if device.type == "cuda" and device.index is None and place.world_size > 1:
         alone = (
             torch.cuda.device_count() == 1

@@ -72,7 +72,7 @@ class WordLanguageModel(PlainJob):
         return words.load(config.data, config.dataroot, self.options["vocab_size"], config.data_seed)
 
     def _in_rows(self, tokens: Any, rows: int) -> torch.Tensor:
-        """The text as `[T / rows, rows]` on the device: each column is a piece of it."""
+        """Return the text as `[T / rows, rows]` on the device: each column is a piece of it."""
         length = len(tokens) // rows
         if length <= self.options["bptt"]:
             raise InvalidArgument(
@@ -87,7 +87,7 @@ class WordLanguageModel(PlainJob):
         return self.config.batch_size * self.options["bptt"]
 
     def batch(self) -> Segment:
-        """The next whole segment; after the last, the first again."""
+        """Return the next whole segment; after the last, the first again."""
         length = self.options["bptt"]
         if self._at + length >= len(self._rows):
             self._at = 0
@@ -105,7 +105,7 @@ class WordLanguageModel(PlainJob):
 
     @torch.no_grad()
     def metrics(self) -> dict[str, float]:
-        """The mean loss per token over the first 5 segments of 10 rows of the validation text."""
+        """Return the mean loss per token over the first 5 segments of 10 rows of the validation text."""
         rows = self._in_rows(self.words.valid, _EVALUATION_BATCH)
         length, total = self.options["bptt"], 0.0
         state = self.model.first_state(_EVALUATION_BATCH)

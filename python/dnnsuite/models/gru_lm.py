@@ -30,6 +30,6 @@ class GRULanguageModel(nn.Module):
         return self.head(self.dropout(x)), state
 
     def first_state(self, batch_size: int) -> torch.Tensor:
-        """The state before the first token: zeros `[layers, N, H]`."""
+        """Return the state before the first token: zeros `[layers, N, H]`."""
         weight = self.head.weight
         return weight.new_zeros(self.gru.num_layers, batch_size, self.gru.hidden_size)

@@ -22,7 +22,7 @@ _NEGATIVES = 3  # for each default box that finds something, this many that find
 
 
 def default_boxes() -> torch.Tensor:
-    """The 8732 boxes of SSD300, `[8732, 4]` as xywh: by map, then by shape, then by row and column."""
+    """Return the 8732 boxes of SSD300, `[8732, 4]` as xywh: by map, then by shape, then by row and column."""
     boxes = []
     for i, cells in enumerate(_MAPS):
         small, large = _SIZES[i] / _IMAGE, math.sqrt(_SIZES[i] * _SIZES[i + 1]) / _IMAGE

@@ -38,7 +38,7 @@ class PartiallyFused:
         ]
 
     def _names(self, group: Group) -> list[str]:
-        """The per-model hyper-parameters that a plain group has, too."""
+        """Return the per-model hyper-parameters that a plain group has, too."""
         inside = {name for pair, names in self.fused.pairs.items() if pair in group for name in names}
         return [name for name in self.fused.per_model if name in group or name in inside]
 

@@ -82,7 +82,7 @@ class GradScaler:
         return self._enabled
 
     def get_scale(self) -> torch.Tensor:
-        """The models' scales, float64 `[B]`."""
+        """Return the models' scales, float64 `[B]`."""
         return self._vectors["scale"].clone()
 
     def scale(self, losses: torch.Tensor) -> torch.Tensor:

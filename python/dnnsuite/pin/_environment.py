@@ -35,7 +35,8 @@ def environment(
 
 
 def _visible(plan: Plan, slot: Slot, base: Mapping[str, str]) -> dict[str, str]:
-    """The GPUs of the share, by UUID where the driver tells it; through the user's own selection where there is one."""
+    """Return the GPUs of the share, by UUID where the driver tells it; through the user's own selection where there
+    is one."""
     mine = [plan.gpus[i] for i in slot.gpus]
     if not mine:
         return {}

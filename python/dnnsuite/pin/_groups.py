@@ -87,7 +87,7 @@ def _search(folder: str, depth: int) -> Iterator[str]:
 
 
 def find(root: str = "") -> list[Leftover]:
-    """The groups of every run, in all hierarchies that are mounted."""
+    """Return the groups of every run, in all hierarchies that are mounted."""
     folders: dict[str, list[tuple[int, str]]] = {}
     for hierarchy in read_hierarchies(root):
         for path in _search(hierarchy["mount_point"], _DEEPEST):

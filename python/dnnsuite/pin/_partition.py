@@ -157,6 +157,11 @@ class Partition:
             cwd: working directory.
             new_session: start it in a session of its own, so that a signal reaches all its processes.
             close_files: close this process's other files in it.
+
+        Raises:
+            InvalidArgument: there is no such share.
+            Error: the partition is closed.
+            LaunchError: the command cannot be started.
         """
         slot = self.plan.slot(which)
         if self._guard is None:

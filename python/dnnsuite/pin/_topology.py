@@ -100,7 +100,7 @@ class Topology:
 
     @classmethod
     def load(cls, path: Path) -> Topology:
-        """A recording: what `dnnsuite pin probe --json` printed, or a topology alone.
+        """Return a recording: what `dnnsuite pin probe --json` printed, or a topology alone.
 
         Raises:
             Error: the file is missing, damaged or of another kind; the message names it.
@@ -154,7 +154,7 @@ class Topology:
         return 20
 
     def restricted(self, cpus: str) -> Topology:
-        """The same machine of which only `cpus` (a list as 0-3,8) may be used.
+        """Return the same machine of which only `cpus` (a list as 0-3,8) may be used.
 
         Raises:
             InvalidArgument: it is no list, or one of them may not be used.
@@ -181,7 +181,8 @@ def _pci_gpus(devices: list[dict[str, Any]]) -> tuple[Gpu, ...]:
 
 
 def _nvidia_gpus(devices: list[dict[str, Any]]) -> tuple[Gpu, ...]:
-    """The GPUs that NVIDIA's driver shows, in the order of their PCI addresses; without a driver those on the bus."""
+    """Return the GPUs that NVIDIA's driver shows, in the order of their PCI addresses; without a driver those on the
+    bus."""
     on_bus = _pci_gpus(devices)
     nodes = {gpu.address: gpu.node for gpu in on_bus}
     driver = [

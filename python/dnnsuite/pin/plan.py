@@ -61,7 +61,7 @@ class Plan:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def slot(self, which: int | str) -> Slot:
-        """The share of a number, or of a name (`all` is everything).
+        """Return the share of a number, or of a name (`all` is everything).
 
         Raises:
             InvalidArgument: there is none.
@@ -184,13 +184,13 @@ def _count(slots: int | str, topology: Topology) -> int:
 
 
 def _gpus_of_slots(topology: Topology, count: int) -> list[tuple[int, ...]]:
-    """The GPU of each share; shares beyond their number go round."""
+    """Return the GPU of each share; shares beyond their number go round."""
     number = len(topology.gpus)
     return [(i % number,) if number else () for i in range(count)]
 
 
 def _homes(topology: Topology, cores: tuple[Core, ...], gpus: list[tuple[int, ...]]) -> list[int]:
-    """The NUMA node of each share: its GPU's, else the nodes with cores in turn, evenly."""
+    """Return the NUMA node of each share: its GPU's, else the nodes with cores in turn, evenly."""
     nodes = sorted({core.node for core in cores})
     homes = []
     for i, mine in enumerate(gpus):

@@ -13,7 +13,7 @@ __all__ = ["hierarchies", "render_outcomes", "render_plan", "render_probe"]
 
 
 def hierarchies(root: str = "") -> list[dict[str, Any]]:
-    """The mounted trees of control groups, with this process's group in each."""
+    """Return the mounted trees of control groups, with this process's group in each."""
     return [dict(hierarchy) for hierarchy in read_hierarchies(root)]
 
 

@@ -23,7 +23,7 @@ def batch_sizes(summary: pd.DataFrame, ax: Axes | None = None, memory: Axes | No
     Args:
         summary: table from :func:`dnnsuite.results.by_batch_size`; a curve for each job, device, mode, precision and B.
         ax: axes to draw on; those of a new figure by default.
-        memory: where to draw the peak memory, if anywhere.
+        memory: axes for the peak memory; None draws none.
 
     Raises:
         InvalidArgument: no size was measured.

@@ -56,7 +56,7 @@ def save(ax: Axes, path: str | Path) -> None:
 
 
 def svg(figure: Figure) -> str:
-    """The figure as an `<svg>` element, for a page."""
+    """Return the figure as an `<svg>` element, for a page."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None})  # the same figure, the same file
     text = out.getvalue()

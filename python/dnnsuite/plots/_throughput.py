@@ -103,6 +103,6 @@ def rates(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def _row_name(row: dict[Any, Any]) -> str:
-    """A job with its unit; with mode, precision and B where those say something."""
+    """Return a job with its unit; with mode, precision and B where those say something."""
     cell = "" if row["mode"] == "shares" else f" {row['mode']} {row['precision']} B={row['B']}"
     return f"{row['job']}{cell} ({row['unit']})"

@@ -110,7 +110,12 @@ class Profile:
             self.stop(f"{kind.__name__ if kind else 'an exception'} ended the loop")
 
     def start(self) -> None:
-        """Open the instruments; the first step begins. Called on entry to `with`."""
+        """Open the instruments; the first step begins. Called on entry to `with`.
+
+        Raises:
+            InvalidArgument: the profile was started before.
+            Unavailable: another profiler is at work.
+        """
         if self._windows is not None:
             raise InvalidArgument("a profile observes one loop; make another one for the next")
         PROCESS.acquire(f"{_caller()} (process {os.getpid()})", self._close_at_exit)
@@ -233,7 +238,7 @@ class Profile:
         return self.breakdown._repr_html_() if "breakdown" in self.tables else ""  # type: ignore[operator]
 
     def summary(self) -> str:
-        """The profile as a page of text: rate, breakdown, operators, overhead, what to do next."""
+        """Return the profile as a page of text: rate, breakdown, operators, overhead, what to do next."""
         from .summary import summary
 
         return summary(self.data)

@@ -151,7 +151,7 @@ class Windows:
                 stopping.callback(instrument.stop)
 
     def table(self) -> pd.DataFrame:
-        """The steps as table `steps`."""
+        """Return the steps as table `steps`."""
         import pandas as pd
 
         table = pd.DataFrame(self.steps, columns=list(LoopStep._fields))

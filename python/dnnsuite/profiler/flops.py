@@ -155,7 +155,7 @@ def _recurrence(shapes: Shapes, values: Values) -> Work:
 
 
 def _recurrence_backward(shapes: Shapes, values: Values) -> Work:
-    """The gradient of the state; that of the weight is a product of its own."""
+    """Return the gradient of the state; that of the weight is a product of its own."""
     weight, y = shapes[3], shapes[7]
     return Work(2 * prod(y[:3]) * weight[1] * weight[2], ((*y[:3], weight[1]),))
 
@@ -288,7 +288,7 @@ def flop_counter() -> FlopCounterMode:
 
 
 def _for_torch(name: str) -> Any:
-    """The formula as torch calls it: with the operator's own arguments."""
+    """Return the formula as torch calls it: with the operator's own arguments."""
     import torch
 
     def count(*args: Any, out_shape: Any = None, **kwargs: Any) -> int:

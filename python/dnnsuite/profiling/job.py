@@ -23,7 +23,7 @@ _MOST_WINDOWS = 4
 
 
 def windows_of(start_iteration: int, profile_iterations: int) -> tuple[Schedule, int]:
-    """(schedule, steps in all) that keep `profile_iterations` iterations from `start_iteration` on.
+    """Return (schedule, steps in all) that keep `profile_iterations` iterations from `start_iteration` on.
 
     They are split into up to 4 equal windows with as many steps without instruments before, between and after, which
     is what the overhead and the rate are measured on.
@@ -45,7 +45,7 @@ def windows_of(start_iteration: int, profile_iterations: int) -> tuple[Schedule,
 
 
 def observe(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
-    """A worker's task: run a job under the profiler; files go to the spec's directory.
+    """Run a job under the profiler, as a worker's task; files go to the spec's directory.
 
     `spec.details` are: metrics, start_iteration, profile_iterations.
 

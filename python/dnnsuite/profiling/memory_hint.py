@@ -31,7 +31,8 @@ class Holder(NamedTuple):
 
 
 def fitting_batch_size(peaks: Mapping[int, int], room_bytes: int, failed: int) -> int | None:
-    """The largest batch size below `failed` whose memory fits into `room_bytes`; None where none that fits is known.
+    """Return the largest batch size below `failed` whose memory fits into `room_bytes`; None where none that fits is
+    known.
 
     Args:
         peaks: peak memory in bytes of batch sizes that ran. Memory is taken to grow by a line through the two largest;

@@ -117,7 +117,7 @@ def _environment(settings: dict[str, Any]) -> dict[str, str]:
 def _run(
     command: Sequence[str], environment: dict[str, str], stdout: Any, started: Callable[[int], None]
 ) -> int:
-    """The command's exit status as a shell tells it. A signal that ends this process is handed on first."""
+    """Return the command's exit status as a shell tells it. A signal that ends this process is handed on first."""
     with deferred():
         try:
             process = subprocess.Popen(list(command), env=environment, stdout=stdout)

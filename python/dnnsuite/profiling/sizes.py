@@ -122,7 +122,7 @@ def _name(size: int) -> str:
 
 
 def _finished(folder: PlanFolder, size: int) -> dict[str, Any] | None:
-    """The result of a batch size, unless there is none or another try may end better."""
+    """Return the result of a batch size, unless there is none or another try may end better."""
     old = folder.runs / _name(size) / RESULT_FILE  # of earlier versions, which had no record beside it
     if old.is_file():
         found: dict[str, Any] = read_json(old)
@@ -134,7 +134,7 @@ def _finished(folder: PlanFolder, size: int) -> dict[str, Any] | None:
 
 
 def _result(run: RunRecord) -> dict[str, Any]:
-    """A record in the form that rows and figures are made of."""
+    """Return a record in the form that rows and figures are made of."""
     verdict = asdict(run.verdict)
     return {
         **verdict,
@@ -301,7 +301,7 @@ _MEANINGS = {
 
 
 def metrics(result: dict[str, Any]) -> pd.DataFrame:
-    """The figures of one batch size, one a row: columns metric, value, low, high, unit, definition."""
+    """Return the figures of one batch size, one a row: columns metric, value, low, high, unit, definition."""
     import pandas as pd
 
     row = _row(result)

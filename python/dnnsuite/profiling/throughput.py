@@ -136,7 +136,7 @@ def _claim(request: Request, folder: PlanFolder) -> None:
 
 
 def _figures(record: RunRecord, result: Mapping[str, Any], directory: Path) -> RunRecord:
-    """The record with what the worker's samples say."""
+    """Return the record with what the worker's samples say."""
     details = {name: result[name] for name in ("process", "provenance", "reason") if name in result}
     if not record.ok:
         return replace(record, details=details)
@@ -176,7 +176,7 @@ def _ended(status: str, found: rates.RateInterval, asked: float) -> str:
 
 
 def _steps(path: Path) -> tuple[Steps, Steps]:
-    """(all observations, those that count)."""
+    """Return (all observations, those that count)."""
     import numpy as np
 
     steps = read_steps(path)

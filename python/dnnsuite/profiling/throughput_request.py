@@ -128,7 +128,7 @@ class Request:
             )
 
     def config(self, size: int, repeat: int) -> Any:
-        """The configuration of one process."""
+        """Return the configuration of one process."""
         from .. import jobs
 
         return jobs.JobConfig(
@@ -145,7 +145,7 @@ class Request:
         )
 
     def single(self, size: int, repeat: int) -> SingleRun:
-        """The run of one process."""
+        """Return the run of one process."""
         order = ("stop_iteration", "start_iteration", "target", "budget_s")
         variables: dict[str, str] = {}
         if self.threads:
@@ -178,7 +178,7 @@ _PROTOCOL = ("batch_size", "repeat", "number")  # among a suite job's defaults, 
 
 
 def _option_defaults(job: Any) -> Mapping[str, Any] | None:
-    """The job's options and their defaults; None where only the job itself knows them."""
+    """Return the job's options and their defaults; None where only the job itself knows them."""
     if hasattr(job, "option_defaults"):
         found: Mapping[str, Any] | None = job.option_defaults()
         return found
@@ -188,7 +188,8 @@ def _option_defaults(job: Any) -> Mapping[str, Any] | None:
 
 
 def _preset_options(job: Any, preset: str, device: str) -> dict[str, Any]:
-    """The job's options in a preset: a suite's job has `smoke`, a fused one presets, a user's perhaps neither."""
+    """Return the job's options in a preset: a suite's job has `smoke`, a fused one presets, a user's perhaps
+    neither."""
     if preset == "full":
         return {}
     if hasattr(job, "preset"):

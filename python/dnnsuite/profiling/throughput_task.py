@@ -26,7 +26,8 @@ _LOOKS = 4  # of them fit into the budget at least
 
 
 def rate(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
-    """A worker's task: time a job's steps, the wait for data included; `samples.csv` goes to the spec's directory.
+    """Time a job's steps, the wait for data included, as a worker's task; `samples.csv` goes to the spec's
+    directory.
 
     `spec.details` are: stop_iteration (None: until converged), start_iteration, target (of the 95 % interval's half
     width, relative), budget_s.

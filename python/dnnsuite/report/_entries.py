@@ -95,7 +95,7 @@ class ReportEntry:
 
 
 def rows_of_report(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows that a report is made of: one for each run, its job named as the report names it.
+    """Return the rows that a report is made of: one for each run, its job named as the report names it.
 
     A suite has a row per job. Other runs differ in mode, precision and B, and have a row for each of those.
     """
@@ -114,7 +114,7 @@ def _row_name(job: str, variant: str, kind: str, mode: str, precision: str, B: i
 
 
 def entries_of(rows: pd.DataFrame) -> list[ReportEntry]:
-    """The entries of :func:`rows_of_report`."""
+    """Return the entries of :func:`rows_of_report`."""
     values = [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
     labels = _run_labels(values)
     return [_entry(row, labels[row["plan_id"], row["repeat"]]) for row in values]
@@ -155,7 +155,8 @@ def _entry(row: Mapping[str, Any], run: str) -> ReportEntry:
 
 
 def _run_labels(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], str]:
-    """A name for each repeat of each plan: its directory and number, with as much of the path as tells them apart."""
+    """Return a name for each repeat of each plan: its directory and number, with as much of the path as tells them
+    apart."""
     folders = {row["plan_id"]: Path(row["plan_path"]).resolve() for row in reversed(rows)}
     names = _shortest(folders)
     labels: dict[tuple[str, int], str] = {}
@@ -167,7 +168,7 @@ def _run_labels(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], str]
 
 
 def _shortest(folders: Mapping[str, Path]) -> dict[str, str]:
-    """The ends of paths, each long enough to be the only one."""
+    """Return the ends of paths, each long enough to be the only one."""
     for length in range(1, max((len(folder.parts) for folder in folders.values()), default=1) + 1):
         names = {plan: "/".join(folder.parts[-length:]) for plan, folder in folders.items()}
         if len(set(names.values())) == len(names):
@@ -186,7 +187,7 @@ def finished(entries: Iterable[ReportEntry]) -> list[ReportEntry]:
 
 
 def by_job(entries: Iterable[ReportEntry]) -> dict[str, list[ReportEntry]]:
-    """The entries of each job, jobs by name."""
+    """Return the entries of each job, jobs by name."""
     found: dict[str, list[ReportEntry]] = {}
     for entry in entries:
         found.setdefault(entry.job, []).append(entry)
@@ -194,7 +195,7 @@ def by_job(entries: Iterable[ReportEntry]) -> dict[str, list[ReportEntry]]:
 
 
 def by_run(entries: Sequence[ReportEntry]) -> dict[str, list[ReportEntry]]:
-    """The entries of each run of the suite."""
+    """Return the entries of each run of the suite."""
     found: dict[str, list[ReportEntry]] = {}
     for entry in entries:
         found.setdefault(entry.run, []).append(entry)

@@ -35,7 +35,7 @@ _VARIANCE = ["runs", "between_runs_pct", "between_devices_pct", "flags"]
 
 
 def html(report: SuiteReport) -> str:
-    """The whole report. Everything in it that came from a file is escaped."""
+    """Return the whole report. Everything in it that came from a file is escaped."""
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
@@ -64,7 +64,7 @@ def html(report: SuiteReport) -> str:
 
 
 def _worded(meaning: str) -> str:
-    """A definition that names other columns as the page does."""
+    """Return a definition that names other columns as the page does."""
     for name, words in _WORDS.items():
         meaning = re.sub(rf"\b{name}\b", f"“{words}”", meaning)
     return meaning
@@ -100,7 +100,8 @@ def _against(report: SuiteReport) -> pandas.DataFrame:
 
 
 def chart(report: SuiteReport) -> str:
-    """An SVG of each job's rate over its target, or, without a target, of its 95 % interval; "" where nothing is."""
+    """Return an SVG of each job's rate over its target, or, without a target, of its 95 % interval; "" where nothing
+    is."""
     rows = _against_target(report.seed) if report.target else _intervals(report.summary)
     if not rows:
         return ""
@@ -123,7 +124,7 @@ def chart(report: SuiteReport) -> str:
 
 
 def _against_target(table: pandas.DataFrame) -> list[tuple[str, float, float, float]]:
-    """(job, rate / target, its deviation below and above)."""
+    """Return (job, rate / target, its deviation below and above)."""
     # Of these rows alone: a table without any would take those of a longer column.
     kept = table[table["diff"].notna()]
     kept = kept.assign(spread=kept["sd"] / kept["target"])
@@ -131,7 +132,7 @@ def _against_target(table: pandas.DataFrame) -> list[tuple[str, float, float, fl
 
 
 def _intervals(table: pandas.DataFrame) -> list[tuple[str, float, float, float]]:
-    """(job, 1, how far the interval goes below and above), as shares of the rate."""
+    """Return (job, 1, how far the interval goes below and above), as shares of the rate."""
     known = table[table["low_per_s"].notna() & table["high_per_s"].notna()]
     return [
         (

@@ -274,7 +274,8 @@ def _flags(entries: Sequence[ReportEntry]) -> dict[str, list[ReportEntry]]:
 
 
 def _machine(entries: Sequence[ReportEntry]) -> dict[str, str]:
-    """The conditions that all entries share, where they are known; then the machine's name, its driver, the dates."""
+    """Return the conditions that all entries share, where they are known; then the machine's name, its driver, the
+    dates."""
     shared: dict[str, str] = {}
     for name in dict.fromkeys(key for entry in entries for key in entry.conditions):
         values = {entry.conditions.get(name, UNKNOWN) for entry in entries}
@@ -312,7 +313,8 @@ NOT_RECORDED = "not recorded"
 
 
 def _with_gaps(entries: Sequence[ReportEntry], differing: Mapping[str, object]) -> dict[str, str]:
-    """The conditions, those that a reader looks for first; several values where entries differ, a word for none."""
+    """Return the conditions, those that a reader looks for first; several values where entries differ, a word for
+    none."""
     machine = _machine(entries)
     for name in _WANTED:
         found = {entry.conditions.get(name, UNKNOWN) for entry in entries} - {UNKNOWN}

@@ -90,7 +90,7 @@ def score(
     targets: Mapping[str, Target],
     price: float | None = None,
 ) -> Score:
-    """The score of `entries`; jobs without a target do not count, failures of every scored job do."""
+    """Return the score of `entries`; jobs without a target do not count, failures of every scored job do."""
     unlike = uncompared(entries, targets)
     scored = [entry for entry in entries if entry.bench not in NOT_SCORED and entry.job not in unlike]
     failures = len(scored) - len(finished(scored))

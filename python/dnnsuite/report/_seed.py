@@ -69,7 +69,7 @@ def seed_table(entries: Sequence[ReportEntry], targets: Mapping[str, Target] | N
 def statistics(
     table: pandas.DataFrame, jobs: int = JOBS, benches: Mapping[str, str] | None = None
 ) -> list[Statistic]:
-    """The three lines below the table. Rows with too few runs do not count.
+    """Return the three lines below the table. Rows with too few runs do not count.
 
     Args:
         benches: job of each row, where several rows are variants of one.

@@ -98,7 +98,7 @@ def device_table(entries: Sequence[ReportEntry]) -> pandas.DataFrame:
 
 
 def _class_of(entry: ReportEntry) -> str:
-    """The class of a failure, `crash` when it is not one that is known here."""
+    """Return the class of a failure, `crash` when it is not one that is known here."""
     return entry.failure if entry.failure in FAILURES else "crash"
 
 

@@ -28,7 +28,7 @@ def _fraction(value: float) -> str:
 
 
 def _spread(value: float) -> str:
-    """A percentage with two decimals: runs of a quiet machine differ by a few tenths."""
+    """Return a percentage with two decimals: runs of a quiet machine differ by a few tenths."""
     return f"{value:.2f} %" if math.isfinite(value) else "-"
 
 
@@ -93,7 +93,7 @@ def _markdown_table(table: pandas.DataFrame) -> str:
 
 
 def render_statistics(lines: Sequence[Statistic]) -> str:
-    """The original's three lines, with Performance shown as the fraction that it is."""
+    """Return the original's three lines, with Performance shown as the fraction that it is."""
     out = ["Statistics               |     Value | Pass |", "-------------------------|-----------|------|"]
     for line in lines:
         out.append(f"{line.name:<24} : {value_of(line):<9} | {line.passed!s:<5}|")
@@ -101,7 +101,7 @@ def render_statistics(lines: Sequence[Statistic]) -> str:
 
 
 def value_of(line: Statistic) -> str:
-    """The value of a line of the summary, as the original shows it."""
+    """Return the value of a line of the summary, as the original shows it."""
     if line.value is None:
         return ""
     return f"{line.value:+.4f} {line.unit or ' '}" if math.isfinite(line.value) else "n/a"
@@ -114,7 +114,7 @@ def where(entry: ReportEntry) -> str:
 
 
 def style_seed(report: SuiteReport) -> str:
-    """The table and the statistics of the original's README."""
+    """Return the table and the statistics of the original's README."""
     import pandas
 
     if not report.statistics:
@@ -128,7 +128,7 @@ def style_seed(report: SuiteReport) -> str:
 
 
 def style_score(report: SuiteReport) -> str:
-    """The table and the score of the original's last version."""
+    """Return the table and the score of the original's last version."""
     if report.score is None or report.scored is None:
         return (
             "no score: nothing here may be compared with the target; the notes say why"

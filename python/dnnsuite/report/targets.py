@@ -130,7 +130,7 @@ def _not_as_published(entry: ReportEntry) -> list[str]:
 
 
 def _usual(job: str, rate: float) -> Target:
-    """A target with the original's tolerances."""
+    """Return a target with the original's tolerances."""
     if job == "scaling":
         return Target(rate, perf=0.85, sd=0.02)
     return Target(rate, perf=0.5, sd=0.10 if job == "loader" else 0.05)
@@ -142,7 +142,7 @@ def _published(job: str, rate: float) -> Target:
 
 
 def load(model: str, last: bool = False) -> dict[str, Target]:
-    """The targets of a published GPU `model` (V100, MI50, RTX), or of a CSV file as :func:`save` writes it.
+    """Return the targets of a published GPU `model` (V100, MI50, RTX), or of a CSV file as :func:`save` writes it.
 
     A file needs the columns bench and target; perf_target and sd_target are 0.5 and 0.05 where it has none.
 

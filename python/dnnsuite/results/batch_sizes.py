@@ -22,7 +22,7 @@ _CURVE = ("job", "device", "mode", "precision", "B")
 
 
 def by_batch_size(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
-    """A row for each job, device, mode, precision, B and batch size, sizes in order. Pure.
+    """Return a row for each job, device, mode, precision, B and batch size, sizes in order. Pure.
 
     Columns: those, status, rate, rate_low, rate_high, unit, ms_per_step, peak_memory_bytes, gain_pct (of the rate per
     doubling of the batch, over the size before), knee, runs, failed, message. A size that failed has no rate; its

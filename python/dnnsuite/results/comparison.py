@@ -238,7 +238,7 @@ def _unlike(baseline: pd.DataFrame, candidate: pd.DataFrame, ignoring: Sequence[
 
 
 def _conditions(side: pd.DataFrame) -> dict[str, str]:
-    """The conditions of a side's runs, which share them."""
+    """Return the conditions of a side's runs, which share them."""
     first = pool.measured(side).to_dict("records")[0]
     return pool.conditions({str(name): value for name, value in first.items()})
 
@@ -251,7 +251,7 @@ def _judged(
     unit: str,
     counts: tuple[int, int],
 ) -> Compared:
-    """The verdict on runs that may be compared."""
+    """Return the verdict on runs that may be compared."""
     from .. import timing
 
     slow = unit in _SLOW_UNITS

@@ -63,7 +63,7 @@ def gains(table: pd.DataFrame, metric: str = "throughput", allow_unlike: bool = 
 
 
 def _best(cells: pd.DataFrame, mode: str) -> tuple[int | None, pd.DataFrame]:
-    """The B with the largest mean rate, and its runs."""
+    """Return the B with the largest mean rate, and its runs."""
     runs = {int(B): _cell(cells, mode, int(B)) for B in cells.loc[cells["mode"] == mode, "B"].unique()}
     rates = {B: mean(each["value"]) for B, each in runs.items() if len(each)}
     B = max(rates, key=lambda B: rates[B]) if rates else None
@@ -76,7 +76,7 @@ def _cell(cells: pd.DataFrame, mode: str, B: int) -> pd.DataFrame:
 
 
 def gains_markdown(found: pd.DataFrame) -> str:
-    """The rows as a Markdown table of ratios with their intervals."""
+    """Return the rows as a Markdown table of ratios with their intervals."""
     heads = ("workload", "best B", "over serial", "over concurrent")
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for row in found.to_dict("records"):

@@ -37,7 +37,7 @@ class Place(NamedTuple):
     repeat: int
 
     def job(self, root: Path) -> str:
-        """The workflow: the last folder above the device that is not `run0`, `run1`, …"""
+        """Return the workflow: the last folder above the device that is not `run0`, `run1`, …"""
         parts = (root.resolve() / self.outdir).parts
         return [part for part in parts if not re.fullmatch(r"run\d+", part)][-1]
 
@@ -71,7 +71,7 @@ def places(root: Path, file: str) -> list[tuple[Place, Path]]:
 
 
 def rows_of_hfta(root: Path) -> tuple[list[Row], list[str]]:
-    """(rows, a sentence for each damaged run): first epoch dropped, rates over the common interval of processes.
+    """Return (rows, a sentence for each damaged run): first epoch dropped, rates over the common interval of processes.
 
     Files lie in `<device>/<device model>/<precision>/<mode>/B<n>/[idx<i>/]timing.csv`, possibly below `run0`, `run1`, …
     """
@@ -115,7 +115,7 @@ def _row(root: Path, place: Place, paths: list[Path]) -> Row:
 
 
 def epochs_as_steps(path: Path) -> rates.Steps:
-    """The epochs of a `timing.csv`, times in ns since 1970.
+    """Return the epochs of a `timing.csv`, times in ns since 1970.
 
     Raises:
         Error: it is missing or damaged; the message names it.

@@ -78,7 +78,7 @@ PIPE_MODELS = ("v100", "a100")  # GPUs of which HFTA reads more than utilisation
 
 
 def rows_of_dcgm(root: Path) -> tuple[list[MonitorRow], list[str]]:
-    """(rows, a sentence for each damaged file) of every run in a tree; see :func:`dcgm_rows`."""
+    """Return (rows, a sentence for each damaged file) of every run in a tree; see :func:`dcgm_rows`."""
     rows: list[MonitorRow] = []
     problems: list[str] = []
     for place, path in places(root, DCGM_FILE):
@@ -98,7 +98,7 @@ def rows_of_dcgm(root: Path) -> tuple[list[MonitorRow], list[str]]:
 
 
 def dcgm_rows(path: Path) -> list[MonitorRow]:
-    """The quantities in one file, of the samples from 10 to 90 % of it, as HFTA has it; of no job yet.
+    """Return the quantities in one file, of the samples from 10 to 90 % of it, as HFTA has it; of no job yet.
 
     `total` of PCIe traffic is HFTA's sum of samples, which is no number of bytes.
 

@@ -47,13 +47,13 @@ class HftaRuns:
     places: dict[HftaPoint, Path] = field(default_factory=dict)
 
     def timings(self, point: HftaPoint, filename: str) -> list[Path]:
-        """The files of a point's processes."""
+        """Return the files of a point's processes."""
         place = self.places[point]
         return sorted(place.glob(f"idx*/{filename}")) or [place / filename]
 
 
 def runs_below(outdir: Path, device: str, device_model: str) -> list[HftaRuns]:
-    """The runs of a directory: one of HFTA's, or the output of a workflow of this package, with its repeats.
+    """Return the runs of a directory: one of HFTA's, or the output of a workflow of this package, with its repeats.
 
     Raises:
         InvalidArgument: it is neither, or it has no run on that device.
@@ -107,7 +107,7 @@ def hfta_throughput(files: Sequence[Path], device: str) -> float:
 
 
 def dcgm_value(place: Path, wanted: DcgmField, filename: str) -> float:
-    """The figure of a point that HFTA's parser reports for a field, from its file or from our `monitor.csv`.
+    """Return the figure of a point that HFTA's parser reports for a field, from its file or from our `monitor.csv`.
 
     Of ours the window is the rated one, and PCIe traffic is the number of bytes in it. NaN where it was not read.
 
@@ -133,7 +133,8 @@ def hfta_table(
     precisions: Iterable[str],
     value: Callable[[HftaRuns, HftaPoint], float],
 ) -> pd.DataFrame:
-    """The table: index B, columns `{mode}:{precision}:{run}` and `:avg`, `:min`, `:max`; as HFTA's parsers write it.
+    """Return the table: index B, columns `{mode}:{precision}:{run}` and `:avg`, `:min`, `:max`; as HFTA's parsers
+    write it.
 
     Args:
         runs: a column of each mode and precision is of one of these.

@@ -90,7 +90,7 @@ def _write_job(folder: Path, plan_id: str, runs: list[Path]) -> Path:
 
 
 def hfta_folder(record: RunRecord) -> Path:
-    """The folder of a run in the tree of its job."""
+    """Return the folder of a run in the tree of its job."""
     model = str(record.details.get("device_model") or "") or record.device.type
     path = Path(f"run{record.repeat}", record.device.type, model, record.precision, record.mode)
     return path if record.mode == "serial" else path / f"B{record.B}"
@@ -118,7 +118,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def dcgm_table(record: RunRecord, samples: pd.DataFrame) -> pd.DataFrame:
-    """The samples of a run in the columns of HFTA's `dcgm_metrics.csv`, cut to the rated window.
+    """Return the samples of a run in the columns of HFTA's `dcgm_metrics.csv`, cut to the rated window.
 
     Fields of a GPU are those of the first one, NaN where it does not give them; without a GPU there are none.
 

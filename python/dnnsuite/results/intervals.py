@@ -22,7 +22,7 @@ class Interval(NamedTuple):
 
 
 def mean(values: Iterable[float]) -> float:
-    """The arithmetic mean; NaN of nothing."""
+    """Return the arithmetic mean; NaN of nothing."""
     kept = list(values)
     return math.fsum(kept) / len(kept) if kept else math.nan
 
@@ -37,7 +37,7 @@ def half_width(values: Sequence[float]) -> float:
 
 
 def of_rates(values: Sequence[float]) -> Interval:
-    """The mean of rates, with the interval of their logarithms: no end of it is negative."""
+    """Return the mean of rates, with the interval of their logarithms: no end of it is negative."""
     if len(values) < 2 or min(values) <= 0:
         return Interval(mean(values), math.nan, math.nan)
     logarithms = [math.log(value) for value in values]

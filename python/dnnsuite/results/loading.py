@@ -69,7 +69,7 @@ class _Found:
     notes: list[str] = field(default_factory=list)
 
     def table_of(self, root: Path, name: str | None) -> pd.DataFrame:
-        """The table of one directory."""
+        """Return the table of one directory."""
         if not root.is_dir() and root.suffix != ".csv":
             raise InvalidArgument(f"{root}: no such directory")
         before = len(self.problems)
@@ -88,7 +88,8 @@ class _Found:
         return kept
 
     def _read(self, root: Path, name: str | None) -> pd.DataFrame | None:
-        """The table of the first form that `root` holds something of; None if it holds no run that can be read."""
+        """Return the table of the first form that `root` holds something of; None if it holds no run that can be
+        read."""
         if root.is_file():
             return _of_plan(read_csv(root), name)
         directories = list(_run_directories(root, set()))
@@ -105,7 +106,7 @@ class _Found:
         return None
 
     def _rows(self, directories: Iterable[Path]) -> Iterator[Row]:
-        """The rows of the runs in these directories; damaged ones and copies are noted and left out."""
+        """Yield the rows of the runs in these directories; damaged ones and copies are noted and left out."""
         seen: dict[str, Path] = {}
         for directory in directories:
             try:

@@ -24,10 +24,10 @@ _CELL = ["job", "mode", "precision", "B", "of", "metric", "unit"]
 
 
 def load_monitors(*directories: str | Path, allow_unlike: bool = False) -> pd.DataFrame:
-    """The load of the machine in every finished run below the directories, one row per run and quantity.
+    """Return the load of the machine in every finished run below the directories, one row per run and quantity.
 
     Args:
-        directories: as for :func:`dnnsuite.results.load`; in a tree of HFTA's its `dcgm_metrics.csv` are read.
+        directories: see :func:`dnnsuite.results.load`; in a tree of HFTA's its `dcgm_metrics.csv` are read.
         allow_unlike: take runs of unlike machines or settings together.
 
     Returns:
@@ -64,7 +64,7 @@ def load_monitors(*directories: str | Path, allow_unlike: bool = False) -> pd.Da
 
 
 def _of_runs(table: pd.DataFrame) -> tuple[list[MonitorRow], list[str]]:
-    """(rows, a sentence for each run whose samples cannot be read, and one for those that have none)."""
+    """Return (rows, a sentence for each run whose samples cannot be read, and one for those that have none)."""
     rows: list[MonitorRow] = []
     problems: list[str] = []
     without = 0

@@ -23,7 +23,7 @@ __all__ = ["rows_of_mila"]
 
 
 def rows_of_mila(directory: Path, name: str | None = None) -> tuple[list[Row], list[str]]:
-    """(rows, a sentence for each damaged file or result) of the suite `name`, or of any.
+    """Return (rows, a sentence for each damaged file or result) of the suite `name`, or of any.
 
     A folder holds one folder per run with one file per device (`<name>_<device>.json`), or one file per result
     (`<name>.<job>.R<run>.D<device>...`).
@@ -49,7 +49,7 @@ def rows_of_mila(directory: Path, name: str | None = None) -> tuple[list[Row], l
 
 
 def _results(path: Path) -> list[Any]:
-    """The results in a file: one, a list, or a list that was never closed, as the original suite leaves it."""
+    """Return the results in a file: one, a list, or a list that was never closed, as the original suite leaves it."""
     try:
         text = regular(path).read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -133,7 +133,7 @@ def _arguments(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_variants(rows: Sequence[Row], arguments: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """The rows, of jobs that one device ran with several arguments in one run named by those that differ."""
+    """Return the rows, of jobs that one device ran with several arguments in one run named by those that differ."""
     executions = Counter((row.run, row.share, row.job) for row in rows)
     several = {job for (_, _, job), count in executions.items() if count > 1}
     found = []
@@ -152,7 +152,7 @@ _MESSAGES = {"nan": "a loss is not finite", "crash": "did not complete"}
 
 
 def _with_copies(rows: Sequence[Row]) -> list[Row]:
-    """The rows, with the number of copies that ran at once: one on each device of which a job has results."""
+    """Return the rows, with the number of copies that ran at once: one on each device of which a job has results."""
     devices: dict[str, set[str]] = {}
     for row in rows:
         devices.setdefault(row.job, set()).add(row.share)
@@ -162,7 +162,7 @@ def _with_copies(rows: Sequence[Row]) -> list[Row]:
 
 
 def _failure(result: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
-    """The class of a failure: the one that our own files name, else a crash; None for what ended well."""
+    """Return the class of a failure: the one that our own files name, else a crash; None for what ended well."""
     if any(loss is None or math.isnan(loss) for loss in result.get("batch_loss") or ()):
         return "nan"
     named = about.get("failure")
@@ -175,6 +175,6 @@ def _plan_name(path: Path) -> str:
 
 
 def _numbered(rows: list[Row]) -> list[Row]:
-    """The rows with `repeat` counting the runs, in the order of their names."""
+    """Return the rows with `repeat` counting the runs, in the order of their names."""
     runs = sorted({row.run for row in rows}, key=lambda run: (len(run), run))
     return [replace(row, repeat=runs.index(row.run)) for row in rows]

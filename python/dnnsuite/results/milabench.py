@@ -30,7 +30,8 @@ _FEWEST_TRIMMED = 5  # rates, from which on the least and the greatest are left 
 
 
 def rows_of_milabench(directory: Path, name: str | None = None) -> tuple[list[Row], list[str]]:
-    """(rows, a sentence for each damaged file) of the `*.data` files below a directory, of the run `name` or of any.
+    """Return (rows, a sentence for each damaged file) of the `*.data` files below a directory, of the run `name` or
+    of any.
 
     The rate of a process is the one that `milabench report` prints: the mean of the rates it recorded, without the
     least and the greatest. A run counts as failed by milabench's rule.
@@ -87,7 +88,7 @@ def _read(path: Path) -> _Process:
 
 
 def _events(path: Path) -> Iterator[Any]:
-    """The events of a file, a line each. A last line that was cut, as a kill leaves it, is left out."""
+    """Yield the events of a file, a line each. A last line that was cut, as a kill leaves it, is left out."""
     with open(regular(path), encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -129,7 +130,7 @@ def _rate(rates: Sequence[float]) -> float:
 
 
 def _failure(found: _Process) -> tuple[str | None, str]:
-    """(class, message) of what went wrong; (None, "") for a process that milabench counts as a success."""
+    """Return (class, message) of what went wrong; (None, "") for a process that milabench counts as a success."""
     if found.rates and (found.stopped or (found.end.get("return_code") == 0 and not found.nan)):
         return None, ""
     if found.errors:
@@ -199,7 +200,7 @@ def _checked_row(path: Path, directory: Path, found: _Process) -> Row:
 
 
 def _machine(config: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that say on what machine a process ran, and with which versions."""
+    """Return the columns that say on what machine a process ran, and with which versions."""
     cpu = meta.get("cpu") or {}
     return {
         "gpus": _gpu(config, meta),
@@ -212,7 +213,7 @@ def _machine(config: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, An
 
 
 def _share(config: Mapping[str, Any], tags: Sequence[str]) -> str:
-    """The device that a process had to itself, the number of a job, or `all` for the machine."""
+    """Return the device that a process had to itself, the number of a job, or `all` for the machine."""
     if config.get("device") is not None:
         return str(config["device"])
     plan = config.get("plan") or {}
@@ -253,7 +254,7 @@ def _started(time_s: Any) -> str:
 
 
 def _with_copies(rows: Sequence[Row]) -> list[Row]:
-    """The rows, with the number of processes of a job that ran at once."""
+    """Return the rows, with the number of processes of a job that ran at once."""
     shares: dict[tuple[str, str], set[str]] = {}
     for row in rows:
         shares.setdefault((row.run, row.job), set()).add(row.share)
@@ -264,6 +265,6 @@ def _with_copies(rows: Sequence[Row]) -> list[Row]:
 
 
 def _numbered(rows: Sequence[Row]) -> list[Row]:
-    """The rows with `repeat` counting the runs, in the order of their names."""
+    """Return the rows with `repeat` counting the runs, in the order of their names."""
     runs = sorted({row.run for row in rows}, key=lambda run: (len(run), run))
     return [replace(row, repeat=runs.index(row.run)) for row in rows]

@@ -62,14 +62,14 @@ class MonitorRow:
 
 
 def monitor_frame(rows: list[MonitorRow]) -> pd.DataFrame:
-    """The table of these rows."""
+    """Return the table of these rows."""
     import pandas as pd
 
     return pd.DataFrame([astuple(row) for row in rows], columns=[each.name for each in fields(MonitorRow)])
 
 
 def read_monitor(path: str | Path) -> pd.DataFrame:
-    """The samples in a `monitor.csv`: `time_ns` on the clock of `samples.csv`, and a column per quantity.
+    """Return the samples in a `monitor.csv`: `time_ns` on the clock of `samples.csv`, and a column per quantity.
 
     Raises:
         Error: it is missing or damaged; the message names it.
@@ -87,7 +87,7 @@ def read_monitor(path: str | Path) -> pd.DataFrame:
 
 
 def rows_of_monitor(run: str | Path) -> list[MonitorRow]:
-    """The quantities of one run's directory, over its rated window; over all samples where it has none.
+    """Return the quantities of one run's directory, over its rated window; over all samples where it has none.
 
     Raises:
         Error: its record or its samples cannot be read.
@@ -105,7 +105,7 @@ def rows_of_monitor(run: str | Path) -> list[MonitorRow]:
 
 
 def _window(record: RunRecord, directory: Path) -> Window | None:
-    """The interval that the run's rate is of: in its record, else that of the observations which it kept."""
+    """Return the interval that the run's rate is of: in its record, else that of the observations which it kept."""
     start, stop = record.window.get("start_ns"), record.window.get("stop_ns")
     if start is not None and stop is not None:
         return int(start), int(stop)

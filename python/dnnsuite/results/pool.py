@@ -82,13 +82,13 @@ def _of_suite(row: Values, usual: str) -> str:
 
 
 def _preset(row: Values) -> str:
-    """The preset; a suite that was asked for none, or for `baselines`, runs each job with its own settings."""
+    """Return the preset; a suite that was asked for none, or for `baselines`, runs each job with its own settings."""
     own = row["kind"] == "suite" and row["preset"] in ("", "baselines")
     return "the job's own" if own else row["preset"]
 
 
 def _minor(row: Values) -> str:
-    """The part of torch's version that changes what it computes with."""
+    """Return the part of torch's version that changes what it computes with."""
     return ".".join(row["torch"].split("+")[0].split(".")[:2]) or UNKNOWN
 
 
@@ -117,12 +117,12 @@ CONDITIONS = {
 
 
 def conditions(row: Values) -> dict[str, str]:
-    """The conditions under which a run was measured, by name."""
+    """Return the conditions under which a run was measured, by name."""
     return {name: value(row) or UNKNOWN for name, value in CONDITIONS.items()}
 
 
 def measured(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows with the rate of a whole run that ended well."""
+    """Return the rows with the rate of a whole run that ended well."""
     whole = table[(table["metric"] == "throughput") & table["replica"].isna() & (table["status"] == "ok")]
     return whole.dropna(subset=["value"])
 
@@ -151,7 +151,7 @@ def reasons(table: pd.DataFrame, by: Sequence[str] = CELL, ignoring: Sequence[st
 
 
 def _called(cell: Values) -> str:
-    """A job, with its variant, mode, precision and B where those are given."""
+    """Return a job, with its variant, mode, precision and B where those are given."""
     variant = f" ({cell['variant']})" if cell.get("variant") else ""
     if "mode" not in cell:
         return f"{cell['job']}{variant}"

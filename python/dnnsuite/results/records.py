@@ -43,7 +43,7 @@ def rows_of_record(run: ReadRun) -> Iterator[Row]:
 
 
 def _common(run: ReadRun) -> Row:
-    """The columns that all rows of a run share."""
+    """Return the columns that all rows of a run share."""
     record = run.record
     return Row(
         job=record.job,
@@ -85,7 +85,7 @@ def _common(run: ReadRun) -> Row:
 
 
 def _machine(record: RunRecord) -> dict[str, Any]:
-    """The columns that say on what machine a run was made, how isolated, and with which versions."""
+    """Return the columns that say on what machine a run was made, how isolated, and with which versions."""
     return {
         "isolation": record.isolation.level,
         "page_cache": record.page_cache,
@@ -109,7 +109,7 @@ def _second(record: RunRecord) -> str:
 
 
 def _seed_unit(record: RunRecord) -> tuple[str, float] | None:
-    """(name, items of the job in one) of what the original suite counted; None for what is no run of a suite."""
+    """Return (name, items of the job in one) of what the original suite counted; None for what is no run of a suite."""
     if record.kind != "suite":
         return None
     unit = record.details.get("seed_unit")

@@ -19,7 +19,7 @@ _MEASURED = ("i", "t_start_ns", "t_stop_ns", "items")
 
 
 def steps(run: str | Path) -> pd.DataFrame:
-    """The raw samples of one run directory, with the columns `SAMPLE_COLUMNS`; times in nanoseconds.
+    """Return the raw samples of one run directory, with the columns `SAMPLE_COLUMNS`; times in nanoseconds.
 
     A file of an earlier version lacks some: its epoch is 0, its phase and flag are empty.
 

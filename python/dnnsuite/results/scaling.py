@@ -22,7 +22,7 @@ _GROWS = ("job version", "batch size")
 
 
 def weak_scaling(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
-    """A row for each device, precision, B, batch per process, number of processes and configuration. Pure.
+    """Return a row for each device, precision, B, batch per process, number of processes and configuration. Pure.
 
     Columns: device, precision, B, batch_per_process, processes, job, rate (of all processes together), rate_low,
     rate_high, unit, ideal (as many times the rate of one process), efficiency (rate over ideal), efficiency_low,

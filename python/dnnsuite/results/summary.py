@@ -101,7 +101,7 @@ def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
 
 
 def unlike(whole: pd.DataFrame, allowed: bool) -> list[str]:
-    """A sentence for each reason not to pool; with the reasons not to compare a mode with its baseline.
+    """Return a sentence for each reason not to pool; with the reasons not to compare a mode with its baseline.
 
     Raises:
         UnlikeRuns: there is one, and that is not allowed.
@@ -117,7 +117,7 @@ def unlike(whole: pd.DataFrame, allowed: bool) -> list[str]:
 
 
 def runs_of(cell: pd.DataFrame) -> pd.DataFrame:
-    """The measured runs of a cell: columns repeat (of which plan), value, low, high.
+    """Return the measured runs of a cell: columns repeat (of which plan), value, low, high.
 
     Copies of a job, each in its share, are one run.
     """
@@ -170,7 +170,7 @@ def ratio_of(runs: pd.DataFrame, baseline: pd.DataFrame | None) -> Interval:
 
 
 def _geometric(ratios: Sequence[float]) -> Interval:
-    """The geometric mean of ratios and its interval."""
+    """Return the geometric mean of ratios and its interval."""
     logarithms = [math.log(ratio) for ratio in ratios]
     centre, half = mean(logarithms), half_width(logarithms)
     return Interval(math.exp(centre), math.exp(centre - half), math.exp(centre + half))
@@ -216,7 +216,7 @@ def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
 
 
 def _numbers(runs: pd.DataFrame) -> dict[tuple[str, int], int]:
-    """A number for each repeat of each plan: the repeat's own where there is one plan."""
+    """Return a number for each repeat of each plan: the repeat's own where there is one plan."""
     pairs = sorted(dict.fromkeys(zip(runs["plan_id"], runs["repeat"], strict=True)))
     one = runs["plan_id"].nunique() == 1
     return {pair: pair[1] if one else index for index, pair in enumerate(pairs)}

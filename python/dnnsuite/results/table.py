@@ -111,14 +111,14 @@ _TEXTS = [name for name in COLUMNS if name not in (*_INTEGERS, *_FLOATS, "replic
 
 
 def frame_of(rows: Iterable[Row]) -> pd.DataFrame:
-    """The table of these rows."""
+    """Return the table of these rows."""
     import pandas as pd
 
     return complete(pd.DataFrame(map(_VALUES, rows), columns=list(COLUMNS)))
 
 
 def complete(table: pd.DataFrame) -> pd.DataFrame:
-    """A table with every column, in order and of its type; what an earlier version did not write is unknown."""
+    """Return a table with every column, in order and of its type; what an earlier version did not write is unknown."""
     import pandas as pd
 
     absent = [name for name in COLUMNS if name not in table.columns]
@@ -145,7 +145,7 @@ def save_csv(table: pd.DataFrame, path: Path, index: bool = False) -> None:
 
 
 def read_csv(path: Path) -> pd.DataFrame:
-    """The table in a CSV file that :func:`save_csv` wrote, of this version or an earlier one.
+    """Return the table in a CSV file that :func:`save_csv` wrote, of this version or an earlier one.
 
     Raises:
         Error: it is missing, damaged, or no such table; the message names it.

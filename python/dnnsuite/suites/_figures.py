@@ -75,13 +75,13 @@ def _flags(seen: Observations, steady: dict[str, Any]) -> list[str]:
 
 
 def _disturbed(seen: Observations) -> list[str]:
-    """The disturbance of each observation: throttled, contended, both joined by +, or empty."""
+    """Return the disturbance of each observation: throttled, contended, both joined by +, or empty."""
     columns = seen.watch.columns()
     return ["+".join(kind for kind in _KINDS if columns[kind][i]) for i in range(len(seen.watch))]
 
 
 def _contention(seen: Observations) -> dict[str, Any] | None:
-    """The machine during what is kept."""
+    """Return the machine during what is kept."""
     if not len(seen.watch):
         return None
     columns = {name: values[seen.skip :] for name, values in seen.watch.columns().items()}

@@ -110,7 +110,7 @@ def observe(
 
 
 def _finite(losses: list[Any], before: int) -> list[float]:
-    """The losses' values, fetched together."""
+    """Return the losses' values, fetched together."""
     import torch
 
     values: list[float] = torch.stack([loss.detach().reshape(()).float() for loss in losses]).tolist()

@@ -88,7 +88,7 @@ def resident_share(files: list[Path]) -> float | None:
 
 
 def _resident(path: Path) -> tuple[int, int] | None:
-    """(pages of a file in the page cache, pages that it has)."""
+    """Return (pages of a file in the page cache, pages that it has)."""
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size

@@ -28,12 +28,12 @@ _WINDOW = ("dropped", "kept", "steady", "no_interval")
 
 
 def run_name(key: str, repeat: int, slot: int) -> str:
-    """The name of a run's directory."""
+    """Return the name of a run's directory."""
     return f"{key}-r{repeat}-d{slot}"
 
 
 def rate_of(run: RunRecord) -> Metric | None:
-    """The throughput of a run; None where it did not end well."""
+    """Return the throughput of a run; None where it did not end well."""
     return next((metric for metric in run.metrics if metric.name == "throughput"), None)
 
 
@@ -44,7 +44,7 @@ def ended_run(
     pinning: Mapping[str, Any],
     monitor: Mapping[str, Any],
 ) -> RunRecord:
-    """The record of a copy that has ended; the files between it and its worker are removed.
+    """Return the record of a copy that has ended; the files between it and its worker are removed.
 
     Args:
         asked: its record as far as it was known before.
@@ -71,7 +71,7 @@ def ended_run(
 
 
 def missing_run(asked: RunRecord, reason: str) -> RunRecord:
-    """The record of a copy that cannot run here at all."""
+    """Return the record of a copy that cannot run here at all."""
     isolation = replace(asked.isolation, level="none")
     return replace(
         asked,
@@ -93,7 +93,7 @@ def _details(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_loader(result: Mapping[str, Any]) -> list[Metric]:
-    """The second figure of a job whose batches lie in memory: with a loader in the timed loop."""
+    """Return the second figure of a job whose batches lie in memory: with a loader in the timed loop."""
     loaded = result.get("loaded")
     if not loaded:
         return []

@@ -169,7 +169,7 @@ def _begin(
 
 
 def _continued(record: PlanFolder, suite: str, asked: Mapping[str, Any]) -> tuple[Suite, SuiteSettings, Plan]:
-    """The recorded suite, if what is asked for now and the machine agree with it."""
+    """Return the recorded suite, if what is asked for now and the machine agree with it."""
     state = record.state
     recorded = SuiteSettings(**state["settings"])
     odd = [] if Path(suite).stem == state["name"] else [f"the suite is {suite}, was {state['name']}"]

@@ -168,7 +168,7 @@ class Runner:
         return self.plan.slot(group.shares[copy])
 
     def _asked(self, group: _Group, copy: int) -> RunRecord:
-        """The record of a copy as far as it is known before it runs."""
+        """Return the record of a copy as far as it is known before it runs."""
         entry, slot, state = group.entry, self._slot(group, copy), self.record.state
         config = self._config(group, copy)
         uuids = tuple(uuids_of(self.plan, slot)) if entry.device != "cpu" else ()
@@ -280,7 +280,7 @@ def _card(job: str) -> int | None:
 
 
 def orders(settings: SuiteSettings, entries: Sequence[SuiteEntry]) -> dict[str, Any]:
-    """The order of every run of the suite, for the record."""
+    """Return the order of every run of the suite, for the record."""
     keys = [entry.key for entry in entries]
     lists = [ordered(settings.order, keys, repeat, settings.seed) for repeat in range(settings.repeat)]
     return {"kind": settings.order, "seed": settings.seed, "jobs": lists}

@@ -66,7 +66,7 @@ class Screen:
         self._progress.tick()
 
     def _heard(self) -> str:
-        """The last ETA line of the first copy."""
+        """Return the last ETA line of the first copy."""
         for directory in self._directories[:1]:
             for line in reversed(read_tail(directory / "stdout.txt", 400).splitlines()):
                 if line.startswith("[") and "ETA:" in line:

@@ -33,7 +33,7 @@ _NOT_REPORTED = ("report", "seed")
 
 
 def header(arguments: Mapping[str, Any]) -> str:
-    """The arguments, right-aligned, between two lines."""
+    """Return the arguments, right-aligned, between two lines."""
     return "\n".join([RULE, *(f"{name:>30}: {value}" for name, value in arguments.items()), RULE])
 
 
@@ -46,7 +46,7 @@ def eta_line(index: int, repeat: int, seen: Observations) -> str:
 
 
 def unique_id(arguments: Mapping[str, Any]) -> str:
-    """The same for all devices of an experiment: over the arguments that matter, `version` among them."""
+    """Return an id that all devices of an experiment share: of the arguments that matter, `version` among them."""
     digest = hashlib.sha256()
     for name in sorted(set(arguments) - _NOT_PARAMETERS):
         digest.update(name.encode())
@@ -63,7 +63,7 @@ def seed_report(
     metrics: Mapping[str, float],
     about: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The report of one device.
+    """Return the report of one device.
 
     Args:
         arguments: arguments of the header.
@@ -93,7 +93,7 @@ def report_json(report: Any) -> str:
 
 
 def unclosed(reports: Sequence[Any]) -> str:
-    """A device's file as the original's scripts left it: a list that each job adds to and none closes.
+    """Return a device's file as the original's scripts left it: a list that each job adds to and none closes.
 
     Its last reader takes a list in no other form, and its first one drops the last character before it closes the list.
     """
@@ -101,11 +101,11 @@ def unclosed(reports: Sequence[Any]) -> str:
 
 
 def summary_line(index: int, of: int, failed: int, copies: int, seconds: float, command: str) -> str:
-    """A job's line in `summary.txt`."""
+    """Return a job's line in `summary.txt`."""
     counted = f"[{failed:2d}/{copies:2d}] FAILED" if failed else "[  /  ] PASSED"
     return f"[{index:2d}/{of:2d}]{counted} | {seconds / 60:8.2f} MIN | {command}"
 
 
 def total_line(seconds: float) -> str:
-    """The last line of a run of the suite in `summary.txt`."""
+    """Return the last line of a run of the suite in `summary.txt`."""
     return f"Total Time {seconds:8.2f} s"

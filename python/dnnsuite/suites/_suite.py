@@ -76,7 +76,7 @@ def resolve(suite: str, asked: Mapping[str, Any]) -> Suite:
 
 
 def _definitions(suite: str) -> tuple[str, str, list[Definition]]:
-    """(name, file, what it asks for)."""
+    """Return (name, file, what it asks for)."""
     from .. import jobs
 
     path = Path(suite)
@@ -157,7 +157,7 @@ def _settled(
 def _precision(
     definition: Definition, Job: Any, asked: JobFlags, everywhere: str | None, device: str
 ) -> tuple[str, str]:
-    """(precision of an entry, why it cannot run in it; empty where it can).
+    """Return (precision of an entry, why it cannot run in it; empty where it can).
 
     A precision that the user wants of every job, and that this one has not, leaves the job out: measured in another one
     it would be taken for what was asked. One that the jobs file names for this job is an error of the file.
@@ -224,7 +224,8 @@ def _fail(definition: Definition, flag: str, problem: str) -> NoReturn:
 
 
 def _with_keys(entries: Iterable[SuiteEntry]) -> tuple[SuiteEntry, ...]:
-    """A key of its own for each entry (the second of a name is name.2), and what is different between those of a name.
+    """Return a key of its own for each entry (the second of a name is name.2), and what is different between those of
+    a name.
 
     Raises:
         InvalidArgument: an entry has the name that another one's key would have.

@@ -67,7 +67,7 @@ class SuiteEntry:
         return {**main, **self.options, **where}
 
     def config(self, seed: int, threads: int | None) -> JobConfig:
-        """The configuration of one of its workers."""
+        """Return the configuration of one of its workers."""
         from ..jobs import JobConfig
 
         return JobConfig(
@@ -95,7 +95,7 @@ class SuiteEntry:
         return {**flags_of({**main, **self.options}), **precision, **data, **self.ignored}
 
     def command_line(self) -> str:
-        """The command that the original suite would have run."""
+        """Return the command that the original suite would have run."""
         device = {("--cuda" if self.device.startswith("cuda") else "--no-cuda"): ""}
         words = [f"{flag} {value}".strip() for flag, value in {**self.flags(), **device}.items()]
         return " ".join([self.command, *words])

@@ -57,7 +57,7 @@ class Definition:
 
 
 def read_jobs_file(path: Path) -> list[Definition]:
-    """Runs that the file asks for, in its order.
+    """Read the runs that a file asks for, in its order.
 
     Raises:
         InvalidArgument: it cannot be read or is malformed; the message names file, line and key.
@@ -88,7 +88,7 @@ class _Reader:
         return f"{self.path}:{self.text.count(chr(10), 0, offset) + 1}"
 
     def entries(self) -> Iterator[tuple[int, int, Any]]:
-        """(start, end, value) of each element of the list that the file is."""
+        """Yield (start, end, value) of each element of the list that the file is."""
         at = self._skip(0)
         if not self.text.startswith("[", at):
             self.fail(
@@ -131,7 +131,7 @@ class _Reader:
         return start + (places[1 if last and len(places) > 1 else 0] if places else 0)
 
     def definitions(self, index: int, start: int, end: int, entry: Any) -> Iterator[Definition]:
-        """The runs that one entry asks for."""
+        """Yield the runs that one entry asks for."""
         if not isinstance(entry, dict):
             self.fail(start, "a job is an object with name, cmd, args and cgroup")
         for key in entry:

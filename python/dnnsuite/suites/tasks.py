@@ -102,7 +102,8 @@ def _silent(index: int, seen: Observations) -> None:
 def _with_loader(
     job: Training, order: Mapping[str, Any], repeat: int
 ) -> tuple[Observations | None, dict[str, Any] | None]:
-    """(observations with a loader in the timed loop, where its files come from), half as many as without; or Nones."""
+    """Return (observations with a loader in the timed loop, where its files come from), half as many as without; or
+    Nones."""
     if job.feed == "loader" or not order.get("with_loader"):
         return None, None
     origin = job.with_loader()

@@ -38,7 +38,7 @@ class ExperimentArray:
 
     Attributes:
         experiments: experiment of each model, 0 to B - 1.
-        names: of the models, in tables and figures; "model 0", … if empty.
+        names: names of the models, in tables and figures; "model 0", … if empty.
     """
 
     experiments: Sequence[Experiment]

@@ -44,7 +44,7 @@ class _Member:
         return [p for group in self.optimizer.param_groups for p in group["params"]]
 
     def values(self, group: int, name: str) -> Any:
-        """A hyper-parameter of a group."""
+        """Return a hyper-parameter of a group."""
         return self.optimizer.param_groups[group][name]
 
     def state(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class ArrayStepper:
         return losses, counts
 
     def place(self, batches: Mapping[int, Batch]) -> Batch:
-        """The models' batches as one `[B, N, ...]` on the device; one that all share is not copied."""
+        """Return the models' batches as one `[B, N, ...]` on the device; one that all share is not copied."""
         own = [batches[number] for number in self.numbers]
         on_device = {id(each): placed(each, self._device, torch.contiguous_format) for each in own}
         if len(on_device) == 1:
@@ -155,7 +155,7 @@ class ArrayStepper:
                     group[name] = tuple(zip(*values, strict=True)) if name in pairs else values
 
     def learning_rates(self) -> list[float]:
-        """The learning rate of each model."""
+        """Return the learning rate of each model."""
         return [float(each.values(0, "lr")) for each in self._members]
 
     def train(self, inputs: torch.Tensor, labels: torch.Tensor, share: Share, phases: Phases) -> Results:
@@ -202,7 +202,7 @@ class ArrayStepper:
         self._followed.clear()
 
     def state(self) -> dict[str, Any]:
-        """The array's state, as its checkpoint holds it."""
+        """Return the array's state, as its checkpoint holds it."""
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -258,7 +258,7 @@ def _made(experiment: Experiment, device: torch.device) -> torch.nn.Module:
 def _in_order(
     array: torch.nn.Module, model: torch.nn.Module, wanted: Sequence[torch.nn.Parameter]
 ) -> list[torch.nn.Parameter]:
-    """The array's parameters in the order of an optimizer's of one of its models."""
+    """Return the array's parameters in the order of an optimizer's of one of its models."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     own = dict(array.named_parameters())
     return [own[names[id(parameter)]] for parameter in wanted]

@@ -58,7 +58,7 @@ def save_checkpoint(path: Path, state: State) -> None:
 
 
 def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> State:
-    """The state in a file.
+    """Return the state in a file.
 
     Raises:
         BadCheckpoint: it is missing, damaged, or no checkpoint of a training run; the message names it.
@@ -113,7 +113,7 @@ def check_fits(path: Path, state: State, model: nn.Module) -> None:
 
 
 def random_state(device: torch.device) -> State:
-    """The generators of this process that a model may draw from, as a checkpoint holds them."""
+    """Return the generators of this process that a model may draw from, as a checkpoint holds them."""
     name, keys, place, has_gauss, gauss = np.random.get_state()
     state: State = {
         "torch": torch.get_rng_state(),

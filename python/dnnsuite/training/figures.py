@@ -94,7 +94,7 @@ def drawn(request: Request) -> Drawn:
 
 
 def _runs(directory: Path) -> Iterator[Path]:
-    """The training runs at or directly below a directory."""
+    """Yield the training runs at or directly below a directory."""
     found = [each for each in (directory, *sorted(directory.glob("*/"))) if (each / METRICS_FILE).is_file()]
     if not found:
         raise InvalidArgument(f"{directory}: no {METRICS_FILE} of a training run in it")
@@ -131,7 +131,7 @@ class _Curve:
 
 
 def _curves_of(folder: Path) -> Iterator[_Curve]:
-    """The curves of a run: one, or one for each model of an array."""
+    """Yield the curves of a run: one, or one for each model of an array."""
     name, data, models = _name(folder)
     rows = read_metrics(folder)
     if MODEL not in rows[0]:
@@ -143,7 +143,7 @@ def _curves_of(folder: Path) -> Iterator[_Curve]:
 
 
 def _name(folder: Path) -> tuple[str, str, list[str]]:
-    """(configuration, data, names of an array's models) of a run; of one under way, the folder's name."""
+    """Return (configuration, data, names of an array's models) of a run; of one under way, the folder's name."""
     path = folder / RUN_FILE
     if not path.is_file():
         return folder.resolve().name, "under way", []
@@ -152,7 +152,7 @@ def _name(folder: Path) -> tuple[str, str, list[str]]:
 
 
 def _reference(name: str, against: str) -> list[tuple[float, float]]:
-    """(epoch or minutes, accuracy) of the original's run; empty where it has none."""
+    """Return (epoch or minutes, accuracy) of the original's run; empty where it has none."""
     found = read_json(REFERENCE).get(name)
     if found is None:
         return []

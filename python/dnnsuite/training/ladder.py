@@ -170,7 +170,7 @@ def _check(rungs: Sequence[str], data: Data, rounds: int, steps: int) -> None:
 
 
 def _keys(rungs: Sequence[str]) -> list[dict[str, bool]]:
-    """The keys of each rung: its own and those of the rungs named before it."""
+    """Return the keys of each rung: its own and those of the rungs named before it."""
     own = [key for key in RUNGS.values() if key is not None]
     named: list[dict[str, bool]] = []
     on: set[str] = set()

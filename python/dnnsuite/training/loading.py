@@ -191,7 +191,7 @@ class _ByBatch(Dataset[Any]):
 
 
 def _as_raised(error: Error) -> Error:
-    """An error as it was in a worker; torch hands on its traceback as the message."""
+    """Return an error as it was in a worker; torch hands on its traceback as the message."""
     lines = str(error).strip().splitlines()
     if len(lines) < 2 or "DataLoader worker" not in lines[0]:
         return error

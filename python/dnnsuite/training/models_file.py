@@ -22,7 +22,8 @@ MODELS_FILE = "models.csv"
 def model_rows(
     array: ExperimentArray, history: Sequence[Row], ended: Mapping[int, str]
 ) -> list[dict[str, Any]]:
-    """A row per model: number, name, settings that differ, epochs, metrics of its last epoch, best accuracy, status."""
+    """Return a row per model: number, name, settings that differ, epochs, metrics of its last epoch, best accuracy,
+    status."""
     own = [each.identity for each in array.experiments]
     differ = [key for key in own[0] if any(each.get(key) != own[0][key] for each in own)]
     rows = []

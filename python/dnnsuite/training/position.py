@@ -50,12 +50,12 @@ class Position:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Position:
-        """The position that :meth:`of_model` or :meth:`of_all` made."""
+        """Return the position that :meth:`of_model` or :meth:`of_all` made."""
         best = state["best"]
         return cls(**{**state, "best": dict(best) if isinstance(best, dict) else {0: best}})
 
     def rows(self, models: Sequence[int]) -> list[Row]:
-        """The rows of the last epoch that these models ended."""
+        """Return the rows of the last epoch that these models ended."""
         return self.history[-len(models) :] if models else []
 
 

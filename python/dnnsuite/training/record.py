@@ -25,7 +25,7 @@ __all__ = ["record_of", "throughput"]
 
 
 def throughput(samples: Sequence[Sample]) -> tuple[float, RateInterval]:
-    """(items per second, their interval) of training alone: time between windows, as of validation, is left out.
+    """Return (items per second, their interval) of training alone: time between windows, as of validation, is left out.
 
     The first window, in which everything starts, is left out where there are others.
     """

@@ -244,7 +244,7 @@ def _state_of(checkpoint: Path) -> dict[str, Any]:
 
 
 def _checkpoint(out: Path, resume: str, processes: Processes) -> Path | None:
-    """The checkpoint to go on from; None to begin."""
+    """Return the checkpoint to go on from; None to begin."""
     if resume == "never":
         return None
     path = out / CHECKPOINT if resume == "auto" else Path(resume)

@@ -61,7 +61,7 @@ class Saver:
         self._processes, self._folder = processes, folder
 
     def last(self, model: int) -> Path | None:
-        """The last checkpoint that was written of a model."""
+        """Return the last checkpoint that was written of a model."""
         path = self._folder / CHECKPOINT if self._folder else None
         return path if path is not None and path.is_file() else None
 
@@ -127,7 +127,7 @@ class ArraySaver:
         self.alone = alone
 
     def last(self, model: int) -> Path | None:
-        """The last checkpoint that was written of a model."""
+        """Return the last checkpoint that was written of a model."""
         path = self._of_model(model, CHECKPOINT)
         return path if path is not None and path.is_file() else None
 

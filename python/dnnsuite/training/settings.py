@@ -119,7 +119,8 @@ class Settings:
         }
 
     def quick(self) -> Settings:
-        """A run of this configuration that ends within a minute on two cores: an eighth of the width, little data."""
+        """Return a run of this configuration that ends within a minute on two cores: an eighth of the width, little
+        data."""
         batch_size = min(self.batch_size, 64)
         return replace(
             self,
@@ -146,7 +147,7 @@ class Settings:
 
 
 def describe() -> list[tuple[str, str, str]]:
-    """(key, default as text, meaning) of every key."""
+    """Return (key, default as text, meaning) of every key."""
     return [(each.name, str(each.default), each.metadata["meaning"]) for each in fields(Settings)]
 
 

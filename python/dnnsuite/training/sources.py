@@ -172,7 +172,7 @@ def _image_data(train: Any, valid: Any, origins: Sequence[Any], source: str, set
 
 
 def _centred(size: int) -> Any:
-    """The middle of a picture, as ImageNet is validated on: 224 of 256 pixels."""
+    """Return the middle of a picture, as ImageNet is validated on: 224 of 256 pixels."""
     transforms = import_torchvision().transforms
     normalize = transforms.Normalize(imagenet.MEAN, imagenet.DEVIATION)
     cut = [transforms.Resize(round(size * _RESIZE)), transforms.CenterCrop(size)]

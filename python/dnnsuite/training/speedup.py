@@ -36,7 +36,7 @@ class Speedup:
 
 
 def speedup(pairs: Iterable[tuple[float, float]]) -> Speedup | None:
-    """The speedup from pairs of seconds per item, alone and in the array; None without any."""
+    """Return the speedup from pairs of seconds per item, alone and in the array; None without any."""
     pairs = list(pairs)
     if not pairs:
         return None

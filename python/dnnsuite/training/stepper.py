@@ -28,7 +28,7 @@ def autocast_of(experiment: Experiment, device: torch.device) -> torch.autocast:
 
 
 def placed(batch: Batch, device: torch.device, memory_format: torch.memory_format) -> Batch:
-    """A batch on a device, pictures in a memory format."""
+    """Return a batch on a device, pictures in a memory format."""
     inputs, labels = batch
     fits = memory_format if inputs.dim() == 4 else torch.preserve_format
     inputs = inputs.to(device, non_blocking=True, memory_format=fits)
@@ -64,7 +64,7 @@ class Stepper:
         torch.manual_seed(experiment.seed + processes.rank)  # of dropout, which no two processes share
 
     def place(self, batches: Mapping[int, Batch]) -> Batch:
-        """The batch of the one model on the device, in the memory format."""
+        """Return the batch of the one model on the device, in the memory format."""
         return placed(batches[0], self._device, self._format)
 
     def begin_epoch(self, epoch: int) -> None:
@@ -80,7 +80,7 @@ class Stepper:
         self.schedule.end_epoch(epoch, valid_losses[0])
 
     def learning_rates(self) -> list[float]:
-        """The learning rate of each model."""
+        """Return the learning rate of each model."""
         return [float(self.optimizer.param_groups[0]["lr"])]
 
     def train(self, inputs: torch.Tensor, labels: torch.Tensor, share: Share, phases: Phases) -> Results:

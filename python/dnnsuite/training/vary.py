@@ -126,7 +126,7 @@ def data_of(variants: Variants, dataroot: str | Path | None = None) -> list[Data
 
 
 def _beside(first: Data | None, settings: Settings, dataroot: str | Path | None) -> Data:
-    """The data of a configuration, which shares with the first model's what is the same."""
+    """Return the data of a configuration, which shares with the first model's what is the same."""
     if first is not None and not isinstance(first.train, AugmentedPictures):
         return first  # seeds are the loader's, which draws for each sample
     found = find_data(settings, dataroot)

@@ -116,7 +116,7 @@ class TrainingWorkload(Workload):
         return self._loader
 
     def batch(self) -> Any:
-        """The next batch, on the device: the wait for data."""
+        """Return the next batch, on the device: the wait for data."""
         return self._stepper.place({0: next(self._batches)})
 
     def step(self) -> None:

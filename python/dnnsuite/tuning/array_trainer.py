@@ -340,7 +340,7 @@ def _by_model(values: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def _followed(found: Found, metric: str) -> float:
-    """The value that a schedule follows: the metric, else a loss."""
+    """Return the value that a schedule follows: the metric, else a loss."""
     if not isinstance(found, dict):
         return math.nan
     return next(

@@ -33,7 +33,8 @@ class Arrays:
         self._held: dict[Any, TrialArray] = {}
 
     def chosen(self, ready: Sequence[Trial]) -> list[Trial]:
-        """The trials to train next: of one group, those in its array first, then those that have trained least."""
+        """Return the trials to train next: of one group, those in its array first, then those that have trained
+        least."""
         groups: dict[Any, list[Trial]] = {}
         for trial in ready:
             groups.setdefault(trial.group, []).append(trial)
@@ -67,7 +68,7 @@ class Arrays:
         return [(trial, found[id(trial)]) for trial in trials]
 
     def _array(self, group: Any) -> TrialArray:
-        """The array of a group, which becomes the last used; the first used of too many ends."""
+        """Return the array of a group, which becomes the last used; the first used of too many ends."""
         array = self._held.pop(group, None) or TrialArray(
             self._recipe, self._evaluation, self._metric, self.threads
         )
@@ -103,7 +104,7 @@ class Arrays:
         return self._held[trial.group].weights(trial)
 
     def _lost(self, group: Any, trials: Sequence[Trial], error: Exception) -> list[Outcome]:
-        """An array failed: go on half as wide if memory ran out, else with each alone until past this epoch."""
+        """Go on after an array failed: half as wide if memory ran out, else with each alone until past this epoch."""
         array = self._held.pop(group, None)
         members = {id(trial): trial for trial in (*(array.trials if array else ()), *trials)}
         if array is not None:

@@ -17,7 +17,11 @@ __all__ = ["arguments_of", "side_by_side", "stacked"]
 
 
 def side_by_side(readers: Sequence[tuple[Feed, int]]) -> Iterator[Any]:
-    """Batches `[B, N, ...]`, one of each reader (feed, epoch); those alike are read once."""
+    """Yield batches `[B, N, ...]`, one of each reader (feed, epoch); equal readers are read once.
+
+    Raises:
+        InvalidArgument: the readers have different numbers of batches.
+    """
     keys = list(dict.fromkeys((id(feed), epoch) for feed, epoch in readers))
     feeds = {id(feed): feed for feed, _ in readers}
     iterators = [feeds[feed].epoch(epoch) for feed, epoch in keys]
@@ -41,7 +45,11 @@ def _together(iterators: Sequence[Iterator[Any]]) -> Iterator[list[Any] | None]:
 
 
 def stacked(batches: Sequence[Any], shared: bool) -> Any:
-    """One batch for all models out of theirs: shared without a copy, or stacked, or a list where sizes differ."""
+    """Make one batch for all models of theirs: shared without a copy, or stacked, or a list where sizes differ.
+
+    Raises:
+        InvalidArgument: a batch holds something else than tensors, and lists and dicts of them.
+    """
     first = batches[0]
     if isinstance(first, torch.Tensor):
         if shared:
@@ -59,7 +67,7 @@ def stacked(batches: Sequence[Any], shared: bool) -> Any:
 
 
 def arguments_of(batch: Any, device: str) -> tuple[Any, ...]:
-    """The arguments of a step on `device`: a mapping is one, a sequence is many."""
+    """Return the arguments of a step on `device`: a mapping is one, a sequence is many."""
     if device != "cpu":
         batch = _mapped(lambda x: x.to(device, non_blocking=True), batch)
     return batch if isinstance(batch, tuple) else (batch,)  # a list is ragged: a tensor per model

@@ -140,7 +140,7 @@ class Board:
         return self._seconds.get(trial, 0.0)
 
     def failure(self, trial: int, epoch: int) -> tuple[str, str] | None:
-        """(class, sentence) of what ended a trial after `epoch` epochs."""
+        """Return (class, sentence) of what ended a trial after `epoch` epochs."""
         found = self._failures.get(trial)
         return found[1:] if found is not None and found[0] == epoch else None
 
@@ -241,7 +241,7 @@ def _study(storage: Any, name: str, maximize: bool) -> int:
 
 
 def _place() -> str:
-    """A name of the machine, and of its processes' numbers: those of another container are not ours."""
+    """Return a name of the machine, and of its processes' numbers: those of another container are not ours."""
     parts: Sequence[Path] = (Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid"))
     try:
         return f"{parts[0].read_text().strip()}-{parts[1].readlink().name}"

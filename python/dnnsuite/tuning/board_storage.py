@@ -41,7 +41,7 @@ class _KernelLock:
 
 
 def journal(path: Path) -> Any:
-    """A storage in one file, on a file system that all processes see."""
+    """Return a storage in one file, on a file system that all processes see."""
     from optuna.storages.journal import JournalFileBackend
 
     lock: Any = _KernelLock(path.with_name(f".{path.name}.lock"))  # Optuna has no public base of locks
@@ -63,7 +63,7 @@ def _drop_half_a_line(path: Path) -> None:
 
 
 def storage_of(share: Any) -> Any:
-    """The database of a URL, or a storage as it is.
+    """Return the database of a URL, or a storage as it is.
 
     Raises:
         Unavailable: the database does not answer.

@@ -60,7 +60,7 @@ class WandB:
     """A run of Weights & Biases for each trial, in one group.
 
     Args:
-        options: of `wandb.init`, as `project="digits"`.
+        options: arguments of `wandb.init`, as `project="digits"`.
 
     Raises:
         Unavailable: wandb is not installed.

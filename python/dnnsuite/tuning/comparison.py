@@ -65,7 +65,7 @@ class Comparison:
         return found
 
     def table(self) -> pd.DataFrame:
-        """A row per mode."""
+        """Return a row per mode."""
         import pandas as pd
 
         return pd.DataFrame(self.rows())

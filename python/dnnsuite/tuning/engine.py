@@ -216,7 +216,7 @@ class Engine:
             self.best = Best(ranked[:3], self.trainer.weights(ranked[3]), False)
 
     def _value(self, metrics: dict[str, float]) -> float:
-        """The metric, lower is better.
+        """Return the metric, lower is better.
 
         Raises:
             InvalidArgument: there is none of its name.

@@ -41,7 +41,7 @@ class FailedElsewhere(Exception):
 
 
 def reason_of(error: BaseException) -> tuple[str, str]:
-    """(class of a failure, its sentence)."""
+    """Return (class of a failure, its sentence)."""
     if isinstance(error, FailedElsewhere):
         return error.failure, error.message
     return classify(error), f"{type(error).__name__}: {error}"

@@ -86,7 +86,7 @@ class Feed:
         self.source, self.seed, self.key = source, seed, key
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """The batches of epoch `number`, from 0."""
+        """Yield the batches of epoch `number`, from 0."""
         seed = self.seed + number
         rows = _rows_of(self.source)
         if rows is not None:
@@ -132,7 +132,7 @@ _END = object()
 
 
 def _rows_of(loader: Any) -> tuple[Sequence[torch.Tensor], Any] | None:
-    """(tensors, loader) if the loader only gathers rows of tensors, in this process."""
+    """Return (tensors, loader) if the loader only gathers rows of tensors, in this process."""
     plain = type(loader) is DataLoader and type(loader.dataset) is TensorDataset
     if (
         not plain
@@ -180,7 +180,7 @@ class Feeds:
             )
 
     def of(self, number: int, config: Config) -> Feed:
-        """The feed of a trial."""
+        """Return the feed of a trial."""
         known = self._of.get(number)
         if known is None or known[0] != config:
             known = self._of[number] = dict(config), self._found(number, config)

@@ -45,7 +45,7 @@ class JobSweep:
     Args:
         name: name of a job that `jobs.declare` made.
         preset: preset for its sizes, batch size and iterations of an epoch.
-        options: of the job, as `width_mult=0.5`.
+        options: options of the job, as `width_mult=0.5`.
 
     Raises:
         InvalidArgument: `name` is no such job; the message names those that are.
@@ -81,7 +81,7 @@ class JobSweep:
         return dataclasses.replace(self._config, batch_size=batch_size)
 
     def model(self, config: Config) -> torch.nn.Module:
-        """The plain model of a configuration, whose names may be options and hyper-parameters of the job."""
+        """Return the plain model of a configuration, whose names may be options and hyper-parameters of the job."""
         self._batches(self.batch_size)  # some sizes are the data's
         own = {name: config.get(name, value) for name, value in self._options.items()}
         if "version" in config:
@@ -97,7 +97,7 @@ class JobSweep:
         return model
 
     def train(self, config: Config) -> Epochs:
-        """The batches of a trial."""
+        """Return the batches of a trial."""
         size = int(config.get("batch_size", self.batch_size))
         if size not in self._epochs:
             self._epochs[size] = Epochs(self._batches(size), size, self.iters_per_epoch)
@@ -127,7 +127,7 @@ class JobSweep:
         return None if made is None else _named(made, self.workload.hyper)
 
     def loss(self, model: Any, *batch: Any) -> torch.Tensor:
-        """The loss `[]` of one model."""
+        """Return the loss `[]` of one model."""
         found: torch.Tensor = self.workload.loss(model, *batch)  # type: ignore[operator]
         return found
 

@@ -49,7 +49,7 @@ def space_of(workload: FusedWorkload, preset: str, seed: int) -> dict[str, Range
 
 
 def read_space(path: Path) -> dict[str, Range] | list[dict[str, Any]]:
-    """The space in a YAML or JSON file: ranges by name, or a list of configurations.
+    """Return the space in a YAML or JSON file: ranges by name, or a list of configurations.
 
     Raises:
         InvalidArgument: the file is empty or damaged; the message names it.

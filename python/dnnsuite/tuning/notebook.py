@@ -18,7 +18,7 @@ def in_notebook() -> bool:
 
 
 def table_html(columns: Sequence[str], rows: Iterable[Sequence[str]], line: str) -> str:
-    """A line and a table, as HTML."""
+    """Return a line and a table, as HTML."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<p>{escape(line)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -44,11 +44,11 @@ class Optimization(abc.ABC):
     def made(
         self, array: torch.nn.Module, models: Sequence[Any], configs: Sequence[Config]
     ) -> tuple[Any, Any]:
-        """(optimizer, schedule or None) of an array of these models."""
+        """Return (optimizer, schedule or None) of an array of these models."""
 
     @abc.abstractmethod
     def fresh(self, model: Any, config: Config) -> tuple[Values, Rest]:
-        """(values for `array.replace`, a function of optimizer, schedule and slot that sets the rest)."""
+        """Return (values for `array.replace`, a function of optimizer, schedule and slot that sets the rest)."""
 
 
 def _nothing(optimizer: Any, schedule: Any, slot: int) -> None:
@@ -145,7 +145,8 @@ class OfTorch(Optimization):
 
 
 def _class_of(given: Any, room: Any, what: str) -> tuple[Any, Values]:
-    """(class of ours, constant arguments) of a name, a class of torch's or ours, or a pair of one and arguments."""
+    """Return (class of ours, constant arguments) of a name, a class of torch's or ours, or a pair of one and
+    arguments."""
     constants: Values = {}
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping):
         given, constants = given[0], dict(given[1])
@@ -221,12 +222,15 @@ def _together(kind: Any, values: Sequence[Values]) -> Values:
 
 
 def chosen_optimization(optimizer: Any, schedule: Any, lightning: bool) -> Optimization:
-    """The optimization of trials out of what was asked for.
+    """Choose the optimization of trials.
 
     Args:
         optimizer: a name or class; (name, constants); or a function `(parameters, config)` that returns torch's
             optimizer of one model. None: the LightningModule's own, else AdamW.
         schedule: a name or class, (name, constants), or a function `(optimizer, config)` of torch's.
+
+    Raises:
+        InvalidArgument: one of them is none of these, or a function of one goes with a name of the other.
     """
     if optimizer is None and lightning:
         return OfLightning()
@@ -266,7 +270,7 @@ class OfLightning(OfTorch):
 
 
 def _of_lightning(trainee: Any) -> tuple[Any, Any]:
-    """(optimizer, schedule as the module has it)."""
+    """Return (optimizer, schedule as the module has it)."""
     found = trainee.model.configure_optimizers()
     schedule = None
     if isinstance(found, Mapping):
@@ -281,7 +285,7 @@ def _of_lightning(trainee: Any) -> tuple[Any, Any]:
 
 
 def _lists(found: Any) -> tuple[Any, Any]:
-    """(optimizer, schedule) of `[optimizer]`, or `([optimizer], [schedule])`."""
+    """Return (optimizer, schedule) of `[optimizer]`, or `([optimizer], [schedule])`."""
     pair = len(found) == 2 and all(isinstance(part, (list, tuple)) for part in found)
     optimizers, schedules = found if pair else (found, [])
     return (optimizers[0] if len(optimizers) == 1 else None), (schedules[0] if schedules else None)

@@ -38,7 +38,7 @@ class Place:
         return "" if self._folder is None else self._folder.id
 
     def store(self, job: str, mode: str, device: str, keeps_states: bool) -> Store | None:
-        """The records of the sweep.
+        """Return the records of the sweep.
 
         Raises:
             InvalidArgument: the directory is of another sweep.
@@ -50,7 +50,7 @@ class Place:
         return store
 
     def engine(self, **parts: Any) -> Engine:
-        """The loop of the sweep out of its parts."""
+        """Return the loop of the sweep out of its parts."""
         return Engine(**parts)
 
 

@@ -102,7 +102,7 @@ class Progress:
 
 
 def _table(engine: Engine) -> tuple[list[str], list[list[str]]]:
-    """(columns, a row for each of the best trials)."""
+    """Return (columns, a row for each of the best trials)."""
     best = sorted(engine.trials.values(), key=lambda trial: (trial.best[0], trial.number))[:_ROWS]
     columns = ["trial", engine.metric or "value", "epochs", "status", "configuration"]
     return columns, [

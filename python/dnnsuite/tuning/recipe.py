@@ -88,7 +88,7 @@ class Recipe:
         return self.optimization is not None and self.optimization.steps_by_batch(schedule)
 
     def build(self, trial: Trial) -> Trainee:
-        """A trial's model as it starts, in training."""
+        """Return a trial's model as it starts, in training."""
         known = self._built.pop(trial.number, None)
         if known is not None and known[0] == trial.config:  # a process that was forked has those of before
             return known[1]
@@ -105,7 +105,7 @@ class Recipe:
         return frozenset() if self._base is None else self._base.names_in(trainee)
 
     def rebuild(self, trial: Trial) -> torch.nn.Module:
-        """A trial's model as it starts, with memory of its own."""
+        """Return a trial's model as it starts, with memory of its own."""
         model = self.build(trial).model
         return model if self._base is None else copy.deepcopy(model)
 
@@ -134,7 +134,7 @@ class Recipe:
             self._built[trial.number] = dict(trial.config), trainee
 
     def _shape(self, trainee: Trainee) -> tuple[Any, int]:
-        """(signature of the model's shapes, which of those that have it but cannot be fused)."""
+        """Return (signature of the model's shapes, which of those that have it but cannot be fused)."""
         signature = _signature(trainee)
         details = tuple((name, _told(part)) for name, part in trainee.named_modules())
         known = self._groups.setdefault(signature, [])
@@ -165,7 +165,8 @@ class Recipe:
 
 
 def _uncopied(code: Any) -> Any:
-    """A function that stays the same object in copies of a model, as a bound method, whose object is copied, does not.
+    """Return a function that stays the same object in copies of a model, as a bound method, whose object is copied,
+    does not.
 
     Otherwise a model that comes into an array later would differ from those in it as soon as that object changes.
     """

@@ -23,7 +23,7 @@ __all__ = ["Sweep", "history_of", "table_of", "trajectory_of"]
 
 
 def table_of(trials: Sequence[Trial], metric: str, sign: float) -> pd.DataFrame:
-    """A row per trial, by number: its configuration, best value and the epoch of it, epochs, status, seconds."""
+    """Return a row per trial, by number: its configuration, best value and the epoch of it, epochs, status, seconds."""
     import pandas as pd
 
     rows = []
@@ -44,7 +44,7 @@ _COLUMNS = ("trial", "best_epoch", "epochs", "status", "seconds", "message")
 
 
 def history_of(trials: Sequence[Trial]) -> pd.DataFrame:
-    """A row per trial and epoch, with its metrics."""
+    """Return a row per trial and epoch, with its metrics."""
     import pandas as pd
 
     return pd.DataFrame(
@@ -53,7 +53,7 @@ def history_of(trials: Sequence[Trial]) -> pd.DataFrame:
 
 
 def trajectory_of(points: Sequence[tuple[float, float]], metric: str) -> pd.DataFrame:
-    """The best value so far over the seconds since the sweep began."""
+    """Return the best value so far over the seconds since the sweep began."""
     import pandas as pd
 
     return pd.DataFrame(list(points), columns=["timestamp", metric])

@@ -45,7 +45,7 @@ class SharedStore(Store):
         self.write_best(best, f"best-{self._worker}.pt")
 
     def load_best(self) -> dict[str, Any] | None:
-        """The best weights of all processes so far."""
+        """Return the best weights of all processes so far."""
         with joined(self.folder.root, self.folder.file):
             return super().load_best()
 
@@ -55,7 +55,8 @@ class SharedStore(Store):
             super().end(save)
 
     def last_state(self, trial: int, epoch: int) -> tuple[int, Any]:
-        """(epochs, state) after the last rung of a trial that is on disk, up to `epoch`; (0, None) without one."""
+        """Return (epochs, state) after the last rung of a trial that is on disk, up to `epoch`; (0, None) without
+        one."""
         with joined(self.folder.root, self.folder.file):
             found = [each for each in self.states_of(trial).items() if each[0] <= epoch]
             epochs, path = max(found, default=(0, None))
@@ -152,7 +153,7 @@ class SharedEngine(Engine):
         return failure is not None
 
     def _claimed(self, ready: Sequence[Trial]) -> list[Trial]:
-        """A fair share of the trials, as many as the trainer takes at once."""
+        """Return a fair share of the trials, as many as the trainer takes at once."""
         board = self._shared
         mine = [trial for trial in ready if board.mine(trial.number)]
         free = board.free(trial.number for trial in ready)

@@ -135,7 +135,7 @@ def _write_schedule(schedule: Any, slot: int, own: State) -> None:
 
 
 def _with(vector: torch.Tensor, slot: int, value: torch.Tensor) -> torch.Tensor:
-    """A copy of `vector` with another row, as wide as a row of the other needs it."""
+    """Return a copy of `vector` with another row, as wide as a row of the other needs it."""
     changed = vector.clone()
     if value.dim() and value.shape != vector[slot].shape:  # milestones, filled up with infinity
         width = max(len(value), vector.size(1))

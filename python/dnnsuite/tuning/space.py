@@ -34,7 +34,7 @@ class Uniform:
         return generator.uniform(self.low, self.high)
 
     def clipped(self, value: float) -> float:
-        """The nearest value that is in the range."""
+        """Return the nearest value that is in the range."""
         return min(max(value, self.low), self.high)
 
 
@@ -74,7 +74,7 @@ class Int:
         return generator.randint(self.low, self.high)
 
     def clipped(self, value: float) -> int:
-        """The nearest value that is in the range."""
+        """Return the nearest value that is in the range."""
         return min(max(round(value), self.low), self.high)
 
 
@@ -109,7 +109,7 @@ def _check_range(where: Any, low: Any, high: Any) -> None:
 
 
 def checked_space(space: Mapping[str, Any]) -> dict[str, Range]:
-    """A range for each name: a list is a choice, any other plain value is fixed.
+    """Return a range for each name: a list is a choice, any other plain value is fixed.
 
     Raises:
         InvalidArgument: the space is empty, or a name in it is no text.
@@ -135,7 +135,7 @@ def _range_of(name: str, value: Any) -> Range:
 
 
 def checked_configs(configs: Sequence[Any]) -> list[dict[str, Any]]:
-    """Copies of the configurations.
+    """Copy and check configurations.
 
     Raises:
         InvalidArgument: there is no configuration, or one that is no mapping of texts.
@@ -197,7 +197,8 @@ def _neighbour(value: Range, now: Any, generator: random.Random) -> Any:
 
 
 def space_from_plain(plain: Any, where: str = "the space") -> dict[str, Range]:
-    """A space out of plain values, as a file has them: `{lr: {loguniform: [1e-4, 1e-1]}, width: [32, 64], seed: 1}`.
+    """Return a space out of plain values, as a file has them: `{lr: {loguniform: [1e-4, 1e-1]}, width: [32, 64],
+    seed: 1}`.
 
     Raises:
         InvalidArgument: the space is empty, or a range is not one of uniform, loguniform, int and choice.
@@ -222,7 +223,7 @@ def _from_plain(where: str, value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """A number; YAML reads 1e-4 as a text."""
+    """Return a number; YAML reads 1e-4 as a text."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:

@@ -78,7 +78,7 @@ class Store:
         self.folder.save()
 
     def kept(self) -> dict[int, Kept]:
-        """The trials that an earlier process left, by number."""
+        """Return the trials that an earlier process left, by number."""
         found = {}
         for directory, record in self.folder.finished()[0]:
             details = record.details
@@ -134,7 +134,7 @@ class Store:
             torch.save(dict(best), temporary)
 
     def load_best(self) -> dict[str, Any] | None:
-        """The best weights that earlier processes left; None without any."""
+        """Return the best weights that earlier processes left; None without any."""
         found: list[dict[str, Any]] = []
         for path in self.folder.root.glob("best*.pt"):
             with suppress(Exception):  # damaged: found again
@@ -209,7 +209,7 @@ def _states_in(directory: Path) -> dict[int, Path]:
 
 
 def as_json_value(value: float) -> Any:
-    """A number as JSON keeps it to the last bit; NaN and infinities as texts."""
+    """Return a number as JSON keeps it to the last bit; NaN and infinities as texts."""
     return value if value == value and abs(value) != float("inf") else str(value)
 
 

@@ -176,7 +176,7 @@ def sweep(
 def _search(
     space: Any, algorithm: Algorithm | None, trials: int | None, epochs: int, seed: int, maximize: bool
 ) -> tuple[Algorithm, Setting]:
-    """(algorithm, what it searches)."""
+    """Return (algorithm, what it searches)."""
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise InvalidArgument(f"epochs is a whole number, 1 or more; got {epochs!r}")
     if isinstance(space, Mapping):
@@ -220,7 +220,7 @@ def _check_mode(mode: str, device: str) -> None:
 
 
 def _evaluation(evaluate: Any, batch_size: int | None) -> Any:
-    """A function as it is; data as a feed that is read in order."""
+    """Return a function as it is; data as a feed that is read in order."""
     if evaluate is None or (
         callable(evaluate) and not hasattr(evaluate, "__iter__") and not hasattr(evaluate, "__getitem__")
     ):

@@ -118,7 +118,7 @@ def without_marks(optimizers: Sequence[torch.optim.Optimizer]) -> Iterator[None]
 
 
 def _without_parameters(schedule: Any) -> Any:
-    """The same schedule, whose optimizer holds no model any more, and has made a step, as torch wants to see."""
+    """Return the same schedule, whose optimizer holds no model any more, and has made a step, as torch wants to see."""
     for group in schedule.optimizer.param_groups:
         group["params"] = []
     schedule.optimizer.step()
@@ -126,7 +126,7 @@ def _without_parameters(schedule: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A copy that a file of weights keeps: no functions, no classes."""
+    """Return a copy that a file of weights keeps: no functions, no classes."""
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items() if not callable(part)}
     if isinstance(value, (list, tuple)):

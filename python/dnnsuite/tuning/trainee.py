@@ -36,7 +36,8 @@ def is_lightning(model: Any) -> bool:
 
 
 def default_loss(model: Any, *batch: Any) -> torch.Tensor:
-    """The loss of common models: a LightningModule's step, a Hugging Face model's own, cross-entropy, squared error."""
+    """Return the loss of common models: a LightningModule's step, a Hugging Face model's own, cross-entropy, squared
+    error."""
     if is_lightning(model):
         return _loss_in(model.training_step(batch if len(batch) > 1 else batch[0], 0), "training_step")
     if len(batch) == 1 and isinstance(batch[0], Mapping):

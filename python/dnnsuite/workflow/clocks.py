@@ -129,6 +129,6 @@ class CudaClock:
 
 
 def clock_for(device: str, epochs: int, iters_per_epoch: int) -> Clock:
-    """The clock for a device type."""
+    """Return the clock for a device type."""
     kind = CudaClock if device.startswith("cuda") else HostClock
     return kind(epochs, iters_per_epoch)

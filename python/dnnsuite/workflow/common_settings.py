@@ -104,7 +104,7 @@ def resolve_common(
 
 
 def _fused_job(name: str) -> Any:
-    """The class of a job that trains as an array. Raises InvalidArgument with the nearest name of a workflow."""
+    """Return the class of a job that trains as an array. Raises InvalidArgument with the nearest name of a workflow."""
     from .. import jobs
 
     try:
@@ -121,14 +121,14 @@ def _fused_job(name: str) -> Any:
 
 
 def _options(kind: Any, given: Any) -> dict[str, Any]:
-    """The job's own options, from a mapping or as the command line gives them."""
+    """Return the job's own options, from a mapping or as the command line gives them."""
     if isinstance(given, Mapping):
         return dict(given)
     return parse_options(given, kind.option_defaults(), kind.name)
 
 
 def dataroot_of(path: str | None) -> str | None:
-    """The absolute path of a folder of data. Raises InvalidArgument if there is none."""
+    """Return the absolute path of a folder of data. Raises InvalidArgument if there is none."""
     if path is not None and not os.path.isdir(path):
         raise InvalidArgument(f"--dataroot {path}: no such directory")
     return None if path is None else os.path.abspath(path)

@@ -90,7 +90,7 @@ class Launcher:
         return max(1, self.settings.threads // modes.get(mode).processes(B))
 
     def configs(self, point: Point, repeat: int) -> list[JobConfig]:
-        """The job configuration of each process."""
+        """Return the job configuration of each process."""
         from ..jobs import JobConfig
 
         settings, mode = self.settings, modes.get(point.mode)

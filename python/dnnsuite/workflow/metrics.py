@@ -22,7 +22,7 @@ _ON_DEVICE = "items / time of one epoch on batches that lie on the device, summe
 
 
 def warmup_epochs(replicas: Sequence[Steps]) -> tuple[int, list[dict[str, Any]]]:
-    """(epochs to drop, what was found for each replica).
+    """Return (epochs to drop, what was found for each replica).
 
     The first of several epochs is always dropped; more of them when MSER-5 finds a steady state that starts
     later, but never more than half.
@@ -40,7 +40,7 @@ def warmup_epochs(replicas: Sequence[Steps]) -> tuple[int, list[dict[str, Any]]]
 
 
 def on_device(results: Sequence[Mapping[str, Any]], unit: str) -> tuple[Metric, ...]:
-    """The rate without the loader, if every worker's result has one."""
+    """Return the rate without the loader, if every worker's result has one."""
     held = [result.get("on_device") for result in results]
     if not held or not all(held):
         return ()
@@ -71,7 +71,7 @@ def per_cpu_second(
 def measured(
     replicas: Sequence[Steps], unit: str, asynchronous: bool = False
 ) -> tuple[tuple[Metric, ...], dict[str, Any]]:
-    """(metrics, window) of a run.
+    """Return (metrics, window) of a run.
 
     Args:
         replicas: all steps of each worker.

@@ -24,7 +24,8 @@ class MigProfile(NamedTuple):
 
 
 def parse_profiles(listing: str) -> list[MigProfile]:
-    """The plain profiles in the output of `nvidia-smi mig -lgip`; those with extras (`+me`, `+gfx`) are left out."""
+    """Return the plain profiles in the output of `nvidia-smi mig -lgip`; those with extras (`+me`, `+gfx`) are left
+    out."""
     found = [match.groups() for match in map(_LINE.match, listing.splitlines()) if match]
     return [
         MigProfile(int(g), int(gb), int(id), int(most)) for g, gb, extras, id, most in found if not extras

@@ -56,7 +56,7 @@ class Tools:
         self.gpu, self.run, self.which = gpu, run, which
 
     def of_gpu(self, gpu: int | str) -> Tools:
-        """The same tools for another GPU."""
+        """Return the same tools for another GPU."""
         return Tools(gpu, self.run, self.which)
 
     def need(self, name: str, package: str) -> None:
@@ -73,7 +73,7 @@ class Tools:
         return self._output(self.mig_command(*arguments))
 
     def mig_command(self, *arguments: str) -> list[str]:
-        """The command `nvidia-smi mig ...` for this GPU: its `-i` belongs to `mig`."""
+        """Return the command `nvidia-smi mig ...` for this GPU: its `-i` belongs to `mig`."""
         return ["nvidia-smi", "mig", *arguments, "-i", str(self.gpu)]
 
     def _output(self, argv: list[str]) -> str:

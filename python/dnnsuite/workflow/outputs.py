@@ -115,7 +115,7 @@ def _about_machine(table: pd.DataFrame) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """A JSON value: no NaN, no numpy number."""
+    """Return a JSON value: no NaN, no numpy number."""
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and math.isnan(value) else value
 

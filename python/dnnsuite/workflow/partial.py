@@ -51,7 +51,7 @@ def is_partial(mode: str) -> bool:
 
 
 def number_of(mode: str) -> int | None:
-    """The number of units that the mode leaves unfused; None for another mode."""
+    """Return the number of units that the mode leaves unfused; None for another mode."""
     return int(mode.removeprefix(_PREFIX)) if is_partial(mode) else None
 
 
@@ -91,7 +91,7 @@ def unfused_names(job: str, mode: str, own: Sequence[Sequence[str]] = ()) -> lis
 
 
 def options_of(name: str, asked: Mapping[str, Any], defaults: bool = True) -> tuple[str, dict[str, Any]]:
-    """(job, options) of the workflow `name`: those asked for, and for a partly fused one its modes and its B.
+    """Return (job, options) of the workflow `name`: those asked for, and for a partly fused one its modes and its B.
 
     Args:
         defaults: fill in what was not asked for; not where a directory is continued that has its own.

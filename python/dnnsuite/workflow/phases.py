@@ -285,7 +285,7 @@ class Workflow:
         return (*metrics, *more), window
 
     def _asked(self, point: Point, repeat: int, started: Moment) -> RunRecord:
-        """The record of a run before it has begun: what it was told, and by what it is confined."""
+        """Return the record of a run before it has begun: what it was told, and by what it is confined."""
         from .. import jobs
 
         settings, mode, state = self.settings, modes.get(point.mode), self.state
@@ -351,7 +351,8 @@ def _point(run: RunRecord) -> Point:
 
 
 def _settled(runs: Sequence[RunRecord]) -> set[tuple[int, Point]]:
-    """(repeat, point) of runs that are not made again. More models that fitted contradict that memory ran out."""
+    """Return (repeat, point) of runs that are not made again. More models that fitted contradict that memory ran
+    out."""
     most: dict[tuple[str, str], int] = {}
     for run in runs:
         if run.ok:

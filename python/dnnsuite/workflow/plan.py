@@ -74,6 +74,9 @@ def expovariate_plan(max_B: int, max_num_Bs: int, lambd: float = 4.0, seed: int 
     Returns:
         Distinct Bs, sorted.
 
+    Raises:
+        InvalidArgument: a number is below 1, or `lambd` is not positive.
+
     >>> from dnnsuite.workflow import expovariate_plan
     >>> plan = expovariate_plan(32, 5)
     >>> plan[0], plan[-1], len(plan)

@@ -183,7 +183,7 @@ def _units(values: Sequence[str] | None) -> list[list[str]]:
 
 
 def _several(what: str, values: Sequence[str] | None, accepted: list[str]) -> list[str]:
-    """The values in the accepted order, once each; all of them when none were given."""
+    """Return the values in the accepted order, once each; all of them when none were given."""
     if not values:
         return accepted
     chosen = {one_of(what, value, accepted) for value in _split(values)}
@@ -191,7 +191,7 @@ def _several(what: str, values: Sequence[str] | None, accepted: list[str]) -> li
 
 
 def _modes(values: Sequence[str] | None) -> list[str]:
-    """The modes in the order of `modes.MODES`, then partly fused ones by the number of units left unfused."""
+    """Return the modes in the order of `modes.MODES`, then partly fused ones by the number of units left unfused."""
     partial = {value for value in _split(values or ()) if is_partial(value)}
     others = [value for value in _split(values or ()) if value not in partial]
     whole = _several("mode", others, list(modes.MODES)) if others else [] if partial else modes.DEFAULT

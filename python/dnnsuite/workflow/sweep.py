@@ -97,7 +97,7 @@ def begin(record: PlanFolder, settings: WorkflowSettings, asked: Mapping[str, An
 
 
 def _continued(record: PlanFolder, job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
-    """The recorded settings, if what is asked for now and the machine agree with them."""
+    """Return the recorded settings, if what is asked for now and the machine agree with them."""
     settings = WorkflowSettings.from_dict(record.state["settings"])
     from .. import jobs
 

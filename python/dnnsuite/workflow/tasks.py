@@ -119,7 +119,7 @@ def _finite_losses(job: Job, epoch: int) -> list[float]:
 
 
 def _samples(steps: Steps, epochs: int) -> list[Sample]:
-    """The first of several epochs is warm-up."""
+    """Return the first of several epochs is warm-up."""
     columns = zip(steps.epochs, steps.starts_ns, steps.stops_ns, steps.items, strict=True)
     return [
         Sample(int(e), int(a), int(b), float(n), "warmup" if e == 0 and epochs > 1 else "train")

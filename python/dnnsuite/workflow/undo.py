@@ -153,7 +153,7 @@ def _undo_one(tools: Tools, change: Change) -> None:
 
 
 def mps_environment(folder: Path) -> Environment:
-    """The variables by which a daemon and its clients find each other in a folder of their own."""
+    """Return the variables by which a daemon and its clients find each other in a folder of their own."""
     return {
         "CUDA_MPS_PIPE_DIRECTORY": str(folder / "pipe"),
         "CUDA_MPS_LOG_DIRECTORY": str(folder / "log"),

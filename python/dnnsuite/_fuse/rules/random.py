@@ -15,7 +15,7 @@ from .table import FINDERS, before_writing, in_place, rule, settle, width_of
 
 
 def next_stream(B: int) -> torch.Tensor:
-    """(key, step) `[B, 2]` for one draw by a function; the next draw gets another step."""
+    """Return (key, step) `[B, 2]` for one draw by a function; the next draw gets another step."""
     stream: torch.Tensor | None = getattr(state.random, "_buffers", {}).get(FUNCTION_STREAM)
     if stream is None or stream.size(0) != B:
         raise NotFusable("random numbers are drawn outside an array's forward")

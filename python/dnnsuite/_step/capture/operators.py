@@ -43,7 +43,7 @@ class Operator:
         reshapes: True if it changes its argument's shape in place; `view` is the operator that returns such a view.
         draws: True if it draws from torch's generator.
         types: the schema's type of each argument.
-        keywords: for each argument, True if it is given by its name only.
+        keywords: True for each argument that is given by its name only.
         written_list: place of the first argument that is a list of tensors it writes into; None without one.
         returns: True if it returns something.
     """

@@ -55,8 +55,8 @@ def transposed_of_windows(
     groups: int,
     dilation: Any,
 ) -> Tensor | None:
-    """The transposed convolution of images `[B, N, I, H, W]` with filters `[B, I, O, KH, KW]`: a product, whose windows
-    are added up; None where the library's is quicker."""
+    """Return the transposed convolution of images `[B, N, I, H, W]` with filters `[B, I, O, KH, KW]`: a product,
+    whose windows are added up; None where the library's is quicker."""
     if input.dim() != 5 or groups != 1 or set(_pair(dilation)) != {1} or not takes_windows(input, weight):
         return None
     if input.size(2) != weight.size(1) or len(input) == 0:

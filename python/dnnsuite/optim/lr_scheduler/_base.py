@@ -61,7 +61,7 @@ class LRScheduler:
             setattr(self, name, as_vector(value, B, name))
 
     def _starts(self, last_epoch: Any) -> Vector:
-        """The models that begin anew, and do not go on from an epoch."""
+        """Return the models that begin anew, and do not go on from an epoch."""
         return as_vector(last_epoch, self.B, "last_epoch") == -1
 
     def _all(self) -> Vector:
@@ -72,7 +72,7 @@ class LRScheduler:
         raise TypeError(f"{type(self).__name__} gives no rates")
 
     def closed_form(self, place: int, epoch: Vector) -> Vector | None:
-        """The rates at `epoch` whatever came before; None where torch has no closed form."""
+        """Return the rates at `epoch` whatever came before; None where torch has no closed form."""
         return None
 
     def _advance(self, moving: Vector) -> None:

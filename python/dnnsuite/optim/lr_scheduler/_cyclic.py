@@ -169,7 +169,7 @@ class OneCycleLR(_Cycling):
         super()._begin(new)
 
     def _phased(self, epoch: Vector, rate: bool) -> Vector:
-        """The rate or the momentum at `epoch`, by the phase that each model is in."""
+        """Return the rate or the momentum at `epoch`, by the phase that each model is in."""
         total, part = self.total_steps, self.pct_start
         low, high = self.max_lr / self.div_factor, self.max_lr
         end = low / self.final_div_factor

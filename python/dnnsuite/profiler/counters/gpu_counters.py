@@ -94,7 +94,11 @@ class CountersInstrument:
         self.plan: CounterPlan | None = None
 
     def open(self) -> None:
-        """Raises Unavailable without driver, GPU, CUPTI or permission, or when another profiler holds the GPU."""
+        """Take the GPU's counters.
+
+        Raises:
+            Unavailable: no driver, GPU, CUPTI or permission, or another profiler holds the GPU.
+        """
         if self._session is not None:
             return
         device = self._backend.device(self._device)

@@ -59,7 +59,7 @@ def _has_driver() -> bool:
 
 
 def candidates() -> list[Path]:
-    """The copies there are, in the order in which they would be opened; only the process's own if it has one."""
+    """Return the copies there are, in the order in which they would be opened; only the process's own if it has one."""
     with open("/proc/self/maps", encoding="utf-8") as maps:
         loaded = {line.split(maxsplit=5)[5].strip() for line in maps if LIBRARY in line}
     if loaded:
@@ -68,7 +68,7 @@ def candidates() -> list[Path]:
 
 
 def version_of(path: Path | str) -> int | None:
-    """The version of a copy of CUPTI, asked in another process, which it may end; None when it does not say."""
+    """Return the version of a copy of CUPTI, asked in another process, which it may end; None when it does not say."""
     command = [sys.executable, "-I", "-S", "-c", _PROBE, str(path)]
     try:
         asked = subprocess.run(command, capture_output=True, timeout=_PROBE_TIMEOUT_S)

@@ -72,8 +72,12 @@ class PmSamplingInstrument:
         self.selection: Selection | None = None
 
     def open(self) -> None:
-        """Raises Unavailable without driver, GPU, CUPTI or permission, or when another profiler holds the GPU;
-        InvalidArgument when the metrics do not fit into one pass."""
+        """Take the GPU's sampler.
+
+        Raises:
+            Unavailable: no driver, GPU, CUPTI or permission, or another profiler holds the GPU.
+            InvalidArgument: the metrics do not fit into one pass.
+        """
         if self._session is not None:
             return
         device = self._backend.device(self._device)

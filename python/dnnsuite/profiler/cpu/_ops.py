@@ -90,7 +90,7 @@ class OpsInstrument:
         self._foreign = ForeignRecorders(self._give_way)
 
     def open(self) -> None:
-        """Raises Unavailable while another torch.profiler records."""
+        """Take torch's profiler. Raises Unavailable while another one records."""
         from ..._torch import profiler_recording
 
         if profiler_recording():

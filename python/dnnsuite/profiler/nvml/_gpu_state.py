@@ -42,7 +42,7 @@ class NvmlInstrument:
         self._owner = 0
 
     def open(self) -> None:
-        """Raises Unavailable without a driver, and InvalidArgument for a GPU that is not there."""
+        """Open the GPUs. Raises Unavailable without a driver, InvalidArgument for a GPU that is not there."""
         if self._nvml is not None:
             return
         nvml = _load()

@@ -54,6 +54,9 @@ def probe_contention(threads: int, key: str) -> Contention:
     Args:
         threads: number of threads, that of the work to measure.
         key: the machine, as in `Peaks`: values of another one do not apply.
+
+    Raises:
+        InvalidArgument: `threads` is below 1.
     """
     if threads < 1:
         raise InvalidArgument(f"threads must be 1 or more, got {threads}")

@@ -51,7 +51,7 @@ class ASHA(Algorithm):
         return order
 
     def _promotion(self) -> Order | None:
-        """The best trial of the highest rung that has one to promote."""
+        """Return the best trial of the highest rung that has one to promote."""
         for rung in range(len(self._ends) - 2, -1, -1):
             values, promoted = self._values[rung], self._promoted[rung]
             best = sorted(values, key=lambda trial: (values[trial], trial))[: len(values) // self.eta]

@@ -80,7 +80,7 @@ class Algorithm(abc.ABC):
 
     @abc.abstractmethod
     def next(self) -> Order | None:
-        """The next trial to begin or to continue; None while there is none."""
+        """Return the next trial to begin or to continue; None while there is none."""
 
     @abc.abstractmethod
     def report(self, trial: int, epoch: int, value: float) -> Decision:
@@ -90,7 +90,7 @@ class Algorithm(abc.ABC):
         """Take the end of a trial: its last value after early stopping, None after a failure."""
 
     def given_up(self) -> list[int]:
-        """The paused trials that will not go on, each named once."""
+        """Return the paused trials that will not go on, each named once."""
         return []
 
     def plan(self) -> Plan | None:

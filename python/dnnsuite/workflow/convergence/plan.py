@@ -102,7 +102,7 @@ def _begin(folder: PlanFolder, settings: ConvergenceSettings, asked: Mapping[str
 
 
 def _continued(folder: PlanFolder, asked: Mapping[str, Any]) -> ConvergenceSettings:
-    """The recorded settings, if what is asked for now and the machine agree with them."""
+    """Return the recorded settings, if what is asked for now and the machine agree with them."""
     if folder.state.get("workflow") != NAME:
         raise InvalidArgument(
             f"--resume: {folder.root} is no comparison of convergence; choose another --out"

@@ -43,7 +43,7 @@ class Verdict:
         raw: difference of losses of single iterations.
         weights, weights_control: distance of weights at the end, relative to how far training moved them.
         accuracy, accuracy_control: largest difference of accuracies on held-out data; None where there are none.
-        iteration, model: where the array first was further away than the control allows; None if nowhere.
+        iteration, model: first place where the array was further away than the control allows; None without one.
         margin: factor by which it may be further away than the control.
     """
 
@@ -137,7 +137,7 @@ def judge(
 
 
 def _so_far(drift: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The largest drift up to each iteration; after the first, up to `_LAG` iterations later."""
+    """Return the largest drift up to each iteration; after the first, up to `_LAG` iterations later."""
     import numpy as np
 
     largest = np.maximum.accumulate(drift)
