@@ -38,8 +38,8 @@ def plan_of(copies: str, device: str, topology: Topology) -> Plan:
 
 
 def seed_of(run: int, copy: int | None, copies: int) -> int:
-    """Return a seed by the original's rule: copy i of run r has r + 100 (i + 1), a job that has the machine r + the number of
-    copies."""
+    """Return a seed by the original's rule: copy i of run r has r + 100 (i + 1), a job that has the machine r + the
+    number of copies."""
     return run + copies if copy is None else run + 100 * (copy + 1)
 
 
