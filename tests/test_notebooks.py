@@ -10,6 +10,15 @@ from typing import Any
 import pytest
 
 import report_runs
+import tiny_workloads
+from dnnsuite import jobs
+from dnnsuite._runs.record import Metric
+from dnnsuite.jobs import trajectories
+from dnnsuite.workflow.convergence import outputs as convergence
+from dnnsuite.workflow.convergence.plan import WAYS
+from dnnsuite.workflow.convergence.settings import resolve
+from dnnsuite.workflow.convergence.verdict import Ways, judge
+from result_tables import a_record, write_record
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
@@ -26,7 +35,7 @@ def run(path: Path, monkeypatch: pytest.MonkeyPatch, results: Path | None) -> An
     nbclient = pytest.importorskip("nbclient", reason=INSTALL)
     pytest.importorskip("ipykernel", reason=INSTALL)
     nbformat = pytest.importorskip("nbformat", reason=INSTALL)
-    for name in ("RUN", "SUITE", "PROFILE"):
+    for name in ("RUN", "CONVERGENCE", "PARTIAL", "SUITE", "PROFILE"):
         monkeypatch.delenv(f"DNNSUITE_{name}", raising=False)
         if results is not None:
             monkeypatch.setenv(f"DNNSUITE_{name}", str(results))
@@ -77,7 +86,7 @@ def test_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_convergence_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     text, figures = outputs(run(BY_NAME["convergence"], monkeypatch, None))
     assert figures == 2
-    assert "convergence-resnet: 60 iterations of 3 models, learning rates 0.002, 0.001, 0.0005" in text
+    assert "convergence-resnet: 150 iterations of 3 models, learning rates 1, 0.1, 0.01" in text
     assert "The array trains as its models do alone." in text
 
 
@@ -120,6 +129,38 @@ def test_on_results_made_just_now(monkeypatch: pytest.MonkeyPatch, fresh_results
     (fresh_results / "results.csv").unlink()
     again, _ = outputs(run(BY_NAME["throughput"], monkeypatch, fresh_results))
     assert "tiny: 3 runs of toy on cpu, 1 repeats" in again
+
+
+def test_convergence_of_results_made_just_now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert tiny_workloads.Right.workload.name == "blobs"
+    settings = resolve(
+        {"job": "blobs", "lrs": ["0.1", "0.01"], "epochs": 1, "iters_per_epoch": 4, "device": "cpu"}
+    )
+    config = jobs.JobConfig(
+        B=2, batch_size=8, threads=1, hyper={"lr": [0.1, 0.01], "gamma": [0.5] * 2, "step_size": [1] * 2}
+    )
+    found = {way: trajectories.train("blobs", config, way, 4, 4) for way in WAYS}
+    ways = {name: Ways(*(getattr(found[way], name) for way in WAYS)) for name in ("losses", "end")}
+    verdict = judge(ways["losses"], found["serial"].start, ways["end"], None, "fp32", settings.smooth)
+    convergence.write_outputs(tmp_path, settings, {way: vars(found[way]) for way in WAYS}, verdict)
+    text, figures = outputs(run(BY_NAME["convergence"], monkeypatch, tmp_path))
+    assert figures == 2
+    assert f"{tmp_path.name}: 4 iterations of 2 models, learning rates 0.1, 0.01" in text
+    assert "The array trains as its models do alone." in text
+
+
+def test_partial_fusion_of_other_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    rates = {"serial": 100.0, "hfta-0": 300.0, "hfta-1": 200.0}
+    for repeat in range(2):
+        for mode, rate in rates.items():
+            B = 1 if mode == "serial" else 4
+            metrics = (Metric("throughput", rate + repeat, "naps/s"),)
+            write_record(
+                tmp_path, a_record(f"{mode}-{repeat}", mode=mode, B=B, repeat=repeat, metrics=metrics)
+            )
+    text, figures = outputs(run(BY_NAME["partial_fusion"], monkeypatch, tmp_path))
+    assert figures == 1
+    assert f"{tmp_path.name}: arrays of 4 models of toy, 2 repeats, 0 to 1 units unfused" in text
 
 
 def test_a_report_of_other_runs(monkeypatch: pytest.MonkeyPatch, suite: Any) -> None:

@@ -14,3 +14,15 @@ def test_a_line_for_each_point() -> None:
     assert [text.get_text().strip() for text in ax.texts] == ["failed"]
     (drawn, *_) = ax.containers
     assert round(float(drawn.lines[0].get_xdata()[0]), 3) == -10.0
+
+
+def test_each_verdict_is_named_once() -> None:
+    points = [
+        Compared("a", "slower", 0.9, 0.8, 0.95),
+        Compared("b", "slower", 0.8, 0.7, 0.9),
+        Compared("c", "same", 1.0, 1, 1),
+    ]
+    legend = comparison(points).get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["slower", "same"]
+    assert comparison([Compared("a", "failed")]).get_legend() is None

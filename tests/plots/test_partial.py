@@ -12,4 +12,4 @@ def test_partly_fused_over_the_units_left_unfused():
     )
     ax = plots.partially_fused(table, Figure().subplots())
     assert [line.get_label() for line in ax.lines] == ["serial fp32", "hfta fp32"]
-    assert ax.get_xlabel() == "units of the model left unfused"
+    assert ax.get_xlabel() == "units left unfused"

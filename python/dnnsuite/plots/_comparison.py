@@ -18,7 +18,9 @@ _COLOURS = {"faster": "tab:green", "slower": "tab:red", "same": "tab:blue", "inc
 
 
 def comparison(points: Sequence[Compared], ax: Axes | None = None) -> Axes:
-    """Draw the change of speed of each point in percent with its 95 % interval, or why it was not compared.
+    """Draw the change of speed of each point in percent with its 95 % interval, coloured by the verdict.
+
+    A point that was not compared has its verdict as text.
 
     Args:
         points: points from :func:`dnnsuite.results.compare`.
@@ -34,10 +36,18 @@ def comparison(points: Sequence[Compared], ax: Axes | None = None) -> Axes:
         colour = _COLOURS.get(point.verdict, "tab:gray")
         known = math.isfinite(point.low) and math.isfinite(point.high)
         ends = [[100 * (point.ratio - point.low)], [100 * (point.high - point.ratio)]] if known else None
-        ax.errorbar([point.change_pct], [row], xerr=ends, fmt="o", color=colour, capsize=3)
+        label = point.verdict if point.verdict not in ax.get_legend_handles_labels()[1] else None
+        ax.errorbar([point.change_pct], [row], xerr=ends, fmt="o", color=colour, capsize=3, label=label)
     ax.axvline(0, color="black", linewidth=0.8)
     ax.set_yticks(range(len(points)), [point.point for point in points])
     ax.set_ylim(len(points) - 0.5, -0.5)
     ax.set_xlabel("change of speed (%), right is faster")
     ax.grid(alpha=0.3, axis="x")
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend(
+            loc="center left",
+            bbox_to_anchor=(1.0, 0.5),
+            frameon=False,
+            title="verdict\n(bars: 95 % interval)",
+        )
     return ax

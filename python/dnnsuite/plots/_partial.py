@@ -33,8 +33,8 @@ def partially_fused(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
             continue
         ax.plot(table.index, values, marker="o", markersize=4, label=label, **style)
         ax.fill_between(table.index, low, high, alpha=0.3, color=style["color"], linewidth=0)
-    ax.set_xlabel("units of the model left unfused")
-    ax.set_ylabel("throughput, times serial fp32")
+    ax.set_xlabel("units left unfused")
+    ax.set_ylabel("Normalized throughput (× serial fp32)")
     ax.set_ylim(bottom=0)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.grid(alpha=0.3)
