@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,18 @@ def test_a_damaged_library_is_told_from_a_missing_one(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"invalid ELF header|file too short"):
         _C.library_path("libdamaged.so.1")
     assert _C.library_path("libc.so.6").endswith("libc.so.6")
+
+
+def test_a_family_of_processes() -> None:
+    with subprocess.Popen(
+        ["sh", "-c", "sleep 1000 & echo $!; wait"], stdout=subprocess.PIPE, text=True
+    ) as shell:
+        assert shell.stdout is not None
+        child = int(shell.stdout.readline())
+        assert list(host.family([shell.pid])) == [shell.pid, child]
+        assert sorted(host.family([child, shell.pid, child])) == sorted([shell.pid, child])
+        os.kill(child, 9)
+    assert list(host.family([child, shell.pid])) == [
+        shell.pid,
+        child,
+    ]  # both have ended: they are named, and that is all

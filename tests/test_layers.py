@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from dnnsuite import jobs
 from import_graph import Graph, private_imports
 from room_ranks import unplaced, upward
 from small_package import tree
@@ -193,6 +194,13 @@ def test_there_is_no_circle_of_imports():
 def test_never_imports_torch(room):
     found = [step for step in GRAPH.all_imports() if GRAPH.room(step.source) == room]
     refuse([str(step) for step in found if step.target.split(".")[0] in TORCH])
+
+
+def test_jobs_of_the_suite_are_described_without_torch():
+    """The command that runs a suite asks every job for its settings, and computes nothing itself."""
+    modules = {jobs.get(name, jobs.PlainJob).__module__ for name in jobs.names(jobs.PlainJob)}
+    ways = [GRAPH.way_to(TORCH, module) for module in sorted(modules & {*GRAPH.files})]
+    refuse([" → ".join(map(str, way)) for way in ways if way])
 
 
 @pytest.mark.parametrize("room", sorted(NEVER_TORCH | LATE_TORCH))

@@ -12,13 +12,15 @@ import importlib.util
 import os
 import platform
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "Gpu", "available_memory_bytes", "describe", "gpus", "load_average", "memory_limit_bytes", "num_cpus", "oom_kills",
-    "register_vendor_folders", "torch_has_cuda", "vendor_folders", "versions",
+    "Gpu", "available_memory_bytes", "describe", "family", "gpus", "load_average", "memory_limit_bytes", "num_cpus",
+    "oom_kills", "register_vendor_folders", "torch_has_cuda", "vendor_folders", "versions",
 ]  # fmt: skip
 
 
@@ -168,6 +170,23 @@ def torch_has_cuda() -> bool:
     spec = importlib.util.find_spec("torch")
     folders = list(spec.submodule_search_locations or []) if spec else []
     return any((Path(folder) / "lib" / "libtorch_cuda.so").exists() for folder in folders)
+
+
+def family(processes: Iterable[int]) -> Iterator[int]:
+    """Yield processes, and after each of them the ones that its main thread started, and so on; none of them twice.
+
+    It reads a file of each, not of every process of the machine. One that has left its parent is not found.
+    """
+    left = list(processes)
+    seen: set[int] = set()
+    while left:
+        process = left.pop()
+        if process in seen:
+            continue
+        seen.add(process)
+        yield process
+        with suppress(OSError), open(f"/proc/{process}/task/{process}/children", "rb", 0) as file:
+            left += map(int, file.read().split())  # of one that has ended there is none
 
 
 def load_average() -> list[float]:

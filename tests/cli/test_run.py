@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,23 @@ def test_dry_run_prints_a_command_for_each_job(capsys: pytest.CaptureFixture[str
     said = json.loads(capsys.readouterr().out)
     assert (said["settings"]["repeat"], said["jobs"][0]["job"]) == (3, "toy-nap")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_leaves_torch_to_its_workers() -> None:
+    """Its own time is added to that of each job."""
+    code = (
+        "import sys; from dnnsuite.cli.app import main\n"
+        "for line in sys.argv[1:]:\n"
+        "    try: main(line.split())\n"
+        "    except SystemExit as end: assert not end.code, line\n"
+        "print({'torch', 'numpy', 'pandas', 'matplotlib'} & {*sys.modules})"
+    )
+    every = "run baselines --dry-run --device cpu"
+    one = "run toy_reg --preset smoke --device cpu --copies 1 --out o"
+    said = subprocess.run(
+        [sys.executable, "-c", code, every, one], capture_output=True, text=True, check=True
+    ).stdout
+    assert said.splitlines()[-1] == "set()"
 
 
 def test_show_makes_a_file_to_edit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

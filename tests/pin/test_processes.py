@@ -3,7 +3,10 @@ import os
 import subprocess
 import time
 
-from dnnsuite.pin._processes import RUN_VARIABLE, end, of_run, resident_bytes
+import pytest
+
+from dnnsuite.pin import _processes
+from dnnsuite.pin._processes import RUN_VARIABLE, Members, end, of_run, resident_bytes
 
 
 def test_a_run_is_known_by_its_variable_through_forks_and_sessions() -> None:
@@ -23,3 +26,24 @@ def test_a_run_is_known_by_its_variable_through_forks_and_sessions() -> None:
     assert process.returncode == -9
     assert of_run(name) == []
     assert resident_bytes([process.pid]) == 0
+
+
+def test_members_are_followed_without_searching_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+    monkeypatch.setattr(_processes, "of_run", lambda name: searched.append(name) or [1])
+    with subprocess.Popen(
+        ["sh", "-c", "sleep 1000 & (sleep 1000) & wait"], start_new_session=True
+    ) as process:
+        members = Members("test", process.pid)
+        deadline = time.monotonic() + 20
+        while len(members.processes()) < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        found = members.processes()
+        assert process.pid in found
+        assert len(found) >= 3
+        assert searched == []
+        os.killpg(process.pid, 9)
+    clock = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: clock + 60)
+    assert members.processes() == [1]  # what a search finds counts, from time to time
+    assert searched == ["test"]

@@ -41,6 +41,9 @@ def test_conditions_to_fail_on() -> None:
         False,
         False,
     ]
+    partly = Compared("vae", "faster", runs=(5, 4), failed=(0, 1), remarks=("one failed",))
+    assert [each.meets(partly) for each in fail_on(["failed", "slower", "missing"])] == [True, False, False]
+    assert "vae: one failed" in comparison_text([partly], ("A", "B"))
     for word in ("slow", "slower:x", "slower:5%%", "", "failed:3%"):
         with pytest.raises(InvalidArgument, match="--fail-on"):
             fail_on([word])

@@ -138,6 +138,29 @@ def test_points_that_failed_or_are_missing() -> None:
     assert found["new"].reasons == ("only in the candidate",)
 
 
+def test_runs_that_failed_in_part_are_told_and_do_not_count() -> None:
+    baseline = runs([100.0, 100.1, 100.0, 100.1])
+    (found,) = compare(baseline, runs([50.0, math.nan, 50.1, 50.0], "B", message="no memory"))
+    assert (found.verdict, found.runs, found.failed) == ("slower", (4, 3), (0, 1))
+    assert found.remarks == ("1 of 4 runs of the candidate failed and do not count: crash: no memory",)
+    alone = runs(
+        [150.0, 100.0, 100.6], "B", share="0", copies=2
+    )  # the other copy left it the machine in the first run
+    other = runs([math.nan, 100.0, 100.6], "B", share="1", copies=2)
+    shares = [runs([100.0, 101.0, 100.5], share=str(i), copies=2) for i in range(2)]
+    (found,) = compare(pd.concat(shares), pd.concat([alone, other]))
+    assert (found.runs, found.failed) == ((3, 2), (0, 1))
+    assert found.candidate == pytest.approx(100.3)
+
+
+def test_what_disturbed_runs_is_told() -> None:
+    flagged = runs([100.0, 100.1, 100.0], "B")
+    flagged["disturbances"] = ["contended; throttled", "", "contended"]
+    (found,) = compare(runs([100.0, 100.1, 100.0]), flagged)
+    assert found.verdict == "same"
+    assert found.remarks == ("2 of 3 runs of the candidate are flagged: contended, throttled",)
+
+
 def test_variants_and_modes_are_points() -> None:
     both = pd.concat([runs([1.0, 1.0], variant="number=2"), runs([2.0, 2.0], "A2", variant="number=4")])
     assert [each.point for each in compare(both, both)] == ["vae [number=2]", "vae [number=4]"]

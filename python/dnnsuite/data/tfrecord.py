@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from ..errors import InvalidArgument
-from ._crc32c import masked
 
 __all__ = ["Example", "Place", "decode_example", "encode_example", "places", "read", "write"]
 
@@ -37,7 +36,14 @@ class Place(NamedTuple):
 def write(file: BinaryIO, data: bytes) -> None:
     """Append a record."""
     length = _LENGTH.pack(len(data))
-    file.write(length + _SUM.pack(masked(length)) + data + _SUM.pack(masked(data)))
+    file.write(length + _sum_of(length) + data + _sum_of(data))
+
+
+def _sum_of(data: bytes) -> bytes:
+    """Checksum as it stands in the file. Its computation brings numpy, without which the package is imported."""
+    from ._crc32c import masked
+
+    return _SUM.pack(masked(data))
 
 
 def places(path: Path) -> Iterator[Place]:
@@ -62,8 +68,8 @@ def places(path: Path) -> Iterator[Place]:
 def _size(path: Path, offset: int, head: bytes) -> int:
     if len(head) < _HEAD:
         raise InvalidArgument(f"{path} ends within the record at byte {offset}: it is cut off")
-    length, told = head[:8], _SUM.unpack(head[8:])[0]
-    if masked(length) != told:
+    length, told = head[:8], head[8:]
+    if _sum_of(length) != told:
         raise InvalidArgument(
             f"{path} is damaged at byte {offset}: the checksum of the record's length is wrong"
         )
@@ -84,7 +90,7 @@ def read(path: Path, place: Place) -> bytes:
     data, told = found[: place.size], found[place.size :]
     if len(told) < _TAIL:
         raise InvalidArgument(f"{path} ends within the record at byte {place.offset}: it is cut off")
-    if masked(data) != _SUM.unpack(told)[0]:
+    if _sum_of(data) != told:
         raise InvalidArgument(
             f"{path} is damaged: the checksum of the record at byte {place.offset} is wrong"
         )

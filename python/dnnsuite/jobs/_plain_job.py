@@ -8,9 +8,7 @@ import contextlib
 import time
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..data import Origin, imagenet
 from ..data.endless import EndlessLoader
@@ -18,7 +16,8 @@ from ..errors import InvalidArgument
 from . import distributed
 from ._workload import JobConfig, Workload, option
 
-_HALF = {"fp16": torch.float16, "bf16": torch.bfloat16}
+if TYPE_CHECKING:
+    import torch
 
 
 class SeedUnit(NamedTuple):
@@ -50,6 +49,8 @@ class PlainJob(Workload):
     seed_script: ClassVar[str]  # the path by which the original suite's summary named it
 
     def __init__(self, config: JobConfig) -> None:
+        import torch
+
         super().__init__(config)
         if config.B != 0:
             raise InvalidArgument(
@@ -63,7 +64,7 @@ class PlainJob(Workload):
         self.data_wait_ns = 0  # time spent in `batch` so far
         self._last: torch.Tensor | None = None
         self._streams: list[EndlessLoader] = []  # of files, that `close` ends
-        half = _HALF.get(config.precision)
+        half = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(config.precision)
         self._autocast_dtype = half
         # Only fp16 can underflow; bf16 has fp32's range.
         self._scaler = torch.amp.GradScaler(self.device.type) if half == torch.float16 else None
@@ -133,12 +134,16 @@ class PlainJob(Workload):
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":
+            import torch
+
             torch.cuda.synchronize(self.device)
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Context manager: torch.autocast in half precision; nothing in fp32."""
         if self._autocast_dtype is None:
             return contextlib.nullcontext()
+        import torch
+
         return torch.autocast(self.device.type, dtype=self._autocast_dtype)
 
     def update(
@@ -168,6 +173,8 @@ class PlainJob(Workload):
         if self._scaler is not None:
             self._scaler.unscale_(optimizer)
         if clip_norm is not None:
+            import torch
+
             torch.nn.utils.clip_grad_norm_(parameters, clip_norm)
         if self._scaler is None:
             optimizer.step()
@@ -207,6 +214,8 @@ class PlainJob(Workload):
 
     def weights(self) -> list[torch.Tensor]:
         """Return the parameters that training changes; a job whose model is not `self.model` names its own."""
+        import torch
+
         model = getattr(self, "model", None)
         return (
             [p for p in model.parameters() if p.requires_grad] if isinstance(model, torch.nn.Module) else []

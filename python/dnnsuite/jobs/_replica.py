@@ -10,16 +10,16 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import Any, ClassVar
-
-import torch
-from torch.nn.parallel import DistributedDataParallel
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..data import import_torchvision
 from ..errors import Error, InvalidArgument
 from . import distributed
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig
+
+if TYPE_CHECKING:
+    import torch
 
 OPTIONS = {"network": "resnet101", "devices": 0, "image_size": 224, "steps": 10}
 _RATE, _MOMENTUM = 0.01, 0.9
@@ -40,6 +40,8 @@ class Replica(PlainJob):
         self.device = distributed.device_of(self.place, self.device)
 
     def setup(self) -> None:
+        import torch
+
         distributed.join(self.place, self.device)
         sizes = range(2, self.place.world_size + 1)
         self._groups: dict[int, Any] = {n: torch.distributed.new_group(list(range(n))) for n in sizes}
@@ -50,6 +52,9 @@ class Replica(PlainJob):
 
     def begin(self, world_size: int) -> None:
         """Make a new model, shared by the first `world_size` processes, of which this is one."""
+        import torch
+        from torch.nn.parallel import DistributedDataParallel
+
         torch.manual_seed(self.config.seed)
         self.model = network(self.options["network"]).to(self.device)
         self._classify: torch.nn.Module = self.model
@@ -64,6 +69,8 @@ class Replica(PlainJob):
         return self._images
 
     def train(self, batch: torch.Tensor) -> torch.Tensor:
+        import torch
+
         with self.autocast():
             scores = self._classify(batch)
         loss = torch.nn.functional.cross_entropy(scores.float(), self._classes)
@@ -192,6 +199,8 @@ def serve(descriptor: int) -> None:
 
 
 def _obey(connection: Connection, config: JobConfig) -> None:
+    import torch
+
     replica = Replica(config)
     cores = config.threads or len(os.sched_getaffinity(0))
     torch.set_num_threads(max(1, cores // replica.place.world_size))

@@ -141,7 +141,8 @@ class Workload(abc.ABC):
 
 
 _REGISTRY: dict[str, dict[str, type[Workload]]] = {}  # by family, then by name
-# The package's own and their modules, which register themselves. They import torch: not before one is wanted.
+# The package's own and their modules, which register themselves. Modules of plain jobs import torch in the functions
+# that use it: a command that starts a suite asks for settings only, and leaves torch to its workers.
 _PLAIN_JOBS = {  # of the benchmark suite, in its order
     "toy_reg": ".toy_reg",
     "toy_lstm": ".toy_lstm",

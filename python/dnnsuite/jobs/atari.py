@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, ClassVar, NamedTuple
-
-import numpy as np
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..data import games
 from ..errors import InvalidArgument
-from ..models.nature_cnn import NatureCNN
-from . import _ppo
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
 
 _LEARNING_RATE, _EPOCHS, _GAMMA, _LAMBDA, _GRADIENT_NORM = 7e-4, 4, 0.99, 0.95, 0.5
 FRAMES_OF_A_TRAINING = 10_000_000  # over which the learning rate falls to 0
@@ -69,6 +68,11 @@ class Atari(PlainJob):
         self._environment: Any = None
 
     def setup(self) -> None:
+        import numpy as np
+        import torch
+
+        from ..models.nature_cnn import NatureCNN
+
         options = self.options
         self._environment, self._source = games.atari(
             options["env_name"], options["num_processes"], self.config.threads or 0
@@ -86,9 +90,19 @@ class Atari(PlainJob):
     def items_per_step(self) -> int:
         return int(self.options["num_steps"] * self.options["num_processes"])
 
-    @torch.no_grad()
     def batch(self) -> Rollout:
         """Play: the present policy, in every game at once."""
+        import torch
+
+        with torch.no_grad():
+            return self._rollout()
+
+    def _rollout(self) -> Rollout:
+        import numpy as np
+        import torch
+
+        from ._ppo import returns
+
         seen, kept, rewards, alive = [], [], [], []
         for _ in range(self.options["num_steps"]):
             images = torch.from_numpy(self._images).to(self.device)
@@ -103,7 +117,7 @@ class Atari(PlainJob):
         _, last = self._think(torch.from_numpy(self._images).to(self.device))
         rewards_and_ends = torch.from_numpy(np.stack([rewards, alive]).astype(np.float32)).to(self.device)
         everything = torch.cat((values, last.unsqueeze(0)))
-        found = _ppo.returns(rewards_and_ends[0], everything, rewards_and_ends[1], _GAMMA, _LAMBDA)
+        found = returns(rewards_and_ends[0], everything, rewards_and_ends[1], _GAMMA, _LAMBDA)
         return Rollout(torch.stack(seen), actions, chosen, values, found)
 
     def _think(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -122,6 +136,8 @@ class Atari(PlainJob):
 
     def train(self, batch: Rollout) -> torch.Tensor:
         """Learn from a rollout; return the mean of the policy's losses `[]`."""
+        import torch
+
         advantages = batch.returns - batch.values
         advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-5)
         flat = Rollout(*(part.flatten(0, 1) for part in batch))
@@ -140,9 +156,11 @@ class Atari(PlainJob):
         return torch.stack(losses).mean()
 
     def _learn(self, part: Rollout, advantages: torch.Tensor) -> torch.Tensor:
+        from ._ppo import clipped_loss
+
         with self.autocast():
             logits, values = self.model(part.images)
-        loss = _ppo.clipped_loss(
+        loss = clipped_loss(
             logits.float(),
             values.float(),
             part.actions,

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, ClassVar
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..data import games
 from ..errors import InvalidArgument
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
+
+if TYPE_CHECKING:
+    import torch
 
 
 @register("cart")
@@ -38,6 +39,8 @@ class CartPole(PlainJob):
     smoke: ClassVar = {"repeat": 20, "number": 100, "update_every": 100}
 
     def __init__(self, config: JobConfig) -> None:
+        import torch
+
         super().__init__(config)
         if config.batch_size != 1:
             raise InvalidArgument(
@@ -53,6 +56,8 @@ class CartPole(PlainJob):
         return ["fp32"]
 
     def setup(self) -> None:
+        import torch
+
         self._environment, self._source = games.cart_pole()
         torch.manual_seed(self.config.seed)
         self.model = torch.nn.Sequential(torch.nn.Linear(4, 128), torch.nn.ReLU(), torch.nn.Linear(128, 2))
@@ -67,9 +72,13 @@ class CartPole(PlainJob):
 
     def batch(self) -> torch.Tensor:
         """Observation of the cart and the pole, `[1, 4]`."""
+        import torch
+
         return torch.from_numpy(self._observation).unsqueeze(0)
 
     def train(self, batch: torch.Tensor) -> torch.Tensor:
+        import torch
+
         log_probabilities = self.model(batch).log_softmax(1)
         action = torch.multinomial(log_probabilities.detach().exp(), 1, generator=self._random)
         self._log_probabilities.append(log_probabilities.gather(1, action)[0, 0])
@@ -89,6 +98,8 @@ class CartPole(PlainJob):
             self._episode = 0.0
 
     def _learn(self) -> None:
+        import torch
+
         returns = standardized_returns(self._rewards, self._ends, self.options["gamma"])
         loss = -(torch.stack(self._log_probabilities) * returns).sum()
         self.update(loss, self.optimizer)
@@ -119,6 +130,8 @@ class CartPole(PlainJob):
 def standardized_returns(rewards: list[float], ends: list[bool], gamma: float) -> torch.Tensor:
     """`[T]`: what follows each step, R_t = r_t + gamma R_{t+1}, or r_t where an episode ends; less the mean, over the
     (unbiased) deviation."""
+    import torch
+
     returns, total = [], 0.0
     for reward, end in zip(reversed(rewards), reversed(ends), strict=True):
         total = reward if end else reward + gamma * total

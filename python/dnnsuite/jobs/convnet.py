@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, ClassVar
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..data import Origin, imagenet, import_torchvision
 from ..errors import InvalidArgument, did_you_mean
@@ -16,7 +14,11 @@ from ._data_parallel import SpreadJob
 from ._plain_job import SeedUnit
 from ._workload import JobConfig, register
 
-_Batch = tuple[torch.Tensor, torch.Tensor]
+if TYPE_CHECKING:
+    import torch
+
+    _Batch = tuple[torch.Tensor, torch.Tensor]
+
 _BATCHES = 4  # in the pool
 _OPTIONS = {"arch": "resnet101", "lr": 0.1, "workers": 8, "image_size": 224}
 # Most CPUs have no fp16 arithmetic: two images of 64 x 64 take ResNet-101 16 s there, 0.5 s in fp32 or bf16. Of two
@@ -52,6 +54,8 @@ class ConvNet(SpreadJob):
             raise InvalidArgument(f"image_size {self.options['image_size']} is below 1")
 
     def setup(self) -> None:
+        import torch
+
         config, options = self.config, self.options
         distributed.join(self.place, self.device)
         pool = imagenet.pool(
@@ -76,6 +80,8 @@ class ConvNet(SpreadJob):
         self.optimizer = torch.optim.SGD(self.model.parameters(), options["lr"])
 
     def _prepared(self, images: torch.Tensor, classes: torch.Tensor) -> _Batch:
+        import torch
+
         mean, deviation = (torch.tensor(value).view(3, 1, 1) for value in (imagenet.MEAN, imagenet.DEVIATION))
         return ((images - mean) / deviation).to(self.device), classes.to(self.device)
 
@@ -89,6 +95,8 @@ class ConvNet(SpreadJob):
         return next(self._pool)
 
     def train(self, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        import torch
+
         with self.autocast():
             scores = self._classify(batch[0])
         loss = torch.nn.functional.cross_entropy(scores.float(), batch[1])

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, ClassVar
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..data import Origin, imagenet
 from ..errors import InvalidArgument
-from ..models import Discriminator, Generator
 from . import distributed
 from ._data_parallel import SpreadJob
 from ._plain_job import SeedUnit
 from ._workload import JobConfig, register
+
+if TYPE_CHECKING:
+    import torch
 
 _BATCHES = 8  # in the pool
 _REAL, _FAKE = 1.0, 0.0
@@ -56,6 +56,10 @@ class DCGAN(SpreadJob):
             )
 
     def setup(self) -> None:
+        import torch
+
+        from ..models import Discriminator, Generator
+
         config, options = self.config, self.options
         distributed.join(self.place, self.device)
         pool = imagenet.pool(
@@ -102,6 +106,8 @@ class DCGAN(SpreadJob):
         return next(self._pool)
 
     def train(self, batch: torch.Tensor) -> torch.Tensor:
+        import torch
+
         generator, discriminator = self._optimizers
         discriminator.zero_grad()
         real = self._error(batch, _REAL)
@@ -121,6 +127,8 @@ class DCGAN(SpreadJob):
 
     def _error(self, images: torch.Tensor, label: float) -> torch.Tensor:
         """Cross-entropy of what the discriminator says with `label`."""
+        import torch
+
         with self.autocast():
             logits = self._judge(images)
         probabilities = logits.float().sigmoid()

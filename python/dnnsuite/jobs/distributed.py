@@ -8,13 +8,12 @@ MASTER_PORT); without them, a job has one process and everything here does nothi
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
-
-import torch
-from torch import distributed
-from torch.nn.parallel import DistributedDataParallel
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Error, InvalidArgument
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Place(NamedTuple):
@@ -55,9 +54,10 @@ def _number(name: str) -> int:
 def device_of(place: Place, device: torch.device) -> torch.device:
     """Return the device of this process: of several on a machine, each has the GPU of its number."""
     if device.type == "cuda" and device.index is None and place.world_size > 1:
-        alone = (
-            torch.cuda.device_count() == 1
-        )  # the launcher shows each process its own, as --gpus-per-task does
+        import torch
+
+        # The launcher may show each process its own, as --gpus-per-task does.
+        alone = torch.cuda.device_count() == 1
         return torch.device("cuda", 0 if alone else place.local_rank)
     return device
 
@@ -67,7 +67,12 @@ def join(place: Place, device: torch.device) -> None:
 
     Raises InvalidArgument if the environment does not say where, Error if they do not come.
     """
-    if place.world_size == 1 or distributed.is_initialized():
+    if place.world_size == 1:
+        return
+    import torch
+    from torch import distributed
+
+    if distributed.is_initialized():
         return
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         if name not in os.environ:
@@ -88,6 +93,8 @@ def parallel(model: torch.nn.Module, place: Place, device: torch.device) -> torc
     """Wrap `model` so that gradients are averaged over all processes; returns it unchanged if alone."""
     if place.world_size == 1:
         return model
+    from torch.nn.parallel import DistributedDataParallel
+
     return DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
 
 
@@ -97,5 +104,7 @@ def finish() -> None:
     A process that used gloo then has to flush its output and end by `os._exit`: torch 2.13 aborts in one of ten
     interpreters that shut down after DistributedDataParallel over gloo.
     """
+    from torch import distributed
+
     if distributed.is_initialized():
         distributed.destroy_process_group()

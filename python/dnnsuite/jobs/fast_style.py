@@ -6,15 +6,17 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections.abc import Iterator
-from typing import Any, ClassVar
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..data import Origin, imagenet, photographs
 from ..errors import InvalidArgument
-from ..models import TransformerNet, VGG16Features, gram_matrix
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..models import VGG16Features
 
 _BATCHES = 4  # in the pool
 
@@ -49,6 +51,10 @@ class FastStyle(PlainJob):
         return ["fp32", "bf16"]  # gradients of a weight of 1e10 are out of fp16's range
 
     def setup(self) -> None:
+        import torch
+
+        from ..models import TransformerNet, VGG16Features, gram_matrix
+
         config, options = self.config, self.options
         pool = imagenet.pool(
             config.data,
@@ -74,6 +80,7 @@ class FastStyle(PlainJob):
     def _style_image(self) -> torch.Tensor:
         """`[1, 3, style_size, style_size]`, 0 to 255."""
         import numpy as np
+        import torch
         from PIL import Image
 
         path, size = self.options["style_image"], self.options["style_size"]
@@ -94,6 +101,10 @@ class FastStyle(PlainJob):
         return next(self._pool)
 
     def train(self, batch: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        from ..models import gram_matrix
+
         with self.autocast():
             made = self.features(normalized(self.model(batch)))
             given = self.features(normalized(batch))
@@ -129,6 +140,8 @@ def normalized(images: torch.Tensor) -> torch.Tensor:
 
 def load_vgg16(features: VGG16Features, path: str) -> None:
     """Load the weights of torchvision's vgg16 (its state_dict). Raises InvalidArgument naming a file without them."""
+    import torch
+
     names = features.state_dict()
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..data import imagenet, photographs
 from ..data.endless import EndlessLoader
 from ..errors import InvalidArgument
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
+
+if TYPE_CHECKING:
+    import torch
 
 _SIZE = 224
 
@@ -44,6 +45,8 @@ class Loader(PlainJob):
         return ["fp32"]
 
     def setup(self) -> None:
+        import torch
+
         config = self.config
         root = imagenet.find(config.data, config.dataroot)
         if root is None:

@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..data import ratings
 from ..errors import InvalidArgument
-from ..models.neumf import NeuMF
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import register
+
+if TYPE_CHECKING:
+    import torch
 
 
 @register("recom")
@@ -39,6 +39,10 @@ class Recommendation(PlainJob):
     smoke: ClassVar = {"repeat": 5, "number": 2, "interactions": 1_000_000}
 
     def setup(self) -> None:
+        import torch
+
+        from ..models.neumf import NeuMF
+
         options = self.options
         self.data = ratings.load(
             self.config.data, self.config.dataroot, options["interactions"], self.config.data_seed
@@ -59,6 +63,8 @@ class Recommendation(PlainJob):
         return self._sampler.batch()
 
     def train(self, batch: ratings.Batch) -> torch.Tensor:
+        import torch
+
         with self.autocast():
             logits = self.model(batch.users, batch.items)
         loss = torch.nn.functional.binary_cross_entropy_with_logits(logits.float(), batch.labels)

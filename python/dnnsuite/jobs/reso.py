@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..data import Origin, super_resolution
 from ..data.endless import EndlessLoader
 from ..data.order import Order
 from ..errors import InvalidArgument, Unavailable
-from ..models import ESPCN
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
+
+if TYPE_CHECKING:
+    import torch
 
 CROP = 256
 
@@ -51,6 +51,10 @@ class SuperResolution(PlainJob):
             raise InvalidArgument(f"testBatchSize {self.options['testBatchSize']} is below 1")
 
     def setup(self) -> None:
+        import torch
+
+        from ..models import ESPCN
+
         config, options = self.config, self.options
         train, test, self._origin = super_resolution.load(
             config.data,
@@ -96,14 +100,18 @@ class SuperResolution(PlainJob):
         return loss
 
     def _loss(self, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+        import torch
+
         with self.autocast():
             prediction = self.model(low)
         return torch.nn.functional.mse_loss(prediction.float(), high)
 
-    @torch.no_grad()
     def metrics(self) -> dict[str, float]:
+        import torch
+
         batches = zip(*(part.split(self.options["testBatchSize"]) for part in self._test), strict=True)
-        errors = [float(self._loss(low.float() / 255, high.float() / 255)) for low, high in batches]
+        with torch.no_grad():
+            errors = [float(self._loss(low.float() / 255, high.float() / 255)) for low, high in batches]
         return {"psnr": sum(-10 * math.log10(error) for error in errors) / len(errors)}
 
     def provenance(self) -> dict[str, Any]:

@@ -6,14 +6,15 @@ from __future__ import annotations
 import math
 import os
 import time
-from typing import Any, ClassVar
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import InvalidArgument
 from ._plain_job import PlainJob, SeedUnit
 from ._replica import OPTIONS, Team
 from ._workload import JobConfig, register
+
+if TYPE_CHECKING:
+    import torch
 
 _WARMUP = 2  # steps
 _CPU_DEVICES = 2
@@ -49,6 +50,8 @@ class Scaling(PlainJob):
 
     def _count(self) -> int:
         """Number of devices to go up to."""
+        import torch
+
         asked = self.options["devices"]
         cuda = self.device.type == "cuda"
         there = torch.cuda.device_count() if cuda else len(os.sched_getaffinity(0))
@@ -85,6 +88,8 @@ class Scaling(PlainJob):
         """Do nothing: each process has batches of its own."""
 
     def train(self, batch: None) -> torch.Tensor:
+        import torch
+
         assert self._team is not None, "setup was not called"
         self._team.step(self.devices)
         self._pending.append(torch.tensor(math.nan))

@@ -4,18 +4,17 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any, ClassVar, NamedTuple
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..data import detection
 from ..data.endless import EndlessLoader
 from ..data.order import Order
 from ..errors import InvalidArgument
-from ..models import multibox
-from ..models.ssd import SSD300
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
+
+if TYPE_CHECKING:
+    import torch
 
 _RATE, _MOMENTUM, _DECAY = 1e-3, 0.9, 5e-4
 
@@ -59,6 +58,11 @@ class Detector(PlainJob):
         self._loader: EndlessLoader | None = None
 
     def setup(self) -> None:
+        import torch
+
+        from ..models import multibox
+        from ..models.ssd import SSD300
+
         torch.manual_seed(self.config.seed)
         self.model = SSD300(detection.CLASSES, self._weights()).to(self.device)
         defaults = multibox.default_boxes()
@@ -81,6 +85,10 @@ class Detector(PlainJob):
             )
 
     def _make(self, defaults: torch.Tensor) -> None:
+        import torch
+
+        from ..models import multibox
+
         count = self.options["images"] or 2 * self.config.batch_size
         images, labelled, self._origin = detection.rectangles(count, self.config.data_seed)
         found = [multibox.match(*each, defaults) for each in labelled]
@@ -89,6 +97,8 @@ class Detector(PlainJob):
         self._order = Order(count, self.config.data_seed)
 
     def _weights(self) -> dict[str, torch.Tensor] | None:
+        import torch
+
         path = self.options["weights"]
         if not path:
             return None
@@ -107,11 +117,11 @@ class Detector(PlainJob):
         return Batch(*(part[rows] for part in self._made))
 
     def train(self, batch: Batch) -> torch.Tensor:
+        from ..models.multibox import multibox_loss
+
         with self.autocast():
             offsets, logits = self.model(batch.images)
-        loss = multibox.multibox_loss(
-            offsets.float(), logits.float(), batch.boxes, batch.labels, self._defaults
-        )
+        loss = multibox_loss(offsets.float(), logits.float(), batch.boxes, batch.labels, self._defaults)
         self.update(loss, self.optimizer)
         return loss
 
@@ -141,4 +151,6 @@ class _Matcher:
         self._defaults = defaults
 
     def __call__(self, boxes: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return multibox.match(boxes, labels, self._defaults)
+        from ..models.multibox import match
+
+        return match(boxes, labels, self._defaults)

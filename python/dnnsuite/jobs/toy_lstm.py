@@ -3,18 +3,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import InvalidArgument, did_you_mean
-from ..models import SineLSTM
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
 
+if TYPE_CHECKING:
+    import torch
+
 _PERIOD, _WAVES, _HELD_OUT, _LENGTH = 20, 100, 3, 1000
 _DATA_SEED = 2  # the original's: everybody trains on these waves
-_DTYPES = {"float16": torch.float16, "float32": torch.float32, "float64": torch.float64}
+_DTYPES = ("float16", "float32", "float64")
 
 
 @register("toy_lstm")
@@ -51,7 +51,11 @@ class ToyLSTM(PlainJob):
         return (_WAVES - _HELD_OUT) * (self.options["length"] - 1)
 
     def setup(self) -> None:
-        dtype = _DTYPES[self.options["dtype"]]
+        import torch
+
+        from ..models import SineLSTM
+
+        dtype = getattr(torch, self.options["dtype"])
         waves = _waves(self.options["length"]).to(self.device, dtype)
         self._training = waves[_HELD_OUT:, :-1], waves[_HELD_OUT:, 1:]
         self._test = waves[:_HELD_OUT, :-1], waves[:_HELD_OUT, 1:]
@@ -64,6 +68,8 @@ class ToyLSTM(PlainJob):
         return self._training
 
     def train(self, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        import torch
+
         def closure() -> torch.Tensor:
             self.optimizer.zero_grad(set_to_none=True)
             loss = torch.nn.functional.mse_loss(self.model(batch[0]), batch[1])
@@ -72,10 +78,12 @@ class ToyLSTM(PlainJob):
 
         return self.optimizer.step(closure)
 
-    @torch.no_grad()
     def metrics(self) -> dict[str, float]:
+        import torch
+
         x, y = self._test
-        return {"test_mse": float(torch.nn.functional.mse_loss(self.model(x), y))}
+        with torch.no_grad():
+            return {"test_mse": float(torch.nn.functional.mse_loss(self.model(x), y))}
 
     def provenance(self) -> dict[str, Any]:
         return {
@@ -93,6 +101,7 @@ class ToyLSTM(PlainJob):
 def _waves(length: int) -> torch.Tensor:
     """`[100, length]` float64: sin(i/20) from a random start each."""
     import numpy as np
+    import torch
 
     starts = np.random.RandomState(_DATA_SEED).randint(-4 * _PERIOD, 4 * _PERIOD, _WAVES)
     return torch.from_numpy(np.sin((np.arange(length) + starts[:, None]) / _PERIOD))

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import register
+
+if TYPE_CHECKING:
+    import torch
 
 _DEGREE = 4
 
@@ -29,6 +30,8 @@ class ToyRegression(PlainJob):
         return ["fp32"]
 
     def setup(self) -> None:
+        import torch
+
         self._generator = torch.Generator().manual_seed(self.config.seed)
         self._weight = torch.randn(_DEGREE, 1, generator=self._generator) * 5
         self._bias = torch.randn(1, generator=self._generator) * 5
@@ -37,11 +40,15 @@ class ToyRegression(PlainJob):
 
     def batch(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Powers `[N, 4]` of random x and the polynomial's values `[N, 1]`."""
+        import torch
+
         x = torch.randn(self.config.batch_size, 1, generator=self._generator)
         powers = torch.cat([x**k for k in range(1, _DEGREE + 1)], 1)
         return powers.to(self.device), (powers @ self._weight + self._bias).to(self.device)
 
     def train(self, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        import torch
+
         x, y = batch
         self.model.zero_grad(set_to_none=True)
         loss = torch.nn.functional.smooth_l1_loss(self.model(x), y)

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..data import translation
-from ..models.gnmt import GNMT, label_smoothing_loss
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import register
+
+if TYPE_CHECKING:
+    import torch
 
 
 @register("translator")
@@ -47,6 +47,10 @@ class Translator(PlainJob):
         return super().precisions(device) if device.startswith("cuda") else ["fp32", "bf16"]
 
     def setup(self) -> None:
+        import torch
+
+        from ..models.gnmt import GNMT
+
         config, options = self.config, self.options
         self.pairs = translation.load(
             config.data, config.dataroot, options["vocab_size"], options["max_length_train"], config.data_seed
@@ -62,6 +66,8 @@ class Translator(PlainJob):
 
     def _reserve(self) -> None:
         """Runs the longest batch that can come, without learning: the allocator asks for its memory here."""
+        import torch
+
         size = (self.options["max_length_train"], self.config.batch_size)
         tokens = torch.full(size, translation.END, device=self.device)
         self._loss(translation.Batch(tokens, torch.full(size[1:], size[0]), tokens)).backward()
@@ -81,6 +87,8 @@ class Translator(PlainJob):
         return loss
 
     def _loss(self, batch: translation.Batch) -> torch.Tensor:
+        from ..models.gnmt import label_smoothing_loss
+
         with self.autocast():
             logits = self.model(batch.source, batch.lengths, batch.target[:-1])
         following = batch.target[1:].flatten()

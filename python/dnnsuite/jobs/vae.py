@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..data import Origin, mnist
 from ..data.endless import EndlessLoader
 from ..data.order import Order
-from ..models import VAE, negative_elbo
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import register
+
+if TYPE_CHECKING:
+    import torch
 
 
 @register("vae")
@@ -31,6 +31,10 @@ class VariationalAutoEncoder(PlainJob):
     smoke: ClassVar = {"repeat": 15, "number": 5}
 
     def setup(self) -> None:
+        import torch
+
+        from ..models import VAE
+
         config = self.config
         pictures, test = (
             mnist.load(config.data, config.dataroot, config.data_seed, train) for train in (True, False)
@@ -64,14 +68,18 @@ class VariationalAutoEncoder(PlainJob):
         return loss
 
     def _loss(self, x: torch.Tensor) -> torch.Tensor:
+        from ..models import negative_elbo
+
         with self.autocast():
             reconstruction, mean, log_variance = self.model(x)
         return negative_elbo(reconstruction.float(), x, mean.float(), log_variance.float())
 
-    @torch.no_grad()
     def metrics(self) -> dict[str, float]:
+        import torch
+
         parts = self._test.split(self.config.batch_size)
-        total = sum(float(self._loss(part.float() / 255)) for part in parts)
+        with torch.no_grad():
+            total = sum(float(self._loss(part.float() / 255)) for part in parts)
         return {"test_loss_per_image": total / len(self._test)}
 
     def provenance(self) -> dict[str, Any]:
@@ -84,4 +92,6 @@ class VariationalAutoEncoder(PlainJob):
 
 
 def _pixels(pictures: mnist.Pictures) -> torch.Tensor:
+    import torch
+
     return torch.from_numpy(pictures.images.copy()).flatten(1)

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..data import words
 from ..errors import InvalidArgument
-from ..models.gru_lm import GRULanguageModel
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import register
+
+if TYPE_CHECKING:
+    import torch
 
 _EVALUATION_BATCH, _EVALUATION_SEGMENTS = 10, 5
 _DEFAULTS = {
@@ -52,6 +52,10 @@ class WordLanguageModel(PlainJob):
     smoke: ClassVar = {"batch_size": 2, "repeat": 5, "number": 1}
 
     def setup(self) -> None:
+        import torch
+
+        from ..models.gru_lm import GRULanguageModel
+
         options = self.options
         if options["model"] != "GRU":
             raise InvalidArgument(f"model {options['model']!r} is not GRU, which is what this job is")
@@ -73,6 +77,8 @@ class WordLanguageModel(PlainJob):
 
     def _in_rows(self, tokens: Any, rows: int) -> torch.Tensor:
         """Return the text as `[T / rows, rows]` on the device: each column is a piece of it."""
+        import torch
+
         length = len(tokens) // rows
         if length <= self.options["bptt"]:
             raise InvalidArgument(
@@ -95,6 +101,8 @@ class WordLanguageModel(PlainJob):
         return Segment(self._rows[at : at + length], self._rows[at + 1 : at + 1 + length].flatten(), at == 0)
 
     def train(self, batch: Segment) -> torch.Tensor:
+        import torch
+
         state = torch.zeros_like(self._state) if batch.first else self._state
         with self.autocast():
             logits, state = self.model(batch.tokens, state)
@@ -103,16 +111,17 @@ class WordLanguageModel(PlainJob):
         self.update(loss, self.optimizer, self.options["clip"], self.model.parameters())
         return loss
 
-    @torch.no_grad()
     def metrics(self) -> dict[str, float]:
         """Return the mean loss per token over the first 5 segments of 10 rows of the validation text."""
+        import torch
+
         rows = self._in_rows(self.words.valid, _EVALUATION_BATCH)
         length, total = self.options["bptt"], 0.0
         state = self.model.first_state(_EVALUATION_BATCH)
         segments = min(_EVALUATION_SEGMENTS, (len(rows) - 1) // length)
         self.model.eval()
         for at in range(0, segments * length, length):
-            with self.autocast():
+            with torch.no_grad(), self.autocast():
                 logits, state = self.model(rows[at : at + length], state)
             targets = rows[at + 1 : at + 1 + length].flatten()
             total += float(torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets))
@@ -139,6 +148,8 @@ class WordLanguageModelHalf(WordLanguageModel):
     defaults: ClassVar = {"batch_size": 128, **_DEFAULTS, "static_loss_scale": 128.0}
 
     def setup(self) -> None:
+        import torch
+
         super().setup()
         if self._scaler is not None:
             # It stays as it is unless a step overflows: the scale that grows is another method.

@@ -9,10 +9,14 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["RUN_VARIABLE", "end", "of_run", "resident_bytes"]
+from .. import host
+
+__all__ = ["RUN_VARIABLE", "Members", "end", "of_run", "resident_bytes"]
 
 RUN_VARIABLE = "DNNSUITE_PIN_RUN"  # run and share, as dnnsuite-12-34-56-ab/student0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_SEARCH_S = 2.0  # at least, between two searches through the processes of the machine
+_SEARCH_SHARE = 0.005  # of the time, at most, that is spent in them
 
 
 def of_run(name: str) -> list[int]:
@@ -39,6 +43,29 @@ def of_run(name: str) -> list[int]:
         found |= more
         grown = bool(more)
     return sorted(found)
+
+
+class Members:
+    """The processes of a run or share, to be read again and again at little cost.
+
+    A search as :func:`of_run` makes takes longer the more runs on the machine. Between two of them the children of
+    those that are known are followed; one that left its parent in the meantime is found by the next search.
+    """
+
+    def __init__(self, name: str, leader: int) -> None:
+        self._name, self._known = name, {leader}
+        self._search_at_s = time.monotonic() + _SEARCH_S
+
+    def processes(self) -> list[int]:
+        """List them; some may have ended."""
+        began_s = time.monotonic()
+        if began_s < self._search_at_s:
+            self._known = set(host.family(self._known))
+        else:
+            self._known = set(of_run(self._name))
+            ended_s = time.monotonic()
+            self._search_at_s = ended_s + max(_SEARCH_S, (ended_s - began_s) / _SEARCH_SHARE)
+        return sorted(self._known)
 
 
 def end(name: str, timeout_s: float = 5.0) -> list[int]:

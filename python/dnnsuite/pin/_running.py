@@ -101,10 +101,12 @@ class Running:
 
     def _watch_memory(self, limit_bytes: int) -> None:
         """Watch the memory of all processes of the run, where no group limits it; end them above `limit_bytes`."""
+        members = _processes.Members(self._name, self.pid)
         while not self._stop.wait(_WATCH_S):
-            used = _processes.resident_bytes(_processes.of_run(self._name))
+            used = _processes.resident_bytes(members.processes())
             self._peak_bytes = max(self._peak_bytes, used)
-            if used > limit_bytes:
+            # The number of one that ended may have gone to another program: a new search tells.
+            if used > limit_bytes and _processes.resident_bytes(_processes.of_run(self._name)) > limit_bytes:
                 self._over_limit = True
                 _processes.end(self._name)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
+from .. import host
 from .._runs.monitor import INTERVAL_S, MONITORS, MonitorColumn, MonitorLog
 from ..errors import InvalidArgument, Unavailable, did_you_mean
 from .cpu import SystemReader
@@ -49,7 +50,7 @@ class WorkersReader:
             return
         used_ns, before_ns = {}, self._before_ns
         resident = 0
-        for pid in self._processes():
+        for pid in host.family(self._leaders):
             with suppress(OSError):  # it has ended
                 used_ns[pid] = time.clock_gettime_ns(_cpu_clock(pid))
                 resident += int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE_BYTES
@@ -58,14 +59,6 @@ class WorkersReader:
             yield Reading("workers", "cpu", 100 * grown_ns / max(now_ns - self._then_ns, 1), "%")
         yield Reading("workers", "resident", resident, "bytes")
         self._before_ns, self._then_ns = used_ns, now_ns
-
-    def _processes(self) -> Iterator[int]:
-        left = list(self._leaders)
-        while left:
-            pid = left.pop()
-            yield pid
-            with suppress(OSError):
-                left += map(int, _read(f"/proc/{pid}/task/{pid}/children").split())
 
 
 def _read(path: str) -> bytes:

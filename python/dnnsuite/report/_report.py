@@ -248,13 +248,21 @@ def _notes(
     few = [str(job) for job in seed.index[seed["sd"].isna()]]
     if few:
         notes.append(f"fewer than {LEAST_RUNS} runs, so left out of the statistics: {', '.join(few)}")
-    shaky = [
-        job for job, of_job in by_job(finished(entries)).items() if 2 <= len(by_run(of_job)) < FEWEST_RUNS
-    ]
-    if shaky:
+    runs = {job: len(by_run(of_job)) for job, of_job in by_job(finished(entries)).items()}
+    if once := [job for job, count in runs.items() if count == 1]:
+        notes.append(
+            "measured in one run, which shows nothing of how much runs differ, so without an interval: "
+            f"{', '.join(once)}; `--repeat {FEWEST_RUNS}` or more would tell"
+        )
+    if shaky := [job for job, count in runs.items() if 2 <= count < FEWEST_RUNS]:
         notes.append(
             f"intervals over fewer than {FEWEST_RUNS} runs, too few to show whether a machine has two speeds, "
             f"so that they may be too narrow: {', '.join(shaky)}"
+        )
+    if partly := [job for job, of_job in by_job(entries).items() if _lost_a_copy(of_job)]:
+        notes.append(
+            "a copy failed while others went on, which had more of the machine then; their rates count: "
+            + ", ".join(partly)
         )
     hosts = sorted({entry.hostname for entry in entries if entry.hostname})
     if len(hosts) > 1:
@@ -263,6 +271,10 @@ def _notes(
         f"{len(flagged)} result{'s are' if len(flagged) > 1 else ' is'} flagged: {text}"
         for text, flagged in _flags(entries).items()
     ]
+
+
+def _lost_a_copy(of_job: Sequence[ReportEntry]) -> bool:
+    return any({entry.ok for entry in of_run} == {True, False} for of_run in by_run(of_job).values())
 
 
 def _flags(entries: Sequence[ReportEntry]) -> dict[str, list[ReportEntry]]:

@@ -28,7 +28,9 @@ class FailOn:
     percent: float = 0.0
 
     def meets(self, found: Compared) -> bool:
-        """True if the comparison fails on this point."""
+        """True if the comparison fails on this point; on `failed`, if any run of the candidate failed there."""
+        if self.verdict == "failed" and found.failed[1]:
+            return True
         if found.verdict != self.verdict:
             return False
         return self.verdict not in ("slower", "faster") or abs(found.change_pct) >= self.percent - _ROUNDING
@@ -136,6 +138,7 @@ def _remarks(points: Sequence[Compared], failing: Sequence[FailOn]) -> list[str]
             found.append(f"{point.point}: inconclusive; {more} would tell ({'; '.join(point.reasons)})")
         elif point.verdict in ("unlike", "failed", "missing"):
             found.append(f"{point.point}: {point.verdict}: {'; '.join(point.reasons)}")
+    found += [f"{point.point}: {remark}" for point in points for remark in point.remarks]
     for each in failing:
         bad = [point.point for point in points if each.meets(point)]
         if bad:

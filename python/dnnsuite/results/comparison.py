@@ -7,13 +7,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument, did_you_mean
 from . import pool
 from .intervals import mean, of_rates
-from .table import complete
+from .table import SEPARATOR, complete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,10 +41,12 @@ class Compared:
             `missing`: it is not there, or failed in the baseline.
         ratio: speed of the candidate over the baseline's, with its 95 % interval `low` to `high`; above 1 is faster.
         baseline, candidate: means of the runs, in `unit`.
-        runs: numbers of runs of the baseline and of the candidate.
+        runs: numbers of runs of the baseline and of the candidate that count.
         more_runs: further runs of each side that an inconclusive verdict needs; None if unknown.
         method: `paired` where the runs of both were made in turns on one machine, else `unpaired`.
         reasons: why there is no verdict on speed, or how it was found.
+        failed: runs of both that do not count: they failed, or one of several copies did.
+        remarks: on the runs behind it: which failed, and what disturbed them.
     """
 
     point: str
@@ -59,6 +61,8 @@ class Compared:
     more_runs: int | None = None
     method: str = ""
     reasons: tuple[str, ...] = ()
+    failed: tuple[int, int] = (0, 0)
+    remarks: tuple[str, ...] = ()
 
     @property
     def change_pct(self) -> float:
@@ -180,24 +184,49 @@ def _compared(
         return Compared(
             point, "missing", reasons=(f"only in the {'candidate' if baseline.empty else 'baseline'}",)
         )
-    good = [_measured(side) for side in (baseline, candidate)]
+    sides = [_with_keys(side) for side in (baseline, candidate)]
+    good = [_measured(side) for side in sides]
     counts = (len(good[0]), len(good[1]))
-    if not counts[1]:
-        return Compared(point, "failed", runs=counts, reasons=_failures(candidate))
-    if not counts[0]:
-        return Compared(point, "missing", runs=counts, reasons=("the baseline failed", *_failures(baseline)))
+    every = [side["run_key"].nunique() for side in sides]
+    failed = (every[0] - counts[0], every[1] - counts[1])
+    found = _verdict(point, baseline, candidate, good, threshold, method, ignoring)
+    return replace(found, runs=counts, failed=failed, remarks=tuple(_remarks(sides, good)))
+
+
+def _verdict(
+    point: str,
+    baseline: pd.DataFrame,
+    candidate: pd.DataFrame,
+    good: Sequence[pd.DataFrame],
+    threshold: float,
+    method: str,
+    ignoring: Sequence[str],
+) -> Compared:
+    if good[1].empty:
+        return Compared(point, "failed", reasons=_failures(candidate))
+    if good[0].empty:
+        return Compared(point, "missing", reasons=("the baseline failed", *_failures(baseline)))
     if odd := _unlike(baseline, candidate, ignoring):
-        return Compared(point, "unlike", runs=counts, reasons=tuple(odd))
-    return _judged(point, good, threshold, method, candidate["unit"].iloc[-1], counts)
+        return Compared(point, "unlike", reasons=tuple(odd))
+    return _judged(point, good, threshold, method, candidate["unit"].iloc[-1], (len(good[0]), len(good[1])))
+
+
+def _with_keys(side: pd.DataFrame) -> pd.DataFrame:
+    """Rows with a `run_key`, which copies of a job in shares of the machine have in common."""
+    shared = side["plan_id"] + "/" + side["repeat"].astype(str)
+    return side.assign(run_key=side["run_id"].where(side["share"] == "", shared))
 
 
 def _measured(side: pd.DataFrame) -> pd.DataFrame:
-    """One row for each run, oldest first: copies of a job in shares of the machine have their mean."""
-    ok = side[(side["status"] == "ok") & (side["value"] > 0)]
-    if ok.empty:
-        return ok
-    key = ok["run_id"].where(ok["share"] == "", ok["plan_id"] + "/" + ok["repeat"].astype(str))
-    made = ok.assign(run_key=key).groupby("run_key", sort=False)
+    """One row for each run, oldest first: copies have their mean.
+
+    A run of which a copy failed is left out: the others had more of the machine.
+    """
+    ok = (side["status"] == "ok") & (side["value"] > 0)
+    whole = side[ok.groupby(side["run_key"]).transform("all")]
+    if whole.empty:
+        return whole
+    made = whole.groupby("run_key", sort=False)
     means = made["value"].mean()
     return (
         made[["started", "hostname", "low", "high"]]
@@ -206,6 +235,25 @@ def _measured(side: pd.DataFrame) -> pd.DataFrame:
         .sort_values("started", kind="stable")
         .reset_index()
     )
+
+
+def _remarks(sides: Sequence[pd.DataFrame], good: Sequence[pd.DataFrame]) -> list[str]:
+    """Sentences on runs that failed, and on those that something disturbed."""
+    found = []
+    for name, side, measured in zip(("baseline", "candidate"), sides, good, strict=True):
+        every = side["run_key"].nunique()
+        if 0 < len(measured) < every:
+            why = "; ".join(_failures(side))
+            found.append(
+                f"{every - len(measured)} of {every} runs of the {name} failed and do not count: {why}"
+            )
+        kept = side[side["run_key"].isin(measured["run_key"])] if len(measured) else side[:0]
+        flagged = kept[kept["disturbances"] != ""]
+        if len(flagged):
+            flags = sorted({flag for text in flagged["disturbances"] for flag in text.split(SEPARATOR)})
+            count = flagged["run_key"].nunique()
+            found.append(f"{count} of {len(measured)} runs of the {name} are flagged: {', '.join(flags)}")
+    return found
 
 
 def _failures(side: pd.DataFrame) -> tuple[str, ...]:
