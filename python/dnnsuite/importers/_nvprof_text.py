@@ -13,6 +13,9 @@ __all__ = ["as_csv", "is_text_header"]
 _SUMMARY = re.compile(r"\s*(?:Type\s+)?Time\(%\)\s+Time\s+Calls\s+Avg\s+Min\s+Max\s+Name\s*$")
 _UNIFIED = re.compile(r"\s*Count\s+Avg Size\s+Min Size\s+Max Size\s+Total Size\s+Total Time\s+Name\s*$")
 _METRICS = re.compile(r"\s*Invocations\s+Metric Name\s+Metric Description\s+Min\s+Max\s+Avg\s*$")
+_TRACE = re.compile(r"\s*Start\s{2,}Duration\s{2,}(?:\S.*\s{2,})?Name\s*$")
+_TRACE_ROW = re.compile(r"\s*[\d.]+[num]?s\s{2,}(?:[\d.]+[num]?s|-)\s{2,}\S")
+_BETWEEN = re.compile(r"\s{2,}")  # columns of a trace, whose cells have single blanks: `(4097 1 1)`
 _KERNEL = re.compile(r"\s+Kernel: (.+)$")
 _DEVICE = re.compile(r'\s*Device "(.+)"\s*$')
 _SUMMARY_ROW = re.compile(
@@ -29,7 +32,7 @@ _HEADS = {
 
 def is_text_header(line: str) -> bool:
     """Return True if a line is the header of a table for reading that :func:`as_csv` knows."""
-    return any(head.match(line) for head in _HEADS)
+    return any(head.match(line) for head in (*_HEADS, _TRACE))
 
 
 def as_csv(lines: Sequence[str]) -> list[str]:
@@ -37,12 +40,22 @@ def as_csv(lines: Sequence[str]) -> list[str]:
     made = []
     table: re.Pattern[str] | None = None
     kind = device = kernel = ""
+    columns = 0
     for text in lines:
         line = text
         head = next((each for each in _HEADS if each.match(line)), None)
         if head is not None:
             table, kind = head, "GPU activities"
             made.append(_row(_HEADS[head]))
+            continue
+        if _TRACE.match(line):
+            table, names = _TRACE, [name.rstrip("*") for name in _BETWEEN.split(line.strip())]
+            columns = len(names)
+            made.append(_row(names))
+            continue
+        if table is _TRACE and _TRACE_ROW.match(line):
+            cells = _BETWEEN.split(line.strip(), columns - 1)
+            made.append(_row(["" if cell == "-" else cell for cell in cells]))
             continue
         if found := _DEVICE.match(line):
             device, line = found[1], ""

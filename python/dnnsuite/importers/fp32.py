@@ -79,7 +79,9 @@ def of_nvprof(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
         )
     level = mine.drop_duplicates("kernel_id").set_index("kernel_id")["value"].reindex(launches["kernel_id"])
     found = launches[["name", "calls"]].assign(
-        duration_ns=launches["duration_ns"] * launches["calls"], level=level.to_numpy()
+        name=nvprof.without_launch(launches["name"]),
+        duration_ns=launches["duration_ns"] * launches["calls"],
+        level=level.to_numpy(),
     )
     return found[found["duration_ns"].notna()]
 

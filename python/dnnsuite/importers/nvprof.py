@@ -10,7 +10,7 @@ Tables, recognised by their header:
 * with unified memory a page of what migrated (`Count`, `Avg Size`, `Total Size`, `Total Time`); with
   `--print-api-trace` one of the host's calls (`Start`, `Duration`, `Name`).
 
-Summaries, metrics and unified memory are read as nvprof prints them for people, too, without `--csv`.
+Summaries, traces, metrics and unified memory are read as nvprof prints them for people, too, without `--csv`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ._units import to_base
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["is_header", "of_lines", "read"]
+__all__ = ["is_header", "of_lines", "read", "without_launch"]
 
 _NAMES = ("Name", "Kernel")
 _DURATIONS = ("Duration", "Avg. Duration", "Avg")
@@ -48,6 +48,8 @@ _OTHERS = {
     "T-Pri", "Thread Name",
 }  # fmt: skip
 _LEVEL = re.compile(r"(?:Idle|Low|Mid|High|Max) \((\d+)\)$", re.IGNORECASE)
+# In traces a kernel bears the number of its launch, and a call the kernel that it launched.
+_LAUNCH = re.compile(r" \(.*\[\d+\]\)$| \[\d+\]$")
 _UNITS_OF_TIME = ("s", "ms", "us", "ns")
 _KERNELS = {
     "kernel_id": "number of the row among these in the file, from 0",
@@ -89,6 +91,11 @@ def is_header(line: str) -> bool:
     metrics = {"Metric Name", "Invocations"} <= plain or {"Context", "Stream", "Kernel"} <= plain
     unified = plain >= _SIZES
     return bool(plain & {*_NAMES} and "ID" not in plain and (times or metrics or unified))
+
+
+def without_launch(names: pd.Series) -> pd.Series:
+    """Names of kernels and of calls in a trace, without the launch: `relu(float*) [112]` is `relu(float*)`."""
+    return names.astype(str).str.replace(_LAUNCH, "", regex=True)
 
 
 def _plain(field: str) -> tuple[str, str]:

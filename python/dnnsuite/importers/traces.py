@@ -15,6 +15,7 @@ from ..errors import InvalidArgument
 from ..profiler import define
 from ..profiler.activity import analyse, intervals
 from ..profiler.operators import analyse_operators
+from . import nvprof
 from ._loading import TRACES, Imported
 
 if TYPE_CHECKING:
@@ -263,7 +264,8 @@ def by_name(found: Imported) -> dict[str, pd.DataFrame]:
 def _weighted(rows: pd.DataFrame) -> pd.DataFrame:
     """Sums over rows of several calls each, of which durations are means: name, calls, ns."""
     known = rows.dropna(subset=["duration_ns"])
-    weighted = known.assign(ns=known["duration_ns"] * known["calls"])
+    name = nvprof.without_launch(known["name"])
+    weighted = known.assign(name=name, ns=known["duration_ns"] * known["calls"])
     return weighted.groupby("name", sort=False)[["calls", "ns"]].sum().reset_index()
 
 
