@@ -48,4 +48,20 @@ def test_the_commit_is_that_of_the_checkout() -> None:
     said = subprocess.run(
         ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
     )
-    assert facts.commit() == said.stdout.strip()
+    assert facts.commit().removesuffix("+changes") == said.stdout.strip()
+
+
+def test_a_checkout_whose_files_differ_from_its_commit_says_so(tmp_path: Path) -> None:
+    assert facts.commit_of(tmp_path) == ""
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@x"]
+    (tmp_path / "python").mkdir()
+    (tmp_path / "python/a.py").write_text("a = 1\n")
+    (tmp_path / "notes").write_text("x")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"]):
+        subprocess.run([*git, *words], check=True)
+    head = facts.commit_of(tmp_path)
+    assert len(head) == 40
+    (tmp_path / "notes").write_text("y")  # no code
+    assert facts.commit_of(tmp_path) == head
+    (tmp_path / "python/a.py").write_text("a = 2\n")
+    assert facts.commit_of(tmp_path) == f"{head}+changes"

@@ -62,6 +62,18 @@ def test_noise_is_inconclusive_and_says_how_many_more() -> None:
     assert found.more_runs > 10
 
 
+def test_a_large_change_takes_fewer_runs_than_a_small_one() -> None:
+    """A tenth in noise of a fifth wants some tens of runs: not as many as would show that nothing changed by 1 %."""
+    noise = [80.0, 120.0, 95.0, 105.0]
+    (large,) = compare(runs(noise), runs([1.1 * rate for rate in noise], "B", start_min=30))
+    (none,) = compare(runs(noise), runs(noise[::-1], "B", start_min=30))
+    assert (large.verdict, none.verdict) == ("inconclusive", "inconclusive")
+    assert large.more_runs is not None
+    assert none.more_runs is not None
+    assert 10 < large.more_runs < 200 < 2000 < none.more_runs
+    assert "more" not in large.reasons[0]
+
+
 def test_one_run_is_never_a_verdict() -> None:
     (found,) = compare(runs([100.0]), runs([50.0], "B"))
     assert (found.verdict, found.more_runs, found.ratio) == ("inconclusive", 2, pytest.approx(0.5))

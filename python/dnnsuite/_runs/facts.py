@@ -16,7 +16,7 @@ from typing import Any
 from .. import host
 from .record import Device, Machine
 
-__all__ = ["changes", "commit", "device", "environment", "machine", "source_hash"]
+__all__ = ["changes", "commit", "commit_of", "device", "environment", "machine", "source_hash"]
 
 # What must be as it was for runs of two processes to be compared.
 _SAME = (
@@ -74,13 +74,26 @@ def source_hash(job: type) -> str:
 
 @cache
 def commit() -> str:
-    """Return the commit of dnnsuite where it runs from a checkout; empty elsewhere."""
+    """Return the commit of dnnsuite where it runs from a checkout, with `+changes` where files differ; else nothing."""
     root = Path(__file__).resolve().parents[3]
-    if not (root / ".git").exists() or not (root / "python" / "dnnsuite").is_dir():
+    return commit_of(root) if (root / "python" / "dnnsuite").is_dir() else ""
+
+
+def commit_of(root: Path) -> str:
+    """Return the commit of a checkout, with `+changes` where its files are not those; empty for no checkout."""
+    if not (root / ".git").exists():
         return ""
+    head = _git(root, "rev-parse", "HEAD")
+    # Files that git does not know may be code as well; a checkout whose state cannot be told is none to be relied on.
+    status = _git(root, "status", "--porcelain", "--", "python", "cpp") if head else ""
+    return (head if status == "" else f"{head}+changes") if head else ""
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    """Output of a command of git; None where it failed."""
     try:
-        asked = ["git", "-C", str(root), "rev-parse", "HEAD"]
+        asked = ["git", "-C", str(root), *arguments]
         said = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return said.stdout.strip() if said.returncode == 0 else ""
+        return None
+    return said.stdout.strip() if said.returncode == 0 else None

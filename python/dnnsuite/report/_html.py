@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,7 @@ def html(report: SuiteReport) -> str:
             value_of=value_of,
             chart=chart(report),
             counts=_counts(report),
+            disturbed=_disturbed(report),
             rates=rates,
             against=_against(report),
             variance=summary[_VARIANCE],
@@ -81,8 +83,18 @@ def _counts(report: SuiteReport) -> str:
     return f"{measured} of {len(report.summary)} jobs measured{against}, {failed} executions failed"
 
 
+def _disturbed(report: SuiteReport) -> str:
+    """Executions that something disturbed, and by what; empty if there are none."""
+    flagged = [entry for entry in report.entries if entry.flags]
+    if not flagged:
+        return ""
+    kinds = Counter(flag for entry in flagged for flag in dict.fromkeys(entry.flags))
+    said = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common())
+    return f"{len(flagged)} of {len(report.entries)} executions, which are kept: {said}"
+
+
 def _against(report: SuiteReport) -> pandas.DataFrame:
-    """Target, result, deviation and difference of each job, with what to make of them."""
+    """Unit, target, result, deviation and difference of each job, with what to make of them."""
     seed = report.seed
     said = [
         "not compared"
@@ -96,7 +108,10 @@ def _against(report: SuiteReport) -> pandas.DataFrame:
         else "below"
         for job, row in seed.iterrows()
     ]
-    return seed.assign(verdict=said)
+    units = {entry.job: entry.seed_unit for entry in report.entries}
+    table = seed.assign(verdict=said)
+    table.insert(0, "unit", [units.get(str(job), "") for job in seed.index])
+    return table
 
 
 def chart(report: SuiteReport) -> str:

@@ -18,6 +18,8 @@ from .table import SEPARATOR, complete
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..timing import Comparison
+
 __all__ = ["ACROSS", "METHODS", "VERDICTS", "Compared", "across", "compare"]
 
 VERDICTS = ("faster", "slower", "same", "inconclusive", "unlike", "failed", "missing")
@@ -28,6 +30,7 @@ ACROSS = {
     "software": ("torch", "job version"),
 }
 _SLOW_UNITS = ("s", "ms", "us", "µs", "ns", "s/step", "ms/step")  # of which less is faster
+_POWER = 1.96 / (1.96 + 0.84)  # half of an interval over the change that it excludes in four of five attempts
 _MANY = 100_000  # more runs than anybody makes: "more" stands for it
 
 
@@ -318,7 +321,7 @@ def _judged(
         why = "one run of a side says nothing of how much runs differ"
         return Compared(point, "inconclusive", ratio, more_runs=2, reasons=(why,), **common)
     found = timing.compare(*seconds, paired=paired, threshold=threshold, independent=True)
-    more = found.more_blocks if found.verdict == "inconclusive" else None
+    more = _more_runs(found, threshold, min(counts)) if found.verdict == "inconclusive" else None
     return Compared(
         point,
         found.verdict,
@@ -326,9 +329,23 @@ def _judged(
         found.low,
         found.high,
         more_runs=more if more is not None and 0 < more < _MANY else None,
-        reasons=(found.reason,) if found.reason else (),
+        reasons=(found.reason.partition("; about ")[0],) if found.reason else (),
         **common,
     )
+
+
+def _more_runs(found: Comparison, threshold: float, runs: int) -> int:
+    """Runs of each side that are missing for a verdict, if the change is what it seems to be.
+
+    Where it seems to be larger than the threshold, until the interval excludes no change in four of five attempts; else
+    until it fits within the threshold. The width of an interval falls with the root of the runs.
+    """
+    change, least = abs(math.log(found.ratio)), math.log1p(threshold)
+    half = math.log(found.high / found.low) / 2
+    wanted = max(least, _POWER * change) if change > least else least
+    if not half > wanted:
+        return found.more_blocks
+    return max(math.ceil(runs * (half / wanted) ** 2) - runs, min(found.more_blocks, runs))
 
 
 def _is_paired(method: str, point: str, good: Sequence[pd.DataFrame], counts: tuple[int, int]) -> bool:
