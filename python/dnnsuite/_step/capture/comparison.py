@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .library import Read
+from .placed import Read
 from .record import StepRecording, TensorSlot
 from .script import same_bits
 
