@@ -69,7 +69,10 @@ def exported() -> Iterator[tuple[str, ast.FunctionDef, str]]:
         if front is None or room in ("cli", "ops", "nn"):  # help texts; signatures of torch
             continue
         for node in tree.body:
-            if isinstance(node, ast.FunctionDef) and node.name in _names_of(front):
+            overload = any(
+                getattr(one, "id", "") == "overload" for one in getattr(node, "decorator_list", ())
+            )
+            if isinstance(node, ast.FunctionDef) and node.name in _names_of(front) and not overload:
                 yield f"{path.relative_to(PACKAGE)}: {node.name}", node, ast.get_docstring(node) or ""
 
 

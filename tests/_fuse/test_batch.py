@@ -24,3 +24,20 @@ def test_stack_of_one_per_model():
         dnnsuite.stack(parts, B=2)
     with pytest.raises(InvalidArgument, match="tensors 0 and 1 differ"):
         dnnsuite.stack([torch.ones(2), torch.ones(3)])
+
+
+def test_stack_of_mappings():
+    x, y = torch.randn(4, 2), torch.arange(4)
+    shared = dnnsuite.stack({"x": x, "y": y, "scale": 0.5}, B=3)
+    assert (shared["x"].shape, shared["y"].shape, shared["scale"]) == ((3, 4, 2), (3, 4), 0.5)
+    assert shared["x"].data_ptr() == x.data_ptr()
+    own = dnnsuite.stack([{"x": x}, {"x": x + 1}])
+    assert torch.equal(own["x"][1], x + 1)
+    with pytest.raises(InvalidArgument, match="batches 0 and 1 have different names"):
+        dnnsuite.stack([{"x": x}, {"y": x}])
+
+
+@pytest.mark.parametrize("batch", [(1, 2), ["input_ids"], [torch.ones(2), {"x": 1}]])
+def test_stack_refuses_what_is_no_tensor(batch):
+    with pytest.raises(InvalidArgument, match="stack takes tensors or mappings of tensors"):
+        dnnsuite.stack(batch)

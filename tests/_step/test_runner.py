@@ -354,3 +354,23 @@ def test_a_step_sees_its_batch_as_it_was_when_it_was_asked_for(threads, capture)
             return torch.stack([step.losses() for step in found])
 
     assert torch.equal(run(threads, capture, False), run(1, False, True))
+
+
+@pytest.mark.parametrize("capture", [True, False])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_a_forward_writes_into_its_input_is_seen_in_the_callers_batch(threads, capture):
+    class Clamped(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(6, 4)
+
+        def forward(self, x):
+            return self.inner(x.clamp_(-0.5, 0.5))
+
+    array = dnnsuite.fuse(make_models(Clamped, 3))
+    optimizer = optim.SGD(array.parameters(), lr=0.1)
+    with StepRunner(array, optimizer, loss, threads=threads, width=2, capture=capture) as runner:
+        for x, y in batches(3, 6):
+            expected = x.clamp(-0.5, 0.5)
+            runner.step(x, y)
+            assert torch.equal(x, expected)

@@ -98,3 +98,92 @@ def test_another_function_under_a_name_that_the_models_call_is_another_step(monk
     Trained(0, smoothing=0.03125)
     monkeypatch.setitem(globals(), "helper", tripled)
     assert Trained(30, smoothing=0.03125).checked_mode() == "warming up"
+
+
+class Masked(torch.nn.Module):
+    """Looks into its batch, as attention with a mask does, and lets torch.distributions check its scale."""
+
+    def __init__(self, seed, checked=False):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.a, self.b, self.checked = torch.nn.Linear(4, 5), torch.nn.Linear(5, 2), checked
+
+    def forward(self, x, mask):
+        y = self.b(torch.relu(self.a(x)))
+        if self.checked:
+            y = torch.distributions.Normal(y, y.abs() + 1, validate_args=True).log_prob(torch.zeros_like(y))
+        return y if mask.all() else y.masked_fill(~mask[:, None], 0.0) * 2
+
+
+def masked_losses(part, x, mask):
+    return part(x, mask).square().mean((1, 2))
+
+
+def masked_modes(seed, *, width, checked=False, steps=6):
+    """Modes after each step; every other batch is padded. Compares the losses with those of separate models."""
+    models = [Masked(seed + index, checked).double() for index in range(B)]
+    data = torch.randn(steps, B, 6, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    masks = torch.ones(steps, B, 6, dtype=torch.bool)
+    masks[1::2, :, 4:] = False
+    array = dnnsuite.fuse(models)
+    modes, found = [], []
+    with StepRunner(array, optim.SGD(array.parameters(), lr=LR), masked_losses, width=width, threads=1) as r:
+        for x, mask in zip(data, masks, strict=True):
+            found.append(r.step(x, mask).losses().clone())
+            modes.append(r.mode)
+    for index, model in enumerate(models):
+        own = torch.optim.SGD(model.parameters(), lr=LR[index])
+        for step in range(steps):
+            own.zero_grad()
+            loss = model(data[step, index], masks[step, index]).square().mean()
+            loss.backward()
+            own.step()
+            torch.testing.assert_close(found[step][index], loss.detach(), rtol=1e-9, atol=1e-11)
+    return modes
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_later_runner_replays_each_outcome_of_what_python_reads_of_the_batch(checked):
+    assert masked_modes(0, width=B, checked=checked)[0] == "warming up"
+    assert masked_modes(10, width=B, checked=checked) == ["captured"] * 6
+
+
+def test_one_shard_records_each_outcome_for_all():
+    assert masked_modes(20, width=1)[4:] == ["captured", "captured"]
+
+
+class Scheduled(torch.nn.Module):
+    """Weighs its output by a counter that each forward moves on."""
+
+    def __init__(self, seed):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.a, self.b, self.calls = torch.nn.Linear(4, 5), torch.nn.Linear(5, 2), 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.b(torch.relu(self.a(x))) * (0.5 + self.calls / 10)
+
+
+@pytest.mark.parametrize("width", [1, B])
+def test_numbers_that_change_are_still_inputs_after_an_edit(width):
+    models = [Scheduled(index).double() for index in range(B)]
+    own = [torch.optim.SGD(model.parameters(), lr=LR[0]) for model in models]
+    array = dnnsuite.fuse(models)
+    optimizer = optim.SGD(array.parameters(), lr=LR[0])
+    data = torch.randn(12, B, 6, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    with StepRunner(
+        array, optimizer, lambda part, x: part(x).square().mean((1, 2)), width=width, threads=1
+    ) as r:
+        for step, x in enumerate(data):
+            if step == 8:
+                array.clone(0, optimizer, into=2)
+                models[2].load_state_dict(models[0].state_dict())
+            found = r.step(x).losses()
+            for index, model in enumerate(models):
+                own[index].zero_grad()
+                loss = model(x[index]).square().mean()
+                loss.backward()
+                own[index].step()
+                torch.testing.assert_close(found[index], loss.detach(), rtol=1e-9, atol=1e-11)
+            assert step < 7 or r.mode == "captured", step

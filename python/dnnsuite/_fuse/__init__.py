@@ -14,6 +14,8 @@ from .code.stand_in import attributes_alone as attributes_alone
 from .code.stand_in import stands_in as stands_in
 from .coverage import Cover as Cover
 from .coverage import coverage as coverage
+from .coverage import notes as notes
+from .coverage import take_notes as take_notes
 from .diverged import models_differ as models_differ
 from .fusing import fuse as fuse
 from .fusing import unfuse as unfuse
@@ -48,11 +50,13 @@ __all__ = [
     "names_of_own",
     "names_of_record",
     "narrow",
+    "notes",
     "numbers_read",
     "run_in_a_loop",
     "stack",
     "stands_in",
     "state_bytes",
+    "take_notes",
     "unfuse",
     "unstack",
     "views",

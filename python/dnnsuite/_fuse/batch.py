@@ -3,44 +3,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
 
 import torch
 
 from ..errors import InvalidArgument
 
 
-def stack(batch: torch.Tensor | Sequence[torch.Tensor], B: int | None = None) -> torch.Tensor:
+@overload
+def stack(batch: torch.Tensor | Sequence[torch.Tensor], B: int | None = None) -> torch.Tensor: ...
+@overload
+def stack(batch: Mapping[str, Any] | Sequence[Mapping[str, Any]], B: int | None = None) -> dict[str, Any]: ...
+
+
+def stack(batch: Any, B: int | None = None) -> Any:
     """Make a batch `[B, ...]` for an array.
 
     Args:
         batch: one tensor that all models share, which is not copied (stride 0 in dimension 0), or a sequence of B
-            tensors of one shape.
-        B: number of models; needed for one shared tensor.
+            tensors of one shape. A mapping, or a sequence of B of them, gives a dictionary of such batches; values in
+            it that are no tensors stay as they are.
+        B: number of models; needed for one shared batch.
 
     Raises:
-        InvalidArgument: B is missing or is not the number of tensors, or the tensors have different shapes.
+        InvalidArgument: B is missing or is not the number of tensors, the tensors have different shapes, or there is
+            something else in their place.
 
     >>> import torch, dnnsuite
     >>> x = dnnsuite.stack(torch.ones(5, 8), B=3)
     >>> x.shape, x.stride()
     (torch.Size([3, 5, 8]), (0, 8, 1))
+    >>> dnnsuite.stack({"input_ids": torch.ones(5, 8)}, B=3)["input_ids"].shape
+    torch.Size([3, 5, 8])
     """
+    if isinstance(batch, Mapping):
+        return {name: stack(v, B) if isinstance(v, torch.Tensor) else v for name, v in batch.items()}
     if isinstance(batch, torch.Tensor):
         if B is None or B < 1:
             raise InvalidArgument(f"stack of one shared tensor needs the number of models, B; got {B!r}")
         return batch.unsqueeze(0).expand(B, *batch.shape)
-    tensors = list(batch)
-    if not tensors or (B is not None and len(tensors) != B):
+    parts = list(batch)
+    if not parts or (B is not None and len(parts) != B):
         raise InvalidArgument(
-            f"stack got {len(tensors)} tensors for {B if B is not None else 'one or more'} models"
+            f"stack got {len(parts)} tensors for {B if B is not None else 'one or more'} models"
         )
+    if all(isinstance(part, Mapping) for part in parts):
+        return _stacked_by_name(parts)
+    _check_alike(parts)
+    return torch.stack(parts)
+
+
+def _stacked_by_name(batches: list[Mapping[str, Any]]) -> dict[str, Any]:
+    for index, other in enumerate(batches):
+        if other.keys() != batches[0].keys():
+            raise InvalidArgument(
+                f"batches 0 and {index} have different names: {[*batches[0]]} and {[*other]}"
+            )
+    return {
+        name: stack([batch[name] for batch in batches]) if isinstance(first, torch.Tensor) else first
+        for name, first in batches[0].items()
+    }
+
+
+def _check_alike(tensors: list[Any]) -> None:
+    """Refuse what is no tensor, and tensors of different shapes."""
     for index, tensor in enumerate(tensors):
+        if not isinstance(tensor, torch.Tensor):
+            raise InvalidArgument(
+                f"stack takes tensors or mappings of tensors, one or a list of one per model; got a "
+                f"{type(tensor).__name__} in place {index}: stack the tensors of a tuple one by one"
+            )
         if tensor.shape != tensors[0].shape:
             raise InvalidArgument(
                 f"tensors 0 and {index} differ: {list(tensors[0].shape)} and {list(tensor.shape)}"
             )
-    return torch.stack(tensors)
 
 
 def unstack(batch: torch.Tensor) -> list[torch.Tensor]:

@@ -14,7 +14,7 @@ import torch.nn.utils.parametrize
 
 from .._torch import made_by_dynamo, no_fuse
 from ..errors import InvalidArgument, Unavailable
-from ..nn.array_module import ArrayModule, MoreState
+from ..nn.array_module import REMADE, ArrayModule, MoreState
 from .code.fused_attributes import is_fused
 from .code.one_by_one import ModelParts
 from .code.own_values import StandIns, give_own, numbers_among
@@ -239,12 +239,11 @@ def _has_more_state(models: Sequence[torch.nn.Module]) -> bool:
     """Return True if a layer's weight is made of other tensors before each forward, as torch's old weight_norm does."""
     first = models[0]
     return any(
-        f"{name}_{end}" in (*first._parameters, *first._buffers) for name in vars(first) for end in _REMADE
+        f"{name}_{end}" in (*first._parameters, *first._buffers) for name in vars(first) for end in REMADE
     )
 
 
 _REGISTRIES = frozenset(vars(torch.nn.Module()))
-_REMADE = ("g", "v", "orig", "u", "mask")  # of weight_norm, spectral_norm and torch.nn.utils.prune
 _known_attributes: dict[type, frozenset[str]] = {}
 
 

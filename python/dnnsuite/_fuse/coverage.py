@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -96,6 +98,24 @@ def coverage(array: torch.nn.Module) -> Coverage:
 
     visit(root, "")
     return found
+
+
+def notes(array: torch.nn.Module) -> list[tuple[str, Counter[str]]]:
+    """List what each part of `array` has told about itself while it ran: why it would run models one by one, and its
+    functions without a rule."""
+    return [(report.alone, Counter(report.mapped)) for report in _reports(array)]
+
+
+def take_notes(array: torch.nn.Module, known: Sequence[tuple[str, Counter[str]]]) -> None:
+    """Give the parts of `array` the `notes` of an equal one, whose recordings are replayed in their place."""
+    for report, (alone, mapped) in zip(_reports(array), known, strict=True):
+        report.alone = report.alone or alone
+        report.mapped = report.mapped or Counter(mapped)
+
+
+def _reports(array: torch.nn.Module) -> list[ModuleCoverage]:
+    modules = array.__dict__.get("_root", array).modules()
+    return [module._fused_report for module in modules if isinstance(module, UserModule)]
 
 
 def _is_shared(layer: ArrayModule) -> bool:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 
 from ..nn.array_module import ArrayModule
 from .code.fused_attributes import ModuleCoverage, plain_attributes
+from .module_copies import copied
 
 
 def tree(array: torch.nn.Module) -> Iterator[torch.nn.Module]:
@@ -63,7 +63,7 @@ def narrow(
         if own is not None:
             memo[id(own)] = own[start : start + length]
     memo[id(array.__dict__.get("_fused_choice"))] = None
-    part: torch.nn.Module = copy.deepcopy(array, memo)
+    part: torch.nn.Module = copied(array, memo)
     part.__dict__.pop("_plain", None)
     part.__dict__.pop("_fused_choice", None)
     for module in tree(part):

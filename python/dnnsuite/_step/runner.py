@@ -19,7 +19,7 @@ from .._torch import mark_stepped
 from ..errors import InvalidArgument
 from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler
-from .batches import own_copy
+from .batches import LentBatches
 from .capture import CudaDevice, CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
 from .choices import loop_key, shares_products, width_trial, widths_by_layout
 from .deal import Deal, autocast_now, parts_of
@@ -39,10 +39,6 @@ __all__ = ["StepRunner"]
 
 Optimizers = ArrayOptimizer | Sequence[ArrayOptimizer]
 Scaler = GradScaler | torch.amp.GradScaler
-
-
-def _wants_gradient(tensor: torch.Tensor) -> bool:
-    return tensor.requires_grad
 
 
 _FEW_BYTES = 2**26  # that are kept: to page them in again costs a small model's step
@@ -188,6 +184,7 @@ class StepRunner:
         )
         self._differing = False  # models that were alike have attributes of their own since
         self._updates = Updates(optimizers)
+        self._lent = LentBatches()
         self._threads = ShardThreads(self.threads if self._on_cpu else 0, self.queue_depth)
         self._stop_threads = weakref.finalize(self, self._threads.stop)
         self._stop_threads.atexit = False  # threads.py waits for them then
@@ -273,7 +270,7 @@ class StepRunner:
             self._take(self._dealt_out(self._array, self._optimizers, wanted, loop), wanted)
         threads = self._threads
         if self._later:
-            batch = own_copy(batch, leave=_wants_gradient)
+            batch = self._lent.lend(batch)
         asked = vectors, self._deal.read()
         step = SubmittedStep(threads.wait, batch, asked, len(self._deal.shards), len(self._optimizers))
         if not ragged and timed and self._trial is not None and not self._trial.done:
@@ -284,8 +281,9 @@ class StepRunner:
             self._submit(step)
         if not self._later:
             self._python.carry_back()
-        elif after:
+        elif after or self._lent.awaited:
             self._settle()
+            self._lent.hand_back()
         for optimizer, hook in after if step.error is None else ():
             hook(optimizer, (), {})
         if self._on_cpu and not self._warm and self.mode != "warming up":
@@ -299,7 +297,8 @@ class StepRunner:
         """Hand a step to the threads; wait for one that may read what the user changes before the next."""
         deal = self._deal
         draws = self._draws
-        if self._later and (deal.follows or draws.found or not draws.known):
+        alone = deal.follows or draws.found or not draws.known or self._lent.awaited
+        if self._later and alone:
             self._threads.settle()
             deal.run_alone(True)
             draws.begin()

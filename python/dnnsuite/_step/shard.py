@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from .._fuse import narrow
+from .._fuse import narrow, notes, take_notes
 from .._fuse import views as views_of
 from .._fuse import width as array_width
 from ..errors import InvalidArgument
@@ -57,10 +57,15 @@ class Shard:
             found |= {f"{role} of {number}": value for role, value in part.roles().items()}
         return {role: tensor for role, tensor in found.items() if isinstance(tensor, torch.Tensor)}
 
-    def facts(self, era: object) -> tuple[Any, ...]:
-        """List everything that this shard's code can see except tensors' values: Python values, and layouts."""
+    def facts(self, era: object, without: Collection[tuple[int, str]] = ()) -> tuple[Any, ...]:
+        """List everything that this shard's code can see except tensors' values: Python values, and layouts.
+
+        Args:
+            era: replaces values that cannot be compared.
+            without: (number of the module, name) of attributes that are left out.
+        """
         names = {parameter: name for parameter, (_, name) in self._places.items()}
-        code = module_facts(self.array, era), *(part.facts(names) for part in self._parts)
+        code = module_facts(self.array, era, without), *(part.facts(names) for part in self._parts)
         layouts = tuple(
             (role, t.shape, t.stride(), t.dtype, t.requires_grad)
             for role, t in self.roles().items()
@@ -83,6 +88,14 @@ class Shard:
         for part in self._parts:
             yield part, of_groups[begin : begin + len(part)]
             begin += len(part)
+
+    def notes(self) -> list[Any]:
+        """List what the models' code has told about itself while it ran."""
+        return notes(self.array)
+
+    def take_notes(self, known: Sequence[Any]) -> None:
+        """Know the same of models whose code does not run, because the recording of equal ones is replayed."""
+        take_notes(self.array, known)
 
     def narrow(self, tensor: torch.Tensor) -> torch.Tensor:
         """View this shard's part `[length, ...]` of a tensor `[B, ...]`."""

@@ -22,6 +22,9 @@ from .sharing import lent, shareable
 #: What to do with models of different shapes.
 GROUP = "; the models of one array must have the same shape: group them by shape, and fuse each group"
 
+#: Endings of the tensors that torch's old weight_norm and spectral_norm, and pruning, make a tensor of.
+REMADE = ("g", "v", "orig", "u", "mask")
+
 ArrayT = TypeVar("ArrayT", bound="ArrayModule")
 
 
@@ -117,6 +120,8 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
 
     def __delattr__(self, name: str) -> None:
         refuse_deletion(self, name)
+        if name in self._parameters:  # torch's parametrizations begin with that
+            raise InvalidArgument(self._of_another_form([name]))
         super().__delattr__(name)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -182,6 +187,10 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
 
     def to_model(self, index: int) -> torch.nn.Module:
         """Copy model `index` into an ordinary torch layer."""
+        held = {*self._parameters, *self._buffers}
+        remade = [name for name in vars(self) if any(f"{name}_{end}" in held for end in REMADE)]
+        if remade:
+            raise InvalidArgument(self._of_another_form(remade))
         arguments = self.arguments_of(self)
         for name in self.per_model_arguments():
             arguments[name] = arguments[name][index]
@@ -195,6 +204,13 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(mine[name].requires_grad)
         return model.train(self.training)
+
+    def _of_another_form(self, names: Collection[str]) -> str:
+        return (
+            f"a fused {type(self).__name__} cannot be another kind of layer after fuse, and torch changes "
+            f"{', '.join(sorted(names))} in it: put weight_norm, spectral_norm, pruning or a parametrization on the "
+            "models, or take it off, and fuse them anew"
+        )
 
     def recorded_values(self) -> tuple[Any, ...]:
         """List the values of per-model lists that a recorded step of this layer depends on."""

@@ -33,10 +33,11 @@ class StepPlan:
         self.takes = ops.RULES[rule]
         names = (*self.takes.states, *self.takes.scalars)
         self.slots = [(rows, [name] * len(rows), [row[name] for row in rows]) for name in names]
-        self.batches = [
-            _Batch(self.takes, [self.params[i] for i in places], [rows[i] for i in places], places)
-            for places in _alike(self.params)
-        ]
+        with hidden_from_modes():  # a recorder would take what is made once for a part of every step
+            self.batches = [
+                _Batch(self.takes, [self.params[i] for i in places], [rows[i] for i in places], places)
+                for places in _alike(self.params)
+            ]
 
     def fits(self, rule: str, params: Sequence[torch.Tensor], state: Any) -> bool:
         """Return True if rule, tensors and addresses are those the plan was built with."""

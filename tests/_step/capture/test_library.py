@@ -6,7 +6,8 @@ import weakref
 import pytest
 import torch
 
-from dnnsuite._step.capture.library import Place, Places, Read, Recordings, code_of, prove
+from dnnsuite._step.capture.library import Recordings, code_of, prove
+from dnnsuite._step.capture.placed import Place, Places, Read
 from dnnsuite._step.capture.plan import make_plan
 from dnnsuite._step.capture.record import StepRecorder
 from dnnsuite._step.capture.script import Script
@@ -31,6 +32,12 @@ class Shard:
 
     def prepare(self, plans):
         self.prepared = plans
+
+    def notes(self):
+        return ["note"]
+
+    def take_notes(self, notes):
+        self.noted = notes
 
     def step(self, x):
         self.weight[1].add_(x)
@@ -70,7 +77,7 @@ def test_a_script_serves_another_shard():
     x = torch.tensor([0.5, 0.25])
     assert torch.equal(script([x]), twin.step(x))
     assert torch.equal(other.weight, twin.weight)
-    assert (other.prepared, reads) == (["plan"], [])
+    assert (other.prepared, other.noted, reads) == (["plan"], ["note"], [])
 
 
 def test_a_recording_holds_no_tensor_of_its_shard():
@@ -161,8 +168,8 @@ def test_a_leader_that_is_gone_stands_in_nobodys_way():
 def test_recordings_are_found_by_their_facts_and_patterns_by_their_code():
     known, made = Recordings(), Shard().proven()
     known.keep(made)
-    assert known.find(("code", 2)) is made
-    assert known.find(("code", 3)) is None
+    assert known.find(("code", 2)) == [made]
+    assert known.find(("code", 3)) == []
     assert known.pattern(("code", 3)) is made
     assert known.pattern(("other", 2)) is None
     era = known.era
@@ -195,12 +202,12 @@ def test_a_recording_is_found_by_another_runner_whose_code_sees_the_same_objects
     made = Shard().proven()
     first, second = Recordings(shared=True), Recordings(shared=True)
     first.keep(made, [criterion])
-    assert second.find(made.facts) is None
-    assert second.adopt(made.facts, [other]) is None
-    assert second.adopt(made.facts, []) is None
-    assert Recordings().adopt(made.facts, [criterion]) is None
-    assert second.adopt(made.facts, [criterion]) is made
-    assert second.find(made.facts) is made
+    assert second.find(made.facts) == []
+    assert second.adopt(made.facts, [other]) == []
+    assert second.adopt(made.facts, []) == []
+    assert Recordings().adopt(made.facts, [criterion]) == []
+    assert second.adopt(made.facts, [criterion]) == [made]
+    assert second.find(made.facts) == [made]
 
 
 def test_what_is_one_runners_own_is_not_shared():
@@ -210,13 +217,13 @@ def test_what_is_one_runners_own_is_not_shared():
     for place, facts in enumerate(own):
         made = dataclasses.replace(Shard().proven(), facts=("own", place, facts))
         known.keep(made)
-        assert second.adopt(made.facts, []) is None
+        assert second.adopt(made.facts, []) == []
     with_tensor = dataclasses.replace(Shard(0, torch.ones(3)).proven(), facts=("own", "tensor"))
     known.keep(with_tensor)
-    assert second.adopt(with_tensor.facts, []) is None
+    assert second.adopt(with_tensor.facts, []) == []
     gone = dataclasses.replace(Shard().proven(), facts=("own", "gone"))
     known.keep(gone, [Criterion()])
-    assert second.adopt(gone.facts, [Criterion()]) is None
+    assert second.adopt(gone.facts, [Criterion()]) == []
 
 
 def test_state_that_the_first_step_makes_is_waited_for():

@@ -280,8 +280,24 @@ def user_module_class(original: Any) -> Any:
     """Return the class of an array's copies of `original` modules."""
     if original not in _classes:
         body = {"_fused_original": original, "__module__": original.__module__, "__doc__": original.__doc__}
-        _classes[original] = type(original)(original.__name__, (UserModule, original), body)
+        _classes[original] = _meta(original)(original.__name__, (UserModule, original), body)
     return _classes[original]
+
+
+def _meta(original: Any) -> Any:
+    """Return the class of a class: one that torch's `remove_parametrizations` cannot change, where it would."""
+    own: Any = type(original)
+    made = {name for name, value in vars(original).items() if isinstance(value, property)}
+    if not (original.__name__.startswith("Parametrized") and made):
+        return own
+
+    def refuse(kind: Any, name: str) -> None:
+        raise InvalidArgument(
+            f"{name} of a fused {original.__name__} is made by a parametrization, which cannot be removed after fuse: "
+            "remove it from the models, and fuse them anew"
+        )
+
+    return type(own.__name__, (own,), {"__delattr__": refuse})
 
 
 def make_user_module(module: torch.nn.Module, B: int) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from .followed_step import FollowedStep
-from .library import Facts, Proven, Read
-from .looks import Replay
+from .library import Facts, Proven
+from .looks import NO_LOOKS, Looks, Replay
+from .placed import Read
 from .record import StepRecording
 
 
@@ -38,6 +39,7 @@ class Attempt:
     values: Any = None  # Python values of the modules before the recording
     ways: Any = None  # in which the modules' code ran while recorded
     read: list[Read] = field(default_factory=list)
+    looks: Looks = NO_LOOKS  # values that Python has read beside
     numbered: list[NumberedReplay] = field(default_factory=list)  # for numbers that lead other ways
     pending: list[NumberedReplay] = field(default_factory=list)  # of these, not compared yet
 

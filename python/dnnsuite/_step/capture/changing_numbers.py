@@ -112,6 +112,11 @@ class ChangingNumbers:
         )
 
     @property
+    def deep(self) -> bool:
+        """True if some of them lie in containers or objects of modules, not among the attributes."""
+        return any(isinstance(place, HeldNumber) and len(place.path) > 1 for place in self.places)
+
+    @property
     def held_keys(self) -> set[tuple[Path, Any]]:
         """Collect the (path, key) of those in the Python state of the modules."""
         return {(place.path, place.key) for place in self.places if isinstance(place, HeldNumber)}

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from .library import Read
-from .record import StepRecording, TensorSlot
+from .placed import Read
+from .record import StepRecording, TensorSlot, slots_of
 from .script import same_bits
 
 
@@ -60,12 +60,17 @@ def difference(first: StepRecording, second: StepRecording) -> str | None:
     for slot, tensor in first.external.items():
         other = second.external.get(slot)
         if other is None:
-            return "two steps use different tensors"
+            return f"two steps use different tensors{_place_of(first, slot)}"
         if tensor.data_ptr() != other.data_ptr() and (
             first.storage[slot] in first.written or not same_bits(tensor, other)
         ):
-            return f"a tensor {list(tensor.shape)} is another one in the next step"
+            return f"a tensor {list(tensor.shape)} is another one in the next step{_place_of(first, slot)}"
     return None
+
+
+def _place_of(recording: StepRecording, slot: int) -> str:
+    """Name the line of the user's code that first uses a tensor; empty if it is none."""
+    return next((call.place for call in recording.calls if slot in slots_of(call.arguments)), "")
 
 
 def _alike(a: Any, b: Any) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -25,19 +26,28 @@ _NO_FACTS = (frozenset(vars(torch.nn.Module())) - {"training"}) | {"_root", "_pl
 _FUSED_FACTS = frozenset(("_fused_code", "_fused_withheld"))
 
 
-def module_facts(array: torch.nn.Module, era: object) -> tuple[Any, ...]:
-    """List the Python state of every module of `array`, whatever the number of models. `era` replaces values that
-    cannot be compared: they are equal in copies of one array, and may differ in another."""
+def module_facts(
+    array: torch.nn.Module, era: object, without: Collection[tuple[int, str]] = ()
+) -> tuple[Any, ...]:
+    """List the Python state of every module of `array`, whatever the number of models.
+
+    Args:
+        era: replaces values that cannot be compared: they are equal in copies of one array, and may differ in another.
+        without: (number of the module, name) of attributes that are left out.
+    """
     facts = _Facts(era)
-    return tuple((name, *_of(module, facts)) for name, module in guards.modules_of(array))
+    return tuple(
+        (name, *_of(module, facts, {key for own, key in without if own == number}))
+        for number, (name, module) in enumerate(guards.modules_of(array))
+    )
 
 
-def _of(module: torch.nn.Module, facts: _Facts) -> tuple[Any, ...]:
-    lists = getattr(module, "per_model_lists", ())
+def _of(module: torch.nn.Module, facts: _Facts, without: Collection[str]) -> tuple[Any, ...]:
+    left_out = {*getattr(module, "per_model_lists", ()), *without}
     values = [
         (name, facts.of(value))
         for name, value in vars(module).items()
-        if _is_fact(name) and name not in lists
+        if _is_fact(name) and name not in left_out
     ]
     recorded = module.recorded_values() if isinstance(module, ArrayModule) else ()
     return type(module), tuple(values), recorded, numbers_read(module), _one_by_one(module, facts.era)

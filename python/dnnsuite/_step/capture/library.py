@@ -8,13 +8,15 @@ import functools
 import threading
 import types
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
-from .plan import ReplayPlan
+from .followed_step import FollowedStep
+from .looks import NO_LOOKS, CheckedReplay, Looks, Replay
+from .placed import Place, PlacedScript, Places, Read
 from .record import OperatorCall, TensorSlot
 from .rolled import Rolled
 from .script import Script, same_bits
@@ -30,9 +32,9 @@ class Subject(Protocol):
     def roles(self) -> dict[str, torch.Tensor]:
         """Collect by role the tensors that stay from step to step: parameters, buffers, the optimizer's state."""
 
-    def facts(self, era: object) -> Facts:
-        """List everything that its code can see except tensors' values. `era` replaces values that cannot be
-        compared."""
+    def facts(self, era: object, without: Collection[tuple[int, str]] = ()) -> Facts:
+        """List everything that its code can see except tensors' values, and except attributes of modules that are left
+        out. `era` replaces values that cannot be compared."""
 
     def plans(self) -> Plans:
         """Describe the optimizer's plans, for `prepare` of another shard."""
@@ -40,79 +42,11 @@ class Subject(Protocol):
     def prepare(self, plans: Plans) -> None:
         """Make the optimizer's plans before the first step."""
 
+    def notes(self) -> Sequence[Any]:
+        """List what its code has told about itself while it ran, for `coverage`."""
 
-@dataclass(frozen=True)
-class Place:
-    """Place of a tensor in the one that has a `role`."""
-
-    role: str
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    offset: int
-    dtype: torch.dtype
-
-    def of(self, roles: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Find the tensor at this place among those of another shard."""
-        held = roles[self.role]
-        if self.offset == 0 and held.shape == self.shape and held.stride() == self.stride:
-            return held
-        return held.detach().as_strided(self.shape, self.stride, held.storage_offset() + self.offset)
-
-
-class Places:
-    """Index from memory to the tensors with a role."""
-
-    def __init__(self, roles: Mapping[str, torch.Tensor]) -> None:
-        self._at: dict[int, list[tuple[str, torch.Tensor]]] = {}
-        for role, tensor in roles.items():
-            self._at.setdefault(tensor.untyped_storage()._cdata, []).append((role, tensor))
-
-    def find(self, tensor: torch.Tensor) -> Place | None:
-        """Find the place of a tensor; None if it is not wholly inside a tensor with a role."""
-        for role, held in self._at.get(tensor.untyped_storage()._cdata, ()):
-            offset = int(tensor.storage_offset() - held.storage_offset())
-            if tensor.dtype == held.dtype and offset >= 0 and offset + _reach(tensor) <= _reach(held):
-                return Place(role, tuple(tensor.shape), tensor.stride(), offset, tensor.dtype)
-        return None
-
-
-def _reach(tensor: torch.Tensor) -> int:
-    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-
-
-@dataclass
-class Read:
-    """Tensor whose value Python has read in a step: the step's input `given`, or a tensor that stays."""
-
-    given: int | None
-    tensor: torch.Tensor
-    value: torch.Tensor
-    place: Place | None = None
-    version: int = -1
-
-    @property
-    def known(self) -> bool:
-        """True if it can be found in another shard."""
-        return self.given is not None or self.place is not None
-
-    def placed(self, search: Places) -> Read:
-        """Describe it by role, without the shard's tensor."""
-        place = None if self.given is not None else search.find(self.tensor)
-        return replace(self, tensor=self.value, place=place, version=-1)
-
-    def among(self, roles: Mapping[str, torch.Tensor]) -> Read:
-        """Find it in another shard."""
-        return self if self.place is None else replace(self, tensor=self.place.of(roles), version=-1)
-
-    def holds(self, inputs: Sequence[torch.Tensor]) -> bool:
-        """Return True if Python would read the same value in a step with these inputs."""
-        tensor = self.tensor if self.given is None else inputs[self.given]
-        if tensor is self.tensor and tensor._version == self.version:
-            return True
-        if not same_bits(tensor.detach(), self.value):
-            return False
-        self.tensor, self.version = tensor, tensor._version  # held, so that no other tensor is taken for it
-        return True
+    def take_notes(self, notes: Sequence[Any]) -> None:
+        """Know the same of a shard whose code does not run."""
 
 
 @dataclass
@@ -121,53 +55,96 @@ class Proven:
 
     facts: Facts
     plans: Plans
-    script: Script
-    plan: ReplayPlan
-    places: dict[int, Place]  # by slot
-    others: dict[
-        int, torch.Tensor
-    ]  # by slot: tensors without a role, such as those that a loss function closes over
+    step: PlacedScript
     reads: list[Read]
     owner: weakref.ref[Any]
-    settled: bool = True  # `others` are known to be those of any shard
+    guard: PlacedScript | None = None  # tells for which batches the step is right
+    changed: Sequence[Place] | None = (
+        None  # what a step with assertions inside changes before the last of them
+    )
+    numbers: FollowedStep | None = None  # arithmetic of a step that takes numbers
+    looks: Looks = NO_LOOKS  # values that Python has read of the batch, where there is a guard
+    notes: Sequence[Any] = ()  # what the code has told about itself
+    settled: bool = True  # tensors without a role are known to be those of any shard
+
+    @property
+    def scripts(self) -> list[PlacedScript]:
+        """List the step, and its guard if there is one."""
+        return [self.step] if self.guard is None else [self.step, self.guard]
+
+    @property
+    def others(self) -> list[torch.Tensor]:
+        """List the tensors without a role."""
+        return [tensor for script in self.scripts for tensor in script.others.values()]
+
+    @property
+    def key(self) -> tuple[Facts, Any]:
+        """Facts, and values that Python has read of the batch: equal for recordings of which one is enough.
+
+        Numbers lead one way or another; there is a recording for each.
+        """
+        return self.facts, self.looks.values if self.numbers is None else self.numbers.arithmetic
 
     @functools.cached_property
     def outline(self) -> list[Any]:
         """List of the operators without numbers, which recordings of one step for different layouts have in common."""
-        return _outline(self)
+        return [line for script in self.scripts for line in _outline(script)]
 
-    def serve(self, subject: Subject) -> tuple[Script, list[Read]] | None:
+    def serve(self, subject: Subject) -> tuple[Replay, list[Read]] | None:
         """Make the replay for another shard, with the reads it depends on; None if it cannot serve that shard."""
         if not self.settled or not all(read.known for read in self.reads):
             return None
         subject.prepare(self.plans)
+        subject.take_notes(self.notes)
         roles = subject.roles()
-        if not roles.keys() >= {place.role for place in self.places.values()}:
+        used = {place.role for script in self.scripts for place in script.places.values()}
+        if not roles.keys() >= used.union(place.role for place in self.changed or ()):
             return None  # what the first step makes is not there yet
-        found = {slot: place.of(roles) for slot, place in self.places.items()}
-        script = self.script.bound(self.plan, self.plan.on(self.others | found))
-        return script, [read.among(roles) for read in self.reads]
+        replay: Replay = self.step.on(roles)
+        if self.changed is not None:
+            replay = CheckedReplay(replay, [place.of(roles).detach() for place in self.changed])
+        if self.guard is not None:
+            replay.guard = self.guard.on(roles)
+        return replay, [read.among(roles) for read in self.reads]
 
 
-def prove(facts: Facts, subject: Subject, script: Script, reads: Sequence[Read]) -> Proven:
-    """Describe a script in terms of roles."""
-    plan = script.plan
+def prove(
+    facts: Facts,
+    subject: Subject,
+    replay: Replay,
+    reads: Sequence[Read],
+    looks: Looks = NO_LOOKS,
+    numbers: FollowedStep | None = None,
+) -> Proven | None:
+    """Describe a replay in terms of roles; None if that cannot be done."""
     search = Places(subject.roles())
-    found = {slot: search.find(tensor) for slot, tensor in plan.roots.items()}
-    places = {slot: place for slot, place in found.items() if place is not None}
-    others = {slot: plan.roots[slot] for slot in plan.external if found[slot] is None}
-    constants = {slot: tensor for slot, tensor in plan.roots.items() if slot not in plan.external}
-    light = replace(plan, static=dict.fromkeys(plan.static, _NOTHING), roots=constants)
-    looked = [read.placed(search) for read in reads]
-    owner = weakref.ref(subject)
-    bound = script.bound(light, [])
-    return Proven(facts, subject.plans(), bound, light, places, others, looked, owner, settled=not others)
+    changed = None
+    script, guard = replay, replay.guard
+    if isinstance(replay, CheckedReplay):
+        found = [search.find(tensor) for tensor in replay.changed]
+        changed = [place for place in found if place is not None]
+        if len(changed) < len(found):
+            return None
+        script = replay.replay
+    if not isinstance(script, Script) or not isinstance(guard, (Script, type(None))):
+        return None
+    made = Proven(
+        facts,
+        subject.plans(),
+        PlacedScript.of(script, search),
+        [read.placed(search) for read in reads],
+        weakref.ref(subject),
+        None if guard is None else PlacedScript.of(guard, search),
+        changed,
+        None if numbers is None else numbers.without_recording(),
+        NO_LOOKS if guard is None else looks,
+        subject.notes(),
+    )
+    made.settled = not made.others
+    return made
 
 
-_NOTHING = torch.empty(0)
-
-
-def _outline(made: Proven) -> list[Any]:
+def _outline(made: PlacedScript) -> list[Any]:
     """List the operators of a step and the flow of tensors through them, without numbers, which depend on the layout of
     batch. Loops over the models are rolled up, because the number of models may differ too."""
     rolled = Rolled([*made.plan.views, *made.plan.calls])
@@ -243,19 +220,20 @@ class SharedRecordings:
         except TypeError:  # nobody could say later whether it is the same one
             return
         with self._lock:
-            others = [(o, one) for o, one in self._known if one.facts != made.facts]
+            others = [(o, one) for o, one in self._known if one.key != made.key]
             self._known = [*others, (seen, made)][-_MOST:]
 
-    def find(self, objects: Sequence[Any], facts: Facts) -> Proven | None:
-        """Find a recording of the same step."""
+    def find(self, objects: Sequence[Any], facts: Facts) -> list[Proven]:
+        """Find the recordings of the same step, one for each outcome."""
         with self._lock:
-            for seen, made in reversed(self._known):
-                if len(seen) == len(objects) and made.facts == facts:
-                    return made if all(ref() is one for ref, one in zip(seen, objects, strict=True)) else None
-        return None
+            return [made for seen, made in self._known if made.facts == facts and _are(seen, objects)]
 
 
 SHARED = SharedRecordings()
+
+
+def _are(seen: Sequence[weakref.ref[Any]], objects: Sequence[Any]) -> bool:
+    return len(seen) == len(objects) and all(ref() is one for ref, one in zip(seen, objects, strict=True))
 
 
 def _is_own(value: Any, era: object) -> bool:
@@ -292,6 +270,15 @@ class Recordings:
         self._proven: list[Proven] = []
         self._leaders: list[tuple[Facts, weakref.ref[Any]]] = []
         self._alone: list[Facts] = []  # of which the leader found no recording that serves others
+        self._numbers: tuple[Any, Sequence[Any]] = None, ()
+
+    def numbers_of(self, code: Any) -> Sequence[Any]:
+        """List the places of numbers that were found to change, before an edit, in steps of `code`."""
+        return self._numbers[1] if self._numbers[0] == code else ()
+
+    def note_numbers(self, code: Any, places: Sequence[Any]) -> None:
+        """Remember the places of the numbers that change in steps of `code`."""
+        self._numbers = code, tuple(places)
 
     def edited(self) -> None:
         """Begin a new era: values that cannot be compared may have changed."""
@@ -299,17 +286,17 @@ class Recordings:
             self.era = object()
             self._leaders, self._alone = [], []
 
-    def find(self, facts: Facts) -> Proven | None:
-        """Find a recording of the same step."""
+    def find(self, facts: Facts) -> list[Proven]:
+        """Find the recordings of the same step, one for each outcome of what Python reads of the batch."""
         with self._lock:
-            return next((one for one in self._proven if one.facts == facts), None)
+            return [one for one in self._proven if one.facts == facts]
 
-    def adopt(self, facts: Facts, objects: Sequence[Any]) -> Proven | None:
-        """Find a recording of the same step by another runner, whose code sees the same objects."""
-        found = SHARED.find(objects, facts) if self._shared else None
-        if found is not None:
+    def adopt(self, facts: Facts, objects: Sequence[Any]) -> list[Proven]:
+        """Find recordings of the same step by another runner, whose code sees the same objects."""
+        found = SHARED.find(objects, facts) if self._shared else []
+        if found:
             with self._lock:
-                self._proven = [*self._proven, found][-_MOST:]
+                self._proven = [*self._proven, *found][-_MOST:]
         return found
 
     def pattern(self, facts: Facts) -> Proven | None:
@@ -340,9 +327,9 @@ class Recordings:
     def keep(self, made: Proven, objects: Sequence[Any] = ()) -> None:
         """Keep a recording that was compared with its step as written; its code sees `objects`."""
         with self._lock:
-            self._proven = [one for one in self._proven if one.facts != made.facts or not one.settled]
+            self._proven = [one for one in self._proven if one.key != made.key or not one.settled]
             self._proven = [*self._proven, made][-_MOST:]
-        if not made.others:
+        if not made.others and made.numbers is None:
             OUTLINES.keep((self._code, made.facts[0]), made.outline)
             if self._shared and not _is_own(made.facts, self.era):
                 SHARED.keep(objects, made)
@@ -360,5 +347,5 @@ class Recordings:
 
 def _agree(known: Proven, made: Proven) -> bool:
     """Return True if the tensors without a role are the same in both, or constants of equal value."""
-    pairs = zip(known.others.values(), made.others.values(), strict=True)  # the outlines have as many
+    pairs = zip(known.others, made.others, strict=True)  # the outlines have as many
     return all(a.data_ptr() == b.data_ptr() or same_bits(a, b) for a, b in pairs)

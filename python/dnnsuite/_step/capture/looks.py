@@ -9,7 +9,7 @@ checks of torch.distributions, are compared during the step: if one differs, the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -102,6 +102,24 @@ def changed_before_looks(recording: StepRecording, guarded: frozenset[int]) -> l
     return [t.detach() for slot, t in recording.external.items() if recording.storage[slot] in written]
 
 
+@dataclass(frozen=True)
+class Looks:
+    """Values that Python has read in a recording, in order, and the line of the user's code that reads the first."""
+
+    values: tuple[Any, ...] = ()
+    place: str = ""
+
+    @classmethod
+    def of(cls, recording: StepRecording) -> Looks:
+        """List those of a recording: each is compared in the operator before its assertion."""
+        calls = recording.calls
+        values = tuple(calls[place - 1].arguments[1] for place in recording.looks)
+        return cls(values, calls[recording.looks[0]].place if recording.looks else "")
+
+
+NO_LOOKS = Looks()
+
+
 class CheckedReplay:
     """Replay with assertions inside; if one fails, its changes are undone.
 
@@ -110,15 +128,15 @@ class CheckedReplay:
     """
 
     def __init__(self, replay: Replay, changed: Sequence[torch.Tensor]) -> None:
-        self._replay, self._changed = replay, list(changed)
+        self.replay, self.changed = replay, list(changed)
         self.guard: Replay | None = None
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-        before = [tensor.clone() for tensor in self._changed]
+        before = [tensor.clone() for tensor in self.changed]
         try:
-            return self._replay(inputs)
+            return self.replay(inputs)
         except RuntimeError as error:
-            for tensor, value in zip(self._changed, before, strict=True):
+            for tensor, value in zip(self.changed, before, strict=True):
                 tensor.copy_(value)
             found = str(error).partition(MARK)
             if found[1]:
@@ -132,40 +150,49 @@ class Outcomes:
 
     def __init__(self) -> None:
         self._guards: dict[Any, list[Replay]] = {}
+        self._values: dict[Any, list[tuple[Any, ...]]] = {}  # that each guard is for
+        self._facts: dict[Any, tuple[Any, ...]] = {}
         self._unknown = 0
         self._place = ""
 
-    def clear(self) -> None:
-        """Forget all guards."""
-        self._guards.clear()
+    def knows(self, key: Any) -> bool:
+        """Return True if values are read of batches of a layout."""
+        return key in self._guards
 
-    def chosen(self, key: Any, inputs: Sequence[torch.Tensor]) -> int | None:
-        """Choose among the recordings of a layout: the number of the one whose guard holds, -1 if none does.
-
-        None stands for the only recording of a layout of which no value is read.
-        """
-        guards = self._guards.get(key)
-        if guards is None:
-            return None
-        for number, guard in enumerate(guards):
+    def chosen(self, key: Any, inputs: Sequence[torch.Tensor]) -> int:
+        """Choose among the recordings of a layout of which values are read: the number of the one whose guard holds,
+        -1 if none does."""
+        for number, guard in enumerate(self._guards[key]):
             if _holds(guard, inputs):
                 self._unknown = max(0, self._unknown - 1)
                 return number
         self._unknown += 1
         return -1
 
-    def add(self, key: Any, chosen: int | None, guard: Replay, place: str) -> int:
+    def has(self, key: Any, looks: Looks) -> bool:
+        """Return True if no recording with these values is wanted for a layout."""
+        return looks.values in self._values.get(key, ()) or self.full(key)
+
+    def facts(self, key: Any) -> tuple[Any, ...]:
+        """Return the facts by which other shards know the recordings of a layout."""
+        return self._facts[key]
+
+    def add(
+        self, key: Any, chosen: int | None, guard: Replay, looks: Looks, facts: tuple[Any, ...] = ()
+    ) -> int:
         """Add the guard of a recording of a layout, made after `chosen`; return its number.
 
         Args:
-            place: line of the user's code that reads.
+            looks: values that Python has read.
+            facts: those by which other shards know the recording.
         """
-        guards = self._guards.setdefault(key, [])
-        self._place = place
+        guards, values = self._guards.setdefault(key, []), self._values.setdefault(key, [])
+        self._place, self._facts[key] = looks.place, facts
         if chosen is not None and chosen >= 0:
-            guards[chosen] = guard
+            guards[chosen], values[chosen] = guard, looks.values
             return chosen
         guards.append(guard)
+        values.append(looks.values)
         return len(guards) - 1
 
     def full(self, key: Any) -> bool:

@@ -46,9 +46,11 @@ class Operator:
         keywords: True for each argument that is given by its name only.
         written_list: place of the first argument that is a list of tensors it writes into; None without one.
         returns: True if it returns something.
+        schema: the schema as text.
     """
 
     name: str
+    schema: str
     defaults: tuple[tuple[str, Any], ...]
     written: tuple[int, ...]
     rates: tuple[int, ...]
@@ -100,6 +102,7 @@ def _read(func: Any) -> Operator | None:
     unsaid = _WRITES_UNSAID.get(schema.name, ())
     return Operator(
         schema.name.replace("::", "."),
+        str(schema),
         tuple((one.name, one.default_value) for one in schema.arguments),
         tuple(
             place

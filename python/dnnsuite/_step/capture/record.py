@@ -127,18 +127,17 @@ class StepRecorder(TorchDispatchMode):
             int, set[int]
         ] = {}  # of what follows from external and fixed tensors alone: which
         for tensor in inputs:
-            slot = self._add(tensor)
+            slot = self._add(tensor, _key(tensor))
             self.recording.inputs.append(slot)
             self._inner.add(self.recording.storage[slot])
         for slot in self.recording.inputs[len(inputs) - fixed :]:
             self._origins[slot] = {slot}
 
-    def _add(self, tensor: torch.Tensor) -> int:
-        storage = tensor.untyped_storage()
-        address = storage._cdata
+    def _add(self, tensor: torch.Tensor, key: Key) -> int:
+        address = key[0]
         if address not in self._alive:
-            self._alive[address] = StorageWeakRef(storage)
-        slot = self._slots[_key(tensor)] = self._count
+            self._alive[address] = StorageWeakRef(tensor.untyped_storage())
+        slot = self._slots[key] = self._count
         self.recording.storage[slot] = address
         self._count += 1
         return slot
@@ -154,9 +153,10 @@ class StepRecorder(TorchDispatchMode):
             return TensorSlot(-1)
         if tensor.is_conj() or tensor.is_neg():
             self._refuse("it uses a lazily conjugated tensor")
-        found = self._slots.get(_key(tensor))
+        key = _key(tensor)
+        found = self._slots.get(key)
         if found is None:
-            found = self._add(tensor)
+            found = self._add(tensor, key)
             if self.recording.storage[found] in self._inner:
                 self._refuse("a view of a result was made where torch's dispatcher does not see it")
             self.recording.external[found] = tensor  # itself: a copy here would not share the version
@@ -303,8 +303,9 @@ class StepRecorder(TorchDispatchMode):
         if tensor.layout != torch.strided:
             self._refuse(f"it uses a tensor of layout {tensor.layout}")
             return None
-        found = self._slots.get(_key(tensor))
-        return self._add(tensor) if found is None else found
+        key = _key(tensor)
+        found = self._slots.get(key)
+        return self._add(tensor, key) if found is None else found
 
     def _keep_constant(
         self, call: OperatorCall, operator: Operator, results: list[Any], taken: set[int]

@@ -36,6 +36,9 @@ _MEMORY_FORMATS = {
     torch.channels_last: 2,
     torch.channels_last_3d: 3,
 }
+_KEEPS_DTYPE = frozenset(
+    f"aten::{name}" for name in ("masked_fill", "full_like", "fill", "scatter", "index_fill", "new_full")
+)
 _MOST = 256  # functions that are kept
 _KINDS = {bool: "bool", int: "int", float: "float", str: "str", type(None): "NoneType"}
 _KINDS |= {torch.dtype: "int", torch.layout: "int", torch.memory_format: "int", torch.device: "Device"}
@@ -150,9 +153,9 @@ class Script:
         self._static = list(plan.static.values())
 
     def bound(self, plan: ReplayPlan, static: list[torch.Tensor]) -> Script:
-        """Make this script for other tensors; `plan` equals its own plan except for `static`."""
+        """Make this script for other tensors, without a guard; `plan` equals its own plan except for `static`."""
         other = copy.copy(self)
-        other.plan, other._static = plan, static
+        other.plan, other._static, other.guard = plan, static, None
         return other
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -275,7 +278,7 @@ def _kind_of(slot: int, plan: ReplayPlan) -> str:
 def _keeps_dtype(call: OperatorCall) -> bool:
     """Return True if the result has the dtype of the first tensor, whatever the type of a number beside it."""
     name = call.op._schema.name
-    return name.endswith("_") or name in ("aten::masked_fill", "aten::full_like", "aten::fill")
+    return name.endswith("_") or name in _KEEPS_DTYPE
 
 
 def _compile(text: str, constants: Sequence[Any], calls: Sequence[OperatorCall]) -> Callable[..., Any]:
@@ -304,8 +307,8 @@ def _fill_in(graph: Any, constants: Sequence[Any]) -> None:
 
 def _check_operator(node: Any, call: OperatorCall) -> None:
     """Raise NotScriptable if the interpreter chose another overload, by the arguments' types, than was recorded."""
-    found = str(node.schema())
-    wanted = str(call.op._schema)
+    found = node.schema()
+    wanted = known_operator(call.op).schema
     name, overload = call.op._schema.name, call.op._schema.overload_name
     if found == wanted or (
         overload == "Tensor" and found.startswith((f"{name}.Scalar(", f"{name}.Tensor_Scalar("))

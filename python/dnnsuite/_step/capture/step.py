@@ -12,18 +12,19 @@ import torch
 from ..._torch import no_capture
 from . import guards
 from .arithmetic import is_number
-from .attempt import Attempt
+from .attempt import Attempt, NumberedReplay
 from .batch_numbers import BatchNumbers, on_filled
 from .changing_numbers import NO_STATE, ChangingNumbers, HeldState
 from .comparison import reads_of
 from .cuda import CudaGraphs
+from .followed_step import FollowedStep
 from .library import Facts, Proven, Recordings, Subject, prove
-from .looks import Outcomes, Replay, ValueChanged
+from .looks import Looks, Outcomes, Replay, ValueChanged
 from .numbered_step import NumberedSteps
+from .placed import Read
 from .python_state import python_numbers
 from .reach import Reach
-from .record import StepRecording
-from .script import NotScriptable, Script, Scripts
+from .script import NotScriptable, Scripts
 from .watch import StepInputs, StepWatch, Train, refuse_writes_under_reads
 
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
@@ -68,6 +69,9 @@ class CapturedStep:
         self._python: HeldState = NO_STATE
         self._moved: str | None = None  # Python value of the modules that has changed since the last step
         self._numbers = ChangingNumbers(reach, array)
+        self._modules = [type(module) for _, module in guards.modules_of(array)]
+        if known is not None:
+            self._numbers.places += known.numbers_of((self._code, self._modules))
         self._watch = StepWatch(self._train, array, state, replays, self._numbers)
         self._numbered = NumberedSteps(self._watch)
         self.alone = True  # nobody else runs the code meanwhile
@@ -81,6 +85,7 @@ class CapturedStep:
         self._outcomes = Outcomes()
         self._shelf: dict[Any, tuple[dict[Any, Attempt], Outcomes]] = {}  # by Python state and values
         self._key: Any = None
+        self._chosen: int | None = None
         self.refusal: str | None = no_capture
         self.replayed = False
         self._changes = 0
@@ -132,7 +137,9 @@ class CapturedStep:
         if attempt is None or self.refusal is not None:
             return self._train(batch, hyper)
         if attempt.stage in ("begin", "wait"):
-            self._look_around(attempt, key)
+            attempt = self._look_around(attempt, key, inputs)
+            if attempt is None:
+                return self._train(batch, hyper)
         if attempt.stage == "follow" and attempt.numbered:
             try:
                 losses = self._numbered.replay(attempt, inputs, self._values or ())
@@ -162,9 +169,10 @@ class CapturedStep:
     def _attempt(self, key: Any, inputs: Sequence[torch.Tensor], values: list[Any]) -> Attempt | None:
         if values != self._values or self._moved is not None:
             self._turn_to_values(values)
-        self._layout, self._chosen = key, self._outcomes.chosen(key, inputs)
-        if self._chosen is not None:
-            return self._attempt_of_outcome(key, self._chosen)
+        self._layout = key
+        if self._outcomes.knows(key):
+            return self._attempt_of_outcome(key, inputs)
+        self._chosen = None
         attempt = self._attempts.get(key)
         if attempt is None and key is not None and len(self._attempts) < MAX_SHAPES:
             attempt = self._attempts[key] = Attempt(warm=key in self._warm)
@@ -216,6 +224,8 @@ class CapturedStep:
         if key == self._key:
             return
         self._key = key
+        if self._known is not None and (numbers.places or numbers.why is not None):
+            self._known.note_numbers((self._code, self._modules), numbers.places)
         kept = self._shelf.get(key)
         if kept is not None:
             self._attempts, self._outcomes = kept
@@ -227,49 +237,83 @@ class CapturedStep:
             self._shelf[key] = self._attempts, self._outcomes
         self._facts = ()
 
-    def _look_around(self, attempt: Attempt, key: Any) -> None:
-        """Take over the recording of another shard if there is one, or wait for the shard that makes it."""
+    def _look_around(self, attempt: Attempt, key: Any, inputs: Sequence[torch.Tensor]) -> Attempt | None:
+        """Take over the recordings of another shard if there are any, or wait for the shard that makes one."""
         known, subject = self._known, self._subject
-        alone = known is None or subject is None or bool(self._numbers.places)
-        if alone or guards.hook(self._array) is not None:
+        if known is None or subject is None or self._numbers.deep or guards.hook(self._array) is not None:
             attempt.stage = "record" if attempt.warm or not self._replays.warms_up else "warm up"
-            return
+            return attempt
         assert known is not None
         assert subject is not None
         if not attempt.facts:
             self._facts = self._facts or self._facts_of(subject, known.era)
-            attempt.facts = *self._facts, key, repr(self._values), _torch_state()  # 1 is not 1.0
+            seen = repr(self._numbers.rest_seen(self._values or ()))  # 1 is not 1.0
+            attempt.facts = *self._facts, key, seen, _torch_state(), tuple(self._numbers.places)
         found = known.find(attempt.facts) or known.adopt(attempt.facts, self._objects())
-        served = found.serve(subject) if found is not None else None
-        if served is not None:
-            attempt.replay, attempt.read = served
-            attempt.stage = "replay"
-        elif found is None and not known.lead(attempt.facts, self):
+        if self._take_over(found, attempt, key):
+            return self._attempt_of_outcome(key, inputs) if self._outcomes.knows(key) else attempt
+        if not found and not known.lead(attempt.facts, self):
             attempt.stage = "wait"
-        else:
-            pattern = known.pattern(attempt.facts)
-            attempt.stage = "record"
-            if pattern is not None:
-                subject.prepare(pattern.plans)
+            return attempt
+        pattern = known.pattern(attempt.facts)
+        attempt.stage = "record"
+        if pattern is not None:
+            subject.prepare(pattern.plans)
+        return attempt
+
+    def _take_over(self, found: Sequence[Proven], attempt: Attempt, key: Any) -> bool:
+        """Replay recordings of the step of `attempt` from now on: its only one, or one for each outcome of what Python
+        reads of a batch; return True if there is a new one."""
+        assert self._subject is not None
+        taken = False
+        for made in found:
+            if self._outcomes.has(key, made.looks) or any(
+                one.step is made.numbers for one in attempt.numbered
+            ):
+                continue
+            served = made.serve(self._subject)
+            if served is None:
+                continue
+            taken, (replay, read) = True, served
+            if made.numbers is not None:
+                attempt.numbered.append(NumberedReplay(made.numbers, replay, read))
+                attempt.stage = "follow"
+                continue
+            if replay.guard is None:
+                attempt.replay, attempt.read, attempt.stage = replay, read, "replay"
+                break
+            own = Attempt("replay", attempt.facts, warm=True, replay=replay, read=read)
+            self._add_outcome(own, key, None, replay.guard, made.looks)
+        if self._outcomes.knows(key):
+            self._drop(attempt)
+        return taken
 
     def _facts_of(self, subject: Subject, era: object) -> Facts:
         """List what the step depends on beside values; code first, for other layouts have the same."""
-        code, *layouts = subject.facts(era)
+        code, *layouts = subject.facts(era, {(path[0], key) for path, key in self._numbers.held_keys})
         return (era if self._code is None else self._code, code), *layouts
 
     def _objects(self) -> list[Any]:
         """List the objects that stand in `read` by their identity."""
         return [one for reader in self._readers for one in reader.objects()]
 
-    def _attempt_of_outcome(self, key: Any, chosen: int) -> Attempt | None:
+    def _attempt_of_outcome(self, key: Any, inputs: Sequence[torch.Tensor]) -> Attempt | None:
         """Find the attempt for a batch of which Python reads values; one of its own for each outcome."""
+        chosen = self._outcomes.chosen(key, inputs)
+        facts = self._outcomes.facts(key)
+        if chosen < 0 and facts and self._taken_since(facts, key):
+            chosen = self._outcomes.chosen(key, inputs)
+        self._chosen = chosen
         attempt = self._attempts.get((key, chosen))
         if attempt is None and not self._outcomes.full(key):
-            attempt = self._attempts[key, chosen] = Attempt()
-            attempt.stage, attempt.warm = "record", True
+            attempt = self._attempts[key, chosen] = Attempt("record", facts, warm=True)
         elif attempt is None and self._outcomes.refusal is not None:
             self._refuse(self._outcomes.refusal)
         return attempt
+
+    def _taken_since(self, facts: Facts, key: Any) -> bool:
+        """Take over recordings that other shards have made meanwhile, of other outcomes."""
+        return self._known is not None and self._take_over(self._known.find(facts), Attempt(facts=facts), key)
 
     def _watched(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Run a step on the way to a replay; after an error its layout of batch starts from the beginning."""
@@ -353,9 +397,9 @@ class CapturedStep:
                     self._train, recording, given.batch, given.hyper, given.tensors
                 )
                 attempt.recording = recording
-                attempt.read = reads_of(recording, given.tensors)
+                attempt.read, attempt.looks = reads_of(recording, given.tensors), Looks.of(recording)
                 attempt.stage = "replay" if self._follows(attempt) else "compare"
-                self._choose_by_outcome(attempt, recording, attempt.replay)
+                self._choose_by_outcome(attempt, attempt.looks, attempt.replay)
             except NotScriptable as error:
                 recording.refuse(str(error))
         attempt.ways = guards.ways(self._array)
@@ -373,23 +417,23 @@ class CapturedStep:
 
     def _follows(self, attempt: Attempt) -> bool:
         """Return True if the recording is a known list of operators, which needs no comparison."""
-        if self._known is None or self._subject is None or not attempt.facts:
+        if self._known is None or attempt.replay is None:
             return False
         if self._values != self._now() or self._watch.side_effect(attempt) is not None:
             return False
-        made = attempt.made = self._proven(attempt)
+        made = attempt.made = self._proven(attempt, attempt.replay, attempt.read)
         if made is None or not self._known.follows(made):
             return False
         self._keep(attempt, made)
         attempt.recording = None
         return True
 
-    def _proven(self, attempt: Attempt) -> Proven | None:
-        assert self._subject is not None
-        script = attempt.replay
-        if not isinstance(script, Script) or script.guard is not None:
-            return None  # it is right for some batches only
-        return prove(attempt.facts, self._subject, script, attempt.read)
+    def _proven(
+        self, attempt: Attempt, replay: Replay, read: Sequence[Read], numbers: FollowedStep | None = None
+    ) -> Proven | None:
+        if self._subject is None or not attempt.facts or (numbers is not None and replay.guard is not None):
+            return None
+        return prove(attempt.facts, self._subject, replay, read, attempt.looks, numbers)
 
     def _keep(self, attempt: Attempt, made: Proven | None) -> None:
         """Offer a recording to other shards."""
@@ -399,15 +443,17 @@ class CapturedStep:
             self._known.keep(made, self._objects())
         self._give_up(attempt, alone=made is None or not made.settled)
 
-    def _choose_by_outcome(self, attempt: Attempt, recording: StepRecording, replay: Replay) -> None:
+    def _choose_by_outcome(self, attempt: Attempt, looks: Looks, replay: Replay) -> None:
         """Restrict the recording to batches with the same values, if Python has read values of the batch."""
-        guard = replay.guard
-        if guard is None:
+        if replay.guard is None:
             return
-        place = recording.calls[recording.looks[0]].place
-        number = self._outcomes.add(self._layout, self._chosen, guard, place)
         self._drop(attempt)
-        self._attempts[self._layout, number] = attempt
+        self._add_outcome(attempt, self._layout, self._chosen, replay.guard, looks)
+
+    def _add_outcome(
+        self, attempt: Attempt, key: Any, chosen: int | None, guard: Replay, looks: Looks
+    ) -> None:
+        self._attempts[key, self._outcomes.add(key, chosen, guard, looks, attempt.facts)] = attempt
 
     def _drop(self, attempt: Attempt) -> None:
         for key in [key for key, other in self._attempts.items() if other is attempt]:
@@ -436,14 +482,20 @@ class CapturedStep:
 
     def _go_on_with_numbers(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Take a step with numbers as inputs on the way to its replay."""
+        if attempt.recording is None:  # the replays at hand are those of others
+            return self._record(attempt, given)
+        ready = len(attempt.numbered)
         try:
             losses, why, followed = self._numbered.go_on(attempt, given, self._values or ())
         except ValueChanged as error:
             self._changed(str(error))
             return self._watch.run(given)
+        for one in attempt.numbered[ready:]:
+            self._keep(attempt, self._proven(attempt, one.replay, one.read, one.step))
         if followed is not None:
-            self._choose_by_outcome(attempt, followed.recording, attempt.pending[-1].replay)
+            self._choose_by_outcome(attempt, Looks.of(followed.recording), attempt.pending[-1].replay)
         if why is not None:  # they are values like others, that a recording is made for
+            self._give_up(attempt)
             self._numbers.give_up(why)
             self._turn_to_key(why)
         return losses
