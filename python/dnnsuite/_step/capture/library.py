@@ -96,12 +96,12 @@ class Read:
         return self.given is not None or self.place is not None
 
     def placed(self, search: Places) -> Read:
-        """Describe it by role, without the shard's tensor."""
+        """Describe the place by role, without the shard's tensor."""
         place = None if self.given is not None else search.find(self.tensor)
         return replace(self, tensor=self.value, place=place, version=-1)
 
     def among(self, roles: Mapping[str, torch.Tensor]) -> Read:
-        """Find it in another shard."""
+        """Find the place in another shard."""
         return self if self.place is None else replace(self, tensor=self.place.of(roles), version=-1)
 
     def holds(self, inputs: Sequence[torch.Tensor]) -> bool:
