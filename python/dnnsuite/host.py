@@ -222,7 +222,7 @@ def describe() -> dict[str, Any]:
 
 
 def _text(value: str | bytes) -> str:
-    """pynvml gives bytes or str, depending on its version."""
+    """Return a text that pynvml gives as bytes or str, depending on its version."""
     return value.decode() if isinstance(value, bytes) else value
 
 

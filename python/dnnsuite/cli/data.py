@@ -49,7 +49,7 @@ def _root(dataroot: str | None) -> Path:
 def list_sets(dataroot: Dataroot = None, as_json: Json = False) -> int:
     """List the data sets, and whether they are here.
 
-    Each with its size, its licence, and the jobs that read it.
+    Each with its size, what its archives are checked by, and the jobs that read it.
     """
     from ..data.catalogue import DATA_SETS
 
@@ -57,7 +57,8 @@ def list_sets(dataroot: Dataroot = None, as_json: Json = False) -> int:
     if as_json:
         print(json.dumps({name: _as_dict(data, root) for name, data in DATA_SETS.items()}))
         return 0
-    tell(f"below {root} (name, whether it is here, size, what its archives are checked by):")
+    there = "" if root.is_dir() else ", which is no directory yet"
+    tell(f"below {root}{there} (name, whether it is here, size, what its archives are checked by):")
     for name, data in DATA_SETS.items():
         state = "here" if _found(data, root) else "-"
         checked = f"{data.checked:<11}"

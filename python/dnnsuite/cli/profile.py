@@ -113,7 +113,7 @@ def profile_job(request: Request, out: Path, as_json: bool) -> int:
 
 
 def _write(results: list[dict[str, Any]], out: Path) -> list[Path]:
-    """Write the files about all batch sizes, and a CSV for each."""
+    """Write the files about all batch sizes, and a CSV per size."""
     from matplotlib.figure import Figure
 
     from .. import plots

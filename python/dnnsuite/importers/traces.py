@@ -130,7 +130,7 @@ def _check(traces: Sequence[Imported]) -> None:
 
 
 def _numbers(traces: Sequence[Imported]) -> list[int]:
-    """Return the rank of each: by the trace, else by the file's name, else by their order."""
+    """Return each file's rank: by the trace, else by the file's name, else by the order of files."""
     named = [_named_rank(trace) for trace in traces]
     if None in named or len({*named}) < len(named):
         by_name = [re.search(r"rank[-_ ]?(\d+)", trace.path.name, re.IGNORECASE) for trace in traces]

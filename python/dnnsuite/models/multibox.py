@@ -37,13 +37,13 @@ def default_boxes() -> torch.Tensor:
 
 
 def to_ltrb(xywh: torch.Tensor) -> torch.Tensor:
-    """Convert boxes `[..., 4]`."""
+    """Convert boxes `[..., 4]` of centre and size to left, top, right, bottom."""
     centre, half = xywh[..., :2], xywh[..., 2:] / 2
     return torch.cat((centre - half, centre + half), -1)
 
 
 def to_xywh(ltrb: torch.Tensor) -> torch.Tensor:
-    """Convert boxes `[..., 4]`."""
+    """Convert boxes `[..., 4]` of left, top, right, bottom to centre and size."""
     first, last = ltrb[..., :2], ltrb[..., 2:]
     return torch.cat(((first + last) / 2, last - first), -1)
 

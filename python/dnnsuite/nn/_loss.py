@@ -151,7 +151,9 @@ def _of_model(option: Any, index: int) -> Any:
 
 
 class CrossEntropyLoss(Loss):
-    """Logits `[B, N, C]` with class indices `[B, N]` or class probabilities `[B, N, C]`.
+    """`torch.nn.CrossEntropyLoss` for B models: logits `[B, N, C]` with class indices `[B, N]`.
+
+    Targets may be probabilities of the classes, `[B, N, C]`, too.
 
     Each model's mean is over its own samples that are not `ignore_index`. As in torch, more dimensions follow the
     class: `[B, N, C, d1, ...]`. `weight` is `[C]`, or `[B, C]` with a row for each model.
@@ -177,7 +179,10 @@ class CrossEntropyLoss(Loss):
 
 
 class NLLLoss(Loss):
-    """Log-probabilities `[B, N, C, ...]` with class indices `[B, N, ...]`; `weight` is `[C]` or `[B, C]`."""
+    """`torch.nn.NLLLoss` for B models: log-probabilities `[B, N, C, ...]` with class indices `[B, N, ...]`.
+
+    `weight` is `[C]` or `[B, C]`.
+    """
 
     torch_class = torch.nn.NLLLoss
     function = functional.nll_loss
@@ -195,7 +200,7 @@ class NLLLoss2d(NLLLoss):
 
 
 class BCELoss(Loss):
-    """Probabilities `[B, N, ...]` with targets between 0 and 1."""
+    """`torch.nn.BCELoss` for B models: probabilities `[B, N, ...]` with targets between 0 and 1."""
 
     torch_class = torch.nn.BCELoss
     function = functional.binary_cross_entropy
@@ -203,7 +208,7 @@ class BCELoss(Loss):
 
 
 class BCEWithLogitsLoss(Loss):
-    """Logits `[B, N, ...]` with targets between 0 and 1."""
+    """`torch.nn.BCEWithLogitsLoss` for B models: logits `[B, N, ...]` with targets between 0 and 1."""
 
     torch_class = torch.nn.BCEWithLogitsLoss
     function = functional.binary_cross_entropy_with_logits
@@ -211,21 +216,21 @@ class BCEWithLogitsLoss(Loss):
 
 
 class MSELoss(Loss):
-    """Squared differences."""
+    """`torch.nn.MSELoss` for B models: squared differences of two `[B, N, ...]`."""
 
     torch_class = torch.nn.MSELoss
     function = functional.mse_loss
 
 
 class L1Loss(Loss):
-    """Absolute differences."""
+    """`torch.nn.L1Loss` for B models: absolute differences of two `[B, N, ...]`."""
 
     torch_class = torch.nn.L1Loss
     function = functional.l1_loss
 
 
 class SmoothL1Loss(Loss):
-    """Squares below `beta`, absolute differences above."""
+    """`torch.nn.SmoothL1Loss` for B models: squares of differences below `beta`, lines above; `[B, N, ...]`."""
 
     torch_class = torch.nn.SmoothL1Loss
     function = functional.smooth_l1_loss
@@ -233,7 +238,7 @@ class SmoothL1Loss(Loss):
 
 
 class HuberLoss(Loss):
-    """Half squares below `delta`, `delta` times the absolute differences above."""
+    """`torch.nn.HuberLoss` for B models: half squares of differences below `delta`, lines above; `[B, N, ...]`."""
 
     torch_class = torch.nn.HuberLoss
     function = functional.huber_loss
@@ -241,7 +246,7 @@ class HuberLoss(Loss):
 
 
 class KLDivLoss(Loss):
-    """Log-probabilities `[B, N, ...]` with probabilities, or their logarithms."""
+    """`torch.nn.KLDivLoss` for B models: log-probabilities `[B, N, ...]` with probabilities, or their logarithms."""
 
     torch_class = torch.nn.KLDivLoss
     function = functional.kl_div
@@ -249,7 +254,7 @@ class KLDivLoss(Loss):
 
 
 class PoissonNLLLoss(Loss):
-    """Counts under Poisson distributions."""
+    """`torch.nn.PoissonNLLLoss` for B models: counts `[B, N, ...]` under Poisson distributions."""
 
     torch_class = torch.nn.PoissonNLLLoss
     function = functional.poisson_nll_loss
@@ -257,7 +262,7 @@ class PoissonNLLLoss(Loss):
 
 
 class GaussianNLLLoss(Loss):
-    """Numbers under normal distributions: input, target, variance."""
+    """`torch.nn.GaussianNLLLoss` for B models: means, targets and variances of normal distributions, `[B, N, ...]`."""
 
     torch_class = torch.nn.GaussianNLLLoss
     function = functional.gaussian_nll_loss
@@ -265,7 +270,7 @@ class GaussianNLLLoss(Loss):
 
 
 class HingeEmbeddingLoss(Loss):
-    """Distances with targets 1 or -1."""
+    """`torch.nn.HingeEmbeddingLoss` for B models: distances `[B, N, ...]` with targets 1 or -1."""
 
     torch_class = torch.nn.HingeEmbeddingLoss
     function = functional.hinge_embedding_loss
@@ -273,14 +278,17 @@ class HingeEmbeddingLoss(Loss):
 
 
 class SoftMarginLoss(Loss):
-    """Scores with targets 1 or -1."""
+    """`torch.nn.SoftMarginLoss` for B models: scores `[B, N, ...]` with targets 1 or -1."""
 
     torch_class = torch.nn.SoftMarginLoss
     function = functional.soft_margin_loss
 
 
 class MultiMarginLoss(Loss):
-    """Scores `[B, N, C]` with class indices `[B, N]`; `weight` is `[C]` or `[B, C]`."""
+    """`torch.nn.MultiMarginLoss` for B models: scores `[B, N, C]` with class indices `[B, N]`.
+
+    `weight` is `[C]` or `[B, C]`.
+    """
 
     torch_class = torch.nn.MultiMarginLoss
     function = functional.multi_margin_loss
@@ -289,14 +297,17 @@ class MultiMarginLoss(Loss):
 
 
 class MultiLabelMarginLoss(Loss):
-    """Scores `[B, N, C]` with lists of classes `[B, N, C]` that end at the first -1."""
+    """`torch.nn.MultiLabelMarginLoss` for B models: scores `[B, N, C]` with lists of classes.
+
+    The lists are `[B, N, C]` too, and end at the first -1.
+    """
 
     torch_class = torch.nn.MultiLabelMarginLoss
     function = functional.multilabel_margin_loss
 
 
 class MultiLabelSoftMarginLoss(Loss):
-    """Scores `[B, N, C]` with 0 or 1 for each class."""
+    """`torch.nn.MultiLabelSoftMarginLoss` for B models: scores `[B, N, C]` with 0 or 1 for each class."""
 
     torch_class = torch.nn.MultiLabelSoftMarginLoss
     function = functional.multilabel_soft_margin_loss
@@ -304,7 +315,7 @@ class MultiLabelSoftMarginLoss(Loss):
 
 
 class CosineEmbeddingLoss(Loss):
-    """Two vectors for each sample, `[B, N, D]`, with targets 1 or -1."""
+    """`torch.nn.CosineEmbeddingLoss` for B models: two vectors per sample, `[B, N, D]`, with targets 1 or -1."""
 
     torch_class = torch.nn.CosineEmbeddingLoss
     function = functional.cosine_embedding_loss
@@ -312,7 +323,7 @@ class CosineEmbeddingLoss(Loss):
 
 
 class MarginRankingLoss(Loss):
-    """Two scores for each sample, with 1 or -1 for which is to be the higher."""
+    """`torch.nn.MarginRankingLoss` for B models: two scores per sample, `[B, N]`, and 1 or -1 for the higher one."""
 
     torch_class = torch.nn.MarginRankingLoss
     function = functional.margin_ranking_loss
@@ -320,7 +331,7 @@ class MarginRankingLoss(Loss):
 
 
 class TripletMarginLoss(Loss):
-    """Anchor, positive and negative, `[B, N, D]` each."""
+    """`torch.nn.TripletMarginLoss` for B models: anchors, positives and negatives, `[B, N, D]` each."""
 
     torch_class = torch.nn.TripletMarginLoss
     function = functional.triplet_margin_loss
@@ -336,7 +347,10 @@ class TripletMarginWithDistanceLoss(Loss):
 
 
 class CTCLoss(Loss):
-    """Log-probabilities `[B, T, N, C]` with targets of any alignment; lengths are tensors `[B, N]`. Model by model."""
+    """`torch.nn.CTCLoss` for B models: log-probabilities `[B, T, N, C]` with targets of any alignment.
+
+    Lengths are tensors `[B, N]`. It runs model by model.
+    """
 
     torch_class = torch.nn.CTCLoss
     function = functional.ctc_loss

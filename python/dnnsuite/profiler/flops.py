@@ -65,7 +65,7 @@ def _convolution(shapes: Shapes, values: Values) -> Work:
 
 
 def _convolution_backward(shapes: Shapes, values: Values) -> Work:
-    """Each of the two gradients multiplies the pairs that the forward pass does."""
+    """Two gradients, each of as many products as the forward pass."""
     grad, x, weight = shapes[0], shapes[1], shapes[2]
     transposed, mask = values[7], values[10]
     one = 2 * prod(x if transposed else grad) * prod(weight[1:])
@@ -113,7 +113,7 @@ def _mkldnn_rnn(shapes: Shapes, values: Values) -> Work:
 
 
 def _mkldnn_rnn_backward(shapes: Shapes, values: Values) -> Work:
-    """Each product of the forward pass has two gradients, of what went in and of the weight."""
+    """Two gradients for each product of the forward pass: of what went in and of the weight."""
     x, weight_ih, weight_hh = shapes[0], shapes[1], shapes[2]
     bias, state = shapes[3], shapes[5]
     done = 2 * _mkldnn_rnn(shapes, values).flops

@@ -20,7 +20,7 @@ class Containers:
         self._known = copy.deepcopy(self._held)
 
     def holds(self, name: str) -> bool:
-        """Return True if attribute `name` is one of them."""
+        """Return True if attribute `name` is a container of this kind."""
         return name in self._held
 
     def changed(self) -> list[str]:

@@ -50,7 +50,7 @@ class Line:
 
 
 class _OtherWay(Exception):
-    """The code would take another branch, or read another value."""
+    """Signal that the code would take another branch, or read another value."""
 
 
 def same(a: Any, b: Any) -> bool:

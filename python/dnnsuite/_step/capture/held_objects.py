@@ -58,7 +58,7 @@ def _is_watched(value: Any) -> bool:
 
 
 class HeldObjects:
-    """Such values of an array, and their counterparts in the copies of its modules.
+    """Values of an array that its copies hold too, each with its counterparts in the copies.
 
     Args:
         values: each value of the array with its counterparts in the copies, None where there is none.

@@ -116,7 +116,7 @@ def holders_of(modules: Sequence[torch.nn.Module]) -> Iterator[Holder]:
 
 
 def _held_in(modules: Sequence[torch.nn.Module]) -> Iterator[tuple[Path, Any]]:
-    """Yield path and content of each of them."""
+    """Yield path and content of each held object."""
     seen: set[int] = set()
     for number, module in enumerate(modules):
         yield (number,), vars(module)

@@ -16,7 +16,7 @@ Copy = tuple[int, int]  # how many there are, and which one
 
 
 class _Mixed(Exception):
-    """An operator takes tensors of different copies."""
+    """Signal that an operator takes tensors of different copies."""
 
 
 class Rolled:

@@ -45,7 +45,7 @@ _KINDS |= {torch.dtype: "int", torch.layout: "int", torch.memory_format: "int", 
 
 
 class NotScriptable(Exception):
-    """The interpreter has no form for an operator or an argument; the message names it."""
+    """Signal that the interpreter has no form for an operator or an argument; the message names it."""
 
 
 class Functions:

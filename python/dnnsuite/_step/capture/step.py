@@ -117,7 +117,7 @@ class CapturedStep:
         return [read() for read in self._readers]
 
     def _now(self) -> list[Any]:
-        """Read these, and the numbers of the current batch."""
+        """Read these numbers, and those of the current batch."""
         return [*self.read(), self._given()]
 
     def __call__(

@@ -91,7 +91,7 @@ def _each(words: list[str], chip: str, collection: str) -> Selection:
 
 
 def _fit_one_pass(preset: str, chip: str) -> Selection:
-    """Sampling has one pass: take each role, by the first of its names that fits beside those before it."""
+    """Take each role by the first of its names that fits beside those before it: sampling has one pass."""
     host(chip, "sampling")  # an unknown chip is an error, and not a chip without roles
     metrics: dict[str, str] = {}
     left_out = []
