@@ -49,7 +49,7 @@ class Compared:
         method: `paired` where the runs of both were made in turns on one machine, else `unpaired`.
         reasons: why there is no verdict on speed, or how it was found.
         failed: runs of both that do not count: they failed, or one of several copies did.
-        remarks: on the runs behind it: which failed, and what disturbed them.
+        remarks: notes on the runs behind it: those that failed, and their disturbances.
     """
 
     point: str
