@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import os
 import time
+from pathlib import Path
 
 import torch
 from grid_cells import Space
@@ -14,8 +14,9 @@ from pairwise import Values
 from timing import interleaved
 
 SLOWER = 1.5  # times the better layout: one that takes longer has a single turn
-STRANGERS = 2  # models of the layer that runs before a cold one
+FEW_STRANGERS, MANY_NUMBERS = 2, 1e6  # models of the layer that runs before a cold one, if all have so many numbers
 _USUAL_BYTES = 32 << 20  # of the last cache, where the system does not tell
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")  # sysconf would add up the last caches of a whole socket
 
 
 class OtherLayers:
@@ -23,9 +24,8 @@ class OtherLayers:
     last cache holds."""
 
     def __init__(self) -> None:
-        name = "SC_LEVEL3_CACHE_SIZE"
-        found = os.sysconf(name) if name in os.sysconf_names else 0
-        numbers = (found if found > 0 else _USUAL_BYTES) * 3 // 4 // 4
+        sizes = [int(file.read_text().strip().removesuffix("K")) << 10 for file in CACHES.glob("index*/size")]
+        numbers = max(sizes, default=_USUAL_BYTES) * 3 // 4 // 4
         self._from, self._to = torch.zeros(numbers), torch.zeros(numbers)
 
     def __call__(self) -> None:
@@ -36,7 +36,8 @@ class Stopwatch:
     """Least seconds of the sides of a cell: `hot`, each layer's forward and backward before the next layer, again and
     again; `cold`, other layers before all forwards and before all backwards, outside the clock.
 
-    A stranger, a layer of the same kind, runs just before the clock does: what is cold are operands, not the code.
+    A stranger, a layer of the same kind, runs just before the clock does: what is cold are operands, not the code. It
+    has as many models where the way to compute depends on that, as with few numbers.
     """
 
     def __init__(self, space: Space, values: Values, B: int, segment_s: float) -> None:
@@ -46,7 +47,8 @@ class Stopwatch:
         self.time_hot(1)
         most = SLOWER * min(s for name, s in self.hot.items() if name != OURS)
         self._sides = {name: side for name, side in self._sides.items() if self._runs(name, most)}
-        strangers = sides(space, values, STRANGERS)
+        few = B * space.cost(values)[1] > MANY_NUMBERS
+        strangers = sides(space, values, min(B, FEW_STRANGERS) if few else B)
         shared = values["batch"] == "shared"
         self._cold_sides = {
             name: (side.apart() if shared and name != OURS else side, strangers[name])

@@ -16,6 +16,7 @@ struct BatchNormArguments {
     NormActivation activation;
     double slope, eps;
     bool planes, training;
+    bool streams;  // CPU: y or dx is larger than the caches
     int64_t channels, inner;
     Rows rows;
     int64_t x_stride, residual_stride, grad_stride;

@@ -82,9 +82,15 @@ def test_cold_layers_have_no_input_in_common():
     assert len({x.data_ptr() for (x,) in loop.apart().inputs}) == 2
 
 
-def test_what_runs_before_a_cold_layer_fills_the_caches(monkeypatch):
-    monkeypatch.setattr("os.sysconf", lambda name: 4096)
-    monkeypatch.setattr("os.sysconf_names", {"SC_LEVEL3_CACHE_SIZE": 1})
+@pytest.fixture
+def small_caches(tmp_path, monkeypatch):
+    for index, size in enumerate(("2K", "4K")):
+        (tmp_path / f"index{index}").mkdir()
+        (tmp_path / f"index{index}/size").write_text(f"{size}\n")
+    monkeypatch.setattr(grid_temperature, "CACHES", tmp_path)
+
+
+def test_what_runs_before_a_cold_layer_fills_the_caches(small_caches):
     others = grid_temperature.OtherLayers()
     others()
     walked = [t for t in vars(others).values() if isinstance(t, torch.Tensor)]
@@ -92,8 +98,7 @@ def test_what_runs_before_a_cold_layer_fills_the_caches(monkeypatch):
     assert [t.unique().tolist() for t in walked] == [[0.0], [1.0]]
 
 
-def test_hot_and_cold_times(monkeypatch):
-    monkeypatch.setattr("os.sysconf", lambda name: 4096)
+def test_hot_and_cold_times(small_caches):
     values = {"samples": 2, "channels": 4, "side": 4, "batch": "own"}
     watch = grid_temperature.Stopwatch(SPACES["group_norm"], values, 2, 1e-4)
     watch.time_hot(1)

@@ -2,6 +2,7 @@
 #include "fused/batch_norm_operators.hpp"
 
 #include "fused/cpu/batch_norm_kernel.hpp"
+#include "fused/cpu/cache.hpp"
 #include "fused/cpu/parallel.hpp"
 
 namespace dnnsuite::fused {
@@ -30,8 +31,14 @@ struct BatchNormBackend {
             }
         });
     }
+    static BatchNormArguments placed(BatchNormArguments args, int64_t tensors) {
+        const int64_t elements = args.rows.models * args.rows.elements;
+        // What a pass reads and writes: x and y, or x, grad and dx.
+        args.streams = leaves_caches(tensors * elements * (args.dtype == DType::kFloat64 ? 8 : 4));
+        return args;
+    }
     static void forward(const BatchNormArguments& args, const Tensor&) {
-        run(args, DNNSUITE_SELECT(batch_norm_forward));
+        run(placed(args, 2), DNNSUITE_SELECT(batch_norm_forward));
     }
     static void take_in(const BatchNormArguments& args) {
         if (args.dtype == DType::kFloat64)
@@ -52,7 +59,7 @@ struct BatchNormBackend {
         }
     }
     static void backward(const BatchNormArguments& args, const Tensor&) {
-        run(args, DNNSUITE_SELECT(batch_norm_backward));
+        run(placed(args, 3), DNNSUITE_SELECT(batch_norm_backward));
     }
 };
 

@@ -86,17 +86,14 @@ struct Model {
     }
 };
 
-/// Calls row(first element, columns, index of the row) for the rows of the tasks.
-template <class T, class Start, class Row>
-void for_each_row(const Model<T>& m, int64_t begin, int64_t end, const Start& start, const Row& row) {
+/// Calls row(first element, columns, index of the row) for the rows of a task.
+template <class T, class Row>
+void for_each_row(const Model<T>& m, int64_t index, const Row& row) {
     const Rows& rows = m.args.rows;
-    for (int64_t t = begin; t < end; ++t) {
-        const Task task = task_at(rows, t);
-        start(t);
-        for (int64_t r = task.first_row; r < task.last_row; ++r) {
-            const int64_t left = rows.elements - r * rows.columns;
-            row(r * rows.columns, left < rows.columns ? left : rows.columns, r);
-        }
+    const Task task = task_at(rows, index);
+    for (int64_t r = task.first_row; r < task.last_row; ++r) {
+        const int64_t left = rows.elements - r * rows.columns;
+        row(r * rows.columns, left < rows.columns ? left : rows.columns, r);
     }
 }
 
@@ -108,10 +105,17 @@ Sums<planes, T> sums_of(const Model<T>& m, int64_t task, int64_t row) {
 }
 
 template <bool planes, class T>
-Affine<planes, T> affine_of(const Model<T>& m, int64_t row) {
+Affine<planes, T> affine_of(const Model<T>& m, int64_t row, bool streams = false) {
     const int64_t c = planes ? row % m.args.channels : 0;
     return {{m.mean + c},  {m.scale + c}, {m.bias + c},
-            {m.curve + c}, {m.level + c}, Vec<T>(static_cast<T>(m.args.slope))};
+            {m.curve + c}, {m.level + c}, Vec<T>(static_cast<T>(m.args.slope)), streams};
+}
+
+/// True if what is written from `to` on is to go past the caches, and is whole vectors that begin with a line.
+template <class T>
+bool streams_to(const BatchNormArguments& args, const T* to) {
+    const bool whole = args.rows.columns % kLanes == 0 && args.rows.elements % kLanes == 0;
+    return args.streams && whole && reinterpret_cast<uintptr_t>(to) % 64 == 0;
 }
 
 template <class T>
@@ -212,24 +216,28 @@ void combine_backward(const Model<T>& m) {
 
 template <bool planes, class T>
 void sum_forward(const Model<T>& m, int64_t begin, int64_t end) {
-    int64_t task = 0;
-    const auto start = [&](int64_t t) { clear_sums(m, task = t); };
-    for_each_row(m, begin, end, start, [&](int64_t at, int64_t n, int64_t row) {
-        const Parameter<planes, T> shift{m.shift + (planes ? row % m.args.channels : 0)};
-        moments<planes>(m.x() + at, n, shift, sums_of<planes>(m, task, row));
-    });
+    for (int64_t task = begin; task < end; ++task) {
+        clear_sums(m, task);
+        for_each_row(m, task, [&](int64_t at, int64_t n, int64_t row) {
+            const Parameter<planes, T> shift{m.shift + (planes ? row % m.args.channels : 0)};
+            moments<planes>(m.x() + at, n, shift, sums_of<planes>(m, task, row));
+        });
+    }
 }
 
+/// The last task first: its numbers are those that the sums have left in the caches.
 template <bool planes, NormActivation kind, bool add, class T>
 void apply_forward(const Model<T>& m, int64_t begin, int64_t end) {
     const T* residual = at<T>(m.args.residual, m.model * m.args.residual_stride);
     T* y = mutable_at<T>(m.args.y, m.model * m.args.rows.elements);
-    for_each_row(
-        m, begin, end, [](int64_t) {},
-        [&](int64_t at, int64_t n, int64_t row) {
+    const bool streams = streams_to(m.args, y);
+    for (int64_t task = end - 1; task >= begin; --task) {
+        for_each_row(m, task, [&](int64_t at, int64_t n, int64_t row) {
             normalise<planes, kind, add>(m.x() + at, add ? residual + at : nullptr, y + at, n,
-                                         affine_of<planes>(m, row));
+                                         affine_of<planes>(m, row, streams));
         });
+    }
+    if (streams) finish_streams();
 }
 
 template <bool planes, NormActivation kind, bool add, class T>
@@ -237,13 +245,14 @@ void sum_backward(const Model<T>& m, int64_t begin, int64_t end) {
     const T* residual = at<T>(m.args.residual, m.model * m.args.residual_stride);
     const T* grad = at<T>(m.args.grad, m.model * m.args.grad_stride);
     T* dresidual = mutable_at<T>(m.args.dresidual, m.model * m.args.rows.elements);
-    int64_t task = 0;
-    const auto start = [&](int64_t t) { clear_sums(m, task = t); };
-    for_each_row(m, begin, end, start, [&](int64_t at, int64_t n, int64_t row) {
-        gradient_sums<planes, kind, add>(m.x() + at, add ? residual + at : nullptr, grad + at,
-                                         add ? dresidual + at : nullptr, n, affine_of<planes>(m, row),
-                                         sums_of<planes>(m, task, row));
-    });
+    for (int64_t task = begin; task < end; ++task) {
+        clear_sums(m, task);
+        for_each_row(m, task, [&](int64_t at, int64_t n, int64_t row) {
+            gradient_sums<planes, kind, add>(m.x() + at, add ? residual + at : nullptr, grad + at,
+                                             add ? dresidual + at : nullptr, n, affine_of<planes>(m, row),
+                                             sums_of<planes>(m, task, row));
+        });
+    }
 }
 
 /// `left` is the activation that is still to be gone through: none where a residual's gradient was written before.
@@ -252,11 +261,13 @@ void apply_backward(const Model<T>& m, int64_t begin, int64_t end) {
     const T* grad = m.args.residual != nullptr ? mutable_at<T>(m.args.dresidual, m.model * m.args.rows.elements)
                                                : at<T>(m.args.grad, m.model * m.args.grad_stride);
     T* dx = mutable_at<T>(m.args.dx, m.model * m.args.rows.elements);
-    for_each_row(
-        m, begin, end, [](int64_t) {},
-        [&](int64_t at, int64_t n, int64_t row) {
-            gradient<planes, left>(m.x() + at, grad + at, dx + at, n, affine_of<planes>(m, row));
+    const bool streams = streams_to(m.args, dx);
+    for (int64_t task = end - 1; task >= begin; --task) {
+        for_each_row(m, task, [&](int64_t at, int64_t n, int64_t row) {
+            gradient<planes, left>(m.x() + at, grad + at, dx + at, n, affine_of<planes>(m, row, streams));
         });
+    }
+    if (streams) finish_streams();
 }
 
 /// Calls body(kind as a constant) for the activation.

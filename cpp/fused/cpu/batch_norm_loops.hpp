@@ -77,6 +77,9 @@ template <bool planes, class T>
 struct Affine {
     Parameter<planes, T> mean, scale, bias, curve, level;
     Vec<T> slope;
+    bool streams = false;  // what is written goes past the caches: its rows are whole vectors
+
+    DNNSUITE_HD void put(const Vec<T>& v, T* to, int64_t n) const { streams ? v.stream(to) : v.store(to, n); }
 };
 
 template <bool planes, NormActivation kind, bool add, class T>
@@ -85,7 +88,7 @@ void normalise(const T* x, const T* residual, T* y, int64_t columns, const Affin
         const Vec<T> mean = p.mean.at(i, n), scale = p.scale.at(i, n), bias = p.bias.at(i, n);
         Vec<T> z = (Vec<T>::load(x + i, n) - mean) * scale + bias;
         if constexpr (add) z = z + Vec<T>::load(residual + i, n);
-        norm_activate<kind>(z, p.slope).store(y + i, n);
+        p.put(norm_activate<kind>(z, p.slope), y + i, n);
     });
 }
 
@@ -119,7 +122,7 @@ void gradient(const T* x, const T* grad, T* dx, int64_t columns, const Affine<pl
         Vec<T> g = Vec<T>::load(grad + i, n);
         if constexpr (kind != NormActivation::kNone)
             g = g * norm_derivative<kind>(d * scale + p.bias.at(i, n), p.slope);
-        (g * scale - (d * curve + level)).store(dx + i, n);
+        p.put(g * scale - (d * curve + level), dx + i, n);
     });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // linear and matmul of matrices so small that a library's call is most of its time. Tensors are taken with the strides
 // that they have: a stride of 0 for the models is an input that they share. On CUDA torch's batched product does this.
+#include <optional>
 #include <tuple>
 
 #include "fused/cpu/cache.hpp"
@@ -10,15 +11,31 @@
 namespace dnnsuite::fused {
 namespace {
 
-void run(const GemmArguments& args) {
-    const bool streams =
-        leaves_caches(args.models * args.rows * args.columns * (args.dtype == DType::kFloat64 ? 8 : 4));
-    const int64_t tasks = args.models * gemm_tasks_per_model(args);
+int64_t element_bytes(DType dtype) { return dtype == DType::kFloat64 ? 8 : 4; }
+
+/// The element `numbers` behind p; null stays null.
+template <class Pointer>
+Pointer moved(DType dtype, Pointer p, int64_t numbers) {
+    using Bytes = std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const char*, char*>;
+    return p == nullptr ? p : static_cast<Bytes>(p) + numbers * element_bytes(dtype);
+}
+
+/// The products of some of the models.
+void run(const GemmArguments& all, int64_t first, int64_t models) {
+    const bool streams = leaves_caches(all.models * all.rows * all.columns * element_bytes(all.dtype));
+    GemmArguments args = all;
+    args.models = models;
+    args.a = moved(all.dtype, all.a, first * all.a_model);
+    args.b = moved(all.dtype, all.b, first * all.b_model);
+    args.bias = moved(all.dtype, all.bias, first * all.bias_model);
+    args.c = moved(all.dtype, all.c, first * all.rows * all.columns);
     const int64_t per_task = args.rows * args.depth * kGemmColumns / 16;
     const auto kernel = DNNSUITE_SELECT(gemm);
-    run_tasks(tasks, per_task, gemm_scratch(args),
+    run_tasks(models * gemm_tasks_per_model(args), per_task, gemm_scratch(args),
               [&](int64_t begin, int64_t end, void* scratch) { kernel(args, streams, begin, end, scratch); });
 }
+
+void run(const GemmArguments& args) { run(args, 0, args.models); }
 
 GemmArguments product_of(const Checker& check, const Tensor& a, const Tensor& b) {
     GemmArguments args{};
@@ -76,51 +93,118 @@ Tensor linear(const Tensor& x, const Tensor& weight, OptionalTensor given_bias, 
 }
 
 /// Through the ReLU where there was one: the gradient of x weight + bias, and of the bias itself.
-Tensor gradient(const Checker& check, const Tensor& grad, const OptionalTensor& result, void* bias_sums) {
-    if (!result.has_value() && bias_sums == nullptr) return grad;
-    GemmGradientArguments args{};
-    args.dtype = check.floating(grad, "grad");
-    args.models = grad.size(0);
-    args.rows = grad.size(1);
-    args.columns = grad.size(2);
-    args.grad = grad.data_ptr();
-    args.sums = bias_sums;
-    const OptionalTensor kept = packed(result);
-    Tensor through = grad;
-    if (kept.has_value()) {
-        check.same_kind(*kept, "relu_output", grad);
-        check.same_shape(*kept, "relu_output", grad);
-        args.result = kept->data_ptr();
-        through = new_like(grad);
-        args.to = through.data_ptr();
+struct Through {
+    Tensor grad;
+    OptionalTensor result;
+    std::optional<GemmGradientArguments> args;  // none: nothing is to be done
+
+    Through(const Checker& check, const Tensor& given, const OptionalTensor& relu_output, void* bias_sums)
+        : grad(given), result(packed(relu_output)) {
+        if (!result.has_value() && bias_sums == nullptr) return;
+        args.emplace();
+        args->dtype = check.floating(given, "grad");
+        args->models = given.size(0);
+        args->rows = given.size(1);
+        args->columns = given.size(2);
+        args->grad = given.data_ptr();
+        args->sums = bias_sums;
+        if (!result.has_value()) return;
+        check.same_kind(*result, "relu_output", given);
+        check.same_shape(*result, "relu_output", given);
+        args->result = result->data_ptr();
+        grad = new_like(given);
+        args->to = grad.data_ptr();
     }
-    const auto kernel = DNNSUITE_SELECT(gemm_gradient);
-    const int64_t per_model = (args.columns + kGemmColumns - 1) / kGemmColumns;
-    run_tasks(args.models * per_model, args.rows * kGemmColumns, 1,
-              [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
-    return through;
+
+    void run(int64_t first, int64_t models) const {
+        if (!args.has_value()) return;
+        GemmGradientArguments some = *args;
+        const int64_t from = first * some.rows * some.columns;
+        some.models = models;
+        some.grad = moved(some.dtype, some.grad, from);
+        some.result = moved(some.dtype, some.result, from);
+        some.to = moved(some.dtype, some.to, from);
+        some.sums = moved(some.dtype, some.sums, first * some.columns);
+        const auto kernel = DNNSUITE_SELECT(gemm_gradient);
+        const int64_t per_model = (some.columns + kGemmColumns - 1) / kGemmColumns;
+        run_tasks(models * per_model, some.rows * kGemmColumns, 1,
+                  [&](int64_t begin, int64_t end, void*) { kernel(some, begin, end); });
+    }
+};
+
+/// grad weight.
+struct InputGradient {
+    GemmArguments args;
+    Tensor dx;
+
+    InputGradient(const Checker& check, const Tensor& grad, const Tensor& weight)
+        : args(product_of(check, grad, weight)), dx(new_tensor(grad, {grad.size(0), grad.size(1), weight.size(2)})) {
+        args.columns = weight.size(2);
+        args.b_row = weight.stride(1);
+        args.b_column = weight.stride(2);
+        args.c = dx.data_ptr();
+    }
+};
+
+template <class T>
+void turn(const Tensor& from, const Tensor& to, int64_t first, int64_t models) {
+    const int64_t rows = from.size(1), columns = from.size(2);
+    const T* source = static_cast<const T*>(from.data_ptr()) + first * rows * columns;
+    T* target = static_cast<T*>(to.data_ptr()) + first * rows * columns;
+    for (int64_t m = 0; m < models; ++m, source += rows * columns, target += rows * columns)
+        for (int64_t c = 0; c < columns; ++c)
+            for (int64_t r = 0; r < rows; ++r) target[c * rows + r] = source[r * columns + c];
 }
 
-/// grad^T x, the gradient of the weight; of a single input as x^T grad, which lies the same and fills vectors.
-Tensor weight_gradient(GemmArguments args, const Tensor& grad, const Tensor& x) {
-    const int64_t outputs = grad.size(2), inputs = x.size(2);
-    Tensor dweight = new_tensor(x, {args.models, outputs, inputs});
-    const bool turned = inputs == 1 && outputs > 1;
-    const Tensor &left = turned ? x : grad, &right = turned ? grad : x;
-    args.rows = left.size(2);
-    args.columns = right.size(2);
-    args.depth = x.size(1);
-    args.a = left.data_ptr();
-    args.a_model = left.stride(0);
-    args.a_row = left.stride(2);
-    args.a_column = left.stride(1);
-    args.b = right.data_ptr();
-    args.b_model = right.stride(0);
-    args.b_row = right.stride(1);
-    args.b_column = right.stride(2);
-    args.c = dweight.data_ptr();
-    run(args);
-    return dweight;
+/// grad^T x; of few inputs x^T grad, which fills the vectors, and is turned.
+struct WeightGradient {
+    GemmArguments args{};
+    Tensor dweight, kept;  // kept: what is to be turned
+    bool turned;
+
+    WeightGradient(const GemmArguments& forward, const Tensor& grad, const Tensor& x)
+        : dweight(new_tensor(x, {forward.models, forward.columns, forward.depth})), kept(dweight),
+          turned(pays(forward.columns, forward.depth, forward.rows)) {
+        if (turned && forward.depth > 1) kept = new_tensor(x, {forward.models, forward.depth, forward.columns});
+        const Tensor &left = turned ? x : grad, &right = turned ? grad : x;
+        args.dtype = forward.dtype;
+        args.models = forward.models;
+        args.rows = left.size(2);
+        args.columns = right.size(2);
+        args.depth = x.size(1);
+        args.a = left.data_ptr();
+        args.a_model = left.stride(0);
+        args.a_row = left.stride(2);
+        args.a_column = left.stride(1);
+        args.b = right.data_ptr();
+        args.b_model = right.stride(0);
+        args.b_row = right.stride(1);
+        args.b_column = right.stride(2);
+        args.c = kept.data_ptr();
+    }
+
+    /// Vectors of the product, and numbers to turn, are fewer.
+    static bool pays(int64_t outputs, int64_t inputs, int64_t rows) {
+        constexpr int64_t kVector = 16;
+        if (inputs == 1) return outputs > 1;
+        const int64_t plain = outputs * ((inputs + kVector - 1) / kVector);
+        return rows >= 4 * kVector && 2 * inputs * ((outputs + kVector - 1) / kVector) <= plain;
+    }
+
+    void finish(int64_t first, int64_t models) const {
+        if (!turned || args.rows == 1) return;
+        args.dtype == DType::kFloat64 ? turn<double>(kept, dweight, first, models)
+                                      : turn<float>(kept, dweight, first, models);
+    }
+};
+
+/// Models that go through all passes together: one at a time if a pass would find nothing in the caches of what the one
+/// before has read of all models.
+int64_t models_at_once(const GemmArguments& forward) {
+    constexpr int64_t kNearBytes = 512 * 1024;
+    const int64_t numbers = forward.models * forward.rows * forward.columns;
+    const bool apart = torch::stable::get_num_threads() == 1 && numbers * element_bytes(forward.dtype) > kNearBytes;
+    return apart ? 1 : forward.models;
 }
 
 /// A result that is not needed comes as an empty tensor.
@@ -133,17 +217,20 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& grad, const Ten
     check.same_kind(given, "grad", x);
     check.shape(given, "grad", {forward.models, forward.rows, forward.columns});
     const Tensor dbias = needs_bias ? new_tensor(x, {forward.models, forward.columns}) : new_tensor(x, {0});
-    const Tensor g = gradient(check, given, relu_output, needs_bias ? dbias.data_ptr() : nullptr);
-    GemmArguments args = product_of(check, g, weight);
-    Tensor dx = needs_x ? new_tensor(x, {forward.models, forward.rows, forward.depth}) : new_tensor(x, {0});
-    if (needs_x) {
-        args.columns = forward.depth;
-        args.b_row = weight.stride(1);
-        args.b_column = weight.stride(2);
-        args.c = dx.data_ptr();
-        run(args);
+    const Through through(check, given, relu_output, needs_bias ? dbias.data_ptr() : nullptr);
+    std::optional<InputGradient> of_x;
+    std::optional<WeightGradient> of_weight;
+    if (needs_x) of_x.emplace(check, through.grad, weight);
+    if (needs_weight) of_weight.emplace(forward, through.grad, x);
+    const int64_t step = models_at_once(forward);
+    for (int64_t last = forward.models; last > 0; last -= step) {
+        through.run(last - step, step);
+        if (needs_x) run(of_x->args, last - step, step);
+        if (!needs_weight) continue;
+        run(of_weight->args, last - step, step);
+        of_weight->finish(last - step, step);
     }
-    return {dx, needs_weight ? weight_gradient(args, g, x) : new_tensor(x, {0}), dbias};
+    return {needs_x ? of_x->dx : new_tensor(x, {0}), needs_weight ? of_weight->dweight : new_tensor(x, {0}), dbias};
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {

@@ -8,6 +8,8 @@
 #include "fused/cpu/transpose.hpp"
 #include "fused/cpu/vector_math.hpp"
 
+#include <type_traits>
+
 namespace dnnsuite::fused::DNNSUITE_ISA {
 namespace {
 
@@ -83,10 +85,42 @@ void run_outer(const GemmArguments& args, bool larger, int64_t begin, int64_t en
     if (streams) finish_streams();
 }
 
+/// `count` of A's numbers times lines of B, added to the columns of C in order.
+template <int count, class T>
+DNNSUITE_HD void add_lines(const GemmArguments& args, const T* a, const T* b, T* c, int64_t columns) {
+    Vec<T> left[count];
+    _Pragma("GCC unroll 4") for (int k = 0; k < count; ++k) left[k] = Vec<T>(a[k * args.a_column]);
+    for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+        Vec<T> sum = Vec<T>::load(c + i, n);
+        _Pragma("GCC unroll 4") for (int k = 0; k < count; ++k) sum =
+            sum + left[k] * Vec<T>::load(b + k * args.b_row + i, n);
+        sum.store(c + i, n);
+    });
+}
+
+/// A task's columns of one row by a matrix of long rows.
+template <class T>
+void by_lines(const GemmArguments& args, int64_t model, int64_t first) {
+    const int64_t left = args.columns - first, columns = left < kGemmLine ? left : kGemmLine;
+    const T *a = at<T>(args.a, model * args.a_model), *b = at<T>(args.b, model * args.b_model + first);
+    const T* init = at<T>(args.bias, model * args.bias_model + first);
+    T* c = mutable_at<T>(args.c, model * args.columns + first);
+    for (int64_t i = 0; i < columns; ++i) c[i] = init == nullptr ? T(0) : init[i];
+    int64_t k = 0;
+    for (; k + 4 <= args.depth; k += 4) add_lines<4>(args, a + k * args.a_column, b + k * args.b_row, c, columns);
+    for (; k < args.depth; ++k) add_lines<1>(args, a + k * args.a_column, b + k * args.b_row, c, columns);
+    if (args.relu) relu_block(c, args.columns, 1, columns);
+}
+
 template <class T>
 void run(const GemmArguments& args, bool streams, int64_t begin, int64_t end, void* scratch) {
     if (gemm_is_outer(args)) return run_outer<T>(args, streams, begin, end);
     const int64_t per_model = gemm_tasks_per_model(args);
+    if (gemm_by_lines(args)) {
+        for (int64_t task = begin; task < end; ++task)
+            by_lines<T>(args, task / per_model, task % per_model * kGemmLine);
+        return;
+    }
     for (int64_t task = begin; task < end; ++task) {
         const int64_t model = task / per_model, first = task % per_model * kGemmColumns;
         const int64_t left = args.columns - first, columns = left < kGemmColumns ? left : kGemmColumns;
@@ -109,34 +143,55 @@ void run(const GemmArguments& args, bool streams, int64_t begin, int64_t end, vo
     }
 }
 
-/// `n` columns of one model: to = grad where result > 0, and sums of that over the rows in order.
-template <bool relu, class T>
-DNNSUITE_HD void gradient_column(const T* grad, const T* result, T* to, T* sums, int64_t ld, int64_t rows, int64_t n) {
-    Vec<T> total(T(0));
+/// `vectors` of columns of some rows, the last of `n` columns: to = grad where result > 0, and sums of that over the rows
+/// in order; `more`: behind those that were summed before.
+template <int vectors, bool relu, class T>
+DNNSUITE_HD void gradient_columns(const T* grad, const T* result, T* to, T* sums, int64_t ld, int64_t rows, int64_t n,
+                                  bool more) {
+    Vec<T> total[vectors];
+    const auto count = [n](int v) { return v < vectors - 1 ? int64_t{kLanes} : n; };
+    _Pragma("GCC unroll 4") for (int v = 0; v < vectors; ++v) total[v] =
+        more && sums != nullptr ? Vec<T>::load(sums + v * kLanes, count(v)) : Vec<T>(T(0));
     for (int64_t r = 0; r < rows; ++r) {
-        Vec<T> g = Vec<T>::load(grad + r * ld, n);
-        if constexpr (relu) {
-            g = g * activation_derivative<Activation::kRelu>(Vec<T>::load(result + r * ld, n));
-            g.store(to + r * ld, n);
+        _Pragma("GCC unroll 4") for (int v = 0; v < vectors; ++v) {
+            const int64_t at = r * ld + v * kLanes;
+            Vec<T> g = Vec<T>::load(grad + at, count(v));
+            if constexpr (relu) {
+                g = g * activation_derivative<Activation::kRelu>(Vec<T>::load(result + at, count(v)));
+                g.store(to + at, count(v));
+            }
+            total[v] = total[v] + g;
         }
-        total = total + g;
     }
-    if (sums != nullptr) total.store(sums, n);
+    if (sums == nullptr) return;
+    _Pragma("GCC unroll 4") for (int v = 0; v < vectors; ++v) total[v].store(sums + v * kLanes, count(v));
 }
 
+/// Some rows at a time: the next vector of columns finds them in the caches.
 template <bool relu, class T>
 void run_gradient(const GemmGradientArguments& args, int64_t begin, int64_t end) {
+    constexpr int64_t kRows = 64;
     const int64_t per_model = (args.columns + kGemmColumns - 1) / kGemmColumns;
     for (int64_t task = begin; task < end; ++task) {
         const int64_t model = task / per_model, first = task % per_model * kGemmColumns;
         const int64_t left = args.columns - first, columns = left < kGemmColumns ? left : kGemmColumns;
-        const int64_t offset = model * args.rows * args.columns + first;
-        const T *grad = at<T>(args.grad, offset), *result = at<T>(args.result, offset);
-        T *to = mutable_at<T>(args.to, offset), *sums = mutable_at<T>(args.sums, model * args.columns + first);
-        for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-            gradient_column<relu>(grad + i, relu ? result + i : nullptr, relu ? to + i : nullptr,
-                                  sums == nullptr ? nullptr : sums + i, args.columns, args.rows, n);
-        });
+        T* sums = mutable_at<T>(args.sums, model * args.columns + first);
+        for (int64_t row = 0; row == 0 || row < args.rows; row += kRows) {
+            const int64_t offset = (model * args.rows + row) * args.columns + first;
+            const int64_t rows = args.rows - row < kRows ? args.rows - row : kRows;
+            const T *grad = at<T>(args.grad, offset), *result = at<T>(args.result, offset);
+            T* to = mutable_at<T>(args.to, offset);
+            const auto take = [&](auto vectors, int64_t i, int64_t n) __attribute__((always_inline)) {
+                gradient_columns<decltype(vectors)::value, relu>(
+                    grad + i, relu ? result + i : nullptr, relu ? to + i : nullptr, sums == nullptr ? nullptr : sums + i,
+                    args.columns, rows, n, row > 0);
+            };
+            int64_t i = 0;
+            for (; i + 2 * kLanes <= columns; i += 2 * kLanes) take(std::integral_constant<int, 2>(), i, kLanes);
+            for_each_vector(columns - i, [&](int64_t j, int64_t n) __attribute__((always_inline)) {
+                take(std::integral_constant<int, 1>(), i + j, n);
+            });
+        }
     }
 }
 

@@ -23,13 +23,20 @@ inline int64_t gemm_outer_rows(const GemmArguments& args) {
     return args.columns < elements ? elements / args.columns : 1;
 }
 
+/// One row by a matrix of long rows, which are read whole, in the order of memory.
+inline bool gemm_by_lines(const GemmArguments& args) {
+    return args.rows == 1 && args.b_column == 1 && args.columns > kGemmColumns;
+}
+constexpr int64_t kGemmLine = 2048;  // columns of such a task: their sums stay in L1
+
 /// Numbers of scratch that a task needs to pack its part of B, in elements.
 inline int64_t gemm_scratch(const GemmArguments& args) {
     return args.b_column == 1 || gemm_by_dots(args) ? 0 : kGemmDepth * kGemmColumns;
 }
 inline int64_t gemm_tasks_per_model(const GemmArguments& args) {
     if (gemm_is_outer(args)) return (args.rows + gemm_outer_rows(args) - 1) / gemm_outer_rows(args);
-    return (args.columns + kGemmColumns - 1) / kGemmColumns;
+    const int64_t columns = gemm_by_lines(args) ? kGemmLine : kGemmColumns;
+    return (args.columns + columns - 1) / columns;
 }
 
 /// Tasks [begin, end) of models * gemm_tasks_per_model. `streams`: c is larger than the caches.

@@ -158,10 +158,12 @@ struct Pixels {
         }
     }
 
-    /// Says which sample is the next, so many numbers behind this one: it is fetched while this one is written.
+    /// Says which sample is the next, so many numbers behind this one: it is fetched while this one is written, unless it
+    /// is read in the order of memory, where the processor does so better.
     void then(int64_t numbers) {
         const int64_t tensors = args.grad == nullptr ? 1 : 2;
-        ahead = tensors * elements * static_cast<int64_t>(sizeof(T)) <= kFetchBytes ? numbers : 0;
+        const bool fits = tensors * elements * static_cast<int64_t>(sizeof(T)) <= kFetchBytes;
+        ahead = by_rows && fits ? numbers : 0;
     }
 
     /// Calls group(first channel) for each.

@@ -49,6 +49,10 @@ FEW_OUTPUTS, FILTERS_PER_OUTPUT = 9, 7000
 as torch's convolution, channels last (`benchmarks/ops/bench_convolution.py`); 16 pixels take 1.5 times as long."""
 
 
+VECTOR = 16
+"""Filters of one channel and one tap from which the product of each pixel with all of them fills vectors: 1.5 times the
+rate of torch's convolution where the pixels have no gradient."""
+
 FEW_INPUTS, MANY_OUTPUTS, FEW_OF_A_GROUP = 3, 128, 8
 """Channels that go in, that come out, and that go into a group, of convolutions that are quicker contiguous."""
 
@@ -96,11 +100,10 @@ def _quick_conv2d(
         return None
     wide = computable(weight)
     x, b = match(computable(input), wide), match(bias, wide)
-    if groups == input.size(2) == weight.size(1) and weight.size(2) == 1:
-        if weight.shape[3:] == (3, 3) and input.shape[3:].numel() > FEW_OF_AN_IMAGE:
-            return None
-        if input.size(2) < FEW_CHANNELS and input[0].numel() > FEW_NUMBERS:
-            return None
+    depthwise = groups == input.size(2) == weight.size(1) and weight.size(2) == 1
+    if depthwise and groups > 1 and not _is_own_depthwise(input, weight):
+        return None
+    if depthwise and _is_own_depthwise(input, weight):
         y = ops.depthwise(x.movedim(2, -1), wide.squeeze(2).movedim(1, -1), b, *steps)
     elif groups == 1 and (product := _product(x, wide, *steps) or whole_map(x, wide, steps[1])) is not None:
         y = ops.linear(*product, b)
@@ -122,6 +125,13 @@ def _quick_conv2d(
     else:
         return None
     return y.movedim(-1, 2).to(torch.get_autocast_dtype("cpu") if autocast else input.dtype)
+
+
+def _is_own_depthwise(input: Tensor, weight: Tensor) -> bool:
+    """Return True if filters of single channels are quicker with this package's kernel."""
+    if weight.shape[3:] == (3, 3) and input.shape[3:].numel() > FEW_OF_AN_IMAGE:
+        return False
+    return input.size(2) >= FEW_CHANNELS or input[0].numel() <= FEW_NUMBERS
 
 
 def _product(
@@ -151,6 +161,8 @@ def _product(
 
 def _is_small(x: Tensor, weight: Tensor) -> bool:
     pixels = x.shape[1] * x.shape[3:].numel()
+    if weight.size(2) == 1 and weight.size(1) >= VECTOR and not x.requires_grad:
+        return True  # pixels times filters: what comes out is written once, and nothing is summed
     if (
         pixels <= FEW_PIXELS or min(weight.shape[1:3]) == 1
     ):  # of one channel a product has one column of a vector
