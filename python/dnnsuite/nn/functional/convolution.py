@@ -40,9 +40,9 @@ FEW_OF_AN_IMAGE = 9
 0.6 to 0.9 of it, channels last, from 16 on; larger filters are always ours (`benchmarks/ops/bench_depthwise.py`)."""
 
 
-FEW_CHANNELS, FEW_NUMBERS = 16, 8192
-"""Channels of depthwise filters that do not fill a vector, and numbers of one model's input, up to which they are ours
-all the same: a tenth of torch's rate on 3 channels of 32 x 32 pixels, twice it on 2 x 2 (`benchmarks/ops/grid.py`)."""
+FEW_CHANNELS, FEW_PRODUCTS = 16, 40_000
+"""Channels of depthwise filters that do not fill a vector, and pixels that come out, times taps, of one model up to which
+they are ours all the same: 1.2 to 3 times torch's rate, half of it at 100,000 (`benchmarks/ops/grid.py`)."""
 
 FEW_OUTPUTS, FILTERS_PER_OUTPUT = 9, 7000
 """Pixels that come out, and filters of single channels for each, with which products of taps are 1.5 to 5 times as fast
@@ -100,10 +100,9 @@ def _quick_conv2d(
         return None
     wide = computable(weight)
     x, b = match(computable(input), wide), match(bias, wide)
-    depthwise = groups == input.size(2) == weight.size(1) and weight.size(2) == 1
-    if depthwise and groups > 1 and not _is_own_depthwise(input, weight):
-        return None
-    if depthwise and _is_own_depthwise(input, weight):
+    if 1 < groups == input.size(2) == weight.size(1) and weight.size(2) == 1:
+        if not _is_own_depthwise(input, weight, *steps):
+            return None
         y = ops.depthwise(x.movedim(2, -1), wide.squeeze(2).movedim(1, -1), b, *steps)
     elif groups == 1 and (product := _product(x, wide, *steps) or whole_map(x, wide, steps[1])) is not None:
         y = ops.linear(*product, b)
@@ -127,11 +126,21 @@ def _quick_conv2d(
     return y.movedim(-1, 2).to(torch.get_autocast_dtype("cpu") if autocast else input.dtype)
 
 
-def _is_own_depthwise(input: Tensor, weight: Tensor) -> bool:
+def _is_own_depthwise(
+    input: Tensor,
+    weight: Tensor,
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+) -> bool:
     """Return True if filters of single channels are quicker with this package's kernel."""
     if weight.shape[3:] == (3, 3) and input.shape[3:].numel() > FEW_OF_AN_IMAGE:
         return False
-    return input.size(2) >= FEW_CHANNELS or input[0].numel() <= FEW_NUMBERS
+    if input.size(2) >= FEW_CHANNELS:
+        return True
+    ends = zip(input.shape[3:], weight.shape[3:], stride, padding, dilation, strict=True)
+    outputs = math.prod([output_side(*end) for end in ends])
+    return input.size(1) * outputs * weight.shape[3:].numel() <= FEW_PRODUCTS
 
 
 def _product(
