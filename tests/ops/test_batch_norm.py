@@ -162,3 +162,18 @@ def test_running_statistics_of_another_type_are_not_taken_in():
         own = torch.zeros(3, 2)  # of three models, which share the batch
         assert ops.batch_norm_act_running(x[:1], None, None, None, own, own, 1e-5, "none", 0.0, 0.1) is None
     assert not running.any()
+
+
+@pytest.mark.parametrize("order", [channels_last, torch.Tensor.contiguous])
+def test_larger_than_the_caches_is_the_same(order):
+    """Written past them."""
+    x = order(torch.randn(2, 16, 32, 64, 64)).requires_grad_()
+    residual = order(torch.randn_like(x)).detach()
+    y, _ = ops.batch_norm_act(x, residual=residual, activation="relu")
+    grad = order(torch.randn_like(y))
+    (dx,) = torch.autograd.grad(y, x, grad)
+    own = x.detach()[1].double().requires_grad_()
+    wanted = F.relu(F.batch_norm(own, None, None, training=True) + residual[1])
+    torch.testing.assert_close(y[1].double(), wanted, rtol=1e-4, atol=1e-4)
+    (expected,) = torch.autograd.grad(wanted, own, grad[1].double())
+    torch.testing.assert_close(dx[1].double(), expected, rtol=1e-4, atol=1e-4)

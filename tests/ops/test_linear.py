@@ -97,6 +97,10 @@ def test_the_gradient_of_a_wide_bias(rows, monkeypatch):
         (1, 90, 200),
         (0, 4, 5),
         (3, 0, 5),
+        (200, 3, 64),  # the weight's gradient is turned
+        (2100, 3, 70),  # one model after the other through the whole backward pass
+        (300, 1, 2100),  # lines of a long matrix, more than a task of them
+        (9, 1000, 1000),  # the library's
     ],
 )
 def test_every_shape(shape, activation):
@@ -108,6 +112,17 @@ def test_every_shape(shape, activation):
     expected = parts(double, lambda *t: ACTIVATIONS[activation](_linear.linear_composition(*t)))
     for a, b in zip(got, expected, strict=True):
         torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(2100, 3, 70), (300, 1, 2100), (9, 1000, 1000)])
+def test_a_model_alone_has_the_bits_that_it_has_among_others(shape):
+    rows, inputs, outputs = shape
+    given = (torch.randn(3, rows, inputs), torch.randn(3, outputs, inputs), torch.randn(3, outputs))
+    together = parts(given, lambda *t: ops.linear(*t, "relu"))
+    for model in range(3):
+        alone = parts([t[model : model + 1] for t in given], lambda *t: ops.linear(*t, "relu"))
+        for a, b in zip(together, alone, strict=True):
+            assert torch.equal(a[model], b[0])
 
 
 @pytest.mark.parametrize("shape", [(32, 64, 128), (33, 30, 10), (4, 64, 40)])

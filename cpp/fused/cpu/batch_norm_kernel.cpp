@@ -108,7 +108,8 @@ template <bool planes, class T>
 Affine<planes, T> affine_of(const Model<T>& m, int64_t row, bool streams = false) {
     const int64_t c = planes ? row % m.args.channels : 0;
     return {{m.mean + c},  {m.scale + c}, {m.bias + c},
-            {m.curve + c}, {m.level + c}, Vec<T>(static_cast<T>(m.args.slope)), streams};
+            {m.curve + c}, {m.level + c}, Vec<T>(static_cast<T>(m.args.slope)),
+            streams};
 }
 
 /// True if what is written from `to` on is to go past the caches, and is whole vectors that begin with a line.

@@ -34,11 +34,11 @@ inline int64_t last_cache() {
 #endif
 }
 
-/// True if a stream of this many bytes leaves the caches before it is read again: half of the last level or more, because
-/// other reads take a part of it.
+/// True if a stream of this many bytes leaves the caches before it is read again: a quarter of the last level or more,
+/// because other reads, and other cores, take a part of it.
 inline bool leaves_caches(int64_t bytes) {
     static const int64_t cache = last_cache();
-    return bytes >= cache / 2;
+    return bytes >= cache / 4;
 }
 
 }  // namespace dnnsuite::fused

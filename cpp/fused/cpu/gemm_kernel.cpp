@@ -183,8 +183,8 @@ void run_gradient(const GemmGradientArguments& args, int64_t begin, int64_t end)
             T* to = mutable_at<T>(args.to, offset);
             const auto take = [&](auto vectors, int64_t i, int64_t n) __attribute__((always_inline)) {
                 gradient_columns<decltype(vectors)::value, relu>(
-                    grad + i, relu ? result + i : nullptr, relu ? to + i : nullptr, sums == nullptr ? nullptr : sums + i,
-                    args.columns, rows, n, row > 0);
+                    grad + i, relu ? result + i : nullptr, relu ? to + i : nullptr,
+                    sums == nullptr ? nullptr : sums + i, args.columns, rows, n, row > 0);
             };
             int64_t i = 0;
             for (; i + 2 * kLanes <= columns; i += 2 * kLanes) take(std::integral_constant<int, 2>(), i, kLanes);

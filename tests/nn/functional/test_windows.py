@@ -34,6 +34,11 @@ def agree(y, truth, inputs):
         ((3, 8), (7, 9), (3, 5), {"stride": (1, 2), "padding": (0, 2)}),
         ((64, 40), (6, 6), (3, 3), {"stride": 2, "padding": 1}),
         ((2, 5), (5, 5), (2, 2), {"stride": 3}),
+        ((1, 1), (9, 7), (3, 3), {"padding": 1}),
+        ((1, 1), (40, 41), (5, 3), {"padding": 2, "stride": (1, 2)}),
+        ((1, 20), (9, 8), (1, 1), {"stride": (2, 1)}),  # pixels times filters
+        ((6, 6), (9, 9), (5, 5), {"padding": 2, "groups": 6}),
+        ((3, 3), (64, 60), (7, 7), {"padding": 3, "groups": 3}),
         ((4, 6), (6, 6), (3, 3), {"padding": 2, "dilation": 2}),  # these are torch's
         ((4, 6), (6, 6), (3, 3), {"groups": 2}),
     ],

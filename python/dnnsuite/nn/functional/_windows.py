@@ -25,7 +25,7 @@ channels last, forward and backward: the gradient of the filters 0.2 to 0.7. Of 
 
 
 FEW_PIXELS = 2048
-"""Pixels that come out of one channel's filter on one channel up to which windows are quicker, 2 to 3 times: the product
+"""Pixels that come out of a single filter of one channel up to which windows are quicker, 2 to 3 times: their product
 has a single column."""
 
 

@@ -41,8 +41,8 @@ FEW_OF_AN_IMAGE = 9
 
 
 FEW_CHANNELS, FEW_PRODUCTS = 16, 40_000
-"""Channels of depthwise filters that do not fill a vector, and pixels that come out, times taps, of one model up to which
-they are ours all the same: 1.2 to 3 times torch's rate, half of it at 100,000 (`benchmarks/ops/grid.py`)."""
+"""Channels of depthwise filters that do not fill a vector, and pixels that come out, times taps, up to which they are
+ours all the same: 1.2 to 3 times torch's rate, half of it at 100,000 (`benchmarks/ops/grid.py`)."""
 
 FEW_OUTPUTS, FILTERS_PER_OUTPUT = 9, 7000
 """Pixels that come out, and filters of single channels for each, with which products of taps are 1.5 to 5 times as fast
