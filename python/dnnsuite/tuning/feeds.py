@@ -173,6 +173,7 @@ class Feeds:
                 f"train is a {type(source).__name__}: give a DataLoader, a tuple of tensors, a Dataset, a list of "
                 "loaders with one per trial, or a function of the configuration"
             )
+        _refuse_arrays(source)
         if isinstance(source, list) and source and isinstance(source[0], Mapping):
             raise InvalidArgument(
                 "a list of dicts is given, and a list has the data of trial i at place i: for a list of batches give "
@@ -211,6 +212,24 @@ class Feeds:
         if _needs_loader(source):
             source = _loader(source, size, self._shuffle)
         return Feed(source, self._seed, _sizes(source))
+
+
+def _refuse_arrays(source: Any) -> None:
+    """Refuse arrays that are no tensors, and tensors that are in no tuple: rows, or one source for each trial."""
+    if isinstance(source, torch.Tensor):
+        raise InvalidArgument("the data are one tensor: give a tuple, as (inputs,) or (inputs, targets)")
+    if not isinstance(source, (tuple, list)):
+        source = [source]
+    elif isinstance(source, list) and any(isinstance(part, torch.Tensor) for part in source):
+        raise InvalidArgument(
+            "a list of tensors is given, and a list has the data of trial i at place i: for data of all trials "
+            "give a tuple, as (inputs, targets)"
+        )
+    for part in source:
+        if hasattr(part, "__array__") and not isinstance(part, torch.Tensor):
+            raise InvalidArgument(
+                f"the data hold a {type(part).__module__}.{type(part).__name__}: give tensors, by torch.as_tensor"
+            )
 
 
 def _iterable(source: Any) -> bool:

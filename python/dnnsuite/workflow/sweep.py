@@ -16,9 +16,10 @@ from .._runs.progress import Progress
 from .._runs.record import VERSION
 from .._runs.resume import refuse_other_settings
 from . import preflight
+from .common_settings import options_by_name
 from .partial import options_of
 from .phases import Workflow, WorkflowReport
-from .settings import WorkflowSettings, differences, resolve
+from .settings import OPTIONS, WorkflowSettings, differences, resolve
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,7 +75,7 @@ def run(
         out: output directory; empty or absent, or with `resume` one to continue.
         resume: do what is missing in `out`.
         quiet: show no progress.
-        options: the command's options with underscores, as `preset="quick", modes=["serial", "hfta"]`.
+        options: the command's options with underscores, as `preset="quick", modes=["serial", "hfta"], plan=[1, 4]`.
 
     Returns:
         Table of all runs, summary with intervals, and the files written.
@@ -83,7 +84,7 @@ def run(
         InvalidArgument: an option is refused; the message names it.
         Interrupted: a signal came; finished runs are kept, and `resume` goes on.
     """
-    return sweep(job, options, Path(out), resume, quiet=quiet)
+    return sweep(job, options_by_name(options, OPTIONS), Path(out), resume, quiet=quiet)
 
 
 def begin(record: PlanFolder, settings: WorkflowSettings, asked: Mapping[str, Any]) -> None:

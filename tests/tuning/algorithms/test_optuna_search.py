@@ -192,3 +192,19 @@ def test_bad_studies():
         OptunaSearch(optuna.create_study(directions=["minimize", "maximize"]))
     with pytest.raises(InvalidArgument, match="give goal='max'"):
         swept(optuna.create_study(direction="maximize"), 2)
+
+
+def test_a_study_in_memory_that_draws_anew_does_not_go_on(tmp_path):
+    def stop(event):
+        if event.trial == 1:
+            raise KeyboardInterrupt
+
+    def study(seed):
+        return optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+
+    with pytest.raises(KeyboardInterrupt):
+        swept(study(1), 3, tmp_path / "out", callbacks=[stop])
+    with pytest.raises(InvalidArgument, match=r"trial 0 was .*give an Optuna study a storage"):
+        swept(study(2), 3, tmp_path / "out", resume=True)
+    whole = swept(study(1), 3)
+    assert swept(study(1), 3, tmp_path / "out", resume=True).history.equals(whole.history)
