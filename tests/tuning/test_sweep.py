@@ -242,6 +242,9 @@ def test_patience_ends_a_trial_early(task):
         ({"trials": 0}, "trials is a whole number"),
         ({"space": [{"lr": 0.1}], "trials": 3}, "beside a list of 1 configurations"),
         ({"space": 3}, "the space is a int"),
+        ({"train": [[]] * 3}, "train has 3 sources for 2 trials"),
+        ({"device": "gpu"}, "give 'cpu' or 'cuda'"),
+        ({"autocast": "bf16"}, "as torch.bfloat16"),
         (
             {"space": [{"lr": 0.1}] * 3, "algorithm": Hyperband(), "epochs": 3},
             "begins 5 trials, and there are 3",

@@ -170,7 +170,7 @@ class Feeds:
         self.read: set[str] = set()  # names of the configuration that a function of it reads
         if isinstance(source, (Mapping, str, bytes)) or not (callable(source) or _iterable(source)):
             raise InvalidArgument(
-                f"train is a {type(source).__name__}: give a DataLoader, a tuple of tensors, a Dataset, a list of "
+                f"the data are a {type(source).__name__}: give a DataLoader, a tuple of tensors, a Dataset, a list of "
                 "loaders with one per trial, or a function of the configuration"
             )
         _refuse_arrays(source)
@@ -178,6 +178,18 @@ class Feeds:
             raise InvalidArgument(
                 "a list of dicts is given, and a list has the data of trial i at place i: for a list of batches give "
                 "DataLoader(batches, batch_size=None)"
+            )
+
+    def check_count(self, trials: int) -> None:
+        """Refuse a list that has not one source for each of the trials.
+
+        Raises:
+            InvalidArgument: it has more, as a list of batches, or fewer.
+        """
+        if isinstance(self._source, list) and len(self._source) != trials:
+            raise InvalidArgument(
+                f"train has {len(self._source)} sources for {trials} trials: a list has the data of trial i at "
+                "place i; for a list of batches give DataLoader(batches, batch_size=None)"
             )
 
     def of(self, number: int, config: Config) -> Feed:

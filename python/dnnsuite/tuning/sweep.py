@@ -161,7 +161,9 @@ def sweep(
         Progress(console, quiet) as progress,
     ):
         chosen.begin(replace(setting, id=place.id))
-        progress.plan = chosen.plan()
+        progress.plan = plan = chosen.plan()
+        if plan is not None:
+            recipe.feeds.check_count(plan.trials)
         store = place.store(_named(make_model), mode, device, chosen.keeps_states)
         engine = place.engine(
             algorithm=chosen, trainer=trainer, goal=aim, admit=recipe.admit, store=store,
@@ -213,6 +215,8 @@ def _search(
 def _check_mode(mode: str, device: str) -> None:
     if mode not in MODES:
         raise InvalidArgument(f"mode is {mode!r}{did_you_mean(mode, MODES)}: give one of {', '.join(MODES)}")
+    if not device.startswith(("cpu", "cuda")):
+        raise InvalidArgument(f"device is {device!r}: give 'cpu' or 'cuda'")
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise InvalidArgument(f"device is {device!r}, and there is no CUDA device here: give 'cpu'")
 
