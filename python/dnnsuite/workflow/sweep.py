@@ -15,7 +15,7 @@ from .._runs.plugins import import_plugins
 from .._runs.progress import Progress
 from .._runs.record import VERSION
 from .._runs.resume import refuse_other_settings
-from . import preflight
+from . import modes, preflight
 from .common_settings import options_by_name
 from .partial import options_of
 from .phases import Workflow, WorkflowReport
@@ -51,6 +51,7 @@ def sweep(
     job, asked = options_of(job, asked, defaults=not resume)
     settings = None if resume else resolve(job, asked)
     if settings is not None:
+        modes.unavailable(settings.modes, settings.device)  # refused if that is all of them
         preflight.check(settings, asked)
     with interruptible(), opened(out, WORKFLOW_FILE, resume) as record:
         if settings is None:
