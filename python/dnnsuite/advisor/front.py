@@ -56,8 +56,8 @@ def advise(
         return torch.optim.SGD(parameters, lr=1e-3)
 
     _check(trials, steps, threads)
-    subject = ModelsSubject(models, batch, loss, optimizer or sgd)
     with _repeatable():
+        subject = ModelsSubject(models, batch, loss, optimizer or sgd)
         found = measure(subject, threads or torch.get_num_threads())
     return _concluded(found, trials, steps)
 

@@ -172,7 +172,9 @@ class _ArrayStepper:
         array = fuse(trainees)
         own = [optimizer(trainee.parameters()) for trainee in trainees]
         self._batch = tuple(_mapped(lambda tensor: stack(tensor, len(models)), x) for x in batch)
-        made = ArrayOptimizer.from_models(own, array.parameters())
+        held = dict(zip(map(id, trainees[0].parameters()), array.parameters(), strict=True))
+        trained = [held[id(p)] for group in own[0].param_groups for p in group["params"]]
+        made = ArrayOptimizer.from_models(own, trained)
         self._runner = StepRunner(array, made, _losses, threads=threads)
 
     @property
