@@ -102,6 +102,24 @@ def test_the_base_is_not_copied_and_stays_trainable():
     assert all("lora_" in name for name in names)
 
 
+def test_adapters_that_take_a_part_out_of_the_base(tmp_path):
+    base = bert()
+    before = {name: value.clone() for name, value in base.state_dict().items()}
+    configs = [lora(2, init_lora_weights="pissa"), lora(3, init_lora_weights="olora"), lora(2)]
+    models = one_by_one(base, configs)
+    array = dnnsuite.adapt(base, configs, seeds=SEEDS)
+    (ids,) = tokens(3, steps=1)
+    (array(input_ids=ids).logits.square().sum()).backward()
+    optim.SGD(trained(array), lr=[0.1] * 3).step()
+    for index, model in enumerate(models):
+        model(input_ids=ids[index]).logits.square().sum().backward()
+        torch.optim.SGD(trained(model), lr=0.1).step()
+        torch.testing.assert_close(array[index].state_dict(), model.state_dict(), rtol=1e-5, atol=1e-6)
+    assert all(torch.equal(value, base.state_dict()[name]) for name, value in before.items())
+    again = dnnsuite.adapt(base, array.save_pretrained(tmp_path))
+    torch.testing.assert_close(again(input_ids=ids).logits, array(input_ids=ids).logits, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("models", [1, 3])
 def test_parameters_of_the_base_stay_where_they_are(models):
     base = ConvNet()

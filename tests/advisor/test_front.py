@@ -30,6 +30,24 @@ def test_a_small_network_gains_from_an_array():
     assert set(found.sweep_s) == {"serial", "hfta"}
 
 
+def test_a_part_that_does_not_train_and_batches_by_name():
+    def half():
+        model = small()
+        model[0].requires_grad_(False)
+        return model
+
+    def sgd(parameters):
+        return torch.optim.SGD([p for p in parameters if p.requires_grad], lr=0.1)
+
+    rng, batch = torch.get_rng_state(), {"x": BATCH[0], "y": BATCH[1]}
+    found = dnnsuite.advise(half, batch, lambda model, batch: error(model, **batch), sgd, steps=10, threads=1)
+    assert found.mode == "hfta"
+    assert torch.equal(torch.get_rng_state(), rng)
+    for wrong in ({"loss": None}, {"batch": BATCH[0].numpy()}, {"optimizer": "sgd"}):
+        with pytest.raises(InvalidArgument):
+            dnnsuite.advise(**{"models": half, "batch": BATCH, "loss": error, "optimizer": sgd, **wrong})
+
+
 def test_a_job_and_how_far_off_its_prediction_is():
     rng = torch.get_rng_state()
     advice, step = verified("blobs", 6, threads=1)

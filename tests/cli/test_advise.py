@@ -26,7 +26,13 @@ def test_prediction_against_measurement():
 
 
 def test_refused():
-    for arguments, message in ((["--verify", "4"], "name a larger one"), (["--trials", "0"], "trials")):
+    for arguments, message in (
+        (["--verify", "4"], "name a larger one"),
+        (["--verify", "6", "--threads", "0"], "threads must be at least 1"),
+        (["--trials", "0"], "trials"),
+        (["--preset", "papper"], "did you mean 'paper'"),
+        (["blob"], "no job 'blob'"),
+    ):
         found = CliRunner().invoke(app, [*TINY, *arguments])
         assert found.exit_code == 2
         assert message in found.stderr

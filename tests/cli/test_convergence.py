@@ -43,6 +43,8 @@ def test_what_it_would_do():
         (["--option", "depth=3"], "no option 'depth'"),
         (["--precisions", "fp32,fp64"], "in one precision"),
         (["--lrs", "x"], "wants numbers"),
+        (["--hfta-tree", "tree"], "--hfta-tree has no meaning"),
+        (["--unfused", "bn1"], "--unfused has no meaning"),
     ],
 )
 def test_refused_with_nothing_left_behind(arguments, message, tmp_path):

@@ -70,8 +70,13 @@ def test_modes_find_the_same_best(tmp_path, space, capsys):
         (["--algorithm", "hyperbandd"], "did you mean 'hyperband'"),
         (["--modes", "hfat"], "did you mean 'hfta'"),
         (["--modes", "mig"], "mig: "),
-        (["--option", "width"], "write NAME=VALUE"),
+        (["--option", "width"], "wants NAME=VALUE"),
         (["--resume"], "there is no"),
+        (["--preset", "papper"], "did you mean 'paper'"),
+        (["--max-iters", "0"], "--max-iters 0: must be at least 1"),
+        (["--repeats", "0"], "--repeats 0"),
+        (["--metric", "accuracy"], "did you mean 'acc'"),
+        (["--skip-last", "-1"], "skip_last is a whole number"),
     ],
 )
 def test_bad_options_are_one_sentence(tmp_path, space, capsys, arguments, message):

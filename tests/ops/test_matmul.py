@@ -51,3 +51,15 @@ def test_other_dtypes():
 def test_bad_arguments(a, b, message):
     with pytest.raises(InvalidArgument, match=message):
         ops.matmul(torch.ones(a), torch.ones(b))
+
+
+@pytest.mark.parametrize("large", [0, _matmul.LARGE])
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_bias_and_gradients_of_gradients(large, shared, monkeypatch):
+    monkeypatch.setattr(_matmul, "LARGE", large)
+    a, b, bias = torch.randn(3, 6, 4), torch.randn(3, 4, 5), torch.randn(3, 5)
+    b = b[:1].expand(3, 4, 5) if shared else b
+    a, b, bias = (x.double().requires_grad_(not (shared and x is b)) for x in (a, b, bias))
+    torch.testing.assert_close(ops.matmul(a, b, bias), torch.baddbmm(bias.unsqueeze(1), a, b))
+    assert torch.autograd.gradcheck(ops.matmul, (a, b, bias))
+    assert torch.autograd.gradgradcheck(ops.matmul, (a, b, bias))

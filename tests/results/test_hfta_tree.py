@@ -6,7 +6,7 @@ import pytest
 
 from dnnsuite import results
 from dnnsuite.errors import Error, InvalidArgument
-from dnnsuite.results.hfta_tree import dcgm_table, hfta_folder
+from dnnsuite.results.hfta_tree import dcgm_table, hfta_folder, refuse_other_tree
 from result_tables import a_record, row, write_monitored
 
 SAMPLES = [(0.0, 5.0), (1.0, 10.0), (2.0, 20.0), (3.0, 60.0)]
@@ -55,6 +55,11 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="toy holds something else"):
         results.save_hfta_tree(tmp_path / "out", to=tmp_path / "tree")
     assert [path.name for path in (tmp_path / "tree").rglob("*")] == ["toy", "thesis.tex"]
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "tree" / "toy", tmp_path / "file" / "toy"):
+        with pytest.raises(InvalidArgument, match="holds something else"):
+            refuse_other_tree(folder)
+    refuse_other_tree(tmp_path / "new" / "toy")
 
 
 def test_what_cannot_be_a_tree(tmp_path: Path) -> None:

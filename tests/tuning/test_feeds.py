@@ -75,6 +75,9 @@ def test_a_generator_of_the_loaders_own_counts_by_epochs():
         ({"x": X}, 2, "give a DataLoader"),
         ("x", 2, "give"),
         ([{"x": X}], 2, "list of dicts"),
+        ([X, Y], 2, "give a tuple"),
+        (X, 2, "the data are one tensor"),
+        ((X.numpy(), Y), 2, "numpy.ndarray: give tensors"),
     ],
 )
 def test_bad_sources(source, size, message):

@@ -8,7 +8,9 @@ import time
 
 import psutil
 import pytest
+import torch
 
+import dnnsuite
 from dnnsuite._runs.interrupts import Interrupted
 from small_sweep import run, undisturbed
 
@@ -60,3 +62,14 @@ def test_a_signal_to_all_or_to_the_parent_leaves_nobody_behind(tmp_path, number,
     said = "dnnsuite: SIGINT: cleaning up; once more to end at once\n" if number == signal.SIGINT else ""
     assert errors.read_text() == said
     assert run(out, resume=True).history.equals(undisturbed().history)
+
+
+def test_loaders_may_have_workers(task):
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*task.train), 28, num_workers=1)
+    histories = [
+        dnnsuite.sweep(
+            lambda config: torch.nn.Linear(4, 2), {"lr": [0.1, 0.2]}, loader, out=False, quiet=True, **options
+        ).history
+        for options in ({"mode": "concurrent", "width": 2}, {})
+    ]
+    assert histories[0].equals(histories[1])

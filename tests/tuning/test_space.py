@@ -3,11 +3,13 @@
 
 import random
 
+import pandas
 import pytest
+import torch
 
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.tuning import Choice, Int, LogUniform, Uniform
-from dnnsuite.tuning.space import draw, grid, perturbed, space_from_plain
+from dnnsuite.tuning.space import checked_configs, checked_space, draw, grid, perturbed, space_from_plain
 
 SPACE = {"lr": LogUniform(1e-4, 1e-1), "depth": Int(2, 4), "kind": Choice("a", "b"), "p": Uniform(0, 0.5)}
 
@@ -34,6 +36,20 @@ def test_plain_values():
         {"lr": {"loguniform": ["1e-4", 0.1]}, "width": [32, 64], "seed": 1, "n": {"int": [1, 3]}}
     )
     assert found == {"lr": LogUniform(1e-4, 0.1), "width": Choice(32, 64), "seed": Choice(1), "n": Int(1, 3)}
+
+
+def test_values_that_are_no_lists():
+    given = {
+        "a": range(1, 3),
+        "b": torch.tensor([0.5, 1.0]),
+        "c": torch.tensor([1, 2]).numpy(),
+        "d": {"x": 1}.keys(),
+    }
+    found = checked_space(given)
+    assert found == {"a": Choice(1, 2), "b": Choice(0.5, 1.0), "c": Choice(1, 2), "d": Choice(["x"])}
+    with pytest.raises(InvalidArgument, match="a is a set"):
+        checked_space({"a": {1, 2}})
+    assert checked_configs(pandas.DataFrame({"lr": [0.1, 0.2]})) == [{"lr": 0.1}, {"lr": 0.2}]
 
 
 @pytest.mark.parametrize(

@@ -239,12 +239,34 @@ def test_patience_ends_a_trial_early(task):
         ({"train": 3}, "give a DataLoader"),
         ({"width": 0}, "width is a whole number"),
         ({"goal": "least"}, "give min or max"),
+        ({"trials": 0}, "trials is a whole number"),
+        ({"space": [{"lr": 0.1}], "trials": 3}, "beside a list of 1 configurations"),
+        ({"space": 3}, "the space is a int"),
+        ({"train": [[]] * 3}, "train has 3 sources for 2 trials"),
+        ({"device": "gpu"}, "give 'cpu' or 'cuda'"),
+        ({"autocast": "bf16"}, "as torch.bfloat16"),
+        (
+            {"space": [{"lr": 0.1}] * 3, "algorithm": Hyperband(), "epochs": 3},
+            "begins 5 trials, and there are 3",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(task, change, message):
     options = {"space": {"lr": [0.1, 0.2]}, **change}
     with pytest.raises(InvalidArgument, match=message):
         swept(task, options.pop("space"), **options)
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda model, x, y: model(x), r"the loss of one model has the shape \[16, 2\]"),
+        (lambda model, x, y: model(x).sum().item(), "is a float: return a tensor"),
+    ],
+)
+def test_a_loss_that_is_no_number(task, loss, message):
+    with pytest.raises(Error, match=message):
+        swept(task, [{"lr": 0.1}], loss=loss)
 
 
 def test_functions_for_evaluation_and_optimizer(task):

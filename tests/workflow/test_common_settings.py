@@ -12,6 +12,7 @@ from dnnsuite.workflow.common_settings import (
     dataroot_of,
     flag,
     one_of,
+    options_by_name,
     positive,
     resolve_common,
 )
@@ -52,8 +53,21 @@ def test_refusals_name_the_flag() -> None:
         at_least("max_num_Bs", 0)
     with pytest.raises(InvalidArgument, match=r"--timeout 0\.0: must be positive"):
         positive("timeout_s", 0)
+    with pytest.raises(InvalidArgument, match=r"--repeats 2\.5: wants a whole number"):
+        at_least("repeats", 2.5)
+    with pytest.raises(InvalidArgument, match="--timeout 'long': wants a number"):
+        positive("timeout_s", "long")
     with pytest.raises(InvalidArgument, match="unknown colour 'red'; accepted: blue, green"):
         one_of("colour", "red", ["blue", "green"])
     with pytest.raises(InvalidArgument, match="--dataroot /none: no such directory"):
         dataroot_of("/none")
     assert flag("units") == "--unfused"
+
+
+def test_options_from_python_by_either_name() -> None:
+    known = {"modes", "plan", "timeout_s", "units"}
+    given = {"modes": "serial,hfta", "plan": 4, "timeout": 5.0, "unfused": ["bn1"]}
+    found = options_by_name(given, known)
+    assert found == {"modes": ["serial,hfta"], "plan": [4], "timeout_s": 5.0, "units": ["bn1"]}
+    with pytest.raises(InvalidArgument, match=r"no option 'mode' \(did you mean 'modes'"):
+        options_by_name({"mode": "serial"}, known)

@@ -29,6 +29,7 @@ BLOBS = ("--plugin", "tiny_workloads", "--device", "cpu", "--threads", "1")
             "weights and gradients of 1000000000000 models take .* GiB; name at most",
         ),
         (("blobs_partially_fused", "--unfused", "0", "--unfused", "nine"), "unfused='nine' matches no module"),
+        (("blobs", "--modes", "mps"), "mps: MPS needs an NVIDIA GPU"),
         (("blobs", "--modes", "hfta-3"), "mode hfta-3: the model of blobs has 2 units"),
         (("blobs", "--option", "widht=3"), "no option 'widht' .did you mean 'width'"),
         (("blobs", "--dry-run", "--option", "width=-1"), "its data or its model cannot be made: .*line"),

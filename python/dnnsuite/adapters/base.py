@@ -27,10 +27,19 @@ class SharedBase:
         _lay_out_filters(base)
         self._frozen = {id(p): torch.nn.Parameter(p.detach(), requires_grad=False) for p in base.parameters()}
 
-    def model(self, adapt: Callable[[torch.nn.Module], torch.nn.Module]) -> torch.nn.Module:
-        """Return what `adapt` makes of a copy of the base's modules."""
+    def model(
+        self, adapt: Callable[[torch.nn.Module], torch.nn.Module], writes: bool = False
+    ) -> torch.nn.Module:
+        """Return what `adapt` makes of a copy of the base's modules.
+
+        Args:
+            writes: it may write into parameters, as PiSSA does: it gets copies, and what it has changed stays the
+                model's own.
+        """
         memo: dict[int, Any] = {
-            id(p): torch.nn.Parameter(p.detach(), requires_grad=p.requires_grad)
+            id(p): torch.nn.Parameter(
+                p.detach().clone() if writes else p.detach(), requires_grad=p.requires_grad
+            )
             for p in self._base.parameters()
         }
         frozen_of = {id(own): self._frozen[key] for key, own in memo.items()}
@@ -59,11 +68,19 @@ class SharedBase:
             for name, parameter in list(module._parameters.items()):
                 if parameter is None or id(parameter) not in frozen_of:
                     continue
-                if parameter.requires_grad and id(parameter) not in copies:
-                    copies[id(parameter)] = torch.nn.Parameter(parameter.detach().clone())
-                setattr(module, name, copies.get(id(parameter), frozen_of[id(parameter)]))
+                shared = frozen_of[id(parameter)]
+                if id(parameter) not in copies and (parameter.requires_grad or _is_other(parameter, shared)):
+                    copies[id(parameter)] = torch.nn.Parameter(
+                        parameter.detach().clone(), parameter.requires_grad
+                    )
+                setattr(module, name, copies.get(id(parameter), shared))
             if isinstance(module, torch.nn.RNNBase):  # which notes its weights a second time
                 module.__setstate__(module.__getstate__())
+
+
+def _is_other(parameter: torch.Tensor, shared: torch.Tensor) -> bool:
+    """Return True if an adapter has given a parameter other values than the base has."""
+    return parameter.data_ptr() != shared.data_ptr() and not torch.equal(parameter, shared)
 
 
 @torch.no_grad()

@@ -17,6 +17,7 @@ from ..errors import InvalidArgument, did_you_mean
 from ..nn.array_module import ArrayModule
 from ._peft import import_peft
 from .base import SharedBase
+from .configs import writes_into_base
 
 
 class AdapterBuilder:
@@ -45,9 +46,13 @@ class AdapterBuilder:
             which: its name in messages.
             seed: seed of torch's generator while the adapter is initialised; None leaves the generator as it is.
         """
-        made = self._loaded if isinstance(config, (str, os.PathLike)) else self._fresh
+        saved = isinstance(config, (str, os.PathLike))
+        if saved:
+            self._check_folder(config, which)
+        read = self._peft.PeftConfig.from_pretrained(os.fspath(config)) if saved else config
+        made = self._loaded if saved else self._fresh
         with _seeded(seed):
-            model = self._shared.model(lambda own: made(own, config, which))
+            model = self._shared.model(lambda own: made(own, config, which), writes_into_base(read))
         _refuse_attention(model, which)
         return model
 
@@ -73,11 +78,13 @@ class AdapterBuilder:
                 hint = did_you_mean(name, names) or f"; it has {', '.join(names)}"
                 raise InvalidArgument(f"{which} has {name!r}, and the base has no such module{hint}")
 
-    def _loaded(self, own: torch.nn.Module, folder: str | os.PathLike[str], which: str) -> Any:
+    def _check_folder(self, folder: str | os.PathLike[str], which: str) -> None:
         if not (Path(folder) / "adapter_config.json").is_file():
             raise InvalidArgument(
                 f"{which}: {os.fspath(folder)} has no adapter_config.json: give a folder that save_pretrained wrote"
             )
+
+    def _loaded(self, own: torch.nn.Module, folder: str | os.PathLike[str], which: str) -> Any:
         training, folder = own.training, os.fspath(folder)
         prompts = self._peft.PeftConfig.from_pretrained(folder).is_prompt_learning
         model = self._peft.PeftModel.from_pretrained(own, folder, is_trainable=not prompts)

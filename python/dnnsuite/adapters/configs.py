@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from ..errors import InvalidArgument
+
 Configs = Mapping[str, Mapping[str, Any]]
 
 #: Fields of a config that PEFT reads when it makes the layers, and never in a forward.
@@ -31,6 +33,27 @@ _OF_LAYERS = frozenset(
         "init_ia3_weights",
     ]
 )
+
+
+#: Ways to initialize an adapter by name that leave the base as it is; PiSSA and others take a part out of it.
+_BESIDE_THE_BASE = frozenset({"gaussian", "orthogonal", "eva"})
+
+
+def writes_into_base(config: Any) -> bool:
+    """Return True if PEFT changes weights of the base when it initializes an adapter by `config`."""
+    chosen = getattr(config, "init_lora_weights", None)
+    return isinstance(chosen, str) and chosen not in _BESIDE_THE_BASE
+
+
+def refuse_written_base(model: torch.nn.Module) -> None:
+    """Refuse a model that was made over a shared base by an adapter that PEFT initializes by writing into it."""
+    for configs in configs_in(model).values():
+        for config in configs.values():
+            if getattr(config, "init_lora_weights", None) == "olora":
+                raise InvalidArgument(
+                    "make_model initializes an adapter by 'olora', which writes into the base of all trials: load "
+                    "the base anew, and take another, as 'pissa', or dnnsuite.adapt"
+                )
 
 
 def configs_in(model: torch.nn.Module) -> Configs:

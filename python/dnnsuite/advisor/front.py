@@ -37,7 +37,7 @@ def advise(
 
     Args:
         models: plain torch modules of one architecture (one is enough), or a function that makes one.
-        batch: a tensor `[N, ...]`, or a tuple of them, on the models' device.
+        batch: a tensor `[N, ...]`, a dict of tensors, or a tuple of such, on the models' device.
         loss: `(model, *batch)` → the loss `[]` of one model.
         optimizer: function of the parameters that makes a `torch.optim` optimizer; by default SGD.
         trials: number of models in the sweep.
@@ -56,8 +56,10 @@ def advise(
         return torch.optim.SGD(parameters, lr=1e-3)
 
     _check(trials, steps, threads)
-    subject = ModelsSubject(models, batch, loss, optimizer or sgd)
-    return _concluded(measure(subject, threads or torch.get_num_threads()), trials, steps)
+    with _repeatable():
+        subject = ModelsSubject(models, batch, loss, optimizer or sgd)
+        found = measure(subject, threads or torch.get_num_threads())
+    return _concluded(found, trials, steps)
 
 
 def advise_job(
@@ -88,6 +90,7 @@ def verified(job: str, B: int, threads: int | None = None, **options: Any) -> tu
     """
     from .. import host
 
+    _check(_TRIALS, None, threads)
     subject, steps = _subject(job, options)
     with _repeatable():
         found = measure(subject, threads or host.num_cpus(), (*BS, B))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +63,7 @@ class ModelsSubject:
 
     Args:
         models: plain torch modules of one architecture, or a function that makes one. Copies are trained.
-        batch: a tensor `[N, ...]` or several, which every model sees.
+        batch: a tensor `[N, ...]` or several, which every model sees; each may be a dict of tensors.
         loss: (model, *batch) → the loss `[]` of one model.
         optimizer: parameters → an optimizer of `torch.optim` that `dnnsuite.optim` has, too.
     """
@@ -75,8 +75,13 @@ class ModelsSubject:
         loss: Callable[..., torch.Tensor],
         optimizer: Callable[[Any], torch.optim.Optimizer],
     ) -> None:
+        for name, function in (("loss", loss), ("optimizer", optimizer)):
+            if not callable(function):
+                raise InvalidArgument(f"{name} is a {type(function).__name__}: give a function")
         self._models = _several(models)
         self._batch = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+        for part in self._batch:
+            _check_tensors(part)
         self._loss, self._optimizer = loss, optimizer
         first = next(self._models[0].parameters(), None)
         if first is None:
@@ -97,6 +102,25 @@ class ModelsSubject:
 
     def _chosen(self, B: int) -> list[torch.nn.Module]:
         return [copy.deepcopy(self._models[i % len(self._models)]) for i in range(B)]
+
+
+def _mapped(function: Callable[[Any], Any], part: Any) -> Any:
+    """Part of a batch, a tensor or a dict of tensors, with `function` of each tensor."""
+    if isinstance(part, Mapping):
+        return {name: _mapped(function, value) for name, value in part.items()}
+    return function(part)
+
+
+def _check_tensors(part: Any) -> None:
+    import torch
+
+    def check(value: Any) -> None:
+        if not isinstance(value, torch.Tensor):
+            raise InvalidArgument(
+                f"a batch holds a {type(value).__name__}: it may hold tensors, and dicts of them"
+            )
+
+    _mapped(check, part)
 
 
 def _several(models: Any) -> list[torch.nn.Module]:
@@ -147,8 +171,10 @@ class _ArrayStepper:
         trainees = [Trainee(model, (loss,)) for model in models]
         array = fuse(trainees)
         own = [optimizer(trainee.parameters()) for trainee in trainees]
-        self._batch = tuple(stack(x, len(models)) for x in batch)
-        made = ArrayOptimizer.from_models(own, array.parameters())
+        self._batch = tuple(_mapped(lambda tensor: stack(tensor, len(models)), x) for x in batch)
+        held = dict(zip(map(id, trainees[0].parameters()), array.parameters(), strict=True))
+        trained = [held[id(p)] for group in own[0].param_groups for p in group["params"]]
+        made = ArrayOptimizer.from_models(own, trained)
         self._runner = StepRunner(array, made, _losses, threads=threads)
 
     @property

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "compare"]
 
 NAME = "convergence"
-# The others are of a sweep over modes and numbers of models, and have no meaning here.
-_HERE = frozenset(
-    {"job", "lrs", "models", "plugins", "preset", "device", "precisions", "epochs", "iters_per_epoch"}
-    | {"batch_size", "seed", "data", "dataroot", "threads", "timeout_s", "options"}
-)
 
 
 def compare(asked: dict[str, Any], out: str | None, resume: bool, dry_run: bool, as_json: bool) -> int:
@@ -30,13 +25,14 @@ def compare(asked: dict[str, Any], out: str | None, resume: bool, dry_run: bool,
         InvalidArgument: an option has no meaning here, or a value is refused.
     """
     from .._runs.folder import WORKFLOW_FILE, default_out
+    from ..workflow.common_settings import flag
+    from ..workflow.convergence.settings import OPTIONS
 
     options = {name: value for name, value in asked.items() if value is not None}
     for name in options:
-        if name not in _HERE:
-            flag = "--" + name.replace("_", "-")
+        if name not in OPTIONS and name != "precisions":
             raise InvalidArgument(
-                f"{flag} has no meaning for convergence; it has --job, --lrs, --models, --epochs"
+                f"{flag(name)} has no meaning for convergence; it has --job, --lrs, --models, --epochs"
             )
     precisions = [each for value in options.pop("precisions", []) for each in value.split(",")]
     if len(precisions) > 1:

@@ -88,20 +88,27 @@ def tune(
     Each mode does the same search: all must find the same best configuration, and their times are compared. Each
     writes history.csv and trajectory.csv in the form of HFHT's; trials that survive a rung continue, none restarts.
     """
+    from .. import jobs
     from .._runs.device import choose_device
     from .._runs.folder import OUT, stamp
     from .._runs.plugins import import_plugins
     from ..tuning.comparison import compare
     from ..tuning.job import JobSweep
+    from ..workflow.job_options import parse_options
 
     on_cluster = cluster is not None or workers is not None or bool(cluster_option)
     import_plugins(plugin or [], [os.getcwd()])
     preset = "quick" if quick else preset
+    _check_counts(
+        max_iters=max_iters, trials=trials, repeats=repeats, patience=patience, width=width, threads=threads,
+        iters_per_epoch=iters_per_epoch, batch_size=batch_size,
+    )  # fmt: skip
     chosen = choose_device(device)
     where = _directory(job, out, resume, share, OUT, stamp())
-    found = JobSweep(
-        job, preset, chosen, _options(option or []), data, dataroot, iters_per_epoch, batch_size, seed
-    )
+    own = parse_options(option or [], jobs.get(job, jobs.FusedJob).option_defaults(), job)
+    found = JobSweep(job, preset, chosen, own, data, dataroot, iters_per_epoch, batch_size, seed)
+    found.check_metric(metric)
+    _algorithm(algorithm, 1, eta, skip_last)  # refused before anything is made
     wanted = _split_modes(modes or (["hfta"] if on_cluster or share else ["hfta,serial"]))
     epochs, count = max_iters or (9 if preset == "quick" else 81), trials or (9 if preset == "quick" else 81)
 
@@ -126,12 +133,23 @@ def tune(
     return 0 if comparison.same else FAILED
 
 
+def _check_counts(**counts: int | None) -> None:
+    from ..workflow.common_settings import at_least
+
+    for name, value in counts.items():
+        at_least(name, 1 if value is None else value)
+
+
 def _swept(found: JobSweep, algorithm: Algorithm, *, space: str | None, preset: str, metric: str | None,
            **options: Any) -> Sweep:  # fmt: skip
-    from ..tuning import sweep
+    from ..tuning import Hyperband, sweep
     from ..tuning.jobs_space import read_space, space_of
 
-    ranges = read_space(Path(space)) if space else space_of(found.workload, preset, options["seed"])
+    if isinstance(algorithm, Hyperband):
+        count = algorithm.trials_for(options["epochs"])
+    else:
+        count = getattr(algorithm, "trials", 0)
+    ranges = read_space(Path(space)) if space else space_of(found.workload, preset, options["seed"], count)
     return sweep(
         found.model, ranges, found.train, evaluate=found.held_out(), loss=found.loss, measure=found.measure,
         optimizer=found.optimizer, scheduler=found.scheduler, algorithm=algorithm, metric=metric or found.metric,
@@ -196,20 +214,6 @@ def _unavailable(modes: list[str], device: str) -> dict[str, str]:
             why = "a search runs no processes beside each other on a GPU yet"
         if why is not None:
             found[mode] = why
-    return found
-
-
-def _options(texts: list[str]) -> dict[str, Any]:
-    """Values by name of `NAME=VALUE`; a value is read as JSON where it is."""
-    found: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise InvalidArgument(f"--option {text}: write NAME=VALUE")
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value
     return found
 
 

@@ -102,9 +102,11 @@ def workflow(
         **search,
     }  # fmt: skip
     if name == convergence.NAME:
-        own = {"job": job, "lrs": lrs, "models": models}
+        own = {"job": job, "lrs": lrs, "models": models, "hfta_tree": hfta_tree}
         return convergence.compare({**asked, **own}, out, resume, dry_run, as_json)
-    if given := [flag for flag, value in (("--job", job), ("--lrs", lrs), ("--models", models)) if value]:
+    if given := [
+        flag for flag, value in (("--job", job), ("--lrs", lrs), ("--models", models)) if value is not None
+    ]:
         raise InvalidArgument(f"{given[0]} is an option of `dnnsuite workflow {convergence.NAME}`")
     if dry_run:
         return _describe_plan(name, asked, as_json)
@@ -121,6 +123,8 @@ def _run_workflow(
     from .._runs.interrupts import Interrupted
     from ..workflow.sweep import sweep
 
+    if hfta_tree is not None and not resume:
+        _check_tree(Path(hfta_tree), name, asked)
     try:
         report = sweep(name, asked, out, resume)
     except (Interrupted, Error, OSError) as error:
@@ -140,6 +144,15 @@ def _run_workflow(
     for problem in report.problems:
         say(problem)
     return 0 if report.ok else FAILED
+
+
+def _check_tree(to: Path, name: str, asked: dict[str, Any]) -> None:
+    """Refuse a folder that the tree could not be written to, before anything is measured."""
+    from ..results.hfta_tree import refuse_other_tree
+    from ..workflow.partial import options_of
+    from ..workflow.settings import resolve
+
+    refuse_other_tree(to / resolve(*options_of(name, asked)).job)
 
 
 def _print_report(report: WorkflowReport) -> None:

@@ -258,7 +258,8 @@ def get(name: str, kind: type = Workload) -> Any:
         raise InvalidArgument(
             f"job {name!r} is no {kind.__name__}, and one is needed here; there is {others}"
         )
-    raise InvalidArgument(f"no job {name!r}{did_you_mean(name, names())}; there is {', '.join(names())}")
+    known = names(kind)
+    raise InvalidArgument(f"no job {name!r}{did_you_mean(name, known)}; there is {', '.join(known)}")
 
 
 def option(options: Mapping[str, Any], allowed: Sequence[str], job: str) -> None:

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 
 if TYPE_CHECKING:
     import torch
@@ -167,7 +167,15 @@ class FusedWorkload:
         return (*self.parts().values(), *((self.accuracy,) if self.accuracy else ()))
 
     def preset(self, name: str, device: str) -> dict[str, Any]:
-        """Plain values of a preset on a device."""
+        """Plain values of a preset on a device.
+
+        Raises:
+            InvalidArgument: no preset has the name; the message has the nearest one.
+        """
+        if name not in PRESETS:
+            raise InvalidArgument(
+                f"unknown preset {name!r}; accepted: {', '.join(PRESETS)}{did_you_mean(name, PRESETS)}"
+            )
         return self.presets.get(name, self.presets["default"]).on(device)
 
 

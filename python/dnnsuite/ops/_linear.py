@@ -104,14 +104,17 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 _eager = differentiable(_linear, _setup, _backward, linear_composition)
 
 
-def _products(
-    forward: Callable[..., Tensor], gradients: Callable[..., tuple[Any, ...]]
+def products(
+    forward: Callable[..., Tensor],
+    gradients: Callable[..., tuple[Any, ...]],
+    composition: Callable[..., Tensor] = linear_composition,
 ) -> Callable[..., Tensor]:
     """Make a differentiable product of x [B, R, I], weight [B, O, I] and bias [B, O] or None.
 
     Args:
         forward: `(x, weight, bias)` → the product [B, R, O].
         gradients: `(grad, x, weight, needs_x, needs_weight, needs_bias)` → the gradients, None where not needed.
+        composition: the same of torch's functions, for gradients of gradients.
     """
 
     class Products(torch.autograd.Function):
@@ -124,7 +127,7 @@ def _products(
         @staticmethod
         def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
             if torch.is_grad_enabled():
-                return gradients_through(linear_composition, ctx, (grad,))
+                return gradients_through(composition, ctx, (grad,))
             return gradients(grad, *ctx.saved_tensors, *ctx.needs_input_grad)
 
     return Products.apply
@@ -134,7 +137,7 @@ def _one_by_one_forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tenso
     y = x.new_empty(*x.shape[:2], weight.shape[1])
     for model in range(len(x)):
         if bias is None:
-            _product(x[model], weight[model].t(), y[model])
+            product_into(x[model], weight[model].t(), y[model])
         else:
             torch.addmm(bias[model], x[model], weight[model].t(), out=y[model])
     return y
@@ -148,10 +151,10 @@ def _one_by_one_gradients(
     for model in reversed(range(len(grad))):  # the last is what a forward pass has left in the caches
         g = grad[model]
         if dweight is not None:
-            _product(g.t(), x[model], dweight[model])
+            product_into(g.t(), x[model], dweight[model])
         if dx is not None:
-            _product(g, weight[model], dx[model])
-    return dx, dweight, _column_sums(grad) if needs_bias else None
+            product_into(g, weight[model], dx[model])
+    return dx, dweight, column_sums(grad) if needs_bias else None
 
 
 def _batched_gradients(
@@ -166,11 +169,11 @@ def _batched_gradients(
     )
 
 
-_one_by_one = _products(_one_by_one_forward, _one_by_one_gradients)  # large products of a CPU
-_batched = _products(linear_composition, _batched_gradients)  # products of a GPU
+_one_by_one = products(_one_by_one_forward, _one_by_one_gradients)  # large products of a CPU
+_batched = products(linear_composition, _batched_gradients)  # products of a GPU
 
 
-def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
+def product_into(a: Tensor, b: Tensor, out: Tensor) -> None:
     """Compute a @ b; a single column as a product with a vector, which takes half the time or less."""
     if b.shape[1] == 1:
         torch.mv(a, b[:, 0], out=out[:, 0])
@@ -178,7 +181,7 @@ def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
         torch.mm(a, b, out=out)
 
 
-def _column_sums(grad: Tensor) -> Tensor:
+def column_sums(grad: Tensor) -> Tensor:
     """Sum [B, R, O] over R to [B, O]; a model's bits do not depend on the others."""
     models, rows, columns = grad.shape
     if columns < WIDE:

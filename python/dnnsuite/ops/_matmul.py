@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from ._linear import DOT_INPUTS, DOT_ROWS, LARGE, own_products
+from ._linear import DOT_INPUTS, DOT_ROWS, LARGE, column_sums, own_products, product_into, products
 from .library import differentiable, instruction_set, library, tracing
 from .shared import is_kept
 
@@ -40,12 +40,46 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 _eager = differentiable(_matmul, _setup, _backward, torch.bmm)
 
 
-def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """Compute a @ b of each model: a [B, ..., M, K] and b [B, ..., K, N], as `torch.matmul` for one model.
+def _composition(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.bmm(a, b) if bias is None else torch.baddbmm(bias.unsqueeze(1), a, b)
+
+
+def _forward(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
+    y = a.new_empty(*a.shape[:2], b.shape[2])
+    for model in range(len(a)):
+        if bias is None:
+            product_into(a[model], b[model], y[model])
+        else:
+            torch.addmm(bias[model], a[model], b[model], out=y[model])
+    return y
+
+
+def _gradients(
+    grad: Tensor, a: Tensor, b: Tensor, needs_a: bool, needs_b: bool, needs_bias: bool
+) -> tuple[Any, ...]:
+    da = a.new_empty(a.shape) if needs_a else None
+    db = b.new_empty(b.shape) if needs_b else None
+    for model in reversed(range(len(grad))):  # the last is what a forward pass has left in the caches
+        if db is not None:
+            product_into(a[model].t(), grad[model], db[model])
+        if da is not None:
+            product_into(grad[model], b[model].t(), da[model])
+    return da, db, column_sums(grad) if needs_bias else None
+
+
+_one_by_one = products(_forward, _gradients, _composition)
+
+
+def matmul(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Compute a @ b, plus a `bias` [B, N], of each model: a [B, ..., M, K] and b [B, ..., K, N], as `torch.matmul` does
+    for one.
 
     [B, K] is a vector, as with torch. Dimensions between B and the matrix broadcast. On a CPU a matrix's product has
     the same bits alone and among others.
     """
+    if bias is not None and not _is_large(a, b, bias):
+        product = matmul(a, b)
+        return product + bias.reshape(len(a), *(1,) * (product.dim() - 2), -1)
     if a.dim() < 2 or b.dim() < 2 or len(a) != len(b):
         raise InvalidArgument(
             f"matmul: both must be [B, ...] with the same B; not {list(a.shape)} and {list(b.shape)}"
@@ -65,6 +99,9 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
         return _by_shared(one, matrix, own_products(a, b)).reshape(*a.shape[:-1], columns)
     if not own_products(a, b):
         return torch.matmul(*_between(a, b))
+    if _is_large(a, b, bias):
+        one = a.reshape(len(a), a.shape[1:-1].numel(), depth)
+        return _one_by_one(one, b.reshape(len(b), depth, columns), bias).view(*a.shape[:-1], columns)
     if rows * depth * columns >= LARGE or not _VECTORS:
         return (
             torch.stack([torch.matmul(x, y) for x, y in zip(a, b, strict=True)])
@@ -79,6 +116,14 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     a = a.expand(*shape, rows, depth).reshape(count, rows, depth)
     b = b.expand(*shape, depth, columns).reshape(count, depth, columns)
     return _product(a, b).view(*shape, rows, columns)
+
+
+def _is_large(a: Tensor, b: Tensor, bias: Tensor | None) -> bool:
+    """Return True for a large product of one matrix per model, which the library computes model by model into place."""
+    if a.dim() < 3 or b.dim() < 3 or b.shape[1:-2].numel() != 1 or a.dim() < b.dim() or not len(a):
+        return False
+    large = a.shape[-2:].numel() * b.shape[-1] >= LARGE or not _VECTORS
+    return large and own_products(a, b, bias) and not tracing()
 
 
 def _by_shared(rows: Tensor, matrix: Tensor, own: bool) -> Tensor:

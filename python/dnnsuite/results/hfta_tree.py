@@ -22,7 +22,7 @@ from .monitor import read_monitor
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["dcgm_table", "hfta_folder", "save_hfta_tree"]
+__all__ = ["dcgm_table", "hfta_folder", "refuse_other_tree", "save_hfta_tree"]
 
 _OURS = "dnnsuite.json"  # by which a folder of ours is known
 _ONE_PROCESS = ("serial", "hfta")
@@ -66,12 +66,23 @@ def save_hfta_tree(*directories: str | Path, to: str | Path) -> list[Path]:
     return written
 
 
+def refuse_other_tree(folder: Path, plan_id: str | None = None) -> None:
+    """Refuse a job's folder that holds anything but the tree of the plan `plan_id`; None is one that has not begun.
+
+    Raises:
+        InvalidArgument: the message names the folder.
+    """
+    if folder.is_dir() and not any(folder.iterdir()):
+        return
+    owner = read_json(folder / _OURS).get("plan_id") if (folder / _OURS).is_file() else None
+    above = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+    if (folder.exists() and (owner is None or owner != plan_id)) or not above.is_dir():
+        raise InvalidArgument(f"{above} holds something else; choose another folder for the tree")
+
+
 def _write_job(folder: Path, plan_id: str, runs: list[Path]) -> Path:
     """One job's folder, whole or not at all."""
-    if folder.exists() and any(folder.iterdir()):
-        owner = read_json(folder / _OURS).get("plan_id") if (folder / _OURS).is_file() else None
-        if owner != plan_id:
-            raise InvalidArgument(f"{folder} holds something else; choose another folder for the tree")
+    refuse_other_tree(folder, plan_id)
     made = folder.with_name(f"{TEMPORARY}{folder.name}")
     try:
         shutil.rmtree(made, ignore_errors=True)

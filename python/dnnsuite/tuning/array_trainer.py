@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .._fuse import asks_for_numbers, fuse, run_in_a_loop, state_bytes
+from .._fuse import asks_for_numbers, fuse, reads_own_values, run_in_a_loop, state_bytes
 from .._step import StepRunner
 from ..adapters.configs import Configs, configs_in, take_configs
 from ..errors import InvalidArgument
@@ -209,6 +209,11 @@ class TrialArray:
 
     def _slot(self, trial: Trial) -> int:
         return next(slot for slot, held in enumerate(self.trials) if held is trial)
+
+    @property
+    def runs_apart(self) -> bool:
+        """True if models ran one by one, as code reads values of which each has its own."""
+        return reads_own_values(self._array)
 
     # -- an epoch --------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,8 @@ class Arrays:
         least."""
         groups: dict[Any, list[Trial]] = {}
         for trial in ready:
+            if self._recipe.groups.outdated(trial.group):
+                self._recipe.admit(trial)
             groups.setdefault(trial.group, []).append(trial)
         last = next(reversed(self._held), None) if self._held else None
         group = (
@@ -62,6 +64,8 @@ class Arrays:
             self._park_others(array, trials)
             array.hold(trials)
             found = dict(zip(map(id, array.trials), array.epoch(), strict=True))
+            if len(trials) > 1 and array.runs_apart:
+                return self._parted(group)
         except Exception as error:
             return self._lost(group, trials, error)
         self.width.measured(len(trials), time.perf_counter() - began, array.steps)
@@ -102,6 +106,16 @@ class Arrays:
     def weights(self, trial: Trial) -> dict[str, Any]:
         """Copy the model's `state_dict`, of a trial that has just trained."""
         return self._held[trial.group].weights(trial)
+
+    def _parted(self, group: Any) -> list[Outcome]:
+        """Part the group of an array whose models ran one by one; they train the epoch again."""
+        array = self._held.pop(group)
+        members = array.trials
+        self._abandon(array)
+        for trial in members:
+            _rewind(trial)
+        self._recipe.groups.part(group)
+        return []
 
     def _lost(self, group: Any, trials: Sequence[Trial], error: Exception) -> list[Outcome]:
         """Go on after an array failed: half as wide if memory ran out, else with each alone until past this epoch."""

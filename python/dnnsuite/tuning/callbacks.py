@@ -80,7 +80,7 @@ class WandB:
                 )  # fmt: skip
             self._runs[event.trial].log(event.metrics, step=event.epoch)
         elif event.kind == "end" and event.trial in self._runs:
-            self._runs.pop(event.trial).finish()
+            self._runs.pop(event.trial).finish(exit_code=int(event.status == "failed"))
 
 
 class MLflow:
@@ -110,4 +110,5 @@ class MLflow:
             for name, value in event.metrics.items():
                 self._client.log_metric(self._runs[event.trial], name, value, step=event.epoch)
         elif event.kind == "end" and event.trial in self._runs:
-            self._client.set_terminated(self._runs.pop(event.trial))
+            status = "FAILED" if event.status == "failed" else "FINISHED"
+            self._client.set_terminated(self._runs.pop(event.trial), status)

@@ -122,11 +122,20 @@ class Engine:
         trial = self.trials[order.trial] = Trial(order.trial, config, seed)
         kept = self._kept.get(order.trial)
         if kept is not None:
+            self._check_same(kept, trial)
             trial.known, trial.seconds = kept.history, kept.seconds
             if kept.status == "failed" and not kept.history:
                 self._fail(trial, kept.failure, kept.message)
                 return None
         return trial if self._admitted(trial) else None
+
+    def _check_same(self, kept: Kept, trial: Trial) -> None:
+        """Refuse values that were trained with another configuration, as of a study that was kept in memory alone."""
+        if not kept.is_of(trial.config):
+            raise InvalidArgument(
+                f"trial {trial.number} was {kept.config} before the sweep was interrupted, and is {trial.config} now: "
+                "a search that draws anew cannot go on; give an Optuna study a storage and a name, or another out"
+            )
 
     def _admitted(self, trial: Trial) -> bool:
         """True if a trial can begin; one whose model cannot be made has failed."""

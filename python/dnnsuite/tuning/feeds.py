@@ -170,13 +170,26 @@ class Feeds:
         self.read: set[str] = set()  # names of the configuration that a function of it reads
         if isinstance(source, (Mapping, str, bytes)) or not (callable(source) or _iterable(source)):
             raise InvalidArgument(
-                f"train is a {type(source).__name__}: give a DataLoader, a tuple of tensors, a Dataset, a list of "
+                f"the data are a {type(source).__name__}: give a DataLoader, a tuple of tensors, a Dataset, a list of "
                 "loaders with one per trial, or a function of the configuration"
             )
+        _refuse_arrays(source)
         if isinstance(source, list) and source and isinstance(source[0], Mapping):
             raise InvalidArgument(
                 "a list of dicts is given, and a list has the data of trial i at place i: for a list of batches give "
                 "DataLoader(batches, batch_size=None)"
+            )
+
+    def check_count(self, trials: int) -> None:
+        """Refuse a list that has not one source for each of the trials.
+
+        Raises:
+            InvalidArgument: it has more, as a list of batches, or fewer.
+        """
+        if isinstance(self._source, list) and len(self._source) != trials:
+            raise InvalidArgument(
+                f"train has {len(self._source)} sources for {trials} trials: a list has the data of trial i at "
+                "place i; for a list of batches give DataLoader(batches, batch_size=None)"
             )
 
     def of(self, number: int, config: Config) -> Feed:
@@ -211,6 +224,24 @@ class Feeds:
         if _needs_loader(source):
             source = _loader(source, size, self._shuffle)
         return Feed(source, self._seed, _sizes(source))
+
+
+def _refuse_arrays(source: Any) -> None:
+    """Refuse arrays that are no tensors, and tensors that are in no tuple: rows, or one source for each trial."""
+    if isinstance(source, torch.Tensor):
+        raise InvalidArgument("the data are one tensor: give a tuple, as (inputs,) or (inputs, targets)")
+    if not isinstance(source, (tuple, list)):
+        source = [source]
+    elif isinstance(source, list) and any(isinstance(part, torch.Tensor) for part in source):
+        raise InvalidArgument(
+            "a list of tensors is given, and a list has the data of trial i at place i: for data of all trials "
+            "give a tuple, as (inputs, targets)"
+        )
+    for part in source:
+        if hasattr(part, "__array__") and not isinstance(part, torch.Tensor):
+            raise InvalidArgument(
+                f"the data hold a {type(part).__module__}.{type(part).__name__}: give tensors, by torch.as_tensor"
+            )
 
 
 def _iterable(source: Any) -> bool:

@@ -115,6 +115,18 @@ class JobSweep:
         """`acc` where the job has an accuracy, else `loss`."""
         return "loss" if self.workload.accuracy is None else "acc"
 
+    def check_metric(self, name: str | None) -> None:
+        """Refuse a metric that no trial of the job will have.
+
+        Raises:
+            InvalidArgument: the message has those that there are.
+        """
+        known = ("loss", *(["acc"] if self.workload.accuracy is not None else []), "train_loss")
+        if name is not None and name.removeprefix("val_") not in known:
+            raise InvalidArgument(
+                f"--metric {name}: job {self.workload.name} has {', '.join(known)}{did_you_mean(name, known)}"
+            )
+
     @property
     def optimizer(self) -> tuple[str, dict[str, Any]]:
         """Optimizer: name and constants; values of a configuration have the names of its arguments."""

@@ -33,15 +33,19 @@ _QUICK: Mapping[str, Mapping[str, Any]] = {
     "mobilenet": {"batch_size": [8, 16], "version": ["v3s"]},
     "pointnet": {"batch_size": [8, 16]},
 }
-_DRAWN = 256  # configurations of a job without a space, by its own sampler
+_DRAWN = (
+    256  # configurations of a job without a space, by its own sampler, or more where a search begins more
+)
 
 
-def space_of(workload: FusedWorkload, preset: str, seed: int) -> dict[str, Range] | list[dict[str, Any]]:
-    """HFHT's space of a job, or configurations that the job's own sampler draws."""
+def space_of(
+    workload: FusedWorkload, preset: str, seed: int, trials: int = 0
+) -> dict[str, Range] | list[dict[str, Any]]:
+    """HFHT's space of a job, or configurations that the job's own sampler draws, enough for so many `trials`."""
     family = next((name for name in HFHT if workload.name.startswith(name)), None)
     if family is None:
         generator = random.Random(seed)
-        return [dict(workload.sample(generator)) for _ in range(_DRAWN)]
+        return [dict(workload.sample(generator)) for _ in range(max(_DRAWN, trials))]
     plain = {**HFHT[family], **(_QUICK[family] if preset == "quick" else {})}
     if workload.name == "pointnet_seg":
         plain["batch_size"] = [8, 16]

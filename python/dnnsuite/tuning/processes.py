@@ -9,6 +9,7 @@ import pickle
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
+from multiprocessing.util import Finalize
 from typing import Any
 
 import torch
@@ -117,8 +118,10 @@ class _Worker:
     def __init__(self, make: Any) -> None:
         context = multiprocessing.get_context("fork")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, self._pipe, make), daemon=True)
+        # No daemon, which could have no loader with workers; it is ended at exit all the same.
+        self._process = context.Process(target=_serve, args=(theirs, self._pipe, make))
         self._process.start()
+        Finalize(self, self._process.terminate, exitpriority=10)
         theirs.close()
 
     def send(self, what: str, trial: Trial) -> None:

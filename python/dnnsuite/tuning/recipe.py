@@ -13,8 +13,10 @@ import torch
 
 from .._fuse import fuse
 from ..adapters.base import SharedBase
+from ..adapters.configs import refuse_written_base
 from ..errors import InvalidArgument
 from .feeds import Feeds, seeded
+from .groups import Groups
 from .optimizers import OfTorch, Optimization, chosen_optimization
 from .space import Config
 from .trainee import Loss, Measure, Trainee, default_loss, default_measure, is_lightning
@@ -67,12 +69,15 @@ class Recipe:
         self._asked = optimizer, schedule
         self.loss = _uncopied(loss or default_loss)
         self._measure = _uncopied(measure or (default_measure if loss is None else _measure_of(self.loss)))
+        if autocast is not None and not isinstance(autocast, torch.dtype):
+            raise InvalidArgument(f"autocast is {autocast!r}: give a type of torch's, as torch.bfloat16")
         self._autocast = autocast
         self.optimization: Optimization | None = None  # of a LightningModule: known once there is a model
         if optimizer is not None:
             self.optimization = chosen_optimization(optimizer, schedule, lightning=False)
         self.read: set[str] = set()  # names that make_model reads
-        self._groups: dict[Any, list[tuple[Any, torch.nn.Module]]] = {}
+        self.groups = Groups()
+        self._shapes: dict[Any, list[tuple[Any, torch.nn.Module]]] = {}
         self._built: dict[int, tuple[Config, Trainee]] = {}
 
     def lent_autocast(self) -> contextlib.AbstractContextManager[Any]:
@@ -118,14 +123,18 @@ class Recipe:
                 )
             return model
 
-        return make() if self._base is None else self._base.model(lambda own: make(own.requires_grad_(False)))
+        if self._base is None:
+            return make()
+        model = self._base.model(lambda own: make(own.requires_grad_(False)))
+        refuse_written_base(model)
+        return model
 
     def admit(self, trial: Trial) -> None:
         """Find the group of a trial that begins: those of a group can be in one array."""
         self._built.pop(trial.number, None)  # of values that it had before
         trainee = self.build(trial)
         feed = self.feeds.of(trial.number, trial.config)
-        trial.group = (feed.key, *self._shape(trainee))
+        trial.group = self.groups.of(feed.key, *self._shape(trainee), trainee, trial)
         trial.trained_bytes = sum(
             p.numel() * p.element_size() for p in trainee.parameters() if p.requires_grad
         )
@@ -137,7 +146,7 @@ class Recipe:
         """Return (signature of the model's shapes, which of those that have it but cannot be fused)."""
         signature = _signature(trainee)
         details = tuple((name, _told(part)) for name, part in trainee.named_modules())
-        known = self._groups.setdefault(signature, [])
+        known = self._shapes.setdefault(signature, [])
         for place, (seen, like) in enumerate(known):
             if details in seen or _can_fuse(like, trainee):
                 seen.add(details)

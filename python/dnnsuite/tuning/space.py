@@ -6,7 +6,8 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, KeysView, Mapping, Set, ValuesView
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..errors import InvalidArgument, did_you_mean
 
 __all__ = [
     "Choice", "Config", "Int", "LogUniform", "Range", "Space", "Uniform",
-    "checked_configs", "checked_space", "draw", "grid", "is_finite", "perturbed", "space_from_plain",
+    "checked_configs", "checked_space", "draw", "grid", "is_finite", "named", "perturbed", "space_from_plain",
 ]  # fmt: skip
 
 Config = Mapping[str, Any]
@@ -127,6 +128,9 @@ def checked_space(space: Mapping[str, Any]) -> dict[str, Range]:
 def _range_of(name: str, value: Any) -> Range:
     if isinstance(value, (Uniform, Int, Choice)):
         return value
+    if isinstance(value, Set) and not isinstance(value, KeysView):
+        raise InvalidArgument(f"{name} is a set, whose order may change: give a list of its values")
+    value = _listed(value)
     if isinstance(value, (list, tuple)):
         if not value:
             raise InvalidArgument(f"the space is empty: {name} has no value to choose")
@@ -134,12 +138,20 @@ def _range_of(name: str, value: Any) -> Range:
     return Choice([value])
 
 
-def checked_configs(configs: Sequence[Any]) -> list[dict[str, Any]]:
-    """Copy and check configurations.
+def _listed(value: Any) -> Any:
+    """A list of the values of a range, of an array of one dimension, or of a dictionary's view; else `value`."""
+    if isinstance(value, (range, KeysView, ValuesView)):
+        return list(value)
+    return value.tolist() if getattr(value, "ndim", 0) == 1 and hasattr(value, "tolist") else value
+
+
+def checked_configs(given: Iterable[Any]) -> list[dict[str, Any]]:
+    """Copy and check configurations: dicts, or the rows of a DataFrame.
 
     Raises:
         InvalidArgument: there is no configuration, or one that is no mapping of texts.
     """
+    configs = given.to_dict("records") if hasattr(given, "columns") else list(given)  # type: ignore[attr-defined]
     if not configs:
         raise InvalidArgument("the space is empty: there is no configuration to try")
     for index, config in enumerate(configs):
@@ -228,3 +240,8 @@ def _number(value: Any) -> Any:
         return float(value) if isinstance(value, str) else value
     except ValueError:
         return value
+
+
+def named(value: Any) -> str:
+    """Text for any value, the same in each process: without an address in memory."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))

@@ -20,6 +20,7 @@ from .._runs.folder import PlanFolder
 from .._runs.reading import RUN_FILE
 from .._runs.record import Metric, Moment, RunRecord, Verdict, new_id
 from .._runs.resume import refuse_other_settings
+from .space import named
 from .trial import Trial
 
 __all__ = ["BEST_FILE", "Kept", "Store", "as_json_value"]
@@ -29,7 +30,11 @@ BEST_FILE = "best.pt"
 
 @dataclass(frozen=True)
 class Kept:
-    """A trial that an earlier process left: its epochs, and the file of its state, by the number of epochs."""
+    """A trial that an earlier process left: its epochs, and the file of its state, by the number of epochs.
+
+    Attributes:
+        config: its values as a record keeps them; None of one that has taken over another's state, with other values.
+    """
 
     history: list[dict[str, float]]
     states: Mapping[int, Path]
@@ -37,6 +42,11 @@ class Kept:
     failure: str
     message: str
     status: str
+    config: Any = None
+
+    def is_of(self, config: Mapping[str, Any]) -> bool:
+        """Return True if it may be what was trained with `config`."""
+        return self.config is None or as_json(self.config) == as_json(config)
 
 
 class Store:
@@ -87,8 +97,9 @@ class Store:
                 states = _states_in(directory)
                 failure = record.verdict.failure or ""
                 found[int(details["trial"])] = Kept(
-                    history, states, record.seconds, failure, record.verdict.message, str(details["status"])
-                )
+                    history, states, record.seconds, failure, record.verdict.message, str(details["status"]),
+                    None if details["inherited"] else details["config"],
+                )  # fmt: skip
         return found
 
     def save(self, trial: Trial, state: Any, metric: str, sign: float) -> dict[int, Path]:
@@ -147,7 +158,7 @@ class Store:
 
     def _record(self, trial: Trial, metric: str, sign: float) -> RunRecord:
         found = self._environment
-        config = json.dumps(trial.config, sort_keys=True, default=repr)
+        config = as_json(trial.config)
         failed = trial.status == "failed"
         value, epoch = trial.best
         return RunRecord(
@@ -206,6 +217,11 @@ def _folder_of(trial: int) -> str:
 def _states_in(directory: Path) -> dict[int, Path]:
     """Files of states by epochs."""
     return {int(path.stem.split("-")[1]): path for path in directory.glob("state-*.pt")}
+
+
+def as_json(config: Mapping[str, Any]) -> str:
+    """A configuration in JSON; what JSON has not, as a function, by its name."""
+    return json.dumps(config, sort_keys=True, default=named)
 
 
 def as_json_value(value: float) -> Any:

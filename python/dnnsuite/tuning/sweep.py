@@ -18,6 +18,7 @@ from .._runs.interrupts import interruptible
 from ..errors import InvalidArgument, did_you_mean
 from .algorithms import Algorithm, Grid, Listed, Random, Setting
 from .arrays import Arrays
+from .checks import at_least_1, check_evaluate, check_factory, checked_part, sign_of
 from .engine import Engine
 from .events import Event
 from .feeds import Feeds
@@ -26,7 +27,7 @@ from .place import Place, shared_place
 from .progress import Progress
 from .recipe import Recipe
 from .result import Sweep
-from .space import checked_configs, checked_space, is_finite
+from .space import checked_configs, checked_space, is_finite, named
 from .trainee import Loss, Measure
 from .widths import Width
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["MODES", "sweep"]
 
 MODES = ("hfta", "serial", "concurrent")
-_HIGHER = ("acc", "f1", "auc", "precision", "recall", "score", "r2", "bleu", "top1", "top5")
 _HELD_OUT_BYTES = 2**18  # of a batch
 _LEAST_HELD_OUT, _MOST_HELD_OUT = 64, 1024  # samples of a batch
 Callback = Callable[[Event], None]
@@ -138,9 +138,10 @@ def sweep(
     >>> len(sweep.trials)
     2
     """
-    aim = Goal(metric, _sign(metric, goal), _at_least_1("patience", patience), min_delta)
+    check_factory(make_model)
+    aim = Goal(metric, sign_of(metric, goal), at_least_1("patience", patience), checked_part(min_delta))
     chosen, setting = _search(space, algorithm, trials, epochs, seed, aim.sign < 0)
-    width, threads = _at_least_1("width", width), _at_least_1("threads", threads) or torch.get_num_threads()
+    width, threads = at_least_1("width", width), at_least_1("threads", threads) or torch.get_num_threads()
     _check_mode(mode, device)
     feeds = Feeds(train, batch_size, seed)
     recipe = Recipe(
@@ -148,7 +149,7 @@ def sweep(
     )
     trainer = _trainer(mode, recipe, _evaluation(evaluate, batch_size), aim, threads, width)
     asked = {
-        "algorithm": chosen.describe(), "space": str(setting.space or setting.configs), "epochs": str(epochs),
+        "algorithm": chosen.describe(), "space": named(setting.space or setting.configs), "epochs": str(epochs),
         "seed": str(seed), "metric": str(metric), "goal": str(goal), "patience": f"{patience}, {min_delta}",
         "optimizer": _named(optimizer), "scheduler": _named(scheduler), "batch_size": str(batch_size),
         **({} if base is None else {"base": _fingerprint(base)}),
@@ -160,7 +161,9 @@ def sweep(
         Progress(console, quiet) as progress,
     ):
         chosen.begin(replace(setting, id=place.id))
-        progress.plan = chosen.plan()
+        progress.plan = plan = chosen.plan()
+        if plan is not None:
+            recipe.feeds.check_count(plan.trials)
         store = place.store(_named(make_model), mode, device, chosen.keeps_states)
         engine = place.engine(
             algorithm=chosen, trainer=trainer, goal=aim, admit=recipe.admit, store=store,
@@ -179,12 +182,23 @@ def _search(
     """Return (algorithm, what it searches)."""
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise InvalidArgument(f"epochs is a whole number, 1 or more; got {epochs!r}")
+    at_least_1("trials", trials)
+    if isinstance(space, str) or not hasattr(space, "__iter__"):
+        raise InvalidArgument(
+            f"the space is a {type(space).__name__}: give ranges by name, as {{'lr': LogUniform(1e-4, 1e-1)}}, or a "
+            "list of configurations"
+        )
     if isinstance(space, Mapping):
         ranges = checked_space(space)
         chosen = algorithm or (Grid() if is_finite(ranges) and trials is None else Random(trials or 16))
         setting = Setting(ranges, (), epochs, seed, maximize)
     else:
-        configs = checked_configs(list(space))
+        configs = checked_configs(space)
+        if trials is not None and algorithm is None:
+            raise InvalidArgument(
+                f"trials={trials} beside a list of {len(configs)} configurations, which are all tried: give fewer, or "
+                f"algorithm=Random({trials})"
+            )
         chosen = algorithm or Listed()
         setting = Setting({}, configs, epochs, seed, maximize)
     if not isinstance(chosen, Algorithm):
@@ -198,23 +212,11 @@ def _search(
     return chosen, setting
 
 
-def _sign(metric: str | None, goal: str | None) -> float:
-    if goal not in (None, "min", "max"):
-        raise InvalidArgument(f"goal is {goal!r}: give min or max")
-    if goal is None:
-        goal = "max" if metric and any(word in metric.lower() for word in _HIGHER) else "min"
-    return 1.0 if goal == "min" else -1.0
-
-
-def _at_least_1(name: str, value: int | None) -> int | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise InvalidArgument(f"{name} is a whole number, 1 or more; got {value!r}")
-    return value
-
-
 def _check_mode(mode: str, device: str) -> None:
     if mode not in MODES:
         raise InvalidArgument(f"mode is {mode!r}{did_you_mean(mode, MODES)}: give one of {', '.join(MODES)}")
+    if not device.startswith(("cpu", "cuda")):
+        raise InvalidArgument(f"device is {device!r}: give 'cpu' or 'cuda'")
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise InvalidArgument(f"device is {device!r}, and there is no CUDA device here: give 'cpu'")
 
@@ -225,6 +227,7 @@ def _evaluation(evaluate: Any, batch_size: int | None) -> Any:
         callable(evaluate) and not hasattr(evaluate, "__iter__") and not hasattr(evaluate, "__getitem__")
     ):
         return evaluate
+    check_evaluate(evaluate)
     size = _held_out_size(evaluate, batch_size)
     return Feeds(evaluate, size, 0, shuffle=False).of(0, {})
 
@@ -249,7 +252,7 @@ def _trainer(mode: str, recipe: Recipe, evaluation: Any, aim: Goal, threads: int
 def _named(given: Any) -> str:
     if isinstance(given, tuple):
         return ", ".join(map(_named, given))
-    return str(getattr(given, "__name__", given))
+    return str(getattr(given, "__name__", None) or named(given))
 
 
 def _fingerprint(base: torch.nn.Module) -> str:
@@ -287,7 +290,7 @@ def _place(
 
 
 def _teller(progress: Progress, callbacks: Iterable[Callback]) -> Callable[[Event, Engine], None]:
-    listeners = list(callbacks)
+    listeners = [callbacks] if callable(callbacks) else list(callbacks)
 
     def tell(event: Event, engine: Engine) -> None:
         progress.tell(event, engine)

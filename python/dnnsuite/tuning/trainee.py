@@ -25,7 +25,23 @@ class Trainee(torch.nn.Module):
         self.train(True)
 
     def forward(self, *batch: Any) -> Any:
-        return (self._loss if self.training else self._measure)(self.model, *batch)
+        if not self.training:
+            return self._measure(self.model, *batch)
+        loss = self._loss(self.model, *batch)
+        _check_loss(loss)
+        return loss
+
+
+def _check_loss(loss: Any) -> None:
+    """Refuse what is not one number, of which gradients can be taken."""
+    if not isinstance(loss, torch.Tensor):
+        raise InvalidArgument(
+            f"the loss of one model is a {type(loss).__name__}: return a tensor, without .item() or float()"
+        )
+    if loss.dim():
+        raise InvalidArgument(
+            f"the loss of one model has the shape {list(loss.shape)}: return one number, as its mean()"
+        )
 
 
 def is_lightning(model: Any) -> bool:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ __all__ = [
     "dataroot_of",
     "flag",
     "one_of",
+    "options_by_name",
     "positive",
     "resolve_common",
 ]
@@ -136,13 +137,17 @@ def dataroot_of(path: str | None) -> str | None:
 
 def at_least(name: str, value: Any, least: int = 1) -> Any:
     """Return `value`. Raises InvalidArgument, naming its flag, if it is too small."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidArgument(f"{flag(name)} {value!r}: wants a whole number, {least} or more")
     if not value >= least:
         raise InvalidArgument(f"{flag(name)} {value}: must be at least {least}")
     return value
 
 
 def positive(name: str, value: Any) -> float:
-    """Return `value` as a float. Raises InvalidArgument, naming its flag, if it is not above 0."""
+    """Return `value` as a float. Raises InvalidArgument, naming its flag, if it is no number above 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidArgument(f"{flag(name)} {value!r}: wants a number above 0")
     if not (found := float(value)) > 0:
         raise InvalidArgument(f"{flag(name)} {found}: must be positive")
     return found
@@ -165,6 +170,28 @@ _FLAGS = {
     "plugins": "--plugin",
     "units": "--unfused",
 }
+
+
+#: Options by the names that their flags have, for calls from Python.
+_BY_FLAG = {text.removeprefix("--").replace("-", "_"): name for name, text in _FLAGS.items()}
+_OF_SEVERAL = frozenset({"modes", "precisions", "plan", "plugins", "units", "lrs", "options"})
+
+
+def options_by_name(given: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """Options of a call from Python, by the names of their fields; one value of several is a list of one.
+
+    Raises:
+        InvalidArgument: an option is not known; the message has the nearest one.
+    """
+    found = {}
+    for name, value in given.items():
+        field = _BY_FLAG.get(name, name)
+        if field not in known:
+            names = sorted({*known, *_BY_FLAG})
+            raise InvalidArgument(f"a workflow has no option {name!r}{did_you_mean(name, names)}")
+        several = field in _OF_SEVERAL and isinstance(value, (str, int, float))
+        found[field] = [value] if several else value
+    return found
 
 
 def flag(name: str) -> str:

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 from .._runs.modes import MODES as NAMES
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, Unavailable, did_you_mean
 from .devices import (
     MIG_LIMIT,
     Environment,
@@ -20,7 +20,7 @@ from .devices import (
 )
 from .partial import number_of
 
-__all__ = ["DEFAULT", "MODES", "Mode", "get"]
+__all__ = ["DEFAULT", "MODES", "Mode", "get", "unavailable"]
 
 Placement = Callable[[int], AbstractContextManager[list[Environment]]]
 
@@ -104,3 +104,15 @@ def get(name: str) -> Mode:
             f"unknown mode {name!r}; modes are {', '.join(MODES)}{did_you_mean(name, MODES)}"
         )
     return MODES[name]
+
+
+def unavailable(names: Sequence[str], device: str) -> dict[str, str]:
+    """Reasons by mode of those that cannot be used on `device`.
+
+    Raises:
+        Unavailable: none of them can; the message has the reasons.
+    """
+    reasons = {name: reason for name in names if (reason := get(name).unavailable(device))}
+    if len(reasons) == len(names):
+        raise Unavailable("; ".join(f"{name}: {reason}" for name, reason in reasons.items()))
+    return reasons

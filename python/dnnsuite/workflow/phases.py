@@ -84,10 +84,7 @@ class Workflow:
 
     def find_modes(self) -> None:
         """Leave out the modes that this machine does not have."""
-        reasons = {name: modes.get(name).unavailable(self.settings.device) for name in self.settings.modes}
-        self.state["unavailable"] = {name: reason for name, reason in reasons.items() if reason}
-        if len(self.state["unavailable"]) == len(self.settings.modes):
-            raise Unavailable("; ".join(f"{n}: {r}" for n, r in self.state["unavailable"].items()))
+        self.state["unavailable"] = modes.unavailable(self.settings.modes, self.settings.device)
         self.record.save()
 
     def find_Bs(self) -> None:

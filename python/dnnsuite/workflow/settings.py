@@ -26,7 +26,7 @@ from .job_options import parse_options
 from .partial import is_partial, number_of
 from .search import FLAGS, SEARCHED, as_flag, resolve_search
 
-__all__ = ["PRESETS", "WorkflowSettings", "resolve"]
+__all__ = ["OPTIONS", "PRESETS", "WorkflowSettings", "resolve"]
 
 # For what a job's preset leaves open.
 _DEFAULTS: dict[str, Any] = {
@@ -41,6 +41,37 @@ _DEFAULTS: dict[str, Any] = {
     "equality_steps": 20,
     "timeout_s": 3600.0,
 }
+
+
+# Options that a user may give, by the names of their fields.
+OPTIONS = frozenset(
+    {
+        "device",
+        "device_model",
+        "modes",
+        "precisions",
+        "bf16",
+        "repeats",
+        "epochs",
+        "iters_per_epoch",
+        "batch_size",
+    }
+    | {
+        "seed",
+        "preset",
+        "plan",
+        "max_B",
+        "max_num_Bs",
+        "lambd",
+        "data",
+        "dataroot",
+        "threads",
+        "timeout_s",
+        "plugins",
+    }
+    | {"options", "monitor", "units"}
+    | {f"{mode}_{name}" for mode in SEARCHED for name in FLAGS}
+)
 
 
 @dataclass(frozen=True)
@@ -179,7 +210,11 @@ def _plan(values: Sequence[str] | None) -> list[int] | None:
 
 def _units(values: Sequence[str] | None) -> list[list[str]]:
     """Units of modules, one of each text, as `conv1,bn1`."""
-    return [names for value in values or () if (names := _split([value]))]
+    return [
+        names
+        for value in values or ()
+        if (names := _split(value if isinstance(value, (list, tuple)) else [value]))
+    ]
 
 
 def _several(what: str, values: Sequence[str] | None, accepted: list[str]) -> list[str]:

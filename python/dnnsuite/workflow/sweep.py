@@ -15,10 +15,11 @@ from .._runs.plugins import import_plugins
 from .._runs.progress import Progress
 from .._runs.record import VERSION
 from .._runs.resume import refuse_other_settings
-from . import preflight
+from . import modes, preflight
+from .common_settings import options_by_name
 from .partial import options_of
 from .phases import Workflow, WorkflowReport
-from .settings import WorkflowSettings, differences, resolve
+from .settings import OPTIONS, WorkflowSettings, differences, resolve
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,6 +51,7 @@ def sweep(
     job, asked = options_of(job, asked, defaults=not resume)
     settings = None if resume else resolve(job, asked)
     if settings is not None:
+        modes.unavailable(settings.modes, settings.device)  # refused if that is all of them
         preflight.check(settings, asked)
     with interruptible(), opened(out, WORKFLOW_FILE, resume) as record:
         if settings is None:
@@ -74,7 +76,7 @@ def run(
         out: output directory; empty or absent, or with `resume` one to continue.
         resume: do what is missing in `out`.
         quiet: show no progress.
-        options: the command's options with underscores, as `preset="quick", modes=["serial", "hfta"]`.
+        options: the command's options with underscores, as `preset="quick", modes=["serial", "hfta"], plan=[1, 4]`.
 
     Returns:
         Table of all runs, summary with intervals, and the files written.
@@ -83,7 +85,7 @@ def run(
         InvalidArgument: an option is refused; the message names it.
         Interrupted: a signal came; finished runs are kept, and `resume` goes on.
     """
-    return sweep(job, options, Path(out), resume, quiet=quiet)
+    return sweep(job, options_by_name(options, OPTIONS), Path(out), resume, quiet=quiet)
 
 
 def begin(record: PlanFolder, settings: WorkflowSettings, asked: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ import torch
 
 import dnnsuite
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.tuning import Decision, Int, LogUniform, OptunaSearch, Setting, Uniform
+from dnnsuite.tuning import Choice, Decision, Int, LogUniform, OptunaSearch, Setting, Uniform
 
 optuna = pytest.importorskip("optuna")
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -192,3 +192,35 @@ def test_bad_studies():
         OptunaSearch(optuna.create_study(directions=["minimize", "maximize"]))
     with pytest.raises(InvalidArgument, match="give goal='max'"):
         swept(optuna.create_study(direction="maximize"), 2)
+
+
+def test_a_study_in_memory_that_draws_anew_does_not_go_on(tmp_path):
+    def stop(event):
+        if event.trial == 1:
+            raise KeyboardInterrupt
+
+    def study(seed):
+        return optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+
+    with pytest.raises(KeyboardInterrupt):
+        swept(study(1), 3, tmp_path / "out", callbacks=[stop])
+    with pytest.raises(InvalidArgument, match=r"trial 0 was .*give an Optuna study a storage"):
+        swept(study(2), 3, tmp_path / "out", resume=True)
+    whole = swept(study(1), 3)
+    assert swept(study(1), 3, tmp_path / "out", resume=True).history.equals(whole.history)
+
+
+def test_functions_are_choices_in_any_storage(tmp_path):
+    journal = optuna.storages.journal.JournalFileBackend(str(tmp_path / "journal.log"))
+    study = optuna.create_study(
+        storage=optuna.storages.JournalStorage(journal), sampler=optuna.samplers.RandomSampler(seed=1)
+    )
+    search = OptunaSearch(study, 12, parallel=12)
+    twice = [lambda x: x, lambda x: -x]
+    space = {"act": Choice(torch.relu, torch.tanh), "twice": Choice(twice), "lr": Choice(0.1, 0.2)}
+    search.begin(Setting(space, (), 1, 0))
+    configs = [search.next().config for _ in range(12)]
+    assert {config["act"] for config in configs} == {torch.relu, torch.tanh}
+    assert {config["twice"] for config in configs} == set(twice)
+    assert {config["lr"] for config in configs} == {0.1, 0.2}
+    assert all("0x" not in text for trial in study.trials for text in map(str, trial.params.values()))

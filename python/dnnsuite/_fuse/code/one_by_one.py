@@ -58,6 +58,12 @@ def models_apart(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module
             yield f"{path} of model {index}", part
 
 
+def reads_own_values(array: torch.nn.Module) -> bool:
+    """Return True if the models of a part run one by one because code reads, or makes, values of each model's own."""
+    parts: list[Any] = [vars(module).get("_fused_parts") for module in array.modules()]
+    return any(part is not None and part.own for part in parts)
+
+
 Held = list[tuple[torch.nn.Module, str, str, torch.Tensor]]
 Put = dict[tuple[torch.nn.Module, str, str], Sequence[torch.Tensor | None]]
 

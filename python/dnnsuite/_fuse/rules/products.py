@@ -30,10 +30,10 @@ def matmul(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return wrap_all(result)
 
 
-def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Compute `left @ right`; dimension 0 is B, or 1 for a shared operand."""
+def product(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """Compute `left @ right`, plus a `bias` [B, N]; dimension 0 is B, or 1 for a shared operand."""
     B = max(left.size(0), right.size(0))
-    return ops.matmul(_widened(left, B), _widened(right, B))
+    return ops.matmul(_widened(left, B), _widened(right, B), None if bias is None else _widened(bias, B))
 
 
 def _widened(operand: torch.Tensor, B: int) -> torch.Tensor:
@@ -52,6 +52,9 @@ def _operand(tensor: Any, rank: int, vector_place: int) -> torch.Tensor:
 def addmm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     base, a, b = args[:3]
     beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
+    if func.__name__ == "addmm" and base.shape == b.shape[1:] and alpha == beta == 1:
+        offsets = base.value if type(base) is ModelTensor else base.unsqueeze(0)
+        return wrap_all(product(_operand(a, 2, 0), _operand(b, 2, 1), offsets))
     result = matmul(torch.matmul, (a, b), {})
     return (result if alpha == 1 else result * alpha) + (base if beta == 1 else base * beta)
 

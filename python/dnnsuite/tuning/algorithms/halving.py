@@ -99,13 +99,14 @@ class SuccessiveHalving(Brackets):
         self.trials, self.min_epochs, self.eta = trials, min_epochs, eta
 
     def begin(self, setting: Setting) -> None:
-        rungs, count, until = [], self.trials, min(self.min_epochs, setting.epochs)
+        configs = drawn(setting, random.Random(setting.seed), self.trials)
+        rungs, count, until = [], len(configs), min(self.min_epochs, setting.epochs)
         while count and until < setting.epochs:
             rungs.append((count, until))
             count, until = count // self.eta, until * self.eta
         if count:
             rungs.append((count, setting.epochs))
-        self._open(drawn(setting, random.Random(setting.seed), self.trials), [rungs])
+        self._open(configs, [rungs])
 
 
 class Hyperband(Brackets):
@@ -118,18 +119,28 @@ class Hyperband(Brackets):
 
     def __init__(self, eta: int = 3, skip_last: int = 0) -> None:
         _check_eta(eta)
-        if skip_last < 0:
-            raise InvalidArgument(f"skip_last is 0 or more, got {skip_last}")
+        if not isinstance(skip_last, int) or skip_last < 0:
+            raise InvalidArgument(f"skip_last is a whole number, 0 or more; got {skip_last!r}")
         self.eta, self.skip_last = eta, skip_last
 
     def begin(self, setting: Setting) -> None:
         schedules = hyperband_rungs(setting.epochs, self.eta, self.skip_last)
-        count = sum(rungs[0][0] for rungs in schedules if rungs)
+        count = self.trials_for(setting.epochs)
         if not count:
             raise InvalidArgument(
                 f"skip_last={self.skip_last} leaves Hyperband of R={setting.epochs} no rung: give less, or more epochs"
             )
-        self._open(drawn(setting, random.Random(setting.seed), count), schedules)
+        configs = drawn(setting, random.Random(setting.seed), count)
+        if len(configs) < count:
+            raise InvalidArgument(
+                f"Hyperband of R={setting.epochs} begins {count} trials, and there are {len(configs)} configurations: "
+                "give a space, more of them, fewer epochs, or SuccessiveHalving()"
+            )
+        self._open(configs, schedules)
+
+    def trials_for(self, epochs: int) -> int:
+        """Number of trials that all brackets begin, where R is `epochs`."""
+        return sum(rungs[0][0] for rungs in hyperband_rungs(epochs, self.eta, self.skip_last) if rungs)
 
 
 def hyperband_rungs(R: int, eta: int = 3, skip_last: int = 0) -> list[list[Rung]]:

@@ -51,8 +51,8 @@ class Random(Listed):
 
     def __init__(self, trials: int = 16) -> None:
         self.trials = trials
-        if trials < 1:
-            raise InvalidArgument(f"Random({trials}): trials is 1 or more")
+        if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
+            raise InvalidArgument(f"Random({trials!r}): trials is a whole number, 1 or more")
 
     def _configs(self, setting: Setting) -> list[Config]:
         return drawn(setting, random.Random(setting.seed), self.trials)

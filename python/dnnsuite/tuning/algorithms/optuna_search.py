@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
 from ...errors import InvalidArgument, Unavailable
-from ..space import Choice, Int, LogUniform, Range
+from ..space import Choice, Int, LogUniform, Range, named
 from .base import Algorithm, Decision, Order, Setting
 
 __all__ = ["OptunaSearch"]
@@ -61,7 +62,8 @@ class OptunaSearch(Algorithm):
             )
         self._sign = -1.0 if maximize else 1.0
         self._epochs = setting.epochs
-        self._ranges = {name: self._distribution(value) for name, value in setting.space.items()}
+        self._named = {name: texts for name, value in setting.space.items() if (texts := _texts(value))}
+        self._ranges = {name: self._distribution(name, value) for name, value in setting.space.items()}
         self._asked: list[Any] = []
         self._stopped = False
         self._id = setting.id
@@ -72,10 +74,10 @@ class OptunaSearch(Algorithm):
         marks = {trial.user_attrs.get(_MARK): trial for trial in self._study.get_trials(deepcopy=False)}
         return {n: marks[mark] for n in range(self.trials) if (mark := f"{self._id}/{n}") in marks}
 
-    def _distribution(self, value: Range) -> Any:
+    def _distribution(self, name: str, value: Range) -> Any:
         kinds = self._optuna.distributions
         if isinstance(value, Choice):
-            return kinds.CategoricalDistribution(value.values)
+            return kinds.CategoricalDistribution(tuple(self._named.get(name, value.values)))
         if isinstance(value, Int):
             return kinds.IntDistribution(value.low, value.high)
         return kinds.FloatDistribution(value.low, value.high, log=isinstance(value, LogUniform))
@@ -94,7 +96,9 @@ class OptunaSearch(Algorithm):
             # Optuna has no public way to go on with a trial that another process has begun.
             trial = self._optuna.trial.Trial(self._study, vars(before)["_trial_id"])
         self._asked.append(trial)
-        return Order(number, dict(trial.params))
+        texts = self._named
+        config = {name: texts[name][v] if name in texts else v for name, v in trial.params.items()}
+        return Order(number, config)
 
     def report(self, trial: int, epoch: int, value: float) -> Decision:
         asked = self._asked[trial]
@@ -133,3 +137,18 @@ class OptunaSearch(Algorithm):
             self._tell(asked, state=self._optuna.trial.TrialState.FAIL)
         else:
             self._tell(asked, self._sign * value)
+
+
+def _texts(value: Range) -> dict[str, Any]:
+    """Texts by which a study knows values that no storage can keep, as functions; none are needed for others."""
+    if not isinstance(value, Choice):
+        return {}
+    try:
+        json.dumps(value.values)
+    except (TypeError, ValueError):
+        texts = [named(one) for one in value.values]
+        return {
+            text if texts.count(text) == 1 else f"{text} {place}": one
+            for place, (text, one) in enumerate(zip(texts, value.values, strict=True))
+        }
+    return {}

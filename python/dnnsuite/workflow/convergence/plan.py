@@ -23,9 +23,10 @@ from ..._runs.resume import final, refuse_other_settings
 from ..._runs.spec import WorkerSpec
 from ...errors import InvalidArgument
 from ...profiler.monitor import Monitor
+from ..common_settings import options_by_name
 from ..preflight import weigh
 from .outputs import write_outputs
-from .settings import ConvergenceSettings, resolve
+from .settings import OPTIONS, ConvergenceSettings, resolve
 from .task import TRAJECTORY_FILE
 from .verdict import Verdict, Ways, judge
 
@@ -75,6 +76,7 @@ def run(
         InvalidArgument, Unavailable, OutputError: as their messages say; finished trainings are kept.
         Interrupted: a signal came; finished trainings are kept, no worker is left.
     """
+    options = options_by_name(options, OPTIONS)
     root = Path(out)
     settings = None if resume else resolve(options)
     if settings is not None:

@@ -11,8 +11,24 @@ from typing import Any
 from ...errors import InvalidArgument
 from ..common_settings import CommonSettings, at_least, one_of, resolve_common
 
-__all__ = ["ConvergenceSettings", "resolve"]
+__all__ = ["OPTIONS", "ConvergenceSettings", "resolve"]
 
+# Options that a user may give, by the names of their fields.
+OPTIONS = frozenset(
+    {
+        "job",
+        "lrs",
+        "models",
+        "plugins",
+        "preset",
+        "device",
+        "precision",
+        "epochs",
+        "iters_per_epoch",
+        "batch_size",
+    }
+    | {"seed", "data", "dataroot", "threads", "timeout_s", "options", "smooth"}
+)
 # Epochs and iterations per epoch; `paper` is HFTA's protocol: CIFAR-10 in batches of 128.
 _LENGTHS = {"quick": (3, 20), "default": (3, 20), "paper": (100, 391)}
 _QUICK = {"resnet": {"width": 8}}  # so that it takes less than a minute on two cores

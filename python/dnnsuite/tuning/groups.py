@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT
+"""Groups of trials that share an array.
+
+Models whose code reads values of which each has its own, as an activation's name in a configuration, run one by one in
+an array, by torch's operators, whose last bits may be others than those of an array. So that a trial has the same
+history in any company, such a group is parted: first by those values, then, if that does not help, into single trials.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from .space import named
+from .trial import Trial
+
+__all__ = ["Group", "Groups", "values_in"]
+
+_DEEP = 6  # objects and containers in one another
+_OF_TORCH = frozenset(vars(torch.nn.Module()))
+
+
+class Group(NamedTuple):
+    """Key of trials that share an array.
+
+    Attributes:
+        feed: key of their batches' sizes.
+        signature: of their models' shapes.
+        place: which of those that have the signature but cannot be fused.
+        finer: what else they have in common, once such a group was parted; None before.
+    """
+
+    feed: Any
+    signature: Any
+    place: int
+    finer: Any = None
+
+
+class Groups:
+    """Groups that are parted when their models turn out to run one by one."""
+
+    def __init__(self) -> None:
+        self._levels: dict[Group, int] = {}  # times that a group was parted
+
+    def of(self, feed: Any, signature: Any, place: int, model: torch.nn.Module, trial: Trial) -> Group:
+        """The group of a trial that begins with `model`."""
+        whole = Group(feed, signature, place)
+        level = self._levels.get(whole, 0)
+        finer = (
+            (None, ("values", values_in(model)), ("trial", trial.number))[min(level, 2)] if level else None
+        )
+        return whole._replace(finer=finer)
+
+    def part(self, group: Group) -> None:
+        """Part a group; its trials are outdated then."""
+        self._levels[group._replace(finer=None)] = 2 if group.finer else 1
+
+    def outdated(self, group: Group) -> bool:
+        """True if the group was parted since."""
+        level = self._levels.get(group._replace(finer=None), 0)
+        return level != (0 if group.finer is None else 1 if group.finer[0] == "values" else 2)
+
+
+def values_in(model: torch.nn.Module) -> tuple[str, ...]:
+    """Values that a model's modules keep and that may choose its code: texts, truths, functions, but no numbers."""
+    return tuple(
+        repr(_shown({n: v for n, v in vars(part).items() if n not in _OF_TORCH}, _DEEP))
+        for part in model.modules()
+    )
+
+
+def _shown(value: Any, depth: int) -> Any:
+    if isinstance(value, (str, bytes, bool, type(None), type, enum.Enum, torch.dtype)):
+        return named(value)
+    if isinstance(value, (int, float, complex, torch.Tensor, torch.nn.Module)) or not depth:
+        return ""
+    if isinstance(value, Mapping):
+        return {str(key): _shown(part, depth - 1) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_shown(part, depth - 1) for part in value]
+    if callable(value):
+        code = getattr(value, "__code__", None)
+        return named(value), getattr(code, "co_firstlineno", 0)
+    return type(value).__qualname__, _shown(getattr(value, "__dict__", None), depth - 1)

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""Trials whose code reads values of their own: the same history to the bit in any company."""
+
+import types
+
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite.tuning.groups import Group, Groups, values_in
+from dnnsuite.tuning.trial import Trial
+
+
+class Chosen(torch.nn.Module):
+    """A model whose activation is a text in an object, or a function."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 8), torch.nn.Linear(8, 2)
+        self.settings = types.SimpleNamespace(act=config["act"], lr=config["lr"])
+
+    def forward(self, x):
+        act = self.settings.act
+        h = self.first(x)
+        return self.second(act(h) if callable(act) else getattr(torch, act)(h))
+
+
+class Counting(torch.nn.Module):
+    """A model that comes to differ from others: it keeps a mean of its own outputs, and reads it."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.layer, self.mean = torch.nn.Linear(4, 2), 0.0
+
+    def forward(self, x):
+        y = self.layer(x)
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * y.detach().mean().item()
+        return y * (2.0 if self.mean > 0.1 else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "acts"), [(Chosen, ["relu", "tanh"]), (Chosen, [torch.relu, torch.sigmoid]), (Counting, [0, 1])]
+)
+def test_the_history_is_the_same_in_any_company(task, kind, acts):
+    space = {"lr": [0.1, 0.03, 0.01], "act": acts}
+    histories = [
+        dnnsuite.sweep(
+            kind, space if kind is Chosen else [{"lr": lr} for lr in (0.3, 0.2, 0.1, 0.05)], task.loader(8),
+            evaluate=task.valid, epochs=3, out=False, quiet=True, **options,
+        ).history
+        for options in ({"mode": "serial"}, {"width": 2}, {"width": 6})
+    ]  # fmt: skip
+    for history in histories[1:]:
+        assert history.equals(histories[0])
+
+
+def test_values_that_may_choose_code():
+    one, same = (Chosen({"act": "relu", "lr": lr}) for lr in (0.1, 0.2))
+    assert values_in(one) == values_in(same)  # numbers do not keep models apart
+    assert values_in(one) != values_in(Chosen({"act": "tanh", "lr": 0.1}))
+    function = Chosen({"act": torch.relu, "lr": 0.1})
+    assert values_in(function) != values_in(Chosen({"act": torch.tanh, "lr": 0.1}))
+    function.settings.itself = function.settings
+    assert values_in(function)
+
+
+def test_a_group_is_parted_twice_at_most():
+    groups, model = Groups(), Chosen({"act": "relu", "lr": 0.1})
+    found = [groups.of("feed", "shape", 0, model, Trial(number, {}, 0)) for number in (0, 1)]
+    assert found[0] == found[1] == Group("feed", "shape", 0)
+    for again in (True, False):
+        groups.part(found[0])
+        assert groups.outdated(found[0])
+        found = [groups.of("feed", "shape", 0, model, Trial(number, {}, 0)) for number in (0, 1)]
+        assert not groups.outdated(found[0])
+        assert (found[0] == found[1]) is again
+    assert not groups.outdated(groups.of("feed", "other", 0, model, Trial(0, {}, 0)))
