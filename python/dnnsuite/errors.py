@@ -51,7 +51,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     " (did you mean 'bert'?)"
     """
     by_lower_case = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(word.lower(), by_lower_case, 1, 0.5)
+    near = difflib.get_close_matches(word.lower(), by_lower_case, 1, 0.6)
     return f" (did you mean {by_lower_case[near[0]]!r}?)" if near else ""
 
 

@@ -90,3 +90,16 @@ def test_a_typo_is_answered_with_the_nearest_name(line: str, capsys: pytest.Capt
     more = ["--dry-run"] if arguments[0] in ("run", "workflow") else []
     assert status(*arguments, *more) == 2
     assert f"id you mean '{TYPOS[line]}'?" in capsys.readouterr().err
+
+
+REFUSED = {
+    "pin run --cores 0-3 -- true": "--cores is no option here; a command follows --, as in: -- python train.py",
+    "profile mine.py": "mine.py is no job; a script is observed by: dnnsuite profile -- python mine.py",
+    "train optimizer=adam": "unknown key 'optimizer'; the keys are lr, momentum, ",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_a_refusal_names_the_value_and_the_way_out(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(*line.split()) == 2
+    assert REFUSED[line] in capsys.readouterr().err

@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: MIT
+import subprocess
+import sys
+
 import pytest
 
 from dnnsuite import jobs
@@ -44,3 +47,14 @@ def test_a_name_is_given_once():
         @jobs.register("bert")
         class Other(jobs.FusedJob):
             pass
+
+
+def test_a_name_of_ours_is_taken_before_it_was_used():
+    code = (
+        "from dnnsuite import jobs\n"
+        "class Mine(jobs.PlainJob): ...\n"
+        "try: jobs.register('toy_reg')(Mine)\n"
+        "except ValueError as error: print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == "job 'toy_reg' is already ToyRegression\n"

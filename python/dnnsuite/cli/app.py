@@ -32,6 +32,7 @@ from . import (
     tune,
     workflow,
 )
+from ._refused_values import Commands
 from ._status import USAGE, reporting
 from .tune_on_cluster import run_part
 
@@ -39,6 +40,7 @@ __all__ = ["main", "tune_as_part"]
 
 app = typer.Typer(
     name="dnnsuite",
+    cls=Commands,
     help="Measure, see and multiply the training of deep neural networks.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,

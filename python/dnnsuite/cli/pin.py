@@ -179,9 +179,13 @@ def _run(
     parent: str | None,
     timeout_s: float | None,
 ) -> list[Outcome]:
-    from ..errors import Error
+    from ..errors import Error, InvalidArgument
     from ..pin import Partition
 
+    if command[0].startswith("-"):
+        raise InvalidArgument(
+            f"{command[0]} is no option here; a command follows --, as in: -- python train.py"
+        )
     alone = len(which) == 1
     try:
         with Partition(made, backend, require, parent) as partition:

@@ -67,9 +67,14 @@ def profile(
         return run_script(
             target, where, start_iteration, profile_iterations, metrics, stop, as_json, monitor, step_on
         )
+    from ..errors import InvalidArgument
     from ..profiling.batch_sizes import parse
     from ..profiling.sizes import Request
 
+    if target[0].endswith(".py"):
+        raise InvalidArgument(
+            f"{target[0]} is no job; a script is observed by: dnnsuite profile -- python {target[0]}"
+        )
     request = Request(
         target[0], parse(batch_sizes), metrics, start_iteration, profile_iterations, B, device, precision, threads,
         seed, data, dataroot, tuple(plugin or ()), timeout, monitor,

@@ -196,6 +196,7 @@ def register(name: str) -> Callable[[WorkloadT], WorkloadT]:
 
     def add(workload: WorkloadT) -> WorkloadT:
         known = _REGISTRY.setdefault(workload.family, {})
+        _load(workload.family, name)  # a name of ours is taken before anyone has used it
         if name in known and _home(known[name]) != _home(workload):
             raise InvalidArgument(f"job {name!r} is already {known[name].__qualname__}")
         workload.name = name
@@ -203,6 +204,12 @@ def register(name: str) -> Callable[[WorkloadT], WorkloadT]:
         return workload
 
     return add
+
+
+def _load(family: str, name: str) -> None:
+    """Import the module of a job of ours, which registers it, if it is not registered yet."""
+    if name not in _REGISTRY.get(family, {}) and name in _OWN.get(family, {}):
+        importlib.import_module(_OWN[family][name], __package__)
 
 
 def _home(workload: type) -> tuple[str, str]:
@@ -249,8 +256,7 @@ def get(name: str, kind: type = Workload) -> Any:
     """
     name = _ALIASES.get(name, name)
     for family in _families(kind):
-        if name not in _REGISTRY.get(family, {}) and name in _OWN.get(family, {}):
-            importlib.import_module(_OWN[family][name], __package__)
+        _load(family, name)
         if name in _REGISTRY.get(family, {}):
             return _REGISTRY[family][name]
     if name in names():

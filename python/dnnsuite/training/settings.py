@@ -106,7 +106,8 @@ class Settings:
         found = {}
         for key, value in values.items():
             if key not in known:
-                raise InvalidArgument(f"{prefix}unknown key {key!r}{did_you_mean(key, known)}")
+                hint = did_you_mean(key, known) or f"; the keys are {', '.join(known)}"
+                raise InvalidArgument(f"{prefix}unknown key {key!r}{hint}")
             made = converted(prefix + key, value, hints[key])
             _check(prefix + key, made, known[key].metadata)
             found[key] = made
