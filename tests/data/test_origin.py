@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 import pytest
 
-from dnnsuite.data._origin import Origin, root_of
+from dnnsuite.data._origin import FAKE_FILE, Origin, named, root_of
 from dnnsuite.errors import InvalidArgument
 
 
@@ -21,3 +21,12 @@ def test_what_is_no_folder_or_no_kind_is_refused(tmp_path):
         root_of("auto", tmp_path / "nowhere")
     with pytest.raises(InvalidArgument, match="data 'fake' is not one of auto, real, synthetic"):
         root_of("fake", None)
+
+
+def test_a_set_that_was_made_to_try_a_reader_is_named_so(tmp_path):
+    place = tmp_path / "COCO/images/train"
+    place.mkdir(parents=True)
+    assert named("COCO", place) == "COCO"
+    (tmp_path / "COCO" / FAKE_FILE).write_text("noise")
+    assert named("COCO", place) == "fake: COCO"
+    assert named("MNIST", tmp_path / "mnist") == "MNIST"

@@ -57,6 +57,7 @@ def test_readers_take_a_fake_for_real(name: str, tmp_path: Path, monkeypatch: py
     assert [path.name for path in root.iterdir()] == [data.folder]
     origin = READERS[name](root)
     assert origin.count >= 1
+    assert origin.source.startswith("fake: ")  # a record of such data does not name the real ones
     assert "synthetic" not in origin.source
     assert prepare(data, root) == made  # it is there: nothing to do
 

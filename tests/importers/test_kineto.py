@@ -155,3 +155,14 @@ def test_the_words_of_old_versions(tmp_path):
         "kernels": 1, "memops": 1, "api": 1, "ops": 1, "steps": 1,
     }  # fmt: skip
     assert tables["memops"]["operation"].tolist() == ["memset"]
+
+
+def test_a_trace_of_another_program_is_refused(tmp_path):
+    path = tmp_path / "trace.json"
+    events = [{"ph": "X", "name": "cuMemAlloc_v2", "ts": 1.5, "dur": 2.0, "pid": 1, "tid": 1}]
+    path.write_text(json.dumps({"traceEvents": events}))
+    with pytest.raises(BadFile, match=r"trace of another program.*\(none\)"):
+        kineto.read(path)
+    path.write_text(json.dumps({"traceEvents": [{**events[0], "cat": "v8"}, {**events[0], "cat": "gc"}]}))
+    with pytest.raises(BadFile, match=r"\(gc, v8\)"):
+        kineto.read(path)

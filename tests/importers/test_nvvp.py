@@ -35,3 +35,14 @@ def test_values_of_metrics_alone_are_refused_with_the_way_out(tmp_path):
         nvvp.read(path)
     with pytest.raises(BadFile, match="nothing was profiled"):
         nvvp.read(sqlite(path, {name: nvvp_schema()[name] for name in ("StringTable", "Version")}))
+
+
+@pytest.mark.parametrize("number", [-1, 2**32, 2**62])
+def test_a_call_whose_number_is_none_is_named_so(number, tmp_path):
+    tables = nvvp_schema()
+    name, (columns, rows) = next(each for each in tables.items() if "cbid" in each[1][0].split())
+    odd = list(rows[0])
+    odd[columns.split().index("cbid")] = number
+    path = sqlite(tmp_path / "prof.nvvp", tables | {name: (columns, [*rows, tuple(odd)])})
+    calls = importers.load(path).tables["api"]
+    assert any(str(function).endswith("call 4294967295") for function in calls["function"])

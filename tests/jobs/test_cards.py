@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Cards and code say the same."""
 
+import inspect
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,10 @@ from dnnsuite.jobs.cards import CATEGORIES, Card, all_cards, bibtex, cards_of, p
 
 CARDS = [pytest.param(card, id=f"{card.family}-{card.job}") for card in all_cards()]
 PLAIN, FUSED = ([card.job for card in all_cards() if card.family == family] for family in ("plain", "fused"))
+
+
+PACKAGE = Path(jobs.__file__).parents[1]
+MODELS = "".join(path.read_text() for room in ("models", "data") for path in (PACKAGE / room).glob("*.py"))
 
 
 def own(names: list[str], kind: type) -> set[str]:
@@ -42,6 +49,22 @@ def test_a_card_agrees_with_the_job(card: Card) -> None:
     else:
         fused = jobs.get(card.job, jobs.Job)
         assert (card.unit, card.batch_size) == (fused.unit, fused.preset("paper", "cpu")["batch_size"])
+
+
+def numbers(text: str) -> set[float]:
+    """Numbers in a text, with `_` or `,` between thousands or without."""
+    plain = re.sub(r"(?<=\d)[_,](?=\d{3})", "", text)
+    return {float(number) for number in re.findall(r"\d+(?:\.\d+)?(?:e-?\d+)?", plain)}
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_numbers_of_a_card_are_those_of_the_code(card: Card) -> None:
+    kind = jobs.PlainJob if card.family == "plain" else jobs.FusedJob
+    job = jobs.get(card.job, kind)
+    own = inspect.getsource(sys.modules[job.__module__])
+    own += repr(job.defaults) if kind is jobs.PlainJob else repr(job.preset("paper", "cpu"))
+    assert numbers(card.optimizer) <= numbers(own)
+    assert numbers(card.model) <= numbers(own + MODELS)
 
 
 @pytest.mark.parametrize("card", CARDS)

@@ -107,3 +107,11 @@ def test_weights_of_the_user(tmp_path):
     path.write_text("bench,weight,base\nvae,2,100\n")
     assert targets.weights(path) == {"vae": (2.0, 100.0)}
     assert targets.weights() == targets.WEIGHTS
+
+
+def test_data_that_were_made_to_try_a_reader_reach_no_published_target():
+    entry = ReportEntry(
+        job="ssd", run="0", device="0", rate=1.0, seed_rate=1.0, conditions={"data": "fake: COCO 2017"}
+    )
+    (reason,) = targets.Target(1.0, 0.5, 0.05, published=True).reasons(entry)
+    assert "run it with the real ones" in reason

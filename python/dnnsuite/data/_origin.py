@@ -10,6 +10,8 @@ from typing import Any
 from ..errors import InvalidArgument, did_you_mean
 
 KINDS = ("auto", "real", "synthetic")
+FAKE_FILE = "FAKE.txt"  # in the folder of a set that `dnnsuite data prepare --fake` made
+_LEVELS = 7  # of folders: in which a set's files lie, and those above
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +33,12 @@ class Origin:
     def record(self) -> dict[str, Any]:
         """Return a dict of the known values."""
         return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def named(source: str, place: Path) -> str:
+    """Name the source of data that lie in `place`: as `fake: ...` where they were made to try a reader."""
+    folders = [place, *place.parents][:_LEVELS]
+    return f"fake: {source}" if any((folder / FAKE_FILE).is_file() for folder in folders) else source
 
 
 def root_of(kind: str, dataroot: str | Path | None) -> Path | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InvalidArgument, Unavailable
+from ._origin import named
 
 # Merity et al. 2016 published the tokens files and the raw ones; other projects call them `train.txt`.
 _SUFFIXES = ("", "-v1", "-raw", "-raw-v1")
@@ -99,7 +100,7 @@ def wikitext(dataroot: str | Path) -> RawText:
         while block := file.read(1 << 20):
             digest.update(block)
     return RawText(
-        f"WikiText, {path.relative_to(root)}",
+        named(f"WikiText, {path.relative_to(root)}", path.parent),
         "CC BY-SA 3.0",
         digest.hexdigest(),
         lambda: _wikitext_paragraphs(path),

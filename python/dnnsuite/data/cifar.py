@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InvalidArgument, Unavailable
 from . import mnist
-from ._origin import Origin, root_of
+from ._origin import Origin, named, root_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,7 +90,7 @@ def _read(folder: Path, part: str) -> ColourPictures:
         raise InvalidArgument(
             f"{path} is no file of CIFAR-100: {len(images)} pictures, {len(labels)} labels, not all of 0 to 99"
         )
-    origin = _origin("CIFAR-100", "that of the user's files", images)
+    origin = _origin(named("CIFAR-100", folder), "that of the user's files", images)
     return ColourPictures(images, labels, 100, origin)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InvalidArgument, Unavailable
-from ._origin import Origin, root_of
+from ._origin import Origin, named, root_of
 from ._torchvision import import_torchvision
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Coco:
         self._images.ids = [i for i in self._images.ids if boxes.get(i)]
         if not len(self._images):
             raise InvalidArgument(f"{path}: no image has a box")
-        self.origin = Origin("COCO 2017, train", "CC BY 4.0 (annotations)", len(self._images))
+        self.origin = Origin(named("COCO 2017, train", folder), "CC BY 4.0 (annotations)", len(self._images))
 
     def __len__(self) -> int:
         return len(self._images)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InvalidArgument, Unavailable
 from . import photographs
-from ._origin import Origin, root_of
+from ._origin import Origin, named, root_of
 from ._torchvision import import_torchvision
 from .endless import EndlessLoader
 
@@ -60,7 +60,9 @@ def folder(root: Path, transform: Any) -> Any:
 def origin_of(root: Path, dataset: Any) -> Origin:
     """Provenance of a user's folder, for the record."""
     return Origin(
-        f"{root}: JPEG files in {len(dataset.classes)} classes", "that of the user's files", len(dataset)
+        named(f"{root}: JPEG files in {len(dataset.classes)} classes", root),
+        "that of the user's files",
+        len(dataset),
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import InvalidArgument, Unavailable
-from ._origin import Origin, root_of
+from ._origin import Origin, named, root_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,7 +74,8 @@ def load(
         return _synthetic(seed, part)
     for folder in [root / name for name in FOLDERS] if root else []:
         if pair := files_of(folder, part):
-            return _read_pair(pair, f"{pair[0].relative_to(root or folder)}", "that of the user's files")
+            source = named(f"{pair[0].relative_to(root or folder)}", folder)
+            return _read_pair(pair, source, "that of the user's files")
     if pair := files_of(DEBIAN, part):
         return _read_pair(pair, "Fashion-MNIST, Debian's package dataset-fashion-mnist", "MIT")
     if table := digits_file():

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .._files import TEMPORARY, OutputError
+from .._files import TEMPORARY, OutputError, write_text
 from ..errors import BadData, InvalidArgument, Unavailable, reason
 from ._fakes import fake
+from ._origin import FAKE_FILE
 from .catalogue import Archive, DataSet
 
 __all__ = ["prepare", "what_to_fetch"]
@@ -62,6 +63,8 @@ def prepare(
         if count is not None:
             tell(f"writing a fake {data.name} of {count} samples")
             fake(data.name, folder, count)
+            made_of = f"{data.title}: noise in its files, made by `dnnsuite data prepare {data.name} --fake {count}`.\n"
+            write_text(folder / FAKE_FILE, made_of)
         else:
             assert source is not None
             _from(data, source, folder, unchecked, tell)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import InvalidArgument, Unavailable
-from ._origin import Origin, root_of
+from ._origin import Origin, named, root_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,7 +111,8 @@ def read(path: Path) -> Interactions:
         while block := file.read(1 << 20):
             digest.update(block)
     licence = "GroupLens: for research, not to be redistributed"
-    origin = Origin(f"MovieLens, {path.parent.name}/{path.name}", licence, len(pairs), digest.hexdigest())
+    source = named(f"MovieLens, {path.parent.name}/{path.name}", path.parent)
+    origin = Origin(source, licence, len(pairs), digest.hexdigest())
     return Interactions(pairs, len(names), len(titles), origin)
 
 

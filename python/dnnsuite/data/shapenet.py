@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InvalidArgument, Unavailable, did_you_mean
-from ._origin import Origin, root_of
+from ._origin import Origin, named, root_of
 from .batches import ArrayBatches
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _listed(folder: Path, path: Path, names: list[str], folders: dict[str, str],
         )
     of = f"{len(names)} categories" if len(names) > 1 else names[0]
     origin = Origin(
-        f"ShapeNet part, {split}, {of}",
+        named(f"ShapeNet part, {split}, {of}", folder),
         "ShapeNet's terms of use",
         len(chosen),
         hashlib.sha256(text).hexdigest(),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InvalidArgument
 from . import mnist
-from ._origin import Origin, root_of
+from ._origin import Origin, named, root_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,7 @@ def load(kind: str = "auto", dataroot: str | Path | None = None, seed: int = 0, 
             ]:
                 images, labels = map(np.concatenate, zip(*map(read, paths), strict=True))
                 digest = hashlib.sha256(images.tobytes()).hexdigest()
-                source = f"CIFAR-10, {len(paths)} files of {folder.name or folder}"
+                source = named(f"CIFAR-10, {len(paths)} files of {folder.name or folder}", folder)
                 return Images(images, labels, Origin(source, "that of the user's files", len(images), digest))
     pictures = mnist.load(kind, dataroot, seed, train)
     padded = np.pad(pictures.images, ((0, 0), (2, 2), (2, 2)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import InvalidArgument, Unavailable
 from . import photographs
-from ._origin import Origin, root_of
+from ._origin import Origin, named, root_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +69,9 @@ def load(
         if root and (found := files_of(root)):
             train, test = (pool.map(lambda path: _centre(_luminance(path), crop), part) for part in found)
             origin = Origin(
-                f"{found[0][0].parent.relative_to(root)}/*", "that of the user's files", len(found[0])
+                named(f"{found[0][0].parent.relative_to(root)}/*", found[0][0].parent),
+                "that of the user's files",
+                len(found[0]),
             )
         elif kind != "synthetic" and (carried := photographs.shipped()):
             tiles = [tile for image in pool.map(_luminance, carried[0]) for tile in _tiles(image, crop)]
@@ -106,7 +108,9 @@ class Decoding:
         if root and (found := files_of(root)):
             self._paths = found[0]
             self.origin = Origin(
-                f"{found[0][0].parent.relative_to(root)}/*", "that of the user's files", len(found[0])
+                named(f"{found[0][0].parent.relative_to(root)}/*", found[0][0].parent),
+                "that of the user's files",
+                len(found[0]),
             )
         elif kind != "synthetic" and (carried := photographs.shipped()):
             self._paths, known = carried

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import InvalidArgument, Unavailable
 from . import _cache
-from ._origin import Origin, root_of
+from ._origin import Origin, named, root_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -140,7 +140,10 @@ def _files(folder: Path) -> Pairs:
     key = hashlib.sha256(f"{_FORMAT} {digest.hexdigest()}".encode()).hexdigest()[:24]
     source, target, vocab_size = _cache.cached(f"pairs-{key}", lambda: _number(folder), _write, _read)
     origin = Origin(
-        f"WMT16, {SOURCE} and .de", "that of the user's files", len(source.lengths), digest.hexdigest()
+        named(f"WMT16, {SOURCE} and .de", folder),
+        "that of the user's files",
+        len(source.lengths),
+        digest.hexdigest(),
     )
     return Pairs(source, target, vocab_size, origin)
 

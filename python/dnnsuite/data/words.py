@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import InvalidArgument
 from . import _cache, text
-from ._origin import Origin, root_of
+from ._origin import Origin, named, root_of
 from ._sources import WIKITEXT_FOLDERS
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _wikitext(folder: Path, names: list[str]) -> Words:
                 digest.update(block)
     key = hashlib.sha256(f"{_FORMAT} {digest.hexdigest()}".encode()).hexdigest()[:24]
     parts = _cache.cached(f"words-{key}", lambda: _number(folder, names), _write, _read)
-    source = f"WikiText, {folder.name}/{names[0]}, by word"
+    source = named(f"WikiText, {folder.name}/{names[0]}, by word", folder)
     return Words(*parts, Origin(source, "CC BY-SA 3.0", len(parts.train), digest.hexdigest()))
 
 

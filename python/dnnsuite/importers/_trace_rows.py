@@ -86,6 +86,11 @@ class TraceRows:
                 return
         self._rows[kind].extend((t0_ns, t1_ns, *_READERS[kind](event, self._code(name))))
 
+    @property
+    def foreign(self) -> list[str]:
+        """Categories of the events, where no table has any of them; else none."""
+        return [] if any(self._kinds.values()) else sorted(self._kinds)
+
     def columns(self) -> dict[str, dict[str, NDArray[Any]]]:
         """Return the columns of each kind, of rows that are in memory."""
         none = np.zeros(0, np.int64)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["collect", "read", "steps_table", "tables_of_trace"]
 
+_FEW = 5  # categories that a message names
 _STEP_MEANINGS = {
     "t0_ns": "begin, as the trace counts",
     "t1_ns": "end",
@@ -78,6 +79,12 @@ def collect(path: Path, into: TraceRows) -> dict[str, int]:
         raise BadFile(path, f"an event of the trace is damaged: {error}") from error
     if not any_event:
         raise BadFile(path, "no event with a duration: nothing was recorded")
+    if foreign := into.foreign:
+        named = ", ".join(foreign[:_FEW]) if any(foreign) else "none"
+        raise BadFile(
+            path,
+            f"a trace of another program: torch.profiler writes other categories of events than its ({named})",
+        )
     return _about(trace.about)
 
 

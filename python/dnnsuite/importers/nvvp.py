@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_nvvp", "read"]
 
+_NO_CALL = 2**32 - 1
 _ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 _KERNELS = ("CONCURRENT_KERNEL", "KERNEL")
 _OF_METRICS = ("METRIC", "METRIC_INSTANCE", "EVENT", "EVENT_INSTANCE")
@@ -138,6 +139,8 @@ class _Session(Database):
         driver, runtime = (self.columns(_ACTIVITY + kind, wanted) for kind in ("DRIVER", "RUNTIME"))
         found = {name: np.concatenate([driver[name], runtime[name]]) for name in wanted}
         found["domain"] = np.repeat([0, 1], [len(driver["t0_ns"]), len(runtime["t0_ns"])])
+        calls = found["callback"]  # numbers of 32 bits; of a damaged file any
+        found["callback"] = np.where((calls >= 0) & (calls <= _NO_CALL), calls, _NO_CALL)
         return found
 
     def overhead(self) -> Columns:

@@ -33,7 +33,7 @@ __all__ = [
     "Batches", "DeclaredJob", "FusedJob", "FusedWorkload", "Job", "JobConfig", "Made", "PlainJob", "Preset", "SeedUnit",
     "Training", "Workload", "declare", "get", "names", "register", "widened",
 ]  # fmt: skip
-_BRING_TORCH = {
+_HOME_OF = {
     "DeclaredJob": (".declared_job", "DeclaredJob"),
     "PlainJob": ("._plain_job", "PlainJob"),
     "SeedUnit": ("._plain_job", "SeedUnit"),
@@ -44,7 +44,7 @@ _BRING_TORCH = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _BRING_TORCH:
-        module, own = _BRING_TORCH[name]
+    if name in _HOME_OF:
+        module, own = _HOME_OF[name]
         return getattr(importlib.import_module(module, __name__), own)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

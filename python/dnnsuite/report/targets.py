@@ -122,6 +122,8 @@ class Target:
 def _not_as_published(entry: ReportEntry) -> list[str]:
     """Conditions other than the original's."""
     preset, settings = (entry.conditions.get(name, "") for name in ("preset", "settings"))
+    if entry.conditions.get("data", "").startswith("fake: "):
+        return ["its data were made by `dnnsuite data prepare --fake`: run it with the real ones"]
     if preset == "smoke":
         return ["preset smoke is small and short: run it with --preset baselines"]
     if settings not in ("", UNKNOWN, "the job's own"):
