@@ -128,3 +128,25 @@ def test_an_optimizer_of_one_model_goes_on_with_its_own_ranks():
     own = opt.to_model(0, trained(model))
     for parameter in trained(model):
         assert own.state[parameter]["exp_avg"].shape == parameter.shape
+
+
+def test_training_goes_on_with_the_masks_that_would_have_come():
+    def trained_from(first, last, kept=None):
+        array = dnnsuite.adapt(bert(0.1), [lora(2, lora_dropout=0.3), lora(3)], seeds=[1, 2]).train()
+        opt = optim.AdamW(trained(array), lr=[1e-2, 1e-3])
+        if kept is not None:
+            array.load_state_dict(kept[0])
+            opt.load_state_dict(kept[1])
+            nn.set_rng_state(array, kept[2])
+        losses = []
+        for ids in tokens(2, steps=4)[first:last]:
+            losses.append(array(input_ids=ids).logits.square().mean((1, 2)))
+            opt.zero_grad()
+            losses[-1].sum().backward()
+            opt.step()
+        return losses, copy.deepcopy((array.state_dict(), opt.state_dict(), nn.get_rng_state(array)))
+
+    whole, _ = trained_from(0, 4)
+    first, kept = trained_from(0, 2)
+    rest, _ = trained_from(2, 4, kept)
+    assert all(map(torch.equal, whole, [*first, *rest]))

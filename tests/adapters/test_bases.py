@@ -31,6 +31,29 @@ def t5():
     return transformers.T5ForConditionalGeneration(config)
 
 
+def whisper():
+    sizes = {"layers": 1, "attention_heads": 2, "ffn_dim": 24}
+    config = transformers.WhisperConfig(
+        vocab_size=30, d_model=16, num_mel_bins=4, max_source_positions=8, max_target_positions=8, dropout=0.0,
+        pad_token_id=1, bos_token_id=2, eos_token_id=2, decoder_start_token_id=3,
+        **{f"{part}_{name}": size for part in ("encoder", "decoder") for name, size in sizes.items()},
+    )  # fmt: skip
+    return transformers.WhisperForConditionalGeneration(config)
+
+
+class Checkpointed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.fc = torch.nn.Embedding(30, 8), torch.nn.Linear(8, 3)
+        self.parts = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(4)))
+
+    def forward(self, input_ids):
+        h = torch.utils.checkpoint.checkpoint_sequential(
+            self.parts, 2, self.words(input_ids), use_reentrant=True
+        )
+        return self.fc(h.mean(-2))
+
+
 def resnet():
     block = import_torchvision().models.resnet.BasicBlock
     return torch.nn.Sequential(
@@ -94,6 +117,13 @@ CASES = {
         t5, {"input_ids": ids, "decoder_input_ids": ids},
         [peft.IA3Config(target_modules=["k", "v", "wo"], feedforward_modules=["wo"], task_type="SEQ_2_SEQ_LM")] * 3,
         True,
+    ),
+    "Whisper": (
+        whisper, {"input_features": lambda: torch.randn(3, 2, 4, 16).double(), "decoder_input_ids": ids},
+        [lora(r, ["q_proj", "v_proj"]) for r in (2, 4, 3)], True,
+    ),
+    "checkpoints of parts": (
+        Checkpointed, {"input_ids": ids}, [lora(r, ["words", "0", "3"]) for r in (2, 4, 3)], True,
     ),
     "batch norms in training": (
         resnet, {"input": images}, [lora(r, ["conv1", "conv2"], modules_to_save=["3"]) for r in (2, 4, 3)], True,

@@ -35,7 +35,7 @@ def outs(tmp_path: Path) -> list[list[Path]]:
             write_monitored(tmp_path / "out", name, SAMPLES, (1, 3), repeat=repeat, mode=mode, B=B)
     (tmp_path / "out" / "workflow.json").write_text("{}")
     (tree,) = save_hfta_tree(tmp_path / "out", to=tmp_path / "tree")
-    return [[tmp_path / "out"], [tree / "run0", tree / "run1"]]
+    return [[tmp_path / "out"], [tree / "run0", tree / "run1"], [tree]]
 
 
 def test_timing(call: Callable[..., int], outs: list[list[Path]], tmp_path: Path) -> None:
@@ -54,8 +54,9 @@ def test_timing(call: Callable[..., int], outs: list[list[Path]], tmp_path: Path
         assert call(timing_parser, *flags, "--plot") == 0
         tables.append(pd.read_csv(tmp_path / f"t{number}.csv", index_col="B"))
         assert (tmp_path / f"t{number}.png").read_bytes().startswith(b"\x89PNG")
-    ours, theirs = tables
+    ours, theirs, above = tables
     assert ours.equals(theirs)
+    assert ours.equals(above)
     assert list(ours.columns)[-5:] == [
         "hfta:fp32:0",
         "hfta:fp32:1",

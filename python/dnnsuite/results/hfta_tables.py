@@ -53,7 +53,8 @@ class HftaRuns:
 
 
 def runs_below(outdir: Path, device: str, device_model: str) -> list[HftaRuns]:
-    """Return the runs of a directory: one of HFTA's, or the output of a workflow of this package, with its repeats.
+    """Return the runs of a directory: one of HFTA's, the folder above `run0`, `run1`, … of a workflow of HFTA's, or the
+    output of a workflow of this package, with its repeats.
 
     Raises:
         InvalidArgument: it is neither, or it has no run on that device.
@@ -61,7 +62,12 @@ def runs_below(outdir: Path, device: str, device_model: str) -> list[HftaRuns]:
     if (outdir / WORKFLOW_FILE).is_file():
         found = _repeats(outdir, device)
     else:
-        found = [_tree(outdir, outdir / device / device_model)]
+        above = (
+            []
+            if (outdir / device).is_dir()
+            else sorted(outdir.glob("run[0-9]*"), key=lambda run: int(run.name[3:]))
+        )
+        found = [_tree(run, run / device / device_model) for run in above or [outdir]]
     if not any(runs.places for runs in found):
         raise InvalidArgument(
             f"{outdir}: no runs in {device}/{device_model}, and no output of a workflow on {device}"
