@@ -33,8 +33,8 @@ class SharedBase:
         """Return what `adapt` makes of a copy of the base's modules.
 
         Args:
-            writes: it may write into parameters, as PiSSA does: it gets copies, and what it has changed stays the
-                model's own.
+            writes: True if `adapt` may write into parameters, as OLoRA does: it gets copies, and parameters that it has
+                changed stay the model's own.
         """
         memo: dict[int, Any] = {
             id(p): torch.nn.Parameter(

@@ -27,10 +27,11 @@ class Group(NamedTuple):
     """Key of trials that share an array.
 
     Attributes:
-        feed: key of their batches' sizes.
-        signature: of their models' shapes.
-        place: which of those that have the signature but cannot be fused.
-        finer: what else they have in common, once such a group was parted; None before.
+        feed: key of the sizes of their batches.
+        signature: shapes of their models.
+        place: number among those that have the signature but cannot be fused.
+        finer: values that they have in common, or the number of the only trial, once such a group was parted; None
+            before.
     """
 
     feed: Any

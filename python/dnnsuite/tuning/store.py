@@ -33,7 +33,7 @@ class Kept:
     """A trial that an earlier process left: its epochs, and the file of its state, by the number of epochs.
 
     Attributes:
-        config: its values as a record keeps them; None of one that has taken over another's state, with other values.
+        config: values as a record keeps them; None for a trial that has taken over another's state, with other values.
     """
 
     history: list[dict[str, float]]
