@@ -109,6 +109,22 @@ def test_a_replaced_model_starts_anew():
     assert held[0].any()
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_a_part_that_stays_in_eval_mode_does_so_in_new_models(training):
+    """As a teacher does, and whatever the mode of the array."""
+
+    def frozen():
+        return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4).eval())
+
+    first, new = make_models(frozen, 2), frozen()
+    array = dnnsuite.fuse(first)
+    array.get_submodule("0").train(training)
+    array.replace(1, new)
+    x = torch.randn(2, 5, 4)
+    assert not array.get_submodule("1").training
+    torch.testing.assert_close(array(x)[1], new(x[1]))
+
+
 def test_a_clone_goes_on_from_the_same_state():
     array, optimizer = trained(3)
     array.clone(2, optimizer, into=0)

@@ -187,3 +187,39 @@ def test_numbers_that_change_are_still_inputs_after_an_edit(width):
                 own[index].step()
                 torch.testing.assert_close(found[index], loss.detach(), rtol=1e-9, atol=1e-11)
             assert step < 7 or r.mode == "captured", step
+
+
+@pytest.mark.parametrize("runs", [None, 1, B])
+def test_new_models_begin_with_their_own_counters_and_the_others_go_on(runs):
+    models = [Scheduled(index).double() for index in range(B)]
+    own = [torch.optim.SGD(model.parameters(), lr=LR[0]) for model in models]
+    array = dnnsuite.fuse(models)
+    optimizer = optim.SGD(array.parameters(), lr=LR[0])
+    data = torch.randn(14, B, 6, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+
+    def losses(part, x):
+        return part(x).square().mean((1, 2))
+
+    def by_hand(x):
+        optimizer.zero_grad()
+        found = losses(array, x)
+        found.sum().backward()
+        optimizer.step()
+        return found
+
+    runner = runs and StepRunner(array, optimizer, losses, width=runs, threads=1)
+    for step, x in enumerate(data):
+        if step in (5, 8, 11):  # in one slot twice
+            slot = 0 if step < 11 else 2
+            models[slot] = Scheduled(step).double()
+            own[slot] = torch.optim.SGD(models[slot].parameters(), lr=LR[0])
+            array.replace(slot, models[slot], optimizer, lr=LR[0])
+        found = runner.step(x).losses() if runner else by_hand(x)
+        for index, model in enumerate(models):
+            own[index].zero_grad()
+            loss = model(x[index]).square().mean()
+            loss.backward()
+            own[index].step()
+            torch.testing.assert_close(found[index].detach(), loss.detach(), rtol=1e-9, atol=1e-11)
+    if runner:
+        runner.close()

@@ -57,6 +57,10 @@ class EditedAttributes:
 
     def look(self) -> None:
         """Keep the models that the edit needs as they are now; call before tensors change."""
+        for module in self._root.modules():
+            parts = module.__dict__.get("_fused_parts")
+            if parts is not None:
+                parts.look()
         if self._unlike:
             apart = any(self._root.get_submodule(path).__dict__.get("_fused_own") for path in self._read)
             kept = {slot for slot in self._slots if slot is not None} if apart else set()

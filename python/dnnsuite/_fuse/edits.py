@@ -87,7 +87,10 @@ class ArrayEdit:
     def _compared(self, models: dict[int, torch.nn.Module]) -> torch.nn.Module:
         """Fuse the new models with the first of the array, which compares them."""
         new = list(models.values())
-        like = model_of(self.array._root, 0, copied=False).train(new[0].training)
+        like = model_of(self.array._root, 0, copied=False)
+        modes = {path: module.training for path, module in new[0].named_modules()}
+        for path, module in like.named_modules():
+            module.training = modes.get(path, module.training)  # those of the array hold
         device = next((p.device for p in self.array.parameters()), None)
         new = new if device is None else [model.to(device) for model in new]
         try:

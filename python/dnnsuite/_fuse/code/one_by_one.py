@@ -102,6 +102,12 @@ class ModelParts:
                     found[name] = _copied(value, memo)
         return found
 
+    def look(self) -> None:
+        """Take over what calls have changed in the models since their trees were made, as a counter."""
+        for index, tree in enumerate(self.trees if self.own else ()):
+            if not isinstance(tree, ArrayModule):
+                tree.__dict__.update(self.attributes(index, tree))
+
     def _is_own(self, name: str, value: Any) -> bool:
         known = name in NO_ATTRIBUTES or not isinstance(value, _NUMBERS)
         return name in self.module._fused_withheld or not known

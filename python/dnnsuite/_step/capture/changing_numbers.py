@@ -69,6 +69,18 @@ class ChangingNumbers:
         if place not in self.places and place not in self._given_up:
             self.places.append(place)
 
+    def go_on_with(self, places: Sequence[Place]) -> None:
+        """Follow numbers that have changed before an edit, where they still are: models may have got their own."""
+        self.places += [place for place in places if self._is_there(place)]
+
+    def _is_there(self, place: Place) -> bool:
+        if isinstance(place, SeenNumber) and isinstance(self.readers[place.reader], BatchNumbers):
+            return True
+        try:
+            return is_number(self.held(place))
+        except (KeyError, IndexError, TypeError, StopIteration):
+            return False
+
     def give_up(self, why: str) -> None:
         """Treat the current numbers as constants of a recording."""
         self._given_up.update(self.places)

@@ -236,8 +236,27 @@ def _installed_file(file: str) -> bool:
     return file.startswith(_INSTALLED) or "site-packages" in parts or "dist-packages" in parts
 
 
+_classes: weakref.WeakKeyDictionary[type, tuple[dict[str, Any], bool]] = weakref.WeakKeyDictionary()
+
+
 def _installed_class(kind: type) -> bool:
     """Return True if no method of a class is a user's; one without methods is a user's."""
+    known = _classes.get(kind)
+    if known is not None and _unchanged(vars(kind), known[0]):
+        return known[1]
+    found = _looked_at(kind)
+    _classes[kind] = dict(vars(kind)), found
+    return found
+
+
+def _unchanged(now: Any, known: dict[str, Any]) -> bool:
+    try:
+        return bool(now == known)  # at the speed of C where all are the same objects
+    except Exception:  # tensors and arrays have no one answer
+        return False
+
+
+def _looked_at(kind: type) -> bool:
     functions = (value for value in vars(kind).values() if isinstance(value, types.FunctionType))
     files = {function.__code__.co_filename for function in functions} - {_TYPED}  # dataclasses write some
     return kind is object or (bool(files) and all(map(_installed_file, files)))

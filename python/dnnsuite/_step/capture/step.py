@@ -71,7 +71,7 @@ class CapturedStep:
         self._numbers = ChangingNumbers(reach, array)
         self._modules = [type(module) for _, module in guards.modules_of(array)]
         if known is not None:
-            self._numbers.places += known.numbers_of((self._code, self._modules))
+            self._numbers.go_on_with(known.numbers_of((self._code, self._modules)))
         self._watch = StepWatch(self._train, array, state, replays, self._numbers)
         self._numbered = NumberedSteps(self._watch)
         self.alone = True  # nobody else runs the code meanwhile
