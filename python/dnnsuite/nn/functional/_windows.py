@@ -36,8 +36,8 @@ def _is_quicker(pixels: int, inputs: int, outputs: int, taps: int) -> bool:
 
 
 FEW_OUTPUTS, MANY_NUMBERS, OVERLAP = 16, 250_000, 4
-"""Filters that fill no vector, numbers of one model's windows, and windows that a pixel is in, which make the gradient of
-the images dear: windows then take 1.1 to 2.3 times as long as torch's convolution, forward and backward."""
+"""Filters that fill no vector, numbers of one model's windows, and windows that a pixel is in, with which the gradient
+of the images is dear: windows take 1.1 to 2.3 times as long as torch's convolution, forward and backward."""
 
 
 def _pays(x: Tensor, weight: Tensor, stride: Pair, pixels: int) -> bool:
@@ -62,7 +62,9 @@ def windows_of(x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> tuple[
     outputs, inputs, *kernel = weight.shape[1:]
     sides = [output_side(*side) for side in zip(x.shape[3:], kernel, stride, padding, strict=True)]
     pixels = x.shape[1] * sides[0] * sides[1]
-    if not _is_quicker(pixels, inputs, outputs, kernel[0] * kernel[1]) or not _pays(x, weight, stride, pixels):
+    if not _is_quicker(pixels, inputs, outputs, kernel[0] * kernel[1]) or not _pays(
+        x, weight, stride, pixels
+    ):
         return None
     rows = ops.patches(once(lambda one: one.movedim(2, -1), x), kernel, stride, padding)
     return rows, weight.movedim(2, -1).flatten(2)
