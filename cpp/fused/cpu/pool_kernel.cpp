@@ -292,7 +292,9 @@ void pool(const PoolArguments& args, bool backward, bool streams, int64_t begin,
     p.row_sizes = sizes_of(h, args.count_padding, room);
     p.column_sizes = sizes_of(w, args.count_padding, room);
     p.sized = !backward && args.divisor == 0;
-    p.streams = streams && C % kLanes == 0 && reinterpret_cast<uintptr_t>(args.to) % 64 == 0;
+    // Where windows overlap most pixels are in several, and not written so: a mixture of both takes longer than either.
+    const bool apart = h.kernel <= h.stride && w.kernel <= w.stride;
+    p.streams = streams && apart && C % kLanes == 0 && reinterpret_cast<uintptr_t>(args.to) % 64 == 0;
     const bool repeats = std::is_same_v<Work, MeanGradient<T>> && !p.streams;
     const int64_t from_image = from_height * p.pitch, images = args.rows.rows / height;
     for (int64_t t = begin; t < end; ++t) {

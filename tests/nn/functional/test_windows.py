@@ -34,6 +34,8 @@ def agree(y, truth, inputs):
         ((3, 8), (7, 9), (3, 5), {"stride": (1, 2), "padding": (0, 2)}),
         ((64, 40), (6, 6), (3, 3), {"stride": 2, "padding": 1}),
         ((2, 5), (5, 5), (2, 2), {"stride": 3}),
+        ((40, 12), (9, 8), (1, 1), {"stride": (3, 2)}),
+        ((4, 6), (5, 5), (3, 3), {"dilation": 2}),  # few pixels: torch's, contiguous
         ((1, 1), (9, 7), (3, 3), {"padding": 1}),
         ((1, 1), (40, 41), (5, 3), {"padding": 2, "stride": (1, 2)}),
         ((1, 20), (9, 8), (1, 1), {"stride": (2, 1)}),  # pixels times filters

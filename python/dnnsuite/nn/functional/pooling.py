@@ -57,13 +57,18 @@ def _has_windows(sides: Pair, kernel: Pair, stride: Pair, padding: Pair, dilatio
 
 FEW_NUMBERS = 65536
 """Elements of all models up to which torch's call is faster than this package's operator, which adds a Python
-function."""
+function; of few channels those of all windows, for torch's call fills no vector then."""
+
+FEW_CHANNELS = 16
 
 
-def _is_ours(input: Tensor, dims: int) -> bool:
+def _is_ours(input: Tensor, dims: int, kernel: Pair, stride: Pair) -> bool:
     """Return True if this package's operators are faster: not for a single channel, where a vector holds one number."""
     known = input.dtype in (torch.float32, torch.float64) and on_cpu(input)
-    return known and input.dim() == dims + 3 and input.numel() > FEW_NUMBERS and input.size(2) > 1
+    if not (known and input.dim() == dims + 3 and input.size(2) > 1 and min(stride) > 0):
+        return False
+    taken = input.numel() * kernel[0] * kernel[1] // (stride[0] * stride[1])
+    return (taken if input.size(2) < FEW_CHANNELS else input.numel()) > FEW_NUMBERS
 
 
 def _pooled(operator: Callable[..., Tensor], dims: int, input: Tensor, *steps: Any) -> Tensor:
@@ -86,13 +91,13 @@ def _max_pool(
     return_indices: bool,
     activation: str = "none",
 ) -> Any:
-    if _is_ours(input, dims) and not return_indices:
-        kernel = _pair(kernel_size, dims, 1)
-        steps = (
-            kernel if stride in (None, (), []) else _pair(stride, dims, 1),
-            _pair(padding, dims, 0),
-            _pair(dilation, dims, 1),
-        )
+    kernel = _pair(kernel_size, dims, 1)
+    steps = (
+        kernel if stride in (None, (), []) else _pair(stride, dims, 1),
+        _pair(padding, dims, 0),
+        _pair(dilation, dims, 1),
+    )
+    if _is_ours(input, dims, kernel, steps[0]) and not return_indices:
         sides = input.size(-2) if dims == 2 else 1, input.size(-1)
         if kernel[0] * kernel[1] <= ops.MOST_TAPS and _has_windows(sides, kernel, *steps):
             return _pooled(ops.max_pool, dims, input, kernel, *steps, ceil_mode, activation)
@@ -109,9 +114,9 @@ def _avg_pool(
     padding: Size,
     *options: Any,
 ) -> Tensor:
-    if _is_ours(input, dims):
-        kernel = _pair(kernel_size, dims, 1)
-        steps = kernel if stride in (None, (), []) else _pair(stride, dims, 1), _pair(padding, dims, 0)
+    kernel = _pair(kernel_size, dims, 1)
+    steps = kernel if stride in (None, (), []) else _pair(stride, dims, 1), _pair(padding, dims, 0)
+    if _is_ours(input, dims, kernel, steps[0]):
         sides = input.size(-2) if dims == 2 else 1, input.size(-1)
         divides = options[2:] in ((), (None,)) or options[2] != 0  # torch has a message for 0
         if divides and _has_windows(sides, kernel, *steps, (1, 1)):
