@@ -58,7 +58,9 @@ def test_no_docstring_begins_with_a_relative_clause() -> None:
 
 
 def test_no_summary_begins_with_a_verb_in_the_third_person() -> None:
-    verbs = re.compile(r"(Add|Begin|Doe|Find|Give|Ha|Hold|I|Keep|Let|Make|Put|Return|Take|Tell|Write|Yield)s\b")
+    verbs = re.compile(
+        r"(Add|Begin|Doe|Find|Give|Ha|Hold|I|Keep|Let|Make|Put|Return|Take|Tell|Write|Yield)s\b"
+    )
     assert [place for place, text in DOCUMENTED if verbs.match(text)] == []
 
 
