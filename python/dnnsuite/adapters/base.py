@@ -33,7 +33,7 @@ class SharedBase:
         """Return what `adapt` makes of a copy of the base's modules.
 
         Args:
-            writes: it may write into parameters, as PiSSA does: it gets copies, and what it has changed stays the
+            writes: True if `adapt` may write into parameters, as PiSSA does: it gets copies, and what it has changed stays the
                 model's own.
         """
         memo: dict[int, Any] = {

@@ -28,9 +28,9 @@ class Group(NamedTuple):
 
     Attributes:
         feed: key of their batches' sizes.
-        signature: of their models' shapes.
-        place: which of those that have the signature but cannot be fused.
-        finer: what else they have in common, once such a group was parted; None before.
+        signature: key of their models' shapes.
+        place: number among those that have the signature but cannot be fused.
+        finer: value that they share beyond that, once such a group was parted; None before.
     """
 
     feed: Any
