@@ -57,6 +57,13 @@ def test_no_docstring_begins_with_a_relative_clause() -> None:
     assert [f"{place}: {text[:60]}" for place, text in DOCUMENTED if CLAUSE.match(text)] == []
 
 
+def test_no_summary_begins_with_a_verb_in_the_third_person() -> None:
+    verbs = re.compile(
+        r"(Add|Begin|Doe|Find|Give|Ha|Hold|I|Keep|Let|Make|Put|Return|Take|Tell|Write|Yield)s\b"
+    )
+    assert [place for place, text in DOCUMENTED if verbs.match(text)] == []
+
+
 def test_no_docstring_is_in_a_dialect() -> None:
     assert [f"{place}: {text[:60]}" for place, text in DOCUMENTED if DIALECT.search(text)] == []
 

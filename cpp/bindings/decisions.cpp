@@ -154,7 +154,7 @@ void init_stop_rules(py::module_& m) {
              "resolution"_a = 0.005, "budget_s"_a = 15.0);
     RuleClass<base::Precision>(
         m, "Precision",
-        "Takes samples until the mean is known to `target` (95 %), looked at each time their number\n"
+        "Samples until the mean is known to `target` (95 %), looked at each time their number\n"
         "has doubled; noisy when neither of two doublings narrows the interval by 10 %.")
         .def(py::init<double, std::int64_t, double>(), "target"_a = 0.01, "first"_a = 80, "budget_s"_a = kForever);
 }

@@ -310,7 +310,7 @@ class Entropy(StopRule):
         ...
 class Precision(StopRule):
     """
-    Takes samples until the mean is known to `target` (95 %), looked at each time their number
+    Samples until the mean is known to `target` (95 %), looked at each time their number
     has doubled; noisy when neither of two doublings narrows the interval by 10 %.
     """
     def __init__(self, target: typing.SupportsFloat | typing.SupportsIndex = 0.01, first: typing.SupportsInt | typing.SupportsIndex = 80, budget_s: typing.SupportsFloat | typing.SupportsIndex = ...) -> None:

@@ -30,3 +30,6 @@ def test_words_before_the_suffix() -> None:
 def test_another_kind_of_picture_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"--save fig\.jpg: a figure's name ends in one of \.png"):
         Request((), Path("fig.jpg")).files(Path("x"))
+    with pytest.raises(InvalidArgument, match=r"--save fig\.pgn: .*did you mean '\.png'"):
+        Request((), Path("fig.pgn")).files(Path("x"))
+    assert Request((), Path("lr0.1")).files(Path("x"))[1].name == "lr0.1.png"

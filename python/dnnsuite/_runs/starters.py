@@ -37,7 +37,7 @@ class Started(Protocol):
 
 
 class Starter(Protocol):
-    """Starts the process of a worker."""
+    """Way to start the process of a worker."""
 
     def start(
         self, index: int, command: Sequence[str], variables: Mapping[str, str], files: tuple[int, int, int]
@@ -45,7 +45,7 @@ class Starter(Protocol):
 
 
 class Direct:
-    """Starts workers as processes of this machine, each in a session of its own.
+    """Starter of workers as processes of this machine, each in a session of its own.
 
     Args:
         allowed_bytes: the most memory that each of them might have, to tell its own excess from that of others.
@@ -108,7 +108,7 @@ class _Direct:
 
 
 class InShares:
-    """Starts worker i in the i-th of some shares of a partition."""
+    """Starter of worker i in the i-th of some shares of a partition."""
 
     def __init__(self, partition: Partition, shares: Sequence[int | str]) -> None:
         self._partition, self._shares = partition, shares

@@ -21,7 +21,7 @@ from .configs import writes_into_base
 
 
 class AdapterBuilder:
-    """Makes models of PEFT's over one base."""
+    """Maker of PEFT's models over one base."""
 
     def __init__(self, base: torch.nn.Module) -> None:
         self._peft = import_peft()
@@ -150,7 +150,7 @@ def set_configs(model: Any, configs: dict[str, Any]) -> None:
 
 
 def _nothing() -> None:
-    """Stands for a builder in a pickle, which has the base in the array alone."""
+    """Stand in for a builder in a pickle, which has the base in the array alone."""
 
 
 @contextlib.contextmanager

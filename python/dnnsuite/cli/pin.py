@@ -186,6 +186,8 @@ def _run(
         raise InvalidArgument(
             f"{command[0]} is no option here; a command follows --, as in: -- python train.py"
         )
+    if timeout_s is not None and not timeout_s > 0:
+        raise InvalidArgument(f"--timeout {timeout_s}: must be a positive number of seconds")
     alone = len(which) == 1
     try:
         with Partition(made, backend, require, parent) as partition:

@@ -65,7 +65,7 @@ class Translator(PlainJob):
             self._reserve()
 
     def _reserve(self) -> None:
-        """Runs the longest batch that can come, without learning: the allocator asks for its memory here."""
+        """Run the longest batch that can come, without learning: the allocator asks for its memory here."""
         import torch
 
         size = (self.options["max_length_train"], self.config.batch_size)

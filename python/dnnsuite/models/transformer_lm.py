@@ -12,7 +12,7 @@ from ..errors import InvalidArgument
 
 
 class PositionalEncoding(nn.Module):
-    """Adds sines and cosines of the position to `[N, L, E]`, then dropout."""
+    """Sines and cosines of the position, added to `[N, L, E]`; then dropout."""
 
     table: torch.Tensor  # [max_len, E]
 

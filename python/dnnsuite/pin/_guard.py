@@ -17,7 +17,7 @@ _TRIES = 20
 
 
 class Guard:
-    """Watches this process; when it is gone without :meth:`release`, everything of the run `name` is ended."""
+    """Watch over this process: when it is gone without :meth:`release`, everything of the run `name` is ended."""
 
     def __init__(self, name: str) -> None:
         read, self._write = os.pipe()  # the end is closed by the kernel when this process dies

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from ._style import SUFFIXES
 
-_OTHER_PICTURES = (".jpg", ".jpeg", ".eps", ".ps", ".gif", ".tif", ".tiff", ".webp")
+_OTHER_PICTURES = (".jpg", ".jpeg", ".eps", ".ps", ".gif", ".bmp", ".tif", ".tiff", ".webp")
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,12 @@ class Request:
             InvalidArgument: `save` ends in the suffix of another kind of picture.
         """
         prefix = self.save or default
-        if prefix.suffix in _OTHER_PICTURES:
-            raise InvalidArgument(f"--save {prefix}: a figure's name ends in one of {', '.join(SUFFIXES)}")
         named = self.save is not None and prefix.suffix in SUFFIXES
+        hint = "" if named else did_you_mean(prefix.suffix, SUFFIXES)
+        if hint or prefix.suffix in _OTHER_PICTURES:
+            raise InvalidArgument(
+                f"--save {prefix}: a figure's name ends in one of {', '.join(SUFFIXES)}{hint}"
+            )
         stem = prefix.stem if named else prefix.name
         return prefix.with_name(f"{stem}{more}{suffix or (prefix.suffix if named else '.png')}")
 

@@ -53,7 +53,7 @@ class SpansInstrument:
 
 
 class WindowInstrument:
-    """Opens the window that external tools wait for (:class:`Window`) while a window of the profile is open."""
+    """Instrument that holds the window of external tools (:class:`Window`) open while one of the profile is."""
 
     name = "window"
 

@@ -23,6 +23,7 @@ from ..errors import InvalidArgument
 from ..profiler.activity import variables_for_markers
 from ..profiler.monitor import Monitor, check_monitor
 from . import batch_sizes
+from .process_limits import check_limits
 from .single_run import SingleRun, plugins_for
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Request:
         from ..profiler.catalogue import choose
         from .job import windows_of
 
+        check_limits(self.threads, self.timeout_s)
         plugins = plugins_for(self.job, self.plugins)
         import_plugins(plugins, [os.getcwd()])
         Job = jobs.get(self.job)

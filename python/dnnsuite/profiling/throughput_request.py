@@ -12,6 +12,7 @@ from .._runs.device import choose_device
 from .._runs.plugins import import_plugins
 from ..errors import InvalidArgument, did_you_mean
 from . import batch_sizes
+from .process_limits import check_limits
 from .single_run import SingleRun, plugins_for
 
 __all__ = ["PRESETS", "TBD_SIZES", "Request"]
@@ -78,6 +79,7 @@ class Request:
         """
         from .. import jobs
 
+        self._check()  # before defaults take the place of zeros
         if self.preset not in PRESETS:
             raise InvalidArgument(
                 f"--preset {self.preset}: accepted: {', '.join(PRESETS)}{did_you_mean(self.preset, PRESETS)}"
@@ -98,7 +100,6 @@ class Request:
             budget_s=self.budget_s or (4.0 if quick else 60.0),
             start_iteration=self._start(),
         )
-        made._check()
         for size in made.batch_sizes:
             Job(made.config(size, 0))  # refuses what it does not take
         return made
@@ -109,6 +110,7 @@ class Request:
         return min(_FIRST_WINDOW, self.stop_iteration // 2)
 
     def _check(self) -> None:
+        check_limits(self.threads, self.timeout_s)
         batch_sizes.refuse_twice(self.batch_sizes)
         for name, value in (("--repeats", self.repeats), ("--stop-iteration", self.stop_iteration)):
             if value is not None and value < 1:

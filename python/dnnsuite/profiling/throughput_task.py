@@ -59,7 +59,7 @@ def rate(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
 
 
 class _Observer:
-    """Times observations of a job's steps, with a wait for the device at the end of each."""
+    """Stopwatch for observations of a job's steps, with a wait for the device at the end of each."""
 
     def __init__(self, job: Any) -> None:
         self._job, self._items = job, float(job.items_per_step)

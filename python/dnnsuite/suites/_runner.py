@@ -55,7 +55,7 @@ class _Group:
 
 
 class Runner:
-    """Runs what a record does not have yet."""
+    """Runner of what a record does not have yet."""
 
     def __init__(
         self, record: PlanFolder, suite: Suite, settings: SuiteSettings, partition: Partition, screen: Screen

@@ -21,7 +21,7 @@ __all__ = ["Screen", "rate_text"]
 
 
 class Screen:
-    """Shows how far a suite is, on a :class:`Progress` that is open."""
+    """Display of how far a suite is, on a :class:`Progress` that is open."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

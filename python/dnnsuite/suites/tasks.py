@@ -96,7 +96,7 @@ def _tell(repeat: int) -> Any:
 
 
 def _silent(index: int, seen: Observations) -> None:
-    """Tells nothing."""
+    """Tell nothing."""
 
 
 def _with_loader(

@@ -50,7 +50,7 @@ class Span(_C.Span):
 
 
 class Spans:
-    """Times nested, named parts of steps::
+    """Clock for nested, named parts of steps::
 
         spans = Spans(capacity=100_000)
         forward, backward = spans.span("forward"), spans.span("backward")

@@ -44,7 +44,7 @@ class Samples(Protocol):
 
 
 class Loader:
-    """Yields (share, (inputs, labels)) for each share it is given.
+    """Loader that yields (share, (inputs, labels)) for each share it is given.
 
     Args:
         dataset: samples; what the dataset draws from torch's, numpy's or Python's global generators is seeded for each

@@ -39,7 +39,7 @@ class Stopped(Exception):
 
 
 class Loop:
-    """Trains an experiment, or an array of them. Every process of the run has one; the first writes the files.
+    """Training of an experiment, or of an array of them. Every process of the run has one; the first writes the files.
 
     Args:
         folder: directory of the run; None in other processes.

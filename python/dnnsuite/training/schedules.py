@@ -15,7 +15,7 @@ __all__ = ["PerEpoch", "Schedule", "SteppedWarmup", "WarmupPlateau", "tbd_pytorc
 
 
 class Schedule(Protocol):
-    """Sets the learning rates of an optimizer as a run goes on. Epochs and steps count from 0."""
+    """Schedule that sets the learning rates of an optimizer as a run goes on. Epochs and steps count from 0."""
 
     def begin_epoch(self, epoch: int) -> None:
         """Set the rates of an epoch; called before its first step."""

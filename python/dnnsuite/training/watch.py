@@ -21,7 +21,7 @@ _COSTS = 500  # a file is written again once this many times as long as writing 
 
 
 class Watch:
-    """Samples the machine and this process while its `with` block is open; `write` may be called at any time.
+    """Sampler of the machine and this process while its `with` block is open; `write` may be called at any time.
 
     Args:
         folder: directory of the run; None in processes that are not the first, where nothing is done.

@@ -23,7 +23,7 @@ _MOST_ARRAYS = 4
 
 
 class Arrays:
-    """Trains trials of a group side by side; one that fails is found by training each alone."""
+    """Trainer of a group's trials side by side; one that fails is found by training each alone."""
 
     def __init__(
         self, recipe: Recipe, evaluation: Evaluation, metric: str, threads: int, width: Width

@@ -24,7 +24,7 @@ __all__ = ["Engine", "Trainer"]
 
 
 class Trainer(Protocol):
-    """Trains trials: in arrays of this process, or in others."""
+    """Trainer of trials: in arrays of this process, or in others."""
 
     def chosen(self, ready: Sequence[Trial]) -> list[Trial]: ...
     def train(self, trials: Sequence[Trial]) -> list[Outcome]: ...
@@ -36,7 +36,7 @@ class Trainer(Protocol):
 
 @dataclass
 class Engine:
-    """Runs a sweep to its end.
+    """Engine that runs a sweep to its end.
 
     Attributes:
         admit: called with each trial before it begins; it finds its group, and its errors are the trial's.

@@ -29,7 +29,7 @@ _ROWS = 5
 
 
 class Progress:
-    """Shows a sweep. Use it as a context manager.
+    """Display of a sweep. Use it as a context manager.
 
     Args:
         console: standard error by default, and the output of the cell in a notebook.

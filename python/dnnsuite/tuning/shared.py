@@ -76,7 +76,7 @@ class SharedStore(Store):
 
 @dataclass
 class SharedEngine(Engine):
-    """Runs a sweep to its end together with other processes.
+    """Engine that runs a sweep to its end together with other processes.
 
     Attributes:
         board: board on which the processes publish claims and metrics.

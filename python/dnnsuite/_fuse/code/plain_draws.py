@@ -15,7 +15,7 @@ __all__ = ["Draws", "draw_as", "generator_back"]
 
 
 class Draws(TorchDispatchMode):
-    """Notes whether an operator draws from torch's generator."""
+    """Dispatch mode that notes whether an operator draws from torch's generator."""
 
     drew = False
 

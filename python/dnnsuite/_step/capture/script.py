@@ -77,7 +77,7 @@ FUNCTIONS = Functions()
 
 
 class Scripts:
-    """Makes scripts of steps."""
+    """Maker of scripts of steps."""
 
     seeded = False  # torch's generator may not be drawn from: which numbers a model gets would depend on the others
     home: torch.device | None = None  # where all tensors of a step have to be; None where it is all one

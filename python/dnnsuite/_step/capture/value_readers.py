@@ -201,7 +201,7 @@ def _shown(value: Any, names: frozenset[str], depth: int) -> Sequence[tuple[str,
 
 @dataclass(frozen=True)
 class _Setter:
-    """Puts a value under a key of a container, or of an object's attributes."""
+    """Writer of a value under a key of a container, or of an object's attributes."""
 
     held: Any
     key: Any

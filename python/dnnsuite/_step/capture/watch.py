@@ -34,7 +34,7 @@ class StepInputs:
 
 
 class StepWatch:
-    """Runs steps as written and records them.
+    """Recorder of steps that run as written.
 
     Args:
         state: lists what a step may change without an operator that names it.

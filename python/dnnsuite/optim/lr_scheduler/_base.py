@@ -55,7 +55,7 @@ class LRScheduler:
         return self.optimizer.B
 
     def _set(self, **values: Any) -> None:
-        """Keeps arguments as vectors."""
+        """Keep arguments as vectors."""
         B = getattr(self.optimizer, "B", 0)
         for name, value in values.items():
             setattr(self, name, as_vector(value, B, name))

@@ -162,7 +162,7 @@ class SequentialLR(_Combined):
 
 
 def _undo(one: LRScheduler, models: Vector) -> None:
-    """Takes back the step that making the schedule was for the `models`."""
+    """Take back the step that making the schedule was for the `models`."""
     if isinstance(one, _Combined):
         for part in one._schedulers:
             _undo(part, models)

@@ -28,7 +28,7 @@ class _Cycling(LRScheduler):
             self._start(group, momentum_name(group), self.max_momentum, last_epoch)
 
     def _start(self, group: dict[str, Any], name: str, values: Vector, last_epoch: Any) -> None:
-        """Writes the values of the models that begin anew."""
+        """Write the values of the models that begin anew."""
         held = group.get(name, values)
         group[name] = torch.where(self._starts(last_epoch), values, held.cpu()).to(held.device)
 

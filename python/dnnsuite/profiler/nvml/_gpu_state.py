@@ -23,7 +23,7 @@ _ROOT_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
 
 
 class NvmlInstrument:
-    """Samples GPUs in a thread: utilisation, memory, power, energy, clocks, temperature, processes, GPM.
+    """Sampler of GPUs in a thread: utilisation, memory, power, energy, clocks, temperature, processes, GPM.
 
     Args:
         interval_s: between samples, s. GPM wants at least 0.1.
