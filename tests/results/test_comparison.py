@@ -170,7 +170,7 @@ def test_what_disturbed_runs_is_told() -> None:
     flagged["disturbances"] = ["contended; throttled", "", "contended"]
     (found,) = compare(runs([100.0, 100.1, 100.0]), flagged)
     assert found.verdict == "same"
-    assert found.remarks == ("2 of 3 runs of the candidate are flagged: contended, throttled",)
+    assert found.remarks == ("contended, throttled in 2 of 3 runs of the candidate",)
 
 
 def test_variants_and_modes_are_points() -> None:

@@ -35,6 +35,11 @@ def test_a_suites_rate_is_also_in_what_the_original_counted() -> None:
     assert (row.value, row.seed_rate, row.seed_unit) == (1280.0, 10.0, "updates")
 
 
+def test_sizes_of_a_throughput_curve_are_points_of_their_own() -> None:
+    assert rows(kind="throughput", batch_size=8)[0].variant == "batch_size=8"
+    assert rows(kind="workflow", batch_size=8)[0].variant == ""
+
+
 def test_what_scaling_is_judged_by_is_its_efficiency() -> None:
     details = {**UPDATES, "job_metrics": {"efficiency": 0.91}}
     assert rows(kind="suite", job="scaling", details=details)[0].seed_rate == 0.91

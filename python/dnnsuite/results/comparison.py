@@ -255,7 +255,7 @@ def _remarks(sides: Sequence[pd.DataFrame], good: Sequence[pd.DataFrame]) -> lis
         if len(flagged):
             flags = sorted({flag for text in flagged["disturbances"] for flag in text.split(SEPARATOR)})
             count = flagged["run_key"].nunique()
-            found.append(f"{count} of {len(measured)} runs of the {name} are flagged: {', '.join(flags)}")
+            found.append(f"{', '.join(flags)} in {count} of {len(measured)} runs of the {name}")
     return found
 
 

@@ -68,7 +68,7 @@ def _common(run: ReadRun) -> Row:
         preset=record.preset,
         data=record.data,
         job_version=record.job_version,
-        variant=record.variant or _second(record),
+        variant=record.variant or _second(record) or _point(record),
         changed=SEPARATOR.join(f"{name}={value}" for name, value in record.changed.items()),
         feed=record.feed,
         seed_feed=record.feed,
@@ -99,6 +99,11 @@ def _machine(record: RunRecord) -> dict[str, Any]:
         "dnnsuite": str(record.versions.get("dnnsuite") or ""),
         "commit": record.commit,
     }
+
+
+def _point(record: RunRecord) -> str:
+    """Setting that tells the runs of a plan apart where it measures at several batch sizes; empty elsewhere."""
+    return f"batch_size={record.batch_size}" if record.kind == "throughput" and record.batch_size else ""
 
 
 def _second(record: RunRecord) -> str:
