@@ -152,10 +152,9 @@ void init_stop_rules(py::module_& m) {
     RuleClass<base::Entropy>(m, "Entropy", "nvbench's entropy: until the samples' distribution changes no more.")
         .def(py::init<double, double, double, double>(), "max_angle_deg"_a = 0.048, "min_r2"_a = 0.36,
              "resolution"_a = 0.005, "budget_s"_a = 15.0);
-    RuleClass<base::Precision>(
-        m, "Precision",
-        "Samples until the mean is known to `target` (95 %), looked at each time their number\n"
-        "has doubled; noisy when neither of two doublings narrows the interval by 10 %.")
+    RuleClass<base::Precision>(m, "Precision",
+                               "Samples until the mean is known to `target` (95 %), looked at each time their number\n"
+                               "has doubled; noisy when neither of two doublings narrows the interval by 10 %.")
         .def(py::init<double, std::int64_t, double>(), "target"_a = 0.01, "first"_a = 80, "budget_s"_a = kForever);
 }
 
