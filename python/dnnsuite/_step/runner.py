@@ -297,8 +297,7 @@ class StepRunner:
         """Hand a step to the threads; wait for one that may read what the user changes before the next."""
         deal = self._deal
         draws = self._draws
-        alone = deal.follows or draws.found or not draws.known or self._lent.awaited
-        if self._later and alone:
+        if self._later and (deal.follows or draws.found or not draws.known or self._lent.awaited):
             self._threads.settle()
             deal.run_alone(True)
             draws.begin()
