@@ -76,3 +76,14 @@ def test_gradients_of_a_vocabulary_in_parts(words, dtype):
 def _gradient(threads, weight, indices, padding_idx, grad):
     torch.set_num_threads(threads)
     return torch.autograd.grad(ops.embedding(weight, indices, padding_idx), weight, grad)[0]
+
+
+def test_a_gradient_larger_than_the_caches_of_few_rows():
+    """Its zeros are written past them."""
+    weight, indices = torch.zeros(2, 30_000, 160, requires_grad=True), torch.randint(30_000, (2, 50))
+    indices[:, 7] = indices[:, 3]
+    grad = torch.randn(2, 50, 160)
+    torch.full((2, 30_000, 160), 5.0)  # memory that the gradient may get
+    ops.embedding(weight, indices).backward(grad)
+    for own, rows, g in zip(weight.grad, indices, grad, strict=True):
+        torch.testing.assert_close(own, torch.zeros_like(own).index_add(0, rows, g))

@@ -49,6 +49,15 @@ void copy_past_caches(char* to, const char* from, size_t bytes) {
 #endif
 }
 
+/// Zeros of which few are read again soon; `to` and `bytes` are multiples of 16.
+void clear_past_caches(char* to, size_t bytes) {
+#if defined(__SSE2__)
+    for (size_t i = 0; i < bytes; i += 16) _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_setzero_si128());
+#else
+    std::memset(to, 0, bytes);
+#endif
+}
+
 void let_others_see() {
 #if defined(__SSE2__)
     _mm_sfence();
@@ -74,13 +83,22 @@ void copy_rows(const EmbeddingArguments& args) {
     });
 }
 
+/// True if the gradient leaves the caches, and few of its rows are added to.
+bool clears_past_caches(const EmbeddingArguments& args) {
+    const int64_t row = args.columns * element_bytes(args.dtype), kSeldom = 8;
+    return leaves_caches(args.models * args.vocabulary * row) && kSeldom * args.count <= args.vocabulary &&
+           row % 16 == 0 && reinterpret_cast<uintptr_t>(args.dweight) % 16 == 0;
+}
+
 /// Rows [first, last) of one model's gradient.
 template <class T>
-void add_rows(const EmbeddingArguments& args, int64_t model, int64_t first, int64_t last) {
+void add_rows(const EmbeddingArguments& args, int64_t model, int64_t first, int64_t last, bool past_caches) {
     const int64_t columns = args.columns;
     T* dweight = static_cast<T*>(args.dweight) + model * args.vocabulary * columns;
     const T* grad = static_cast<const T*>(args.grad) + model * args.count * columns;
-    std::memset(dweight + first * columns, 0, static_cast<size_t>((last - first) * columns) * sizeof(T));
+    char* const begin = reinterpret_cast<char*>(dweight + first * columns);
+    const size_t bytes = static_cast<size_t>((last - first) * columns) * sizeof(T);
+    past_caches ? clear_past_caches(begin, bytes) : void(std::memset(begin, 0, bytes));
     for (int64_t i = 0; i < args.count; ++i, grad += columns) {
         const int64_t index = indices_of(args, model)[i];
         if (index < first || index >= last || index == args.padding_idx) continue;
@@ -98,16 +116,18 @@ int64_t parts_of(const EmbeddingArguments& args) {
 
 void add_all(const EmbeddingArguments& args) {
     const int64_t parts = parts_of(args), part = (args.vocabulary + parts - 1) / parts;
+    const bool past_caches = clears_past_caches(args);
     run_tasks(args.models * parts, part * args.columns, 1, [&](int64_t begin, int64_t end, void*) {
         for (int64_t t = begin; t < end; ++t) {
             const int64_t model = t / parts, first = t % parts * part;
             const int64_t last = first + part < args.vocabulary ? first + part : args.vocabulary;
             if (first >= last) continue;
             if (args.dtype == DType::kFloat64)
-                add_rows<double>(args, model, first, last);
+                add_rows<double>(args, model, first, last, past_caches);
             else
-                add_rows<float>(args, model, first, last);
+                add_rows<float>(args, model, first, last, past_caches);
         }
+        if (past_caches) let_others_see();
     });
 }
 
