@@ -75,7 +75,7 @@ def test_modes_find_the_same_best(tmp_path, space, capsys):
         (["--preset", "papper"], "did you mean 'paper'"),
         (["--max-iters", "0"], "--max-iters 0: must be at least 1"),
         (["--repeats", "0"], "--repeats 0"),
-        (["--metric", "accuracy"], "did you mean 'acc'"),
+        (["--metric", "train_los"], "did you mean 'train_loss'"),
         (["--skip-last", "-1"], "skip_last is a whole number"),
     ],
 )
