@@ -66,7 +66,8 @@ def test_readers_wait_for_steps_under_way(name):
         return array(x).flatten(1).sum(1)
 
     with StepRunner(array, opt, losses, threads=2, width=1, capture=False) as runner:
-        go.set()  # the first step is made by the caller
+        go.set()  # the first steps are made by the caller
+        runner.step(torch.ones(2, 3, 4))
         runner.step(torch.ones(2, 3, 4))
         go.clear()
         step = runner.step(torch.ones(2, 3, 4))

@@ -157,6 +157,22 @@ def test_the_words_of_old_versions(tmp_path):
     assert tables["memops"]["operation"].tolist() == ["memset"]
 
 
+def test_our_own_trace_is_read(tmp_path):
+    at = {"ph": "X", "pid": 1, "tid": 1}
+    events = [
+        {**at, "cat": "steps", "name": "step 9", "ts": 0.0, "dur": 9.0},
+        {**at, "cat": "steps", "name": "a step without a number", "ts": 0.0, "dur": 9.0},
+        {**at, "cat": "phases", "name": "forward", "ts": 1.0, "dur": 5.0},
+        {**at, "cat": "ops", "name": "aten::mm", "ts": 2.0, "dur": 3.0},
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    tables = kineto.read(path)
+    assert tables["steps"]["step"].tolist() == [9]
+    assert tables["ops"]["name"].tolist() == ["aten::mm"]
+    assert len(tables["markers"]) == 1
+
+
 def test_a_trace_of_another_program_is_refused(tmp_path):
     path = tmp_path / "trace.json"
     events = [{"ph": "X", "name": "cuMemAlloc_v2", "ts": 1.5, "dur": 2.0, "pid": 1, "tid": 1}]

@@ -22,8 +22,10 @@ _KIND_OF = {
     **dict.fromkeys(("user_annotation", "python_annotation"), "markers"),
     **dict.fromkeys(("cpu_op", "operator"), "ops"),
     "overhead": "overhead",
+    **{"ops": "ops", "phases": "markers", "steps": "steps"},  # of our own traces
 }
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d+)$")
+_OWN_STEP = re.compile(r"step (\d+)$")
 _OPERATIONS = {"HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6, "DtoA": 7, "DtoD": 8, "HtoH": 9,
                "PtoP": 10}  # fmt: skip
 _MEMORIES = {"Pageable": 1, "Pinned": 2, "Device": 3, "Array": 4, "Managed": 5}
@@ -80,10 +82,13 @@ class TraceRows:
         t0_ns = _ns(event.get("ts"))
         t1_ns = t0_ns + max(_ns(event.get("dur", 0)), 0)
         name = str(event.get("name", ""))
-        if kind in ("markers", "ops") and (step := _STEP.match(name)):
+        pattern = _OWN_STEP if kind == "steps" else _STEP
+        if kind in ("markers", "ops", "steps") and (step := pattern.match(name)):
             self._rows["steps"].extend((t0_ns, t1_ns, _whole(step[1]), _whole(event.get("tid"))))
             if kind == "ops":
                 return
+        if kind == "steps":
+            return
         self._rows[kind].extend((t0_ns, t1_ns, *_READERS[kind](event, self._code(name))))
 
     @property
