@@ -37,19 +37,24 @@ void run(const GemmArguments& all, int64_t first, int64_t models) {
 
 void run(const GemmArguments& args) { run(args, 0, args.models); }
 
-GemmArguments product_of(const Checker& check, const Tensor& a, const Tensor& b) {
-    GemmArguments args{};
-    args.dtype = check.floating(a, "the first matrix");
-    args.models = a.size(0);
-    args.rows = a.size(1);
-    args.depth = a.size(2);
-    args.a = a.data_ptr();
-    args.a_model = a.stride(0);
-    args.a_row = a.stride(1);
-    args.a_column = a.stride(2);
-    args.b = b.data_ptr();
-    args.b_model = b.stride(0);
-    return args;
+/// The left factor of a product, with its rows and its depth in these dimensions of `t`.
+void set_left(GemmArguments& args, const Tensor& t, int64_t rows, int64_t depth) {
+    args.models = t.size(0);
+    args.rows = t.size(rows);
+    args.depth = t.size(depth);
+    args.a = t.data_ptr();
+    args.a_model = t.stride(0);
+    args.a_row = t.stride(rows);
+    args.a_column = t.stride(depth);
+}
+
+/// The right one, likewise.
+void set_right(GemmArguments& args, const Tensor& t, int64_t depth, int64_t columns) {
+    args.columns = t.size(columns);
+    args.b = t.data_ptr();
+    args.b_model = t.stride(0);
+    args.b_row = t.stride(depth);
+    args.b_column = t.stride(columns);
 }
 
 void check_cube(const Checker& check, const Tensor& t, const char* name) {
@@ -64,10 +69,10 @@ GemmArguments linear_arguments(const Checker& check, const Tensor& x, const Tens
     check_cube(check, weight, "weight");
     check.same_kind(weight, "weight", x);
     check.shape(weight, "weight", {x.size(0), weight.size(1), x.size(2)});
-    GemmArguments args = product_of(check, x, weight);
-    args.columns = weight.size(1);
-    args.b_row = weight.stride(2);
-    args.b_column = weight.stride(1);
+    GemmArguments args{};
+    args.dtype = check.floating(x, "the first matrix");
+    set_left(args, x, 1, 2);
+    set_right(args, weight, 2, 1);
     if (bias.has_value()) {
         check.same_kind(*bias, "bias", x);
         check.shape(*bias, "bias", {args.models, args.columns});
@@ -134,14 +139,14 @@ struct Through {
 
 /// grad weight.
 struct InputGradient {
-    GemmArguments args;
+    GemmArguments args{};
     Tensor dx;
 
-    InputGradient(const Checker& check, const Tensor& grad, const Tensor& weight)
-        : args(product_of(check, grad, weight)), dx(new_tensor(grad, {grad.size(0), grad.size(1), weight.size(2)})) {
-        args.columns = weight.size(2);
-        args.b_row = weight.stride(1);
-        args.b_column = weight.stride(2);
+    InputGradient(const GemmArguments& forward, const Tensor& grad, const Tensor& weight)
+        : dx(new_tensor(grad, {forward.models, forward.rows, forward.depth})) {
+        args.dtype = forward.dtype;
+        set_left(args, grad, 1, 2);
+        set_right(args, weight, 1, 2);
         args.c = dx.data_ptr();
     }
 };
@@ -168,18 +173,8 @@ struct WeightGradient {
         if (turned && forward.depth > 1) kept = new_tensor(x, {forward.models, forward.depth, forward.columns});
         const Tensor &left = turned ? x : grad, &right = turned ? grad : x;
         args.dtype = forward.dtype;
-        args.models = forward.models;
-        args.rows = left.size(2);
-        args.columns = right.size(2);
-        args.depth = x.size(1);
-        args.a = left.data_ptr();
-        args.a_model = left.stride(0);
-        args.a_row = left.stride(2);
-        args.a_column = left.stride(1);
-        args.b = right.data_ptr();
-        args.b_model = right.stride(0);
-        args.b_row = right.stride(1);
-        args.b_column = right.stride(2);
+        set_left(args, left, 2, 1);
+        set_right(args, right, 1, 2);
         args.c = kept.data_ptr();
     }
 
@@ -220,7 +215,7 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& grad, const Ten
     const Through through(check, given, relu_output, needs_bias ? dbias.data_ptr() : nullptr);
     std::optional<InputGradient> of_x;
     std::optional<WeightGradient> of_weight;
-    if (needs_x) of_x.emplace(check, through.grad, weight);
+    if (needs_x) of_x.emplace(forward, through.grad, weight);
     if (needs_weight) of_weight.emplace(forward, through.grad, x);
     const int64_t step = models_at_once(forward);
     for (int64_t last = forward.models; last > 0; last -= step) {
@@ -239,10 +234,10 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     check_cube(check, b, "b");
     check.same_kind(b, "b", a);
     check.shape(b, "b", {a.size(0), a.size(2), b.size(2)});
-    GemmArguments args = product_of(check, a, b);
-    args.columns = b.size(2);
-    args.b_row = b.stride(1);
-    args.b_column = b.stride(2);
+    GemmArguments args{};
+    args.dtype = check.floating(a, "the first matrix");
+    set_left(args, a, 1, 2);
+    set_right(args, b, 1, 2);
     Tensor c = new_tensor(a, {args.models, args.rows, args.columns});
     args.c = c.data_ptr();
     run(args);
