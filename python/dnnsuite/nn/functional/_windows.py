@@ -13,7 +13,7 @@ from torch import Tensor
 from ... import ops
 from ...ops.device import on_cpu
 from ...ops.shared import once
-from ...ops.windows import output_side
+from ...ops.windows import output_pixels
 from ._whole_maps import sizes_of
 
 Pair = tuple[int, int]
@@ -60,8 +60,7 @@ def windows_of(x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> tuple[
     """Windows `[B, N, OH, OW, KH * KW * I]` of images `[B, N, I, H, W]`, and a matrix `[B, O, KH * KW * I]`, whose
     product is the convolution of one group without dilation; None where the library's is quicker."""
     outputs, inputs, *kernel = weight.shape[1:]
-    sides = [output_side(*side) for side in zip(x.shape[3:], kernel, stride, padding, strict=True)]
-    pixels = x.shape[1] * sides[0] * sides[1]
+    pixels = x.shape[1] * output_pixels(x.shape[3:], kernel, stride, padding)
     if not _is_quicker(pixels, inputs, outputs, kernel[0] * kernel[1]) or not _pays(
         x, weight, stride, pixels
     ):

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,49 +15,22 @@ from ..._torch import transforming, unsafe_view
 from ...errors import InvalidArgument
 from ...ops.device import on_cpu, on_gpu
 from ...ops.shared import folded, is_frozen, is_kept, spread
-from ...ops.windows import output_side
 from .._convolution_ways import convolve_on_gpu
 from .._convolve_models import convolve_models
 from .._models import each_model
 from .._precision import computable, match
 from .._wide_convolution import wide_convolution
+from ._convolution_rules import (
+    Size,
+    fits,
+    is_own_depthwise,
+    is_small_product,
+    padding_is_most,
+    pair,
+    quicker_contiguous,
+)
 from ._whole_maps import from_single_pixels, sizes_of, whole_map
 from ._windows import takes_windows, transposed_of_windows, windows_of
-
-Size = int | Sequence[int]
-
-FEW_PIXELS = 1024
-"""Pixels of one model's batch up to which a filter of one tap is a product of ours: a torch convolution channels last
-is 1.3 times as fast at 2048 and more, and 1.1 to 2.5 times slower below (`benchmarks/ops/bench_convolution.py`)."""
-
-SMALL_FILTERS, SMALLER_FILTERS, MORE_PIXELS = 1024, 256, 8192
-"""Filters of one tap, inputs times outputs, that are a product of ours up to so many pixels, and for any number of
-them: 1.7 to 2.7 times the rate of torch's loop, of which a convolution, copied into place, has 0.75 to 0.97."""
-
-FEW_OF_AN_IMAGE = 9
-"""Pixels of an image up to which 3 x 3 filters of single channels are ours: 3 to 12 times torch's rate at 4 and fewer,
-0.6 to 0.9 of it, channels last, from 16 on; larger filters are always ours (`benchmarks/ops/bench_depthwise.py`)."""
-
-
-FEW_CHANNELS, FEW_PRODUCTS = 16, 40_000
-"""Channels of depthwise filters that do not fill a vector, and pixels that come out, times taps, up to which they are
-ours all the same: 1.2 to 3 times torch's rate, half of it at 100,000 (`benchmarks/ops/grid.py`)."""
-
-FEW_OUTPUTS, FILTERS_PER_OUTPUT = 9, 7000
-"""Pixels that come out, and filters of single channels for each, with which products of taps are 1.5 to 5 times as fast
-as torch's convolution, channels last (`benchmarks/ops/bench_convolution.py`); 16 pixels take 1.5 times as long."""
-
-
-VECTOR = 16
-"""Filters of one channel and one tap from which the product of each pixel with all of them fills vectors: 1.5 times the
-rate of torch's convolution where the pixels have no gradient."""
-
-FEW_INPUTS, MANY_OUTPUTS, FEW_OF_A_GROUP = 3, 128, 8
-"""Channels that go in, that come out, and that go into a group, of convolutions that are quicker contiguous."""
-
-
-FEW_DILATED = 16
-"""Pixels that come out of dilated filters up to which torch is 1.2 to 1.7 times as fast contiguous, copies included."""
 
 
 def check_images(input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, name: str) -> None:
@@ -77,13 +49,6 @@ def check_images(input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, 
         raise InvalidArgument(f"{name} of {input.size(0)} models takes a bias [B, O]; got {list(bias.shape)}")
 
 
-def _pair(size: Size) -> tuple[int, int]:
-    if isinstance(size, int):
-        return size, size
-    values = tuple(size)
-    return values * 2 if len(values) == 1 else values  # type: ignore[return-value]
-
-
 def _quick_conv2d(
     input: Tensor,
     weight: Tensor,
@@ -99,22 +64,19 @@ def _quick_conv2d(
     autocast = torch.is_autocast_enabled("cpu") and torch.float64 not in (input.dtype, weight.dtype)
     if not (input.is_floating_point() and (autocast or input.dtype == weight.dtype)):
         return None
-    steps = _pair(stride), _pair(padding), _pair(dilation)
-    if not _fits(input, weight, *steps):
+    steps = pair(stride), pair(padding), pair(dilation)
+    if not fits(input, weight, *steps):
         return None
     wide = computable(weight)
     x, b = match(computable(input), wide), match(bias, wide)
     if 1 < groups == input.size(2) == weight.size(1) and weight.size(2) == 1:
-        if not _is_own_depthwise(input, weight, *steps):
+        if not is_own_depthwise(input, weight, *steps):
             return None
         y = ops.depthwise(x.movedim(2, -1), wide.squeeze(2).movedim(1, -1), b, *steps)
     elif groups == 1 and (product := _product(x, wide, *steps) or whole_map(x, wide, steps[1])) is not None:
         y = ops.linear(*product, b)
     elif (
-        groups == 1
-        and _padding_is_most(input, weight, *steps)
-        and not autocast
-        and wide.dtype == weight.dtype
+        groups == 1 and padding_is_most(input, weight, *steps) and not autocast and wide.dtype == weight.dtype
     ):
         y = ops.tap_convolution(channels_last(x).movedim(2, -1), wide.movedim(2, -1), *steps[:2])
         y = y if b is None else y + b[:, None, None, None]
@@ -130,23 +92,6 @@ def _quick_conv2d(
     return y.movedim(-1, 2).to(torch.get_autocast_dtype("cpu") if autocast else input.dtype)
 
 
-def _is_own_depthwise(
-    input: Tensor,
-    weight: Tensor,
-    stride: tuple[int, int],
-    padding: tuple[int, int],
-    dilation: tuple[int, int],
-) -> bool:
-    """Return True if filters of single channels are quicker with this package's kernel."""
-    if weight.shape[3:] == (3, 3) and input.shape[3:].numel() > FEW_OF_AN_IMAGE:
-        return False
-    if input.size(2) >= FEW_CHANNELS:
-        return True
-    ends = zip(input.shape[3:], weight.shape[3:], stride, padding, dilation, strict=True)
-    outputs = math.prod([output_side(*end) for end in ends])
-    return input.size(1) * outputs * weight.shape[3:].numel() <= FEW_PRODUCTS
-
-
 def _product(
     x: Tensor,
     weight: Tensor,
@@ -160,7 +105,7 @@ def _product(
     3 x 3 filter needs a ninth of the work.
     """
     pixels = x.movedim(2, -1)
-    if weight.shape[3:] == (1, 1) and padding == (0, 0) and _is_small(x, weight):
+    if weight.shape[3:] == (1, 1) and padding == (0, 0) and is_small_product(x, weight):
         if stride != (1, 1) and takes_windows(x, weight):
             pixels = ops.patches(pixels, (1, 1), stride, (0, 0))  # its gradient is written once
         elif stride != (1, 1):
@@ -172,37 +117,6 @@ def _product(
         if all((2 * p - d * (k - 1)) // s == 0 and p // d < k for k, s, p, d in ends):
             return pixels, _tap(weight, *taps)
     return None
-
-
-def _is_small(x: Tensor, weight: Tensor) -> bool:
-    pixels = x.shape[1] * x.shape[3:].numel()
-    if weight.size(2) == 1 and weight.size(1) >= VECTOR and not x.requires_grad:
-        return True  # pixels times filters: what comes out is written once, and nothing is summed
-    if (
-        pixels <= FEW_PIXELS or min(weight.shape[1:3]) == 1
-    ):  # of one channel a product has one column of a vector
-        return pixels <= FEW_PIXELS
-    filters = weight.size(1) * weight.size(2)
-    return filters <= (SMALL_FILTERS if pixels <= MORE_PIXELS else SMALLER_FILTERS)
-
-
-def _padding_is_most(
-    input: Tensor,
-    weight: Tensor,
-    stride: tuple[int, int],
-    padding: tuple[int, int],
-    dilation: tuple[int, int],
-) -> bool:
-    """Return True if there are few output pixels, most taps are on the padding, and there are many filters."""
-    ends = zip(input.shape[3:], weight.shape[3:], stride, padding, strict=True)
-    outputs = math.prod([output_side(*end) for end in ends])  # a list: torch.compile knows it
-    filters = weight.size(1) * weight.size(2)
-    return (
-        dilation == (1, 1)
-        and padding != (0, 0)
-        and outputs <= FEW_OUTPUTS
-        and filters >= FILTERS_PER_OUTPUT * outputs
-    )
 
 
 class _Tap(torch.autograd.Function):
@@ -227,18 +141,6 @@ def _tap(weight: Tensor, row: int, column: int) -> Tensor:
     return tap
 
 
-def _fits(
-    input: Tensor,
-    weight: Tensor,
-    stride: tuple[int, int],
-    padding: tuple[int, int],
-    dilation: tuple[int, int],
-) -> bool:
-    """Return True if the result is not empty; else torch's error message is used."""
-    room = zip(input.shape[3:], weight.shape[3:], stride, padding, dilation, strict=True)
-    return all(s > 0 and d > 0 and p >= 0 and d * (k - 1) < n + 2 * p for n, k, s, p, d in room)
-
-
 def _convolution(
     plain: Callable[..., Tensor], dims: int, input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
 ) -> Tensor:
@@ -257,7 +159,7 @@ def _convolution(
     if on_gpu(input) and input.size(0) > 1 and input.dim() == dims + 3:
         return convolve_on_gpu(plain, input, weight, bias, *rest)
     if dims == 2 and input.dim() == 5:
-        if plain is F.conv2d and _quicker_contiguous(input, weight, *rest):
+        if plain is F.conv2d and quicker_contiguous(input, weight, *rest):
             input, weight = _contiguous(input), _contiguous(weight)
         else:
             input = channels_last(input)
@@ -286,30 +188,6 @@ def _of_shared_filters(
         return spread(_convolution(plain, dims, input[:1], filters, offsets, *rest), B)
     y = _convolution(plain, dims, folded(input), filters, offsets, *rest)
     return y.view(B, -1, *y.shape[2:])
-
-
-def _quicker_contiguous(input: Tensor, weight: Tensor, stride: Size, *rest: Any) -> bool:
-    """Return True for convolutions that torch does faster contiguous than channels last, on a CPU.
-
-    Without a gradient of the input they are those of one channel to one, which lie the same either way (1.3 times),
-    those of few channels to many (1.2 to 1.4 times), filters of one tap in groups of few channels (1.3 to 2 times), and
-    dilated ones of few pixels (up to twice);
-    with one all are slower (`benchmarks/ops/grid.py`), but for the few pixels that come out of dilated filters.
-    """
-    if not on_cpu(input):
-        return False
-    if set(_pair(rest[1])) != {1} and not isinstance(rest[0], str):
-        ends = zip(input.shape[3:], weight.shape[3:], _pair(stride), *map(_pair, rest[:2]), strict=True)
-        pixels = input.size(1) * math.prod([output_side(*end) for end in ends])
-        return pixels <= (FEW_PIXELS if not input.requires_grad else FEW_DILATED)
-    if input.requires_grad:
-        return False
-    outputs, inputs = weight.shape[1:3]
-    if input.size(2) == inputs <= FEW_INPUTS:
-        return outputs == inputs == 1 or (outputs >= MANY_OUTPUTS and weight.shape[3:] != (1, 1))
-    if weight.shape[3:] != (1, 1) or _pair(stride) != (1, 1):
-        return False
-    return inputs <= FEW_OF_A_GROUP and 1 < rest[-1] < input.size(2)
 
 
 def _contiguous(x: Tensor) -> Tensor:
