@@ -52,23 +52,15 @@ def with_parts(value: Any, function: Callable[[Any], Any]) -> Any:
     return value if found is None else found[2]([function(part) for part in found[1]])
 
 
-def own_copy(
-    batch: Any,
-    leave: Callable[[torch.Tensor], bool] = lambda tensor: False,
-    known: dict[int, torch.Tensor] | None = None,
-) -> Any:
-    """Copy a batch: same structure, layouts and values, tensors of its own but for those to `leave`.
-
-    Args:
-        known: gets the copy of each tensor, by the identity of the tensor.
-    """
-    found: dict[int, torch.Tensor] = {} if known is None else known
+def own_copy(batch: Any, leave: Callable[[torch.Tensor], bool] = lambda tensor: False) -> Any:
+    """Copy a batch: same structure, layouts and values, tensors of its own but for those to `leave`."""
+    known: dict[int, torch.Tensor] = {}
 
     def copied(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            if id(value) not in found:
-                found[id(value)] = value if leave(value) else static_copy(value)
-            return found[id(value)]
+            if id(value) not in known:
+                known[id(value)] = value if leave(value) else static_copy(value)
+            return known[id(value)]
         if isinstance(value, list):
             return list(map(copied, value))
         return with_parts(value, copied)
@@ -80,10 +72,10 @@ def tensors_of(batch: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors of a batch."""
     if isinstance(batch, torch.Tensor):
         yield batch
-    else:
-        found = None if isinstance(batch, list) else opened(batch)
-        for part in batch if isinstance(batch, list) else () if found is None else found[1]:
-            yield from tensors_of(part)
+        return
+    found = ((), batch) if isinstance(batch, list) else opened(batch)
+    for part in found[1] if found else ():
+        yield from tensors_of(part)
 
 
 _WATCHED = 2  # first steps, which show what all steps write into
@@ -108,10 +100,9 @@ class LentBatches:
 
     def lend(self, batch: Any) -> Any:
         """Copy a batch; tensors that take a gradient stay the caller's own."""
-        known: dict[int, torch.Tensor] = {}
-        copied = own_copy(batch, leave=lambda tensor: tensor.requires_grad, known=known)
+        copied = own_copy(batch, leave=lambda tensor: tensor.requires_grad)
         if self.awaited:
-            pairs = [(tensor, known[id(tensor)]) for tensor in tensors_of(batch)]
+            pairs = zip(tensors_of(batch), tensors_of(copied), strict=True)
             self._lent = [(tensor, own, own._version) for tensor, own in pairs if own is not tensor]
         return copied
 

@@ -133,14 +133,19 @@ def products(
     return Products.apply
 
 
-def _one_by_one_forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    y = x.new_empty(*x.shape[:2], weight.shape[1])
-    for model in range(len(x)):
+def products_one_by_one(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
+    """Compute a @ b + bias of each model: a `[B, M, K]`, b `[B, K, N]`, bias `[B, N]`."""
+    y = a.new_empty(*a.shape[:2], b.shape[2])
+    for model in range(len(a)):
         if bias is None:
-            product_into(x[model], weight[model].t(), y[model])
+            product_into(a[model], b[model], y[model])
         else:
-            torch.addmm(bias[model], x[model], weight[model].t(), out=y[model])
+            torch.addmm(bias[model], a[model], b[model], out=y[model])
     return y
+
+
+def _one_by_one_forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return products_one_by_one(x, weight.transpose(1, 2), bias)
 
 
 def _one_by_one_gradients(

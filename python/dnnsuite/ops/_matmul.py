@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from ._linear import DOT_INPUTS, DOT_ROWS, LARGE, column_sums, own_products, product_into, products
+from ._linear import (
+    DOT_INPUTS,
+    DOT_ROWS,
+    LARGE,
+    column_sums,
+    own_products,
+    product_into,
+    products,
+    products_one_by_one,
+)
 from .library import differentiable, instruction_set, library, tracing
 from .shared import is_kept
 
@@ -44,16 +53,6 @@ def _composition(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
     return torch.bmm(a, b) if bias is None else torch.baddbmm(bias.unsqueeze(1), a, b)
 
 
-def _forward(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
-    y = a.new_empty(*a.shape[:2], b.shape[2])
-    for model in range(len(a)):
-        if bias is None:
-            product_into(a[model], b[model], y[model])
-        else:
-            torch.addmm(bias[model], a[model], b[model], out=y[model])
-    return y
-
-
 def _gradients(
     grad: Tensor, a: Tensor, b: Tensor, needs_a: bool, needs_b: bool, needs_bias: bool
 ) -> tuple[Any, ...]:
@@ -67,7 +66,7 @@ def _gradients(
     return da, db, column_sums(grad) if needs_bias else None
 
 
-_one_by_one = products(_forward, _gradients, _composition)
+_one_by_one = products(products_one_by_one, _gradients, _composition)
 
 
 def matmul(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -30,14 +30,14 @@ class Group(NamedTuple):
         feed: key of the sizes of their batches.
         signature: shapes of their models.
         place: number among those that have the signature but cannot be fused.
-        finer: values that they have in common, or the number of the only trial, once such a group was parted; None
-            before.
+        finer: (1, values that they have in common) once such a group was parted, (2, number of the only trial) once it
+            was parted again; None before.
     """
 
     feed: Any
     signature: Any
     place: int
-    finer: Any = None
+    finer: tuple[int, Any] | None = None
 
 
 class Groups:
@@ -50,19 +50,21 @@ class Groups:
         """The group of a trial that begins with `model`."""
         whole = Group(feed, signature, place)
         level = self._levels.get(whole, 0)
-        finer = (
-            (None, ("values", values_in(model)), ("trial", trial.number))[min(level, 2)] if level else None
-        )
-        return whole._replace(finer=finer)
+        if level == 0:
+            return whole
+        return whole._replace(finer=(level, values_in(model) if level == 1 else trial.number))
 
     def part(self, group: Group) -> None:
         """Part a group; its trials are outdated then."""
-        self._levels[group._replace(finer=None)] = 2 if group.finer else 1
+        self._levels[group._replace(finer=None)] = min(_level(group) + 1, 2)
 
     def outdated(self, group: Group) -> bool:
         """True if the group was parted since."""
-        level = self._levels.get(group._replace(finer=None), 0)
-        return level != (0 if group.finer is None else 1 if group.finer[0] == "values" else 2)
+        return self._levels.get(group._replace(finer=None), 0) != _level(group)
+
+
+def _level(group: Group) -> int:
+    return 0 if group.finer is None else group.finer[0]
 
 
 def values_in(model: torch.nn.Module) -> tuple[str, ...]:

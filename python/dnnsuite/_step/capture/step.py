@@ -243,8 +243,6 @@ class CapturedStep:
         if known is None or subject is None or self._numbers.deep or guards.hook(self._array) is not None:
             attempt.stage = "record" if attempt.warm or not self._replays.warms_up else "warm up"
             return attempt
-        assert known is not None
-        assert subject is not None
         if not attempt.facts:
             self._facts = self._facts or self._facts_of(subject, known.era)
             seen = repr(self._numbers.rest_seen(self._values or ()))  # 1 is not 1.0
