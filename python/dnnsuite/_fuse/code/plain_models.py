@@ -131,7 +131,12 @@ class PlainModels:
     def marks(self) -> Callable[[], None]:
         """Keep what is known of the last call, around a trial; return a function that brings it back."""
         kept = [part.marks() for part in self._parts]
-        return lambda: [put_back() for put_back in kept] and None
+
+        def put_back() -> None:
+            for one in kept:
+                one()
+
+        return put_back
 
     def _lend(self, apart: bool) -> None:
         """Lend the array's parameters and buffers to the models; `apart` for code that writes into parameters."""
