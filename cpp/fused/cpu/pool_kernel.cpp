@@ -387,7 +387,8 @@ void avg_pool(const PoolArguments& args, int64_t begin, int64_t end, void* scrat
 
 void max_pool_backward(const PoolArguments& args, bool streams, int64_t begin, int64_t end, void* scratch) {
     const WholeImages images(args, begin, end);
-    const bool scatters = args.channels < kFewChannels && images.first < images.last, wide = args.dtype == DType::kFloat64;
+    const bool scatters = args.channels < kFewChannels && images.first < images.last,
+               wide = args.dtype == DType::kFloat64;
     if (scatters && wide) return scatter_images<double>(args, images.first, images.last);
     if (scatters) return scatter_images<float>(args, images.first, images.last);
     if (wide) return pool<LargestGradient<double>, double>(args, true, streams, begin, end, scratch);
