@@ -47,13 +47,6 @@ DNNSUITE_HD void for_each_columns(int64_t columns, const Body& body) {
 
 #define DNNSUITE_VECTORS _Pragma("GCC unroll 5") for (int v = 0; v < vectors; ++v)
 
-/// Fetches the line of x that is `ahead` numbers behind it, into L2 or nearer.
-template <class T>
-DNNSUITE_HD void fetch(const T* x, int64_t ahead) {
-    __builtin_prefetch(
-        reinterpret_cast<const char*>(reinterpret_cast<intptr_t>(x) + ahead * static_cast<int64_t>(sizeof(T))), 0, 2);
-}
-
 /// Adds x - shift and its square, and (with `grads`) g and g * (x - shift), to sums [2 or 4, ld].
 template <int vectors, bool grads, class T>
 DNNSUITE_HD void add_columns(const T* x, const T* grad, int64_t stride, int64_t rows, int64_t n, const T* shift,
