@@ -68,6 +68,20 @@ def fits(
     return all(s > 0 and d > 0 and p >= 0 and d * (k - 1) < n + 2 * p for n, k, s, p, d in room)
 
 
+FILLED = 16
+"""Channels that go in from which oneDNN's convolutions of one tap fill a block on every CPU."""
+
+
+def steps_go_wrong(input: Tensor, weight: Tensor, stride: Size, padding: str | Size, *rest: Any) -> bool:
+    """Return True for filters of one tap and few channels with a stride, channels last on a CPU: torch's gradient of
+    such filters is wrong, or the process crashes, in oneDNN before it is mended
+    (https://github.com/uxlfoundation/oneDNN/issues/6035). The pixels have to be taken before."""
+    if input.dim() != 5 or not on_cpu(input) or weight.shape[3:] != (1, 1) or weight.size(2) >= FILLED:
+        return False
+    padded = padding != "valid" if isinstance(padding, str) else pair(padding) != (0, 0)
+    return not padded and pair(stride) != (1, 1) and min(pair(stride)) > 0
+
+
 def is_own_depthwise(
     input: Tensor,
     weight: Tensor,

@@ -28,6 +28,7 @@ from ._convolution_rules import (
     padding_is_most,
     pair,
     quicker_contiguous,
+    steps_go_wrong,
 )
 from ._whole_maps import from_single_pixels, sizes_of, whole_map
 from ._windows import takes_windows, transposed_of_windows, windows_of
@@ -106,17 +107,23 @@ def _product(
     """
     pixels = x.movedim(2, -1)
     if weight.shape[3:] == (1, 1) and padding == (0, 0) and is_small_product(x, weight):
-        if stride != (1, 1) and takes_windows(x, weight):
-            pixels = ops.patches(pixels, (1, 1), stride, (0, 0))  # its gradient is written once
-        elif stride != (1, 1):
-            pixels = pixels[:, :, :: stride[0], :: stride[1]]
-        return pixels, weight.flatten(2)
+        return _pixels_at(x, weight, stride), weight.flatten(2)
     if x.shape[3:] == (1, 1) and all(p % d == 0 for p, d in zip(padding, dilation, strict=True)):
         taps = [p // d for p, d in zip(padding, dilation, strict=True)]
         ends = zip(weight.shape[3:], stride, padding, dilation, strict=True)
         if all((2 * p - d * (k - 1)) // s == 0 and p // d < k for k, s, p, d in ends):
             return pixels, _tap(weight, *taps)
     return None
+
+
+def _pixels_at(x: Tensor, weight: Tensor, stride: tuple[int, int]) -> Tensor:
+    """Return every `stride`-th pixel `[B, N, OH, OW, I]` of images `[B, N, I, H, W]`."""
+    pixels = x.movedim(2, -1)
+    if stride == (1, 1):
+        return pixels
+    if takes_windows(x, weight):
+        return ops.patches(pixels, (1, 1), stride, (0, 0))  # its gradient is written once
+    return pixels[:, :, :: stride[0], :: stride[1]]
 
 
 class _Tap(torch.autograd.Function):
@@ -152,6 +159,8 @@ def _convolution(
         return _as_rows(plain, input, weight, bias, *rest)
     if plain is F.conv2d and (y := _quick_conv2d(input, weight, bias, *rest)) is not None:
         return y
+    if plain is F.conv2d and steps_go_wrong(input, weight, *rest):
+        input, rest = _pixels_at(input, weight, pair(rest[0])).movedim(-1, 2), (1, *rest[1:])
     if plain is F.conv_transpose2d and (y := from_single_pixels(input, weight, bias, *rest)) is not None:
         return channels_last(y)
     if plain is F.conv_transpose2d and (y := transposed_of_windows(input, weight, bias, *rest)) is not None:
