@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from . import guards
+from .arithmetic import followed_in_math
 from .attempt import Attempt
 from .changing_numbers import ChangingNumbers
 from .comparison import State, difference
@@ -58,7 +59,8 @@ class StepWatch:
     def record(self, given: StepInputs) -> tuple[torch.Tensor, StepRecording]:
         """Run a step as written, and record it."""
         recorder = StepRecorder(given.tensors, given.fixed, self.replays.seeded, self.replays.home)
-        with self.replays.recording(), recorder, HiddenReads(recorder.recording):
+        in_math = followed_in_math(self.numbers.spaces)
+        with self.replays.recording(), recorder, HiddenReads(recorder), in_math:
             losses = self.run(given)
         recorder.recording.losses = recorder.slot(losses).index
         return losses, recorder.recording
