@@ -22,6 +22,7 @@ from .fusing import fuse as fuse
 from .fusing import unfuse as unfuse
 from .fusing import width as width
 from .loop_choice import asks_for_numbers as asks_for_numbers
+from .loop_choice import differ_by_numbers as differ_by_numbers
 from .loop_choice import loops as loops
 from .loop_choice import run_in_a_loop as run_in_a_loop
 from .rules import dimensions as _dimensions  # noqa: F401
@@ -39,6 +40,7 @@ __all__ = [
     "OwnAttributes",
     "StateBytes",
     "asks_for_numbers",
+    "differ_by_numbers",
     "attributes_alone",
     "coverage",
     "fuse",

@@ -109,6 +109,14 @@ class ShardWidths:
                 self._follow_loop_trial(self._loop_trial)
         return self._loop_trial
 
+    def part(self) -> None:
+        """Give each model a shard of its own, unless the user has asked for a width."""
+        if self._asked.width is None and self.width > 1 and self._loop_trial is None:
+            self._layouts = None
+            if self._trial is not None:
+                self._trial.take(1)
+            self.width = 1
+
     def add(self, seconds: float, captured: bool) -> None:
         """Take the time of a step that a search for a width has asked for."""
         assert self._trial is not None

@@ -44,6 +44,11 @@ class ValueChanged(RuntimeError):
         self.read = -1 if found is None else int(found[1])
 
 
+def without_number(value: Any) -> Any:
+    """Take the number of the read out of an assertion's message; leave anything else as it is."""
+    return _READ.sub("", value) if type(value) is str else value
+
+
 def guard_of(recording: StepRecording) -> tuple[StepRecording | None, frozenset[int]]:
     """Find the assertions that can be checked before the step.
 
@@ -186,7 +191,7 @@ class Outcomes:
         """Choose among the recordings of a layout of which values are read: the number of the one whose guard holds,
         -1 if none does."""
         for number, guard in enumerate(self._guards[key]):
-            if _holds(guard, inputs):
+            if holds(guard, inputs):
                 self._unknown = max(0, self._unknown - 1)
                 return number
         self._unknown += 1
@@ -230,7 +235,8 @@ class Outcomes:
         return f"values of the batch that Python reads keep changing{self._place}"
 
 
-def _holds(guard: Replay, inputs: Sequence[torch.Tensor]) -> bool:
+def holds(guard: Replay, inputs: Sequence[torch.Tensor]) -> bool:
+    """Return True if the values that a guard compares are those of this step."""
     try:
         return bool(guard(inputs))
     except RuntimeError:  # it was recorded for a batch on which these operators can be run

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 import torch
 
-from .looks import Looks, Replay, ValueChanged
+from .looks import Looks, ValueChanged, holds
 from .placed import Read
 
-MAX_PATHS = 32
+MAX_PATHS = 64
 _MANY = 4  # values of one read that are tried in a step
-_UNKNOWN = 2 * MAX_PATHS  # steps without a recording, beyond those with one, after which there is no use in more
+_UNKNOWN = MAX_PATHS  # steps that no recording is right for, beyond others, after which there is no use in more
 
 
 class Path(Protocol):
@@ -27,7 +27,7 @@ class Path(Protocol):
     stage: str
     looks: Looks
     read: list[Read]
-    replay: Replay | None
+    replay: Any
 
 
 class Paths:
@@ -39,14 +39,6 @@ class Paths:
         self._unknown = 0
         self._place = ""
 
-    def __len__(self) -> int:
-        return len(self._each)
-
-    @property
-    def full(self) -> bool:
-        """True if no further recording is made."""
-        return len(self._each) >= MAX_PATHS
-
     @property
     def refusal(self) -> str | None:
         """Reason to give up if most steps go ways that no recording knows; else None."""
@@ -55,26 +47,22 @@ class Paths:
         return f"values that Python reads in a step keep leading it another way{self._place}"
 
     def has(self, looks: Looks) -> bool:
-        """Return True if no recording of the way with these values is wanted."""
-        return self.full or any(one.looks.values == looks.values for one in self._each)
+        """Return True if there is a recording of the way with these values."""
+        return any(one.looks.values == looks.values for one in self._each)
 
     def add(self, path: Path) -> None:
-        """Add a recording; it takes the place of one that reads the same values."""
-        self._each = [path, *(one for one in self._each if one.looks.values != path.looks.values)]
+        """Add a recording in the place of one that reads the same values, or of the one not used for longest."""
+        others = [one for one in self._each if one.looks.values != path.looks.values]
+        self._each = [path, *others][:MAX_PATHS]
 
     def drop(self, path: Path) -> None:
         """Take a recording away."""
         self._each = [one for one in self._each if one is not path]
 
-    def begin(self) -> None:
-        """Begin a step, of which no value is known."""
-        self._failed = []
-
     def replay(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor | None:
         """Replay a step on the path that is right for it; None if there is none, and nothing was run then."""
-        for path in self.left("replay"):
-            if not all(read.holds(inputs) for read in path.read):
-                continue
+        self._failed = []
+        for path in self.left("replay", inputs):
             try:
                 losses: torch.Tensor = path.replay(inputs)
             except ValueChanged as error:
@@ -84,13 +72,16 @@ class Paths:
             self._each.insert(0, path)
             self._unknown = max(0, self._unknown - 1)
             return losses
-        self._unknown += 1
         return None
 
-    def left(self, stage: str) -> Iterator[Any]:
+    def missed(self) -> None:
+        """Count a step that no recording is right for."""
+        self._unknown += 1
+
+    def left(self, stage: str, inputs: Sequence[torch.Tensor]) -> Iterator[Any]:
         """Yield the paths of a stage that may be right for the step, while others are found to be wrong."""
         for path in list(self._each):
-            if path.stage == stage and self._may_be(path.looks.values):
+            if path.stage == stage and self._may_be(path.looks.values) and _begins(path, inputs):
                 yield path
 
     def failed(self, path: Path, error: ValueChanged) -> None:
@@ -106,3 +97,9 @@ class Paths:
             for wrong, read in self._failed
             if read >= 0
         )
+
+
+def _begins(path: Path, inputs: Sequence[torch.Tensor]) -> bool:
+    """Return True if a path is right for all that is known before the step."""
+    guard = path.replay.guard
+    return all(read.holds(inputs) for read in path.read) and (guard is None or holds(guard, inputs))

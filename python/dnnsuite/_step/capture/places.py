@@ -26,7 +26,6 @@ _NOT_THE_USERS = (
 
 
 _JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
-_CAPTURE = str(_PACKAGE / "_step" / "capture")
 _kinds: dict[str, int] = {}  # by file: a hash of code takes longer than the whole search
 
 
@@ -74,7 +73,9 @@ def _loops(code: types.CodeType) -> list[tuple[int, int]]:
 def called_by_user() -> str | None:
     """Name the line of the user's code that has called torch; None if other code has."""
     frame: Any = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith((_TORCH, _CAPTURE)):
+    while frame is not None and (
+        frame.f_code.co_filename.startswith(_TORCH) or frame.f_code.co_name == "__torch_function__"
+    ):  # the latter hands on what others call
         frame = frame.f_back
     return _described(frame) if frame is not None and _kind(frame.f_code.co_filename) == 1 else None
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..._fuse import differ_by_numbers
 from ..._torch import no_capture
 from . import guards
 from .arithmetic import is_number
@@ -70,6 +71,7 @@ class CapturedStep:
         self._exchange = Exchange(array, subject, known, shared, self._numbers)
         self._watch = StepWatch(self._train, array, state, replays, self._numbers)
         self._numbered = NumberedSteps(self._watch)
+        self.parted = False  # models that run one by one have decided on their ways in one recorded step
         self.alone = True  # nobody else runs the code meanwhile
         self._wants_alone = False  # for the next step that no replay is for
         self.reset()
@@ -149,6 +151,14 @@ class CapturedStep:
             if losses is not None:
                 return losses
             if self.refusal is not None:
+                return self._train(batch, hyper)
+        elif attempt.stage == "paths":
+            losses = attempt.paths.replay(inputs)
+            self.replayed = losses is not None
+            if losses is not None:
+                return losses
+            if attempt.paths.refusal is not None:
+                self._refuse(attempt.paths.refusal)
                 return self._train(batch, hyper)
         elif attempt.stage == "replay" and attempt.replay is not None:
             if not attempt.read or all(read.holds(inputs) for read in attempt.read):
@@ -260,6 +270,8 @@ class CapturedStep:
                     return self._go_on_with_numbers(attempt, given)
             if attempt.stage == "compare":
                 return self._compare(attempt, given)
+            if attempt.stage == "paths":
+                return self._new_path(attempt, given)
             return self._as_written(attempt, given)
         except BaseException:
             self._exchange.give_up(attempt, alone=False)
@@ -343,6 +355,8 @@ class CapturedStep:
         if recording.refusal is not None:
             self._refuse(recording.refusal)
         self._note_counters(numbers)
+        attempt.file()
+        self.parted = self.parted or (attempt.looks.on_the_way and differ_by_numbers(self._array))
         return losses
 
     def _follows(self, attempt: Attempt) -> bool:
@@ -353,18 +367,14 @@ class CapturedStep:
 
     def _choose_by_outcome(self, attempt: Attempt, looks: Looks, replay: Replay) -> None:
         """Restrict the recording to batches with the same values, if Python has read values of the batch."""
-        if replay.guard is not None:
+        if replay.guard is not None and attempt.home is None:
             self._attempts.add_outcome(attempt, self._layout, self._chosen, replay.guard, looks)
 
     def _compare(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Run the step once replayed and once as written, from the same state."""
         assert attempt.recording is not None
         assert attempt.replay is not None
-        try:
-            losses, why = self._watch.compare(attempt, attempt.recording, attempt.replay, (), given)
-        except ValueChanged as error:
-            self._changed(str(error))
-            return self._watch.run(given) if self.refusal else self._record(attempt, given)
+        losses, why = self._watch.compare(attempt, attempt.recording, attempt.replay, (), given)
         if attempt.stage == "record":
             return losses
         if why is not None and attempt.first:
@@ -376,6 +386,27 @@ class CapturedStep:
             self._exchange.keep(attempt, attempt.made)
         attempt.stage, attempt.recording = "replay", None
         return losses
+
+    def _new_path(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
+        """Take a step that no recording is right for: one of another shard, one that was not compared yet, or a new
+        one."""
+        paths = attempt.paths
+        if self._exchange.take_since(attempt.facts, self._attempts, self._layout, attempt):
+            losses = paths.replay(given.tensors)
+            self.replayed = losses is not None
+            if losses is not None:
+                return losses
+        paths.missed()
+        for path in paths.left("compare", given.tensors):
+            try:
+                losses = self._compare(path, given)
+            except ValueChanged as error:
+                paths.failed(path, error)
+                continue
+            if path.stage == "record":
+                paths.drop(path)
+            return losses
+        return self._record(Attempt("record", attempt.facts, warm=True, home=attempt), given)
 
     def _go_on_with_numbers(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Take a step with numbers as inputs on the way to its replay."""
