@@ -91,7 +91,9 @@ class Deal:
     def parted(self) -> bool:
         """True if models of one shard go different ways, by numbers that their code reads: recordings of shards of one
         are fewer."""
-        wide = (captured for captured, shard in zip(self._captured, self.shards, strict=False) if shard.length > 1)
+        wide = (
+            captured for captured, shard in zip(self._captured, self.shards, strict=False) if shard.length > 1
+        )
         return any(captured.parted for captured in wide)
 
     def code_changed(self) -> bool:

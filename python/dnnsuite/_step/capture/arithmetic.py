@@ -175,7 +175,8 @@ class FollowedNumber(torch.SymFloat):
 
     __array_priority__ = 1000
 
-    def __init__(self, trace: Trace, index: int, value: Any) -> None:
+    def __init__(self, trace: Any, index: Any, value: Any) -> None:
+        """`trace` carries out the operations, and knows the number as `index`."""
         self.trace, self.index, self.value = trace, index, value
 
     @property  # type: ignore[misc]
@@ -279,7 +280,9 @@ for _name, _what in _READS.items():
     setattr(FollowedNumber, f"__{_name}__", _reading(_what))
 
 
-_in_math: dict[tuple[int, str], list[Any]] = {}  # by namespace and name: the function, and how many replace it
+_in_math: dict[
+    tuple[int, str], list[Any]
+] = {}  # by namespace and name: the function, and how many replace it
 _math_lock = threading.Lock()
 
 

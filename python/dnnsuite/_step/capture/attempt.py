@@ -30,7 +30,9 @@ class NumberedReplay:
 class Attempt:
     """Progress of the capture for one layout of batch; `stage` says how its next step is used."""
 
-    stage: str = "begin"  # then "wait" for another shard, "warm up", "record", "follow", "compare", "replay", "paths"
+    stage: str = (
+        "begin"  # then "wait" for another shard, "warm up", "record", "follow", "compare", "replay", "paths"
+    )
     facts: Facts = ()  # empty where no other shard has an interest
     warm: bool = False  # a step was made: state that is made late is there
     first: bool = False  # the recorded step was the first: it may have made state that is there later

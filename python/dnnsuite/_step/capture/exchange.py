@@ -90,9 +90,7 @@ class Exchange:
         """List the objects that the code sees by their identity."""
         return [one for reader in self._readers for one in reader.objects()]
 
-    def take_since(
-        self, facts: Facts, attempts: Attempts, key: Any, attempt: Attempt | None = None
-    ) -> bool:
+    def take_since(self, facts: Facts, attempts: Attempts, key: Any, attempt: Attempt | None = None) -> bool:
         """Take over recordings that other shards have made meanwhile, of other outcomes, or of other paths of
         `attempt`; return True if there are."""
         if self._known is None or not facts:

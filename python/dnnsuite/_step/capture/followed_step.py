@@ -170,9 +170,7 @@ class _HandOver(TorchFunctionMode):
         return value.trace.read(value) if type(value) is FollowedNumber else value
 
     def _handed_over(self, value: Any) -> Any:
-        if (
-            type(value) is not FollowedNumber or value.trace is not self._trace or is_special(value.value)
-        ):
+        if type(value) is not FollowedNumber or value.trace is not self._trace or is_special(value.value):
             return self._read(value)
         whole = isinstance(value.value, int)
         while True:

@@ -8,7 +8,7 @@ that differs says which others may be right.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -18,7 +18,9 @@ from .placed import Read
 
 MAX_PATHS = 64
 _MANY = 4  # values of one read that are tried in a step
-_UNKNOWN = MAX_PATHS  # steps that no recording is right for, beyond others, after which there is no use in more
+_UNKNOWN = (
+    MAX_PATHS  # steps that no recording is right for, beyond others, after which there is no use in more
+)
 
 
 class Path(Protocol):
@@ -55,10 +57,6 @@ class Paths:
         others = [one for one in self._each if one.looks.values != path.looks.values]
         self._each = [path, *others][:MAX_PATHS]
 
-    def drop(self, path: Path) -> None:
-        """Take a recording away."""
-        self._each = [one for one in self._each if one is not path]
-
     def replay(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor | None:
         """Replay a step on the path that is right for it; None if there is none, and nothing was run then."""
         self._failed = []
@@ -74,9 +72,22 @@ class Paths:
             return losses
         return None
 
-    def missed(self) -> None:
-        """Count a step that no recording is right for."""
+    def compare(
+        self, inputs: Sequence[torch.Tensor], compare: Callable[[Any], torch.Tensor]
+    ) -> torch.Tensor | None:
+        """Take a step that no replay is right for with `compare`, by a path that was not compared yet; None if there is
+        none."""
         self._unknown += 1
+        for path in self.left("compare", inputs):
+            try:
+                losses = compare(path)
+            except ValueChanged as error:
+                self.failed(path, error)
+                continue
+            if path.stage == "record":  # it has to be recorded again
+                self._each.remove(path)
+            return losses
+        return None
 
     def left(self, stage: str, inputs: Sequence[torch.Tensor]) -> Iterator[Any]:
         """Yield the paths of a stage that may be right for the step, while others are found to be wrong."""
@@ -93,7 +104,9 @@ class Paths:
         """Return True if a path agrees with all that is known of the step."""
         tries = Counter(read for _, read in self._failed)
         return all(
-            values[:read] == wrong[:read] and values[read : read + 1] != wrong[read : read + 1] and tries[read] < _MANY
+            values[:read] == wrong[:read]
+            and values[read : read + 1] != wrong[read : read + 1]
+            and tries[read] < _MANY
             for wrong, read in self._failed
             if read >= 0
         )

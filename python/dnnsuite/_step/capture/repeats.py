@@ -42,7 +42,9 @@ class Repeats:
         return self._stands_for.get(slot, slot)
 
     def _renamed(self, call: OperatorCall) -> OperatorCall:
-        return replace(call, arguments=self._in(call.arguments), outputs=[self._of(one) for one in call.outputs])
+        return replace(
+            call, arguments=self._in(call.arguments), outputs=[self._of(one) for one in call.outputs]
+        )
 
     def _in(self, value: Any) -> Any:
         if type(value) is TensorSlot:

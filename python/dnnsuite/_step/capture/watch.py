@@ -56,6 +56,14 @@ class StepWatch:
         """Run a step as written."""
         return self.train(given.batch, given.hyper)
 
+    def fixed(self, given: StepInputs) -> StepInputs:
+        """Return the inputs that a recorded step runs on."""
+        batch, hyper = self.replays.fixed(given.batch, given.hyper)
+        tensors = guards.flatten(batch)[0]
+        for own in hyper:
+            tensors += own.values()
+        return StepInputs(batch, hyper, tensors, given.fixed)
+
     def record(self, given: StepInputs) -> tuple[torch.Tensor, StepRecording]:
         """Run a step as written, and record it."""
         recorder = StepRecorder(given.tensors, given.fixed, self.replays.seeded, self.replays.home)
