@@ -90,12 +90,12 @@ class Exchange:
         """List the objects that the code sees by their identity."""
         return [one for reader in self._readers for one in reader.objects()]
 
-    def take_since(self, facts: Facts, attempts: Attempts, key: Any, attempt: Attempt | None = None) -> bool:
+    def take_since(self, attempt: Attempt, attempts: Attempts, key: Any) -> bool:
         """Take over recordings that other shards have made meanwhile, of other outcomes, or of other paths of
         `attempt`; return True if there are."""
-        if self._known is None or not facts:
+        if self._known is None or not attempt.facts:
             return False
-        return self._take_over(self._known.find(facts), attempt or Attempt(facts=facts), attempts, key)
+        return self._take_over(self._known.find(attempt.facts), attempt, attempts, key)
 
     def _take_over(self, found: Sequence[Proven], attempt: Attempt, attempts: Attempts, key: Any) -> bool:
         """Replay recordings of the step of `attempt` from now on: its only one, or one for each outcome of what Python

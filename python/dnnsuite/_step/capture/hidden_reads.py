@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Reads of a tensor's values that bypass torch's dispatcher: `tolist`, memory shared with NumPy, and what is done with a float."""
+"""Reads of a tensor's values that bypass torch's dispatcher: `tolist`, memory shared with NumPy, and what Python does
+with a float."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Recordings of one layout of batch for each way that Python takes by values it reads during a step.
 
-How often a loop runs until its result converges is such a way. The recording that was right last is tried first; a value
-that differs says which others may be right.
+How often a loop runs until its result converges is such a way. The recording that was right last is tried first; a
+value that differs says which others may be right.
 """
 
 from __future__ import annotations

@@ -324,8 +324,7 @@ class CapturedStep:
             attempt.recording, attempt.stage = recording, "follow"
         elif recording.refusal is None:
             try:
-                attempt.replay = self._watch.prepare(recording, given)
-                attempt.recording = recording
+                attempt.replay, attempt.recording = self._watch.prepare(recording, given), recording
                 attempt.read, attempt.looks = reads_of(recording, given.tensors), Looks.of(recording)
                 attempt.stage = "replay" if self._follows(attempt) else "compare"
                 self._choose_by_outcome(attempt, attempt.looks, attempt.replay)

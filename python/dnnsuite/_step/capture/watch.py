@@ -73,6 +73,14 @@ class StepWatch:
         recorder.recording.losses = recorder.slot(losses).index
         return losses, recorder.recording
 
+    def prepare(self, recording: StepRecording, given: StepInputs) -> Replay:
+        """Make the replay of a recorded step.
+
+        Raises:
+            NotScriptable: if there is none.
+        """
+        return self.replays.prepare(self.train, recording, given.batch, given.hyper, given.tensors)
+
     def state_of(self, recording: StepRecording) -> State:
         """Copy all that the recorded step changes."""
         return State([*recording.written_externals(), *self.state()])
