@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..._torch import tree_leaves, tree_map
+from ..._torch import tree_map
 from .arithmetic import FollowedNumber, plain
 from .record import READS_A_VALUE, StepRecording
 
@@ -91,7 +91,7 @@ class ReadFloats:
 
     def plain(self, value: Any) -> Any:
         """Replace stand-ins in the arguments of a function of torch by their values."""
-        if not self._made or not any(self._is_mine(leaf) for leaf in tree_leaves(value)):
+        if not self._made or not _holds_a_stand_in(value):
             return value
         return tree_map(lambda leaf: self.read(leaf) if self._is_mine(leaf) else leaf, value)
 
@@ -158,6 +158,15 @@ class ReadFloats:
         left, right = given
         answer = bool(ways[type(right) is not float](left, right))
         return value if answer == bool(value) else None
+
+
+def _holds_a_stand_in(value: Any) -> bool:
+    """Return True for arguments of a function with a number that is followed."""
+    if type(value) in (tuple, list):
+        return any(map(_holds_a_stand_in, value))
+    if type(value) is dict:
+        return any(map(_holds_a_stand_in, value.values()))
+    return type(value) is FollowedNumber
 
 
 def _is_exact(value: Any) -> bool:
