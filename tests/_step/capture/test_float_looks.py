@@ -220,6 +220,42 @@ def test_edits_and_a_resumed_run():
     assert mostly(check(Iterated, batches(45), exact=False, between=between))
 
 
+class Game(torch.nn.Module):
+    """Two parts of a step; the second decides after the optimizer of the first."""
+
+    def __init__(self):
+        super().__init__()
+        self.judge = torch.nn.Sequential(
+            torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 1)
+        )
+        self.maker, self.out = Iterated(1e-2), torch.nn.Linear(2, 4)
+
+    def judged(self, x):
+        return self.judge(x).square().mean() + (1 - self.judge(self.out(self.maker(x)))).square().mean()
+
+    def passed(self, x):
+        loss = self.judge(self.out(self.maker(x))).square().mean()
+        return loss * 0.5 if loss.item() > 0.05 else loss
+
+
+def played(capture, threads):
+    array = dnnsuite.fuse(make_models(Game, B), seeds=[1, 2, 3])
+    makers = [*array.maker.parameters(), *array.out.parameters()]
+    optimizers = [optim.Adam(array.judge.parameters(), lr=0.01), optim.Adam(makers, lr=0.01)]
+    parts = [lambda array, x: array.judged(x), lambda array, x: array.passed(x)]
+    with StepRunner(array, optimizers, parts, threads=threads, width=1, capture=capture) as runner:
+        steps = [(runner.step(x).losses().clone(), runner.mode) for x in batches(40)]
+    losses, modes = zip(*steps, strict=True)
+    return [*losses, *array.parameters(), *array.buffers()], list(modes)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_step_is_undone_with_the_update_of_its_first_part(threads):
+    captured, modes = played(True, threads)
+    assert all(map(torch.equal, captured, played(False, threads)[0]))
+    assert mostly(modes)
+
+
 def kept(array, x):
     losses = losses_of(array, x)
     seen.append(losses.sum().item())

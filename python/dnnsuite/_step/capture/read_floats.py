@@ -13,6 +13,7 @@ import math
 import operator
 import types
 import weakref
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -197,7 +198,7 @@ def _put_value(number: FollowedNumber) -> None:
     for holder in gc.get_referrers(number):
         if isinstance(holder, types.FrameType):
             continue
-        held = holder if isinstance(holder, (dict, list)) else getattr(holder, "__dict__", None)
+        held = holder if isinstance(holder, (dict, list, deque)) else getattr(holder, "__dict__", None)
         if held is not None:
             for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
                 if value is number:
