@@ -23,6 +23,7 @@ from .fusing import fuse as fuse
 from .fusing import unfuse as unfuse
 from .fusing import width as width
 from .loop_choice import asks_for_numbers as asks_for_numbers
+from .loop_choice import differ_by_numbers as differ_by_numbers
 from .loop_choice import loops as loops
 from .loop_choice import run_in_a_loop as run_in_a_loop
 from .rules import dimensions as _dimensions  # noqa: F401
@@ -42,6 +43,7 @@ __all__ = [
     "asks_for_numbers",
     "attributes_alone",
     "coverage",
+    "differ_by_numbers",
     "fuse",
     "generator_loans",
     "has_gradient_hook",
