@@ -25,6 +25,7 @@ from .html import array_html
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .loop_choice import LoopChoice
 from .model_signature import ForwardOfModels
+from .module_walk import modules_below
 from .single_model import model_of, parts_of
 from .slices import narrow
 from .unfused import ASKED
@@ -201,7 +202,9 @@ class Array(SharedState, torch.nn.Module):
 
     def named_modules(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Module]]:
         under_way.finish(self)
-        return super().named_modules(*args, **kwargs)
+        if args or kwargs:
+            return super().named_modules(*args, **kwargs)
+        return iter(modules_below(self))
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         under_way.finish(self)
