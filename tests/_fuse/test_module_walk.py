@@ -2,7 +2,7 @@
 import torch
 
 import dnnsuite
-from dnnsuite._fuse.module_walk import modules_below
+from dnnsuite._fuse.module_walk import modules_below, tensors_below
 
 
 class Own(torch.nn.Module):
@@ -19,7 +19,9 @@ class Own(torch.nn.Module):
 def tree():
     root = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.ReLU(), Own()), Own())
     root.again, root.gone = root[0], None
-    root[1].deep = torch.nn.ModuleDict({"a": root[0], "b": torch.nn.ModuleList([root[1][0], torch.nn.Tanh()])})
+    root[1].deep = torch.nn.ModuleDict(
+        {"a": root[0], "b": torch.nn.ModuleList([root[1][0], torch.nn.Tanh()])}
+    )
     return root
 
 
@@ -28,8 +30,29 @@ def test_the_walk_is_torchs():
     assert modules_below(root) == list(torch.nn.Module.named_modules(root))
 
 
+def same(found, expected):
+    found, expected = list(found), list(expected)
+    assert [name for name, _ in found] == [name for name, _ in expected]
+    assert all(mine is theirs for (_, mine), (_, theirs) in zip(found, expected, strict=True))
+
+
+def test_the_tensors_are_torchs():
+    root = tree()
+    root[1].tied, root[1].bias = root[0].weight, None
+    root.register_buffer("nothing", None)
+    root[0].register_buffer("kept", torch.ones(1))
+    same(tensors_below(root, "_parameters"), root.named_parameters())
+    same(tensors_below(root, "_buffers"), root.named_buffers())
+
+
 def test_an_arrays_walk_is_torchs():
-    array = dnnsuite.fuse([torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)) for _ in range(2)])
+    array = dnnsuite.fuse(
+        [torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)) for _ in range(2)]
+    )
+    same(array.named_parameters(), torch.nn.Module.named_parameters(array))
+    same(array.named_buffers(), torch.nn.Module.named_buffers(array))
+    same(array.named_parameters("a"), torch.nn.Module.named_parameters(array, "a"))
+    assert list(array.parameters(recurse=False)) == list(torch.nn.Module.parameters(array, recurse=False))
     assert list(array.named_modules()) == list(torch.nn.Module.named_modules(array))
     assert list(array.named_modules(prefix="a")) == list(torch.nn.Module.named_modules(array, prefix="a"))
 

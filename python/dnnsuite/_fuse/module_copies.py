@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import copy
 import functools
+import operator
 import types
 from typing import Any
 
@@ -47,9 +48,14 @@ def copied(value: Any, memo: dict[int, Any]) -> Any:
     if kind in _DICTIONARIES:
         made = memo[id(value)] = kind()
         for key, part in value.items():
-            own = key if type(key) is str else copied(key, memo)
-            made[own] = part if type(part) in _FIXED else copied(part, memo)
+            name = key if type(key) is str else copied(key, memo)
+            made[name] = part if type(part) in _FIXED else copied(part, memo)
         return made
+    if kind is tuple:
+        own = tuple(copied(part, memo) for part in value)
+        if all(map(operator.is_, own, value)):
+            return value
+        return memo.setdefault(id(value), own)
     if kind is set and all(type(part) in _FIXED for part in value):
         found = memo[id(value)] = set(value)
         return found

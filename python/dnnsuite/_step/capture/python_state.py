@@ -158,7 +158,9 @@ def python_values(array: torch.nn.Module, without: Collection[tuple[Path, Any]] 
 
 def python_numbers(array: torch.nn.Module) -> dict[tuple[Path, Any], Any]:
     """Collect the numbers among the Python values of an array's modules, by (path, key)."""
-    return {(path, key): value for path, key, value in _state_in(_held_in(_modules(array))) if is_number(value)}
+    return {
+        (path, key): value for path, key, value in _state_in(_held_in(_modules(array))) if is_number(value)
+    }
 
 
 def python_value_at(array: torch.nn.Module, path: Path, key: Any) -> Any:
