@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,12 +67,6 @@ class Operator:
     keywords: tuple[bool, ...]
     written_list: int | None
     returns: bool
-
-    @functools.cached_property
-    def special(self) -> bool:
-        """True if a recorder must look at the values that it is called with."""
-        kinds = self.looks, self.sized_by_values, self.reshapes, self.draws
-        return any(kinds) or self.name == "dnnsuite.draw"
 
     def arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         """List every argument in the schema's order, defaults filled in."""

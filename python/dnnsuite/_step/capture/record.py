@@ -191,8 +191,8 @@ class StepRecorder(TorchDispatchMode):
             else:
                 given = operator.arguments(args, kwargs)
                 arguments = tuple(map(self._with_slots, given))
-                if operator.special:
-                    self._check(func, operator, arguments, _looks_for_true(given))
+                masked = operator.sized_by_values and _looks_for_true(given)
+                self._check(func, operator, arguments, masked)
         except Exception as error:
             self._refuse_unknown(func, error)
         output = func(*args, **kwargs)
