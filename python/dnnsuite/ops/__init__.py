@@ -41,6 +41,7 @@ from ._recurrence import GATES as GATES
 from ._recurrence import recurrence as recurrence
 from ._rms_norm import rms_norm as rms_norm
 from ._tap_convolution import tap_convolution as tap_convolution
+from ._window_convolution import window_convolution as window_convolution
 from .library import instruction_set as instruction_set
 from .optimizer import RULES as RULES
 from .optimizer import optimizer_ as optimizer_
@@ -88,4 +89,5 @@ __all__ = [
     "rms_norm",
     "scale_gradients_",
     "tap_convolution",
+    "window_convolution",
 ]
