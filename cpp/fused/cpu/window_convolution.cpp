@@ -71,6 +71,7 @@ WindowConvolutionArguments geometry(const Checker& check, const Tensor& x, const
     args.dtype = check.floating(x, "x");
     args.models = x.size(0), args.samples = x.size(1), args.inputs = x.size(2);
     args.outputs = weight.size(1), args.groups = groups;
+    args.last_sample = args.samples, args.last_output = args.group_outputs();
     args.height = window(check, x.size(3), weight.size(3), stride[0], padding[0], dilation[0]);
     args.width = window(check, x.size(4), weight.size(4), stride[1], padding[1], dilation[1]);
     return args;
@@ -84,11 +85,52 @@ void set_images(WindowConvolutionArguments& args, const Tensor& x) {
                        : 0;
 }
 
+/// The parts into which each model's work is cut, where there are not as many models for each thread. The bits do not
+/// depend on it: a sum lies within one part.
+int64_t parts_of(const WindowConvolutionArguments& args) {
+    const int64_t threads = torch::stable::get_num_threads();
+    return args.models % threads == 0 ? 1 : (2 * threads + args.models - 1) / args.models;
+}
+
+/// Part `part` of `parts` of [0, count).
+void cut(int64_t count, int64_t part, int64_t parts, int64_t& first, int64_t& last) {
+    first = count * part / parts, last = count * (part + 1) / parts;
+}
+
+enum class Cut { kSamples, kOutputs };
+
 template <class Kernel>
-void run(const WindowConvolutionArguments& args, const Kernel& kernel) {
-    if (args.pixels() == 0 || args.inputs == 0 || args.outputs == 0) return;
-    run_tasks(args.models, args.pixels() * args.outputs * args.depth(), window_scratch(args),
-              [&](int64_t begin, int64_t end, void* scratch) { kernel(args, begin, end, scratch); });
+void run(const WindowConvolutionArguments& all, Cut by, int64_t parts, const Kernel& kernel) {
+    const int64_t work = all.pixels() * all.outputs * all.depth();
+    if (parts == 1)
+        return run_tasks(all.models, work, window_scratch(all),
+                         [&](int64_t begin, int64_t end, void* scratch) { kernel(all, begin, end, scratch); });
+    run_tasks(all.models * parts, work / parts, window_scratch(all), [&](int64_t begin, int64_t end, void* scratch) {
+        for (int64_t task = begin; task < end; ++task) {
+            WindowConvolutionArguments some = all;
+            if (by == Cut::kSamples)
+                cut(all.samples, task % parts, parts, some.first_sample, some.last_sample);
+            else
+                cut(all.group_outputs(), task % parts, parts, some.first_output, some.last_output);
+            if (some.first_sample < some.last_sample && some.first_output < some.last_output)
+                kernel(some, task / parts, task / parts + 1, scratch);
+        }
+    });
+}
+
+/// The images' gradients by samples and the filters' by outputs, or both at once, with windows that are cut once.
+void run_backward(const WindowConvolutionArguments& args) {
+    const auto kernel = DNNSUITE_SELECT(window_convolution_backward);
+    const int64_t parts = parts_of(args);
+    if (parts == 1) return run(args, Cut::kSamples, 1, kernel);
+    WindowConvolutionArguments images = args, filters = args;
+    images.dweight = images.dbias = filters.dx = nullptr;
+    if (images.dx != nullptr) run(images, Cut::kSamples, parts, kernel);
+    if (filters.dweight != nullptr || filters.dbias != nullptr) run(filters, Cut::kOutputs, parts, kernel);
+}
+
+bool has_work(const WindowConvolutionArguments& args) {
+    return args.models > 0 && args.pixels() > 0 && args.inputs > 0 && args.outputs > 0;
 }
 
 Tensor forward(const Tensor& x_in, const Tensor& weight_in, OptionalTensor bias_in, Sizes stride, Sizes padding,
@@ -104,7 +146,7 @@ Tensor forward(const Tensor& x_in, const Tensor& weight_in, OptionalTensor bias_
     Tensor y = new_last(x, {args.models, args.samples, args.outputs, args.height.output, args.width.output});
     set_images(args, x);
     args.weight = weight.data_ptr(), args.bias = pointer(bias), args.y = y.data_ptr();
-    run(args, DNNSUITE_SELECT(window_convolution));
+    if (has_work(args)) run(args, Cut::kSamples, parts_of(args), DNNSUITE_SELECT(window_convolution));
     return y;
 }
 
@@ -121,7 +163,7 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad_in, const Tensor&
     check.shape(grad_in, "grad", {args.models, args.samples, args.outputs, args.height.output, args.width.output});
     const Tensor x = channels_last(x_in, true), weight = channels_last(weight_in, false);
     const Tensor grad = channels_last(grad_in, false), none = new_tensor(x, {0});
-    const bool nothing = args.pixels() == 0 || args.inputs == 0 || args.outputs == 0;
+    const bool nothing = !has_work(args);
     const auto like = [&](bool needed, const Tensor& t) {
         return needed ? cleared_if(nothing, new_last(x, {t.size(0), t.size(1), t.size(2), t.size(3), t.size(4)})) : none;
     };
@@ -132,7 +174,7 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad_in, const Tensor&
     args.dx = needs_x ? dx.data_ptr() : nullptr;
     args.dweight = needs_weight ? dweight.data_ptr() : nullptr;
     args.dbias = needs_bias ? dbias.data_ptr() : nullptr;
-    run(args, DNNSUITE_SELECT(window_convolution_backward));
+    if (!nothing) run_backward(args);
     return {dx, dweight, dbias};
 }
 

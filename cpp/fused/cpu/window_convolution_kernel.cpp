@@ -73,7 +73,7 @@ class Pass {
             },
             [&](int64_t model, const Lines& lines) {
                 if (args_.dweight != nullptr) of_filters(model, lines, turned);
-                if (group_ == 0 && args_.dbias != nullptr) of_bias(model, lines);
+                if (args_.dbias != nullptr) of_bias(model, lines);
                 if (args_.dx != nullptr) of_images(model, lines);
             },
             [&](int64_t model) {
@@ -105,10 +105,10 @@ class Pass {
 
     template <class Use>
     void each_lines(const Use& use) {
-        const int64_t step = args_.lines_at_once(), all = args_.lines();
+        const int64_t step = args_.lines_at_once(), end = args_.last_sample * args_.height.output;
         const T* const x = at<T>(args_.x, first_ * args_.x_model + group_ * args_.group_inputs());
-        for (int64_t first = 0; first < all; first += step) {
-            const int64_t last = first + step < all ? first + step : all;
+        for (int64_t first = first_line(); first < end; first += step) {
+            const int64_t last = first + step < end ? first + step : end;
             Lines lines{first, last, (last - first) * args_.width.output, windows_, depth_};
             if (args_.is_pixelwise())
                 lines.windows = x + first * args_.width.output * args_.inputs, lines.ld = args_.inputs;
@@ -118,17 +118,20 @@ class Pass {
         }
     }
 
+    int64_t first_line() const { return args_.first_sample * args_.height.output; }
+    /// The first output of a group that is computed, among all of the model.
+    int64_t first_output() const { return group_ * args_.group_outputs() + args_.first_output; }
+
     const T* weight(int64_t model) const {
-        return at<T>(args_.weight, (model * args_.outputs + group_ * args_.group_outputs()) * depth_);
+        return at<T>(args_.weight, (model * args_.outputs + first_output()) * depth_);
     }
     int64_t result(int64_t model, const Lines& lines) const {
-        return (model * args_.pixels() + lines.first * args_.width.output) * args_.outputs +
-               group_ * args_.group_outputs();
+        return (model * args_.pixels() + lines.first * args_.width.output) * args_.outputs + first_output();
     }
     T* filters(int64_t model) const { return filters_ + (model - first_) * window_panels(args_); }
 
     void pack(int64_t model) const {
-        const int64_t outputs = args_.group_outputs();
+        const int64_t outputs = args_.some_outputs();
         for (int64_t o = 0; o < outputs; o += kWindowPanel) {
             const int64_t count = outputs - o < kWindowPanel ? outputs - o : kWindowPanel;
             pack_transposed(weight(model) + o * depth_, depth_, count, depth_, T(1), filters(model) + o * depth_,
@@ -137,9 +140,9 @@ class Pass {
     }
 
     void results(int64_t model, const Lines& lines, bool along) const {
-        const int64_t outputs = args_.group_outputs();
+        const int64_t outputs = args_.some_outputs();
         TileArguments<T> t{};
-        t.init = at<T>(args_.bias, model * args_.outputs + group_ * outputs);
+        t.init = at<T>(args_.bias, model * args_.outputs + first_output());
         t.c = mutable_at<T>(args_.y, result(model, lines));
         t.ldc = args_.outputs;
         t.a = {lines.windows, lines.ld, 1};
@@ -164,16 +167,16 @@ class Pass {
     }
 
     void clear(int64_t model) const {
-        const int64_t numbers = args_.samples * args_.height.input * args_.width.input * args_.inputs;
-        fill(mutable_at<T>(args_.dx, model * numbers), numbers, T(0));
+        const int64_t image = args_.height.input * args_.width.input * args_.inputs;
+        T* const dx = mutable_at<T>(args_.dx, (model * args_.samples + args_.first_sample) * image);
+        fill(dx, (args_.last_sample - args_.first_sample) * image, T(0));
     }
 
     void of_filters(int64_t model, const Lines& lines, bool turned) const {
         const T* const grad = at<T>(args_.grad, result(model, lines));
-        const int64_t outputs = args_.group_outputs();
-        T* const to =
-            mutable_at<T>(args_.dweight, (model * args_.outputs + group_ * args_.group_outputs()) * depth_);
-        const bool more = lines.first > 0;
+        const int64_t outputs = args_.some_outputs();
+        T* const to = mutable_at<T>(args_.dweight, (model * args_.outputs + first_output()) * depth_);
+        const bool more = lines.first > first_line();
         if (turned)
             multiply<T>({{lines.windows, 1, lines.ld}, grad, args_.outputs, filters(model), outputs}, depth_, outputs,
                         lines.rows, more);
@@ -183,19 +186,26 @@ class Pass {
     }
 
     void turn(int64_t model) const {
-        const int64_t outputs = args_.group_outputs();
-        T* const to = mutable_at<T>(args_.dweight, (model * args_.outputs + group_ * outputs) * depth_);
+        const int64_t outputs = args_.some_outputs();
+        T* const to = mutable_at<T>(args_.dweight, (model * args_.outputs + first_output()) * depth_);
         pack_transposed(filters(model), outputs, depth_, outputs, T(1), to, depth_);
     }
 
+    /// A few rows at a time: the next vector of columns finds them in the caches.
     void of_bias(int64_t model, const Lines& lines) const {
-        const T* const grad = at<T>(args_.grad, result(model, lines));
-        T* const to = mutable_at<T>(args_.dbias, model * args_.outputs);
-        for_each_vector(args_.outputs, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-            Vec<T> total = lines.first > 0 ? Vec<T>::load(to + i, n) : Vec<T>(T(0));
-            for (int64_t r = 0; r < lines.rows; ++r) total = total + Vec<T>::load(grad + r * args_.outputs + i, n);
-            total.store(to + i, n);
-        });
+        constexpr int64_t kRows = 32;
+        const int64_t all = args_.outputs;
+        const T* grad = at<T>(args_.grad, result(model, lines));
+        T* const to = mutable_at<T>(args_.dbias, model * all + first_output());
+        for (int64_t row = 0; row < lines.rows; row += kRows, grad += kRows * all) {
+            const int64_t rows = lines.rows - row < kRows ? lines.rows - row : kRows;
+            const bool more = lines.first > first_line() || row > 0;
+            for_each_vector(args_.some_outputs(), [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+                Vec<T> total = more ? Vec<T>::load(to + i, n) : Vec<T>(T(0));
+                for (int64_t r = 0; r < rows; ++r) total = total + Vec<T>::load(grad + r * all + i, n);
+                total.store(to + i, n);
+            });
+        }
     }
 
     /// The windows' gradients take the place of the windows, which were used before.
@@ -206,7 +216,7 @@ class Pass {
         const bool direct = args_.is_pixelwise();
         T* const to = direct ? dx + lines.first * args_.width.output * args_.inputs : windows_;
         multiply<T>({{grad, args_.outputs, 1}, weight(model), depth_, to, lines.ld}, lines.rows, depth_,
-                    args_.group_outputs(), false);
+                    args_.some_outputs(), false);
         if (!direct) add_lines(args_, windows_, lines.first, lines.last, dx);
     }
 

@@ -15,6 +15,7 @@ struct WindowConvolutionArguments {
     int64_t x_model;  // numbers from model to model; 0: all models share x
     const void *x, *weight, *bias, *grad;
     void *y, *dx, *dweight, *dbias;
+    int64_t first_sample, last_sample, first_output, last_output;  // of each model, and of each group: what is computed
 
     /// True if windows are cut once for all models; their gradients would take the place.
     bool shares_x() const { return x_model == 0 && models > 1 && dx == nullptr; }
@@ -22,19 +23,22 @@ struct WindowConvolutionArguments {
     int64_t group_outputs() const { return outputs / groups; }
     /// Numbers of one window of one group.
     int64_t depth() const { return height.kernel * width.kernel * group_inputs(); }
-    /// Lines of one model's result, and its pixels.
-    int64_t lines() const { return samples * height.output; }
-    int64_t pixels() const { return lines() * width.output; }
+    /// Pixels of one model's result.
+    int64_t pixels() const { return samples * height.output * width.output; }
+    int64_t some_outputs() const { return last_output - first_output; }
     /// True if a window is a pixel as it lies in memory.
     bool is_pixelwise() const {
         const auto plain = [](const Window& w) { return w.kernel == 1 && w.stride == 1 && w.padding == 0; };
         return plain(height) && plain(width);
     }
-    /// Lines whose windows are cut, and used for all products, at a time: they stay in the second cache.
+    /// Lines whose windows are cut, and used for all products, at a time: so few that they stay in the second cache, and
+    /// so many that filters larger than it are not read for a few pixels.
     int64_t lines_at_once() const {
-        constexpr int64_t kNumbers = 32768;
-        const int64_t line = width.output * depth(), some = line < kNumbers ? kNumbers / line : 1;
-        return some < lines() ? some : lines();
+        constexpr int64_t kNumbers = 32768, kPixels = 96;
+        const int64_t near = kNumbers / depth(), pixels = near > kPixels ? near : kPixels;
+        const int64_t some = width.output < pixels ? pixels / width.output : 1;
+        const int64_t all = (last_sample - first_sample) * height.output;
+        return some < all ? some : all;
     }
 };
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .device import on_cpu
 from .library import differentiable, library, tracing
 from .windows import output_side
 
@@ -53,7 +54,8 @@ def _grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 def _composition(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Any) -> Tensor:
     biases: Any = [None] * len(x) if bias is None else bias.unbind(0)
-    own = zip(x.unbind(0), weight.unbind(0), biases, strict=True)
+    # Contiguous: with the channels last torch refuses some gradients of gradients, as of a single filter.
+    own = zip(x.contiguous().unbind(0), weight.contiguous().unbind(0), biases, strict=True)
     return torch.stack([torch.nn.functional.conv2d(*tensors, *steps) for tensors in own])
 
 
@@ -71,9 +73,10 @@ def window_convolution(
 ) -> Tensor:
     """Convolve x [B, N, I, H, W] with filters [B, O, I / groups, KH, KW] and bias [B, O]: [B, N, O, OH, OW].
 
-    On a CPU. x and weight should lie with their channels last in memory, as the result does; else they are copied. x may
+    x and weight should lie with their channels last in memory, as the result does; else they are copied. x may
     be one batch for all models (stride 0 in dimension 0).
     """
     steps = list(stride), list(padding), list(dilation)
-    result: Tensor = (_forward if tracing() else _eager)(x, weight, bias, *steps, groups)
+    call = _forward if tracing() else _eager
+    result: Tensor = (call if on_cpu(x) else _composition)(x, weight, bias, *steps, groups)
     return result
