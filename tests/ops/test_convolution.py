@@ -12,6 +12,10 @@ CASES = {
     "one tap in groups": ((4, 16, 16, 16), (32, 4, 1, 1), ([2, 2], [0, 0], [1, 1], False, [0, 0], 4)),
     "few inputs": ((4, 3, 20, 20), (16, 3, 5, 5), ([1, 1], [2, 2], [1, 1], False, [0, 0], 1)),
     "transposed": ((4, 8, 9, 9), (8, 16, 4, 4), ([2, 2], [1, 1], [1, 1], True, [0, 0], 1)),
+    # Results of the same size, of which one may take the place that is for another.
+    "as many weights as biases": ((2, 1, 10, 22), (2, 1, 1, 1), ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)),
+    "as many weights as images": ((4, 8, 6, 6), (16, 8, 3, 3), PLAIN),
+    "as many images as biases": ((1, 2, 4, 4), (32, 2, 3, 3), PLAIN),
     "volumes": ((2, 4, 6, 6, 6), (8, 4, 3, 3, 3), ([1] * 3, [1] * 3, [1] * 3, False, [0] * 3, 1)),
 }
 

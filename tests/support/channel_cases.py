@@ -191,7 +191,9 @@ WINDOW_CASES = [
 ]
 
 LARGE_WINDOW_CASES = [
-    window_case((17, 15), (40, 35), (3, 3), padding=(1, 1), samples=2),  # several pieces of lines, and of the depth
+    window_case(
+        (17, 15), (40, 35), (3, 3), padding=(1, 1), samples=2
+    ),  # several pieces of lines, and of the depth
     window_case((12, 13), (32, 40), (3, 3), (2, 1), (1, 1), (1, 2), groups=2, samples=5),
 ]
 

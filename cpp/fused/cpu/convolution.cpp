@@ -105,6 +105,14 @@ class Results {
         torch::stable::copy_(to, result);
     }
 
+    /// True if a tensor lies where these results are to be: it had the size of one, and took the place on offer.
+    bool holds(const Tensor& t) const {
+        if (!all_.has_value() || bytes_ == 0) return false;
+        const char* const begin = static_cast<const char*>(all_->data_ptr());
+        const char* const at = static_cast<const char*>(t.data_ptr());
+        return at >= begin && at < begin + given_.size(0) * bytes_;
+    }
+
     /// The results; one that is not needed comes as an empty tensor.
     Tensor all() const { return needed_ ? *all_ : new_tensor(given_, {0}); }
 
@@ -255,7 +263,12 @@ std::tuple<Tensor, Tensor, Tensor> convolve_models_backward(const Tensor& grad, 
         dx.expect(model), dweight.expect(model);
         STABLE_TORCH_ERROR_CODE_CHECK(
             torch_call_dispatcher("aten::convolution_backward", "", stack.data(), TORCH_ABI_VERSION));
-        for (size_t i = 0; i < 3; ++i) all[i]->put(model, torch::stable::detail::to<Tensor>(stack[i]));
+        std::vector<Tensor> found;
+        for (size_t i = 0; i < 3; ++i) found.push_back(torch::stable::detail::to<Tensor>(stack[i]));
+        for (size_t i = 0; i < 3; ++i)
+            for (size_t j = 0; j < 3; ++j)
+                if (needs[i] && i != j && all[j]->holds(found[i])) found[i] = torch::stable::clone(found[i]);
+        for (size_t i = 0; i < 3; ++i) all[i]->put(model, std::move(found[i]));
     }
     return {dx.all(), dweight.all(), dbias.all()};
 }

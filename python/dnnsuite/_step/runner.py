@@ -13,25 +13,25 @@ import torch
 
 from .. import _memory as memory
 from .. import _under_way as under_way
-from .._fuse import OwnAttributes, asks_for_numbers, loops, models_differ, run_in_a_loop, state_bytes
+from .._fuse import loops, run_in_a_loop
 from .._fuse import width as array_width
 from .._torch import mark_stepped
 from ..errors import InvalidArgument
 from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler
 from .batches import LentBatches
-from .capture import CudaDevice, CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
-from .choices import loop_key, shares_products, width_trial, widths_by_layout
+from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
+from .carried_python import CarriedPython
 from .deal import Deal, autocast_now, parts_of
 from .denormals import Flushed
 from .generators import SharedDraws
-from .layout_widths import LayoutWidths
 from .loop_trial import LoopTrial
 from .part import LossFunction, StepPart
 from .refusals import check_batch, check_counts, check_optimizer, check_scaler, hooks_after_a_step, in_parts
 from .samples import warn_of_single_samples
 from .shard import Shard, Vectors
 from .shard_width_search import WidthTrial
+from .shard_widths import Asked, ShardWidths
 from .threads import ShardThreads, SubmittedStep
 from .updates import Updates
 
@@ -134,19 +134,16 @@ class StepRunner:
         can_capture = len(devices) == 1 and self._home.type in ("cpu", "cuda")
         self._device = self._home.type if can_capture else "cpu"  # the autocast that counts
         self._can_capture = capture and can_capture
-        self._asked_width = width
         self.threads = threads or torch.get_num_threads()
+        self._asked = Asked(width, self.threads, capture, self._on_cpu)
         self.queue_depth = queue_depth
         self._closed = False
         self._later = self._on_cpu and self.threads > 1  # a step may begin when its caller has gone on
         self._warm = self._looked = False
-        self._eager: dict[str, str] = {}  # arrays that cannot be captured, and why
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
             self._let_memory_go = memory.hold_while(self)
-        self._trial: WidthTrial | None = None
-        self._layouts: LayoutWidths | None = None
         self._forget()
-        self._set_up(array, optimizers)
+        self._set_up(array, optimizers, None)
 
     def __repr__(self) -> str:
         models = getattr(self._array, "single_name", type(self._array).__name__)
@@ -162,60 +159,32 @@ class StepRunner:
         self._scripts = Scripts()
         self._known = Recordings(self._loss_functions, shared=all(one is None for one in self._scalers))
 
-    def _set_up(self, array: torch.nn.Module, optimizers: tuple[ArrayOptimizer, ...]) -> None:
-        """Choose a width for the current `array`, divide it into shards and start the threads; an error changes
-        nothing."""
+    def _set_up(
+        self, array: torch.nn.Module, optimizers: tuple[ArrayOptimizer, ...], before: ShardWidths | None
+    ) -> None:
+        """Choose a width for the current `array`, after the one of `before`, divide it into shards and start the
+        threads; an error changes nothing."""
         B = array_width(array)
         for one in optimizers:
             check_optimizer(one, B)
         own_what_trains(array)  # a shard would keep it for itself
-        layouts = self._widths_by_layout(array, B)
-        width, trial = self._choose_width(array, B, layouts is not None)
-        self._loop_trial: LoopTrial | None = None
-        self._loop_key = loop_key(array, B, self.threads, self._capture)
-        deal = self._dealt_out(array, optimizers, width, False)
+        widths = ShardWidths(array, self._asked, before)
+        deal = self._dealt_out(array, optimizers, widths.width, False)
         self._end_threads()
-        self._array, self._optimizers, self.B, self.width, self._trial = array, optimizers, B, width, trial
-        self._layouts = layouts
-        self._modes, self._autocast, self._draws = (
-            guards.ArrayModes(array),
-            autocast_now(self._device),
-            SharedDraws(),
-        )
-        self._differing = False  # models that were alike have attributes of their own since
-        self._updates = Updates(optimizers)
-        self._lent = LentBatches()
+        self._array, self._optimizers, self.B, self._widths = array, optimizers, B, widths
+        self._modes, self._autocast = guards.ArrayModes(array), autocast_now(self._device)
+        self._updates, self._draws, self._lent = Updates(optimizers), SharedDraws(), LentBatches()
+        self._python = CarriedPython(array, deal.shards)
         self._threads = ShardThreads(self.threads if self._on_cpu else 0, self.queue_depth)
         self._stop_threads = weakref.finalize(self, self._threads.stop)
         self._stop_threads.atexit = False  # threads.py waits for them then
         for one in optimizers:
             mark_stepped(one)
-        self._take(deal, width)
+        self._run(deal, widths.width)
         if self._on_cpu:
             self._threads.start(min(self.threads, B))
         for owner in (array, *optimizers):
             under_way.announce(owner, self._settle)
-
-    def _widths_by_layout(self, array: torch.nn.Module, B: int) -> LayoutWidths | None:
-        """Make the trials of widths by layout, for an array that shares state; widths found before an edit are kept."""
-        if not self._on_cpu or self._asked_width is not None or not shares_products(array):
-            return None
-        if self._layouts is not None and array is self._array:
-            return self._layouts.after_edit(B)
-        return widths_by_layout(array, B, self.threads, self._capture)
-
-    def _choose_width(self, array: torch.nn.Module, B: int, by_layout: bool) -> tuple[int, WidthTrial | None]:
-        """Choose the models per shard: the user's number, the one found for this array before an edit, or a trial."""
-        if not self._on_cpu or self._asked_width is not None:
-            return min(self._asked_width or B, B), None
-        settled = self._trial is not None and self._trial.done and array is self._array
-        if settled or by_layout:  # the latter: until the layout of a batch is seen
-            one = settled and self.width == 1
-            return 1 if one else -(-B // min(self.threads, B)), self._trial if settled else None
-        if state_bytes(array).shared:  # each shard would compute again what its models share
-            return -(-B // min(self.threads, B)), None
-        trial = width_trial(array, B, self.threads, self._capture)
-        return trial.width, trial
 
     def _dealt_out(
         self, array: torch.nn.Module, optimizers: tuple[ArrayOptimizer, ...], width: int, loop: bool
@@ -233,11 +202,9 @@ class StepRunner:
         known = self._known if self._on_cpu else None
         return Deal(shards, self._loss_functions, replays, self._flush, autocast_now(self._device), known)
 
-    def _take(self, deal: Deal, width: int) -> None:
+    def _run(self, deal: Deal, width: int) -> None:
         """Run steps of `deal` from now on. No step may be under way."""
         self._deal, self._dealt_width = deal, width
-        self._python = PythonState(self._array, [shard.array for shard in deal.shards])
-        self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in deal.shards]
         self._threads.deal(len(deal.shards), deal.run_asked)
 
     def _end_threads(self) -> None:
@@ -261,24 +228,22 @@ class StepRunner:
         if not self._looked and not ragged:
             self._looked = True
             warn_of_single_samples(batch, self.B)
-        timed = self._follow_layout(batch) if self._layouts is not None and not ragged else True
-        loop_trial = self._trial_of_a_loop()
-        loop = loop_trial is not None and loop_trial.loop
+        trial, loop = self._widths.follow(None if ragged else batch, lambda: self.mode)
         wanted = 1 if ragged else self.width
         if wanted != self._dealt_width or loop != self._looping:
             self.synchronize()
-            self._take(self._dealt_out(self._array, self._optimizers, wanted, loop), wanted)
+            deal = self._dealt_out(self._array, self._optimizers, wanted, loop)
+            self._python.deal(deal.shards)
+            self._run(deal, wanted)
         threads = self._threads
         if self._later:
             batch = self._lent.lend(batch)
         asked = vectors, self._deal.read()
         step = SubmittedStep(threads.wait, batch, asked, len(self._deal.shards), len(self._optimizers))
-        if not ragged and timed and self._trial is not None and not self._trial.done:
-            self._try(step, self._trial)
-        elif not ragged and loop_trial is not None and not loop_trial.done:
-            self._try_loop(step, loop_trial)
-        else:
+        if trial is None:
             self._submit(step)
+        else:
+            self._try(step, trial)
         if not self._later:
             self._python.carry_back()
         elif after or self._lent.awaited:
@@ -287,10 +252,10 @@ class StepRunner:
         for optimizer, hook in after if step.error is None else ():
             hook(optimizer, (), {})
         if self._on_cpu and not self._warm and self.mode != "warming up":
-            self._warm = True
-            memory.trim(
-                _FEW_BYTES
-            )  # what the steps on the way to a replay took, copies of the state among it
+            self._warm = (
+                True  # what the steps on the way to a replay took is let go, copies of the state among it
+            )
+            memory.trim(_FEW_BYTES)
         return step
 
     def _submit(self, step: SubmittedStep) -> None:
@@ -317,7 +282,7 @@ class StepRunner:
         or autocast has changed since the last step; return the current hyper-parameters."""
         updates = self._updates
         known = not updates.changed and autocast_now(self._device) == self._autocast
-        known = known and not self._differing
+        known = known and not self._python.differing
         rules, trained, vectors = updates.rules, updates.trained, updates.vectors()
         known = known and trained == updates.trained and not self._deal.code_changed()
         if known and rules == updates.rules and not self._modes.changed():
@@ -327,66 +292,37 @@ class StepRunner:
         else:
             self.synchronize()
             self._known.edited()
-            self._set_up(self._array, self._optimizers)
+            self._set_up(self._array, self._optimizers, self._widths)
         return self._updates.vectors()
 
     def _follow_python(self) -> None:
         """Copy Python values that have changed in the array's modules to the shards, or divide it again."""
         self.synchronize()
         try:
-            if self._differing:
-                raise NotPlain
             changed = self._python.carry_over()
         except NotPlain:
             self._known.edited()
-            self._set_up(self._array, self._optimizers)
+            self._set_up(self._array, self._optimizers, self._widths)
         else:
-            self._deal.python_changed(changed, self._python.state())
+            self._deal.python_changed(*changed)
 
-    def _follow_layout(self, batch: Any) -> bool:
-        """Take the width for the layout of a batch; return True if the step may be timed."""
-        if self._loop_trial is not None or self._layouts is None:
-            return False  # the former has taken over
-        self._trial, known = self._layouts.follow(batch)
-        self.width = self._trial.width
-        return known
-
-    def _try(self, step: SubmittedStep, trial: WidthTrial) -> None:
-        """Time one step alone, for the search of a width."""
-        clock = time.perf_counter if self._later else time.thread_time  # a busy neighbour does not decide
+    def _try(self, step: SubmittedStep, trial: WidthTrial | LoopTrial) -> None:
+        """Time one step alone, for the choice of a width or of a loop."""
+        alone = not self._later and isinstance(trial, WidthTrial)
+        clock = time.thread_time if alone else time.perf_counter  # a busy neighbour does not decide
         begin = clock()
         self._submit(step)
         self.synchronize()
-        trial.add(clock() - begin, self.mode == "captured")
-        self.width = trial.width
+        if isinstance(trial, WidthTrial):
+            self._widths.add(clock() - begin, self.mode == "captured")
+        else:
+            running = all(loops(shard.array) for shard in self._deal.shards)
+            self._widths.add_of_loop(clock() - begin, running)
 
-    def _trial_of_a_loop(self) -> LoopTrial | None:
-        """Return the comparison with a loop; None while steps are captured, or may yet be."""
-        if self._loop_trial is None and self._on_cpu and (self._trial is None or self._trial.done):
-            key = self._loop_key
-            if key not in self._eager and self.mode.startswith("eager"):
-                self._eager[key] = self.mode
-            if key in self._eager:
-                wide = -(-self.B // min(self.threads, self.B))
-                self._loop_trial = LoopTrial(key, self.width, wide)
-                if self._asked_width is not None:  # who gives a width gets the same bits in each run
-                    self._loop_trial.settle(asks_for_numbers(self._array), "", self.width)
-                self._follow_loop_trial(self._loop_trial)
-        return self._loop_trial
-
-    def _try_loop(self, step: SubmittedStep, trial: LoopTrial) -> None:
-        """Time one step alone, for the comparison with a loop."""
-        begin = time.perf_counter()
-        self._submit(step)
-        self.synchronize()
-        running = all(loops(shard.array) for shard in self._deal.shards)
-        trial.add(time.perf_counter() - begin, self.B / min(self.threads, self.B), running)
-        self._follow_loop_trial(trial)
-
-    def _follow_loop_trial(self, trial: LoopTrial) -> None:
-        self.width = trial.width
-        if trial.done:
-            run_in_a_loop(self._array, None, trial.why)
+    @property
+    def width(self) -> int:
+        """Models per shard of the next step."""
+        return self._widths.width
 
     @property
     def mode(self) -> str:
@@ -396,18 +332,17 @@ class StepRunner:
         if not self._can_capture:
             return "eager: the array is neither on a CPU nor on one CUDA device"
         if self._looping:
-            return f"{self._eager[self._loop_key]}; its models run in a loop"
+            return f"{self._widths.refusal}; its models run in a loop"
         return self._deal.mode
 
     @property
     def settled(self) -> bool:
         """True once the choices for all further steps are made: replayed or not, models per shard, a loop or not."""
-        trial, loop_trial = self._trial, self._loop_trial
-        if self.mode == "warming up" or (trial is not None and not trial.done):
+        if self.mode == "warming up" or self._widths.searching:
             return False
         if not (self._on_cpu and self.mode.startswith("eager")):
             return self._dealt_width == self.width
-        return loop_trial is not None and loop_trial.done and loop_trial.loop == self._looping
+        return self._widths.in_a_loop == self._looping
 
     def refresh(self, array: torch.nn.Module | None = None, optimizer: Optimizers | None = None) -> None:
         """Divide the current array into shards again; `array` and `optimizer`, or those of all parts, replace the old.
@@ -422,7 +357,7 @@ class StepRunner:
         optimizers, _, _ = in_parts(given, self._loss_functions, self._scalers)
         self.synchronize()
         self._forget()
-        self._set_up(self._array if array is None else array, optimizers)
+        self._set_up(self._array if array is None else array, optimizers, self._widths)
 
     def synchronize(self) -> None:
         """Wait until every step asked for is done; raise the error of one that failed, if no call has raised it yet.
@@ -430,21 +365,12 @@ class StepRunner:
         Python values that a forward changes, such as a counter, are up to date in the array after it.
         """
         self._threads.wait_for_all()
-        self._carry_back()
+        self._python.settle(self._deal.replayed)
 
     def _settle(self) -> None:
         """Wait until no step is under way, before the array is read or changed."""
         self._threads.settle()
-        self._carry_back()
-
-    def _carry_back(self) -> None:
-        """Copy Python values that the models' code has changed in the shards to the array."""
-        self._python.carry_back()
-        for own in self._own:
-            own.give_back()
-        if not self._deal.replayed:
-            shards = [shard.array for shard in self._deal.shards]
-            self._differing = models_differ(self._array, shards) or self._differing
+        self._python.settle(self._deal.replayed)
 
     def close(self) -> None:
         """Finish the steps asked for, end the threads, and let the memory pool go. May be called again.
@@ -457,7 +383,7 @@ class StepRunner:
         self._closed = True
         try:
             self._end_threads()
-            self._carry_back()
+            self._python.settle(self._deal.replayed)
         finally:
             if self._on_cpu:
                 memory.trim()

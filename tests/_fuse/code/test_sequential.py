@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
+import pytest
 import torch
+from torch import nn
 
 import dnnsuite
 from helpers import check_matches_models, make_models
@@ -36,3 +38,20 @@ def test_a_hook_sees_the_layers_own_result():
         model[0].register_forward_hook(lambda module, args, output: seen.append(output.min().ndim))
     dnnsuite.fuse(models)(torch.randn(2, 5, 4))
     assert seen == [0]
+
+
+@pytest.mark.parametrize("first", [nn.ReLU, nn.ELU, nn.Hardswish, nn.LeakyReLU])
+@pytest.mark.parametrize("gradient", [False, True])
+def test_an_activation_in_place_on_a_batch_of_all_models(first, gradient):
+    models = [nn.Sequential(first(inplace=True), nn.Linear(4, 3)) for _ in range(2)]
+    batch = torch.randn(5, 4, requires_grad=gradient)
+    truth = torch.stack([model(batch.clone()) for model in models])
+    given = batch * 1 if gradient else batch.clone()
+    y = dnnsuite.fuse(models)(dnnsuite.stack(given, 2))
+    torch.testing.assert_close(y, truth)
+    if gradient:
+        torch.testing.assert_close(
+            *(torch.autograd.grad(z.square().sum(), batch, retain_graph=True)[0] for z in (y, truth))
+        )
+    else:  # as one model alone leaves its batch
+        assert torch.equal(given, models[0][0](batch.clone()))

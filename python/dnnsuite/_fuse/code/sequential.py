@@ -11,6 +11,7 @@ from ...nn import MaxPool1d, MaxPool2d
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, outside
 from ...nn.own_tensors import OwnTensors
+from ...ops.shared import is_shared, once
 from .epilogue_fusion import activation_of
 
 
@@ -36,9 +37,16 @@ class Sequential(OwnTensors, torch.nn.Sequential):
             if wanted is not None and wanted[0] in module.activations:
                 x = module.activated(x, *wanted)
                 place += 1
+            elif type(x) is torch.Tensor and is_shared(x) and _writes_into_its_input(module):
+                x = module(x.contiguous()) if x.requires_grad else once(module, x)
             else:
                 x = module(x)
         return x
+
+
+def _writes_into_its_input(module: torch.nn.Module) -> bool:
+    """Return True for an activation of torch's in place, which takes no memory that models share."""
+    return bool(getattr(module, "inplace", False)) and not isinstance(module, ArrayModule)
 
 
 def _is_relu_of_its_own(module: Any, before: list[Any]) -> bool:

@@ -11,7 +11,7 @@ import torch
 
 from .followed_step import FollowedStep
 from .library import Facts, Proven
-from .looks import NO_LOOKS, Looks, Replay
+from .looks import NO_LOOKS, Looks, Outcomes, Replay
 from .placed import Read
 from .record import StepRecording
 
@@ -42,6 +42,29 @@ class Attempt:
     looks: Looks = NO_LOOKS  # values that Python has read beside
     numbered: list[NumberedReplay] = field(default_factory=list)  # for numbers that lead other ways
     pending: list[NumberedReplay] = field(default_factory=list)  # of these, not compared yet
+
+
+class Attempts:
+    """Progress of the capture for the current Python values: an attempt for each layout of batch, or one for each
+    outcome where Python reads values of the batch."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[Any, Attempt] = {}
+        self.outcomes = Outcomes()
+
+    def drop(self, attempt: Attempt) -> None:
+        """Forget an attempt."""
+        for key in [key for key, other in self.by_key.items() if other is attempt]:
+            del self.by_key[key]
+
+    def add_outcome(
+        self, attempt: Attempt, key: Any, chosen: int | None, guard: Replay, looks: Looks
+    ) -> None:
+        """Restrict an attempt for the layout `key` to batches of which Python reads the values `looks`: `guard` tells
+        whether it does. The attempt was made after the outcome `chosen`."""
+        self.drop(attempt)
+        number = self.outcomes.add(key, chosen, guard, looks, attempt.facts)
+        self.by_key[key, number] = attempt
 
 
 def find_numbered(

@@ -12,16 +12,15 @@ import torch
 from ..._torch import no_capture
 from . import guards
 from .arithmetic import is_number
-from .attempt import Attempt, NumberedReplay
+from .attempt import Attempt, Attempts
 from .batch_numbers import BatchNumbers, on_filled
 from .changing_numbers import NO_STATE, ChangingNumbers, HeldState
 from .comparison import reads_of
 from .cuda import CudaGraphs
-from .followed_step import FollowedStep
-from .library import Facts, Proven, Recordings, Subject, prove
-from .looks import Looks, Outcomes, Replay, ValueChanged
+from .exchange import Exchange
+from .library import Recordings, Subject
+from .looks import Looks, Replay, ValueChanged
 from .numbered_step import NumberedSteps
-from .placed import Read
 from .python_state import python_numbers
 from .reach import Reach
 from .script import NotScriptable, Scripts
@@ -59,9 +58,8 @@ class CapturedStep:
         state. `subject` and `known` are given where recordings are shared with other shards, `reach` if it is known."""
         self._given = BatchNumbers()
         self._train, self._array, self._replays = on_filled(train, self._given), array, replays
-        self._subject, self._known = subject, known
         reach = copy.copy(reach or guards.reach_of(function, array))
-        self._readers, self._code = tuple(reach.readers), reach.code
+        self._readers, shared = tuple(reach.readers), copy.copy(reach)
         reach.readers = [*reach.readers, self._given]
         self._sees_numbers = any(is_number(v) for reader in self._readers for _, v, _ in reader.places())
         self._turns = guards.turns(array)
@@ -69,9 +67,7 @@ class CapturedStep:
         self._python: HeldState = NO_STATE
         self._moved: str | None = None  # Python value of the modules that has changed since the last step
         self._numbers = ChangingNumbers(reach, array)
-        self._modules = [type(module) for _, module in guards.modules_of(array)]
-        if known is not None:
-            self._numbers.go_on_with(known.numbers_of((self._code, self._modules)))
+        self._exchange = Exchange(array, subject, known, shared, self._numbers)
         self._watch = StepWatch(self._train, array, state, replays, self._numbers)
         self._numbered = NumberedSteps(self._watch)
         self.alone = True  # nobody else runs the code meanwhile
@@ -80,17 +76,16 @@ class CapturedStep:
 
     def reset(self) -> None:
         """Forget what was recorded; the next steps are watched again."""
-        self._attempts: dict[Any, Attempt] = {}
+        self._attempts = Attempts()
         self._warm: set[Any] = set()  # layouts of batch of which a step was made
-        self._outcomes = Outcomes()
-        self._shelf: dict[Any, tuple[dict[Any, Attempt], Outcomes]] = {}  # by Python state and values
+        self._shelf: dict[Any, Attempts] = {}  # by Python state and values
         self._key: Any = None
         self._chosen: int | None = None
         self.refusal: str | None = no_capture
         self.replayed = False
         self._changes = 0
         self._unknown = 0  # steps on layouts that are not recorded; those on others count against them
-        self._facts: Facts = ()
+        self._exchange.forget_facts()
         self._turned = self._turns()
 
     @property
@@ -137,7 +132,10 @@ class CapturedStep:
         if attempt is None or self.refusal is not None:
             return self._train(batch, hyper)
         if attempt.stage in ("begin", "wait"):
-            attempt = self._look_around(attempt, key, inputs)
+            first = "record" if attempt.warm or not self._replays.warms_up else "warm up"
+            self._exchange.look_around(attempt, self._attempts, key, self._values or (), first)
+            if self._attempts.outcomes.knows(key):
+                attempt = self._attempt_of_outcome(key, inputs)
             if attempt is None:
                 return self._train(batch, hyper)
         if attempt.stage == "follow" and attempt.numbered:
@@ -170,12 +168,13 @@ class CapturedStep:
         if values != self._values or self._moved is not None:
             self._turn_to_values(values)
         self._layout = key
-        if self._outcomes.knows(key):
+        if self._attempts.outcomes.knows(key):
             return self._attempt_of_outcome(key, inputs)
         self._chosen = None
-        attempt = self._attempts.get(key)
-        if attempt is None and key is not None and len(self._attempts) < MAX_SHAPES:
-            attempt = self._attempts[key] = Attempt(warm=key in self._warm)
+        attempts = self._attempts.by_key
+        attempt = attempts.get(key)
+        if attempt is None and key is not None and len(attempts) < MAX_SHAPES:
+            attempt = attempts[key] = Attempt(warm=key in self._warm)
         if attempt is None:
             self._count_unknown_layout()
         elif self._unknown:
@@ -194,10 +193,11 @@ class CapturedStep:
     def _turn_to_another_way(self) -> None:
         """Forget recordings from before a part of the code began to run its models one by one, in this shard or
         another: the step as written rounds differently since then."""
-        for attempt in self._attempts.values():
-            self._give_up(attempt, alone=False)
-        self._attempts, self._outcomes, self._facts, self._warm = {}, Outcomes(), (), set()
-        self._shelf = {self._key: (self._attempts, self._outcomes)}
+        for attempt in self._attempts.by_key.values():
+            self._exchange.give_up(attempt, alone=False)
+        self._exchange.forget_facts()
+        self._attempts, self._warm = Attempts(), set()
+        self._shelf = {self._key: self._attempts}
         self._turned, self.replayed = self._turns(), False
 
     def python_changed(self, names: Sequence[str], state: HeldState) -> None:
@@ -224,94 +224,30 @@ class CapturedStep:
         if key == self._key:
             return
         self._key = key
-        if self._known is not None and (numbers.places or numbers.why is not None):
-            self._known.note_numbers((self._code, self._modules), numbers.places)
+        self._exchange.note_numbers()
         kept = self._shelf.get(key)
         if kept is not None:
-            self._attempts, self._outcomes = kept
+            self._attempts = kept
         else:
             if not first:
-                self._attempts, self._outcomes = {}, Outcomes()
-                self.replayed = False
+                self._attempts, self.replayed = Attempts(), False
                 self._changed(numbers.why or why)
-            self._shelf[key] = self._attempts, self._outcomes
-        self._facts = ()
-
-    def _look_around(self, attempt: Attempt, key: Any, inputs: Sequence[torch.Tensor]) -> Attempt | None:
-        """Take over the recordings of another shard if there are any, or wait for the shard that makes one."""
-        known, subject = self._known, self._subject
-        if known is None or subject is None or self._numbers.deep or guards.hook(self._array) is not None:
-            attempt.stage = "record" if attempt.warm or not self._replays.warms_up else "warm up"
-            return attempt
-        if not attempt.facts:
-            self._facts = self._facts or self._facts_of(subject, known.era)
-            seen = repr(self._numbers.rest_seen(self._values or ()))  # 1 is not 1.0
-            attempt.facts = *self._facts, key, seen, _torch_state(), tuple(self._numbers.places)
-        found = known.find(attempt.facts) or known.adopt(attempt.facts, self._objects())
-        if self._take_over(found, attempt, key):
-            return self._attempt_of_outcome(key, inputs) if self._outcomes.knows(key) else attempt
-        if not found and not known.lead(attempt.facts, self):
-            attempt.stage = "wait"
-            return attempt
-        pattern = known.pattern(attempt.facts)
-        attempt.stage = "record"
-        if pattern is not None:
-            subject.prepare(pattern.plans)
-        return attempt
-
-    def _take_over(self, found: Sequence[Proven], attempt: Attempt, key: Any) -> bool:
-        """Replay recordings of the step of `attempt` from now on: its only one, or one for each outcome of what Python
-        reads of a batch; return True if there is a new one."""
-        assert self._subject is not None
-        taken = False
-        for made in found:
-            if self._outcomes.has(key, made.looks) or any(
-                one.step is made.numbers for one in attempt.numbered
-            ):
-                continue
-            served = made.serve(self._subject)
-            if served is None:
-                continue
-            taken, (replay, read) = True, served
-            if made.numbers is not None:
-                attempt.numbered.append(NumberedReplay(made.numbers, replay, read))
-                attempt.stage = "follow"
-                continue
-            if replay.guard is None:
-                attempt.replay, attempt.read, attempt.stage = replay, read, "replay"
-                break
-            own = Attempt("replay", attempt.facts, warm=True, replay=replay, read=read)
-            self._add_outcome(own, key, None, replay.guard, made.looks)
-        if self._outcomes.knows(key):
-            self._drop(attempt)
-        return taken
-
-    def _facts_of(self, subject: Subject, era: object) -> Facts:
-        """List what the step depends on beside values; code first, for other layouts have the same."""
-        code, *layouts = subject.facts(era, {(path[0], key) for path, key in self._numbers.held_keys})
-        return (era if self._code is None else self._code, code), *layouts
-
-    def _objects(self) -> list[Any]:
-        """List the objects that stand in `read` by their identity."""
-        return [one for reader in self._readers for one in reader.objects()]
+            self._shelf[key] = self._attempts
+        self._exchange.forget_facts()
 
     def _attempt_of_outcome(self, key: Any, inputs: Sequence[torch.Tensor]) -> Attempt | None:
         """Find the attempt for a batch of which Python reads values; one of its own for each outcome."""
-        chosen = self._outcomes.chosen(key, inputs)
-        facts = self._outcomes.facts(key)
-        if chosen < 0 and facts and self._taken_since(facts, key):
-            chosen = self._outcomes.chosen(key, inputs)
+        attempts, outcomes = self._attempts, self._attempts.outcomes
+        chosen, facts = outcomes.chosen(key, inputs), outcomes.facts(key)
+        if chosen < 0 and self._exchange.take_since(facts, attempts, key):
+            chosen = outcomes.chosen(key, inputs)
         self._chosen = chosen
-        attempt = self._attempts.get((key, chosen))
-        if attempt is None and not self._outcomes.full(key):
-            attempt = self._attempts[key, chosen] = Attempt("record", facts, warm=True)
-        elif attempt is None and self._outcomes.refusal is not None:
-            self._refuse(self._outcomes.refusal)
+        attempt = attempts.by_key.get((key, chosen))
+        if attempt is None and not outcomes.full(key):
+            attempt = attempts.by_key[key, chosen] = Attempt("record", facts, warm=True)
+        elif attempt is None and outcomes.refusal is not None:
+            self._refuse(outcomes.refusal)
         return attempt
-
-    def _taken_since(self, facts: Facts, key: Any) -> bool:
-        """Take over recordings that other shards have made meanwhile, of other outcomes."""
-        return self._known is not None and self._take_over(self._known.find(facts), Attempt(facts=facts), key)
 
     def _watched(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Run a step on the way to a replay; after an error its layout of batch starts from the beginning."""
@@ -326,8 +262,8 @@ class CapturedStep:
                 return self._compare(attempt, given)
             return self._as_written(attempt, given)
         except BaseException:
-            self._give_up(attempt, alone=False)
-            self._drop(attempt)
+            self._exchange.give_up(attempt, alone=False)
+            self._attempts.drop(attempt)
             raise
 
     def _as_written(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
@@ -351,10 +287,6 @@ class CapturedStep:
         if len(self._numbers.places) > known:
             self._turn_to_key("numbers that the step itself changes keep becoming more")
 
-    def _give_up(self, attempt: Attempt, alone: bool = True) -> None:
-        if self._known is not None and attempt.facts:
-            self._known.give_up(attempt.facts, self, alone)
-
     def _changed(self, why: str) -> None:
         """Count a new recording of the step; give capture up after too many."""
         self._changes += 1
@@ -363,9 +295,9 @@ class CapturedStep:
 
     def _refuse(self, why: str) -> None:
         self.refusal = why
-        for attempt in self._attempts.values():
-            self._give_up(attempt)
-        self._attempts.clear()
+        for attempt in self._attempts.by_key.values():
+            self._exchange.give_up(attempt)
+        self._attempts.by_key.clear()
         self._shelf.clear()
         self.replayed = False
 
@@ -415,47 +347,14 @@ class CapturedStep:
 
     def _follows(self, attempt: Attempt) -> bool:
         """Return True if the recording is a known list of operators, which needs no comparison."""
-        if self._known is None or attempt.replay is None:
-            return False
         if self._values != self._now() or self._watch.side_effect(attempt) is not None:
             return False
-        made = attempt.made = self._proven(attempt, attempt.replay, attempt.read)
-        if made is None or not self._known.follows(made):
-            return False
-        self._keep(attempt, made)
-        attempt.recording = None
-        return True
-
-    def _proven(
-        self, attempt: Attempt, replay: Replay, read: Sequence[Read], numbers: FollowedStep | None = None
-    ) -> Proven | None:
-        if self._subject is None or not attempt.facts or (numbers is not None and replay.guard is not None):
-            return None
-        return prove(attempt.facts, self._subject, replay, read, attempt.looks, numbers)
-
-    def _keep(self, attempt: Attempt, made: Proven | None) -> None:
-        """Offer a recording to other shards."""
-        if self._known is None or not attempt.facts:
-            return
-        if made is not None:
-            self._known.keep(made, self._objects())
-        self._give_up(attempt, alone=made is None or not made.settled)
+        return self._exchange.follows(attempt)
 
     def _choose_by_outcome(self, attempt: Attempt, looks: Looks, replay: Replay) -> None:
         """Restrict the recording to batches with the same values, if Python has read values of the batch."""
-        if replay.guard is None:
-            return
-        self._drop(attempt)
-        self._add_outcome(attempt, self._layout, self._chosen, replay.guard, looks)
-
-    def _add_outcome(
-        self, attempt: Attempt, key: Any, chosen: int | None, guard: Replay, looks: Looks
-    ) -> None:
-        self._attempts[key, self._outcomes.add(key, chosen, guard, looks, attempt.facts)] = attempt
-
-    def _drop(self, attempt: Attempt) -> None:
-        for key in [key for key, other in self._attempts.items() if other is attempt]:
-            del self._attempts[key]
+        if replay.guard is not None:
+            self._attempts.add_outcome(attempt, self._layout, self._chosen, replay.guard, looks)
 
     def _compare(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Run the step once replayed and once as written, from the same state."""
@@ -474,7 +373,7 @@ class CapturedStep:
         if why is not None:
             self._refuse(why)
         else:
-            self._keep(attempt, attempt.made)
+            self._exchange.keep(attempt, attempt.made)
         attempt.stage, attempt.recording = "replay", None
         return losses
 
@@ -489,22 +388,11 @@ class CapturedStep:
             self._changed(str(error))
             return self._watch.run(given)
         for one in attempt.numbered[ready:]:
-            self._keep(attempt, self._proven(attempt, one.replay, one.read, one.step))
+            self._exchange.keep(attempt, self._exchange.proven(attempt, one.replay, one.read, one.step))
         if followed is not None:
             self._choose_by_outcome(attempt, Looks.of(followed.recording), attempt.pending[-1].replay)
         if why is not None:  # they are values like others, that a recording is made for
-            self._give_up(attempt)
+            self._exchange.give_up(attempt)
             self._numbers.give_up(why)
             self._turn_to_key(why)
         return losses
-
-
-def _torch_state() -> tuple[Any, ...]:
-    """List the settings of torch that decide which operators a step calls."""
-    return (
-        torch.is_autocast_enabled("cpu"),
-        torch.get_autocast_dtype("cpu"),
-        torch.get_default_dtype(),
-        torch.get_default_device(),
-        torch.are_deterministic_algorithms_enabled(),
-    )

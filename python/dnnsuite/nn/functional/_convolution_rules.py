@@ -64,7 +64,9 @@ def padding_of(name: str, weight: Tensor, stride: Size, dilation: Size) -> str |
     steps = (dilation,) * len(sides) if isinstance(dilation, int) else tuple(dilation) * len(sides)
     whole = [d * (k - 1) for d, k in zip(steps, sides, strict=False)]
     plain = stride == 1 or (not isinstance(stride, int) and set(stride) == {1})
-    return tuple(w // 2 for w in whole) if name == "same" and plain and not any(w % 2 for w in whole) else name
+    return (
+        tuple(w // 2 for w in whole) if name == "same" and plain and not any(w % 2 for w in whole) else name
+    )
 
 
 def single_tap(input: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pair) -> Pair | None:
@@ -80,6 +82,20 @@ def single_tap(input: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilat
     ends = zip(weight.shape[3:], stride, padding, dilation, strict=True)
     alone = all((2 * p - d * (k - 1)) // s == 0 and p // d < k for k, s, p, d in ends)
     return (row, column) if alone else None
+
+
+FILLED = 16
+"""Channels that go in from which oneDNN's convolutions of one tap fill a block on every CPU."""
+
+
+def steps_go_wrong(input: Tensor, weight: Tensor, stride: Size, padding: str | Size, *rest: Any) -> bool:
+    """Return True for filters of one tap and few channels with a stride, channels last on a CPU: torch's gradient of
+    such filters is wrong, or the process crashes, in oneDNN before it is mended
+    (https://github.com/uxlfoundation/oneDNN/issues/6035). The pixels have to be taken before."""
+    if input.dim() != 5 or not on_cpu(input) or weight.shape[3:] != (1, 1) or weight.size(2) >= FILLED:
+        return False
+    padded = padding != "valid" if isinstance(padding, str) else pair(padding) != (0, 0)
+    return not padded and pair(stride) != (1, 1) and min(pair(stride)) > 0
 
 
 def is_own_depthwise(

@@ -29,6 +29,7 @@ from ._convolution_rules import (
     pays_in_windows,
     quicker_contiguous,
     single_tap,
+    steps_go_wrong,
 )
 from ._whole_maps import from_single_pixels, sizes_of, whole_map
 from ._windows import takes_windows, transposed_of_windows
@@ -88,6 +89,16 @@ def _quick_conv2d(
     return y.movedim(-1, 2).to(torch.get_autocast_dtype("cpu") if autocast else input.dtype)
 
 
+def _pixels_at(x: Tensor, weight: Tensor, stride: tuple[int, int]) -> Tensor:
+    """Return every `stride`-th pixel `[B, N, OH, OW, I]` of images `[B, N, I, H, W]`."""
+    pixels = x.movedim(2, -1)
+    if stride == (1, 1):
+        return pixels
+    if takes_windows(x, weight):
+        return ops.patches(pixels, (1, 1), stride, (0, 0))  # its gradient is written once
+    return pixels[:, :, :: stride[0], :: stride[1]]
+
+
 class _Tap(torch.autograd.Function):
     """`weight[..., row, column]`, with a gradient in the weight's own memory order that is written once."""
 
@@ -123,6 +134,8 @@ def _convolution(
         return _as_rows(plain, input, weight, bias, *rest)
     if plain is F.conv2d and (y := _quick_conv2d(input, weight, bias, *rest)) is not None:
         return y
+    if plain is F.conv2d and steps_go_wrong(input, weight, *rest):
+        input, rest = _pixels_at(input, weight, pair(rest[0])).movedim(-1, 2), (1, *rest[1:])
     if plain is F.conv_transpose2d and (y := from_single_pixels(input, weight, bias, *rest)) is not None:
         return channels_last(y)
     if plain is F.conv_transpose2d and (y := transposed_of_windows(input, weight, bias, *rest)) is not None:

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""Exchange of recordings between the captured step of one shard and those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from . import guards
+from .attempt import Attempt, Attempts, NumberedReplay
+from .changing_numbers import ChangingNumbers
+from .followed_step import FollowedStep
+from .library import Facts, Proven, Recordings, Subject, prove
+from .looks import Replay
+from .placed import Read
+from .reach import Reach
+
+
+class Exchange:
+    """Recordings that one shard takes over from others, and offers to them.
+
+    Args:
+        subject: the shard; None if it shares nothing.
+        known: the recordings of all shards; None if each keeps its own.
+        reach: values and objects that the code can see.
+        numbers: those that change between steps.
+    """
+
+    def __init__(
+        self,
+        array: torch.nn.Module,
+        subject: Subject | None,
+        known: Recordings | None,
+        reach: Reach,
+        numbers: ChangingNumbers,
+    ) -> None:
+        self._array, self._subject, self._known, self._numbers = array, subject, known, numbers
+        self._readers, self._code = tuple(reach.readers), reach.code
+        self._modules = [type(module) for _, module in guards.modules_of(array)]
+        self._facts: Facts = ()
+        if known is not None:
+            numbers.go_on_with(known.numbers_of((self._code, self._modules)))
+
+    def note_numbers(self) -> None:
+        """Remember which numbers change, for shards that are made after an edit."""
+        if self._known is not None and (self._numbers.places or self._numbers.why is not None):
+            self._known.note_numbers((self._code, self._modules), self._numbers.places)
+
+    def forget_facts(self) -> None:
+        """Read the facts of the shard anew: it has changed."""
+        self._facts = ()
+
+    def look_around(
+        self, attempt: Attempt, attempts: Attempts, key: Any, values: Sequence[Any], first: str
+    ) -> None:
+        """Take over the recordings of another shard if there are any, or wait for the shard that makes one.
+
+        Args:
+            key: layout of the batch.
+            values: those that the readers have read for this step.
+            first: stage of a step that nobody has recorded.
+        """
+        known, subject = self._known, self._subject
+        if known is None or subject is None or self._numbers.deep or guards.hook(self._array) is not None:
+            attempt.stage = first
+            return
+        if not attempt.facts:
+            self._facts = self._facts or self._facts_of(subject, known.era)
+            seen = repr(self._numbers.rest_seen(values))  # 1 is not 1.0
+            attempt.facts = *self._facts, key, seen, _torch_state(), tuple(self._numbers.places)
+        found = known.find(attempt.facts) or known.adopt(attempt.facts, self._objects())
+        if self._take_over(found, attempt, attempts, key):
+            return
+        if not found and not known.lead(attempt.facts, self):
+            attempt.stage = "wait"
+            return
+        pattern = known.pattern(attempt.facts)
+        attempt.stage = "record"
+        if pattern is not None:
+            subject.prepare(pattern.plans)
+
+    def _facts_of(self, subject: Subject, era: object) -> Facts:
+        """List what the step depends on beside values; code first, for other layouts have the same."""
+        code, *layouts = subject.facts(era, {(path[0], key) for path, key in self._numbers.held_keys})
+        return (era if self._code is None else self._code, code), *layouts
+
+    def _objects(self) -> list[Any]:
+        """List the objects that the code sees by their identity."""
+        return [one for reader in self._readers for one in reader.objects()]
+
+    def take_since(self, facts: Facts, attempts: Attempts, key: Any) -> bool:
+        """Take over recordings that other shards have made meanwhile, of other outcomes; return True if there are."""
+        if self._known is None or not facts:
+            return False
+        return self._take_over(self._known.find(facts), Attempt(facts=facts), attempts, key)
+
+    def _take_over(self, found: Sequence[Proven], attempt: Attempt, attempts: Attempts, key: Any) -> bool:
+        """Replay recordings of the step of `attempt` from now on: its only one, or one for each outcome of what Python
+        reads of a batch; return True if there is a new one."""
+        assert self._subject is not None
+        taken = False
+        for made in found:
+            if attempts.outcomes.has(key, made.looks) or any(
+                one.step is made.numbers for one in attempt.numbered
+            ):
+                continue
+            served = made.serve(self._subject)
+            if served is None:
+                continue
+            taken, (replay, read) = True, served
+            if made.numbers is not None:
+                attempt.numbered.append(NumberedReplay(made.numbers, replay, read))
+                attempt.stage = "follow"
+                continue
+            if replay.guard is None:
+                attempt.replay, attempt.read, attempt.stage = replay, read, "replay"
+                break
+            own = Attempt("replay", attempt.facts, warm=True, replay=replay, read=read)
+            attempts.add_outcome(own, key, None, replay.guard, made.looks)
+        if attempts.outcomes.knows(key):
+            attempts.drop(attempt)
+        return taken
+
+    def follows(self, attempt: Attempt) -> bool:
+        """Return True if the recording is a known list of operators, which needs no comparison; it is offered then."""
+        if self._known is None or attempt.replay is None:
+            return False
+        made = attempt.made = self.proven(attempt, attempt.replay, attempt.read)
+        if made is None or not self._known.follows(made):
+            return False
+        self.keep(attempt, made)
+        attempt.recording = None
+        return True
+
+    def proven(
+        self, attempt: Attempt, replay: Replay, read: Sequence[Read], numbers: FollowedStep | None = None
+    ) -> Proven | None:
+        """Describe a replay for other shards; None if it cannot serve them."""
+        if self._subject is None or not attempt.facts or (numbers is not None and replay.guard is not None):
+            return None
+        return prove(attempt.facts, self._subject, replay, read, attempt.looks, numbers)
+
+    def keep(self, attempt: Attempt, made: Proven | None) -> None:
+        """Offer a recording to other shards."""
+        if self._known is None or not attempt.facts:
+            return
+        if made is not None:
+            self._known.keep(made, self._objects())
+        self.give_up(attempt, alone=made is None or not made.settled)
+
+    def give_up(self, attempt: Attempt, alone: bool = True) -> None:
+        """Let other shards try the step of `attempt`; with `alone` each for itself."""
+        if self._known is not None and attempt.facts:
+            self._known.give_up(attempt.facts, self, alone)
+
+
+def _torch_state() -> tuple[Any, ...]:
+    """List the settings of torch that decide which operators a step calls."""
+    return (
+        torch.is_autocast_enabled("cpu"),
+        torch.get_autocast_dtype("cpu"),
+        torch.get_default_dtype(),
+        torch.get_default_device(),
+        torch.are_deterministic_algorithms_enabled(),
+    )

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""Python values of an array's modules, carried between the array and its shards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .._fuse import OwnAttributes, models_differ
+from .capture import NotPlain, PythonState
+from .shard import Shard
+
+__all__ = ["CarriedPython"]
+
+
+class CarriedPython:
+    """Python values that an array's modules have in common with those of its shards, in both directions."""
+
+    def __init__(self, array: torch.nn.Module, shards: Sequence[Shard]) -> None:
+        self._array = array
+        self.differing = False  # models that were alike have attributes of their own since
+        self.deal(shards)
+
+    def deal(self, shards: Sequence[Shard]) -> None:
+        """Carry values from and to these shards from now on."""
+        self._arrays = [shard.array for shard in shards]
+        self._state = PythonState(self._array, self._arrays)
+        self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in shards]
+
+    def changed(self) -> bool:
+        """Return True if a value of the array has changed since it was carried over."""
+        return self._state.changed()
+
+    def carry_over(self) -> tuple[Sequence[str], Any]:
+        """Copy values that have changed in the array to the shards; return their names, and the state now.
+
+        Raises:
+            NotPlain: for values that cannot be copied; the array has to be divided again.
+        """
+        if self.differing:
+            raise NotPlain
+        return self._state.carry_over(), self._state.state()
+
+    def carry_back(self) -> None:
+        """Copy plain values that the models' code has changed in the shards to the array."""
+        self._state.carry_back()
+
+    def settle(self, replayed: bool) -> None:
+        """Copy all that the models' code has changed in the shards to the array.
+
+        Args:
+            replayed: the last steps ran no Python.
+        """
+        self.carry_back()
+        for own in self._own:
+            own.give_back()
+        if not replayed:
+            self.differing = models_differ(self._array, self._arrays) or self.differing
