@@ -40,8 +40,7 @@ Tensor new_last(const Tensor& like, const Sizes& s) {
     aoti_torch_get_device_type(like.get(), &device_type);
     aoti_torch_get_device_index(like.get(), &device_index);
     AtenTensorHandle handle = nullptr;
-    const auto error =
-        aoti_torch_empty_strided(5, s.data(), strides.data(), dtype, device_type, device_index, &handle);
+    const auto error = aoti_torch_empty_strided(5, s.data(), strides.data(), dtype, device_type, device_index, &handle);
     STD_TORCH_CHECK(error == 0, "dnnsuite: no memory for the convolutions of ", s[0], " models");
     return Tensor(handle);
 }
@@ -165,7 +164,8 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad_in, const Tensor&
     const Tensor grad = channels_last(grad_in, false), none = new_tensor(x, {0});
     const bool nothing = !has_work(args);
     const auto like = [&](bool needed, const Tensor& t) {
-        return needed ? cleared_if(nothing, new_last(x, {t.size(0), t.size(1), t.size(2), t.size(3), t.size(4)})) : none;
+        return needed ? cleared_if(nothing, new_last(x, {t.size(0), t.size(1), t.size(2), t.size(3), t.size(4)}))
+                      : none;
     };
     const Tensor dx = like(needs_x, x_in), dweight = like(needs_weight, weight_in);
     const Tensor dbias = needs_bias ? cleared_if(nothing, new_tensor(x, {args.models, args.outputs})) : none;

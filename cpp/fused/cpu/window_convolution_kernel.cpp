@@ -59,10 +59,11 @@ class Pass {
 
     void forward() {
         const bool along = sums_along_windows(args_);
-        each_group([&](int64_t model) {
-            if (!along) pack(model);
-        }, [&](int64_t model, const Lines& lines) { results(model, lines, along); },
-           [](int64_t) {});
+        each_group(
+            [&](int64_t model) {
+                if (!along) pack(model);
+            },
+            [&](int64_t model, const Lines& lines) { results(model, lines, along); }, [](int64_t) {});
     }
 
     void backward() {
