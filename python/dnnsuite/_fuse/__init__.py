@@ -24,6 +24,7 @@ from .fusing import unfuse as unfuse
 from .fusing import width as width
 from .left_tensors import joined as joined
 from .loop_choice import asks_for_numbers as asks_for_numbers
+from .loop_choice import differ_by_numbers as differ_by_numbers
 from .loop_choice import loops as loops
 from .loop_choice import run_in_a_loop as run_in_a_loop
 from .rules import dimensions as _dimensions  # noqa: F401
@@ -43,6 +44,7 @@ __all__ = [
     "asks_for_numbers",
     "attributes_alone",
     "coverage",
+    "differ_by_numbers",
     "fuse",
     "generator_loans",
     "has_gradient_hook",

@@ -27,11 +27,13 @@ from .html import array_html
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .loop_choice import LoopChoice
 from .model_signature import ForwardOfModels
+from .module_walk import modules_below, tensors_below
 from .single_model import model_of, parts_of
 from .slices import narrow
 from .unfused import ASKED
 
 Models = torch.nn.Module | Sequence[torch.nn.Module]
+_WHOLE: tuple[dict[str, Any], ...] = ({}, {"recurse": True})  # arguments of `parameters()` and the like
 
 
 def _gather(root: torch.nn.Module) -> None:
@@ -199,15 +201,21 @@ class Array(SharedState, torch.nn.Module):
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
         under_way.finish(self)
-        return super().named_parameters(*args, **kwargs)
+        if args or kwargs not in _WHOLE:
+            return super().named_parameters(*args, **kwargs)
+        return iter(tensors_below(self, "_parameters"))  # type: ignore[arg-type]
 
     def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.Tensor]]:
         under_way.finish(self)
-        return super().named_buffers(*args, **kwargs)
+        if args or kwargs not in _WHOLE:
+            return super().named_buffers(*args, **kwargs)
+        return iter(tensors_below(self, "_buffers"))
 
     def named_modules(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Module]]:
         under_way.finish(self)
-        return super().named_modules(*args, **kwargs)
+        if args or kwargs:
+            return super().named_modules(*args, **kwargs)
+        return iter(modules_below(self))
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         under_way.finish(self)

@@ -259,6 +259,12 @@ def loops(array: torch.nn.Module) -> bool:
     return isinstance(choice, LoopChoice) and choice.looping
 
 
+def differ_by_numbers(array: torch.nn.Module) -> bool:
+    """Return True if models of a part run one by one, and its code reads numbers of tensors."""
+    reports = [m.__dict__.get("_fused_report") for m in parts_of(array.__dict__.get("_root", array))]
+    return any(report is not None and report.asked and bool(report.reason) for report in reports)
+
+
 def asks_for_numbers(array: torch.nn.Module) -> bool:
     """Return True if models that were shards of their own asked for numbers, which all at once may have no answer."""
     reports = [m.__dict__.get("_fused_report") for m in parts_of(array.__dict__.get("_root", array))]

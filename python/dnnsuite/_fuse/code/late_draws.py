@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import types
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,6 +43,9 @@ _DRAWING = frozenset(
     ]
 )
 _WRITING = frozenset(("no_grad", "set_grad_enabled", "inference_mode", "data"))
+_NO_CODE = frozenset(
+    (bool, int, float, str, type(None), dict, list, set, tuple, OrderedDict, torch.Tensor, torch.nn.Parameter)
+)
 _NOT_FOLLOWED = ("torch", "numpy", "dnnsuite", "builtins")
 
 
@@ -117,6 +121,8 @@ def _methods(modules: list[torch.nn.Module]) -> dict[str, list[types.FunctionTyp
 
 def _functions(value: Any) -> list[types.FunctionType]:
     """Return the Python functions that a call of `value`, or a look at a property, runs first."""
+    if type(value) in _NO_CODE:
+        return []
     for inner in ("__wrapped__", "__func__", "func", "fget", "function"):
         held = getattr(value, inner, None)
         if isinstance(held, types.FunctionType):

@@ -47,6 +47,9 @@ class UserModule(OwnTensors):
     Outside of a forward its parameters are `[B, ...]`; inside, its code sees those of one model.
     """
 
+    _fused_copied_by_state = (
+        True  # a copy is made without `__init__`, and its state set: see `module_copies.py`
+    )
     _fused_B: int  # the models; the names are such that no user has them
     _fused_report: ModuleCoverage
     _fused_ranks: dict[str, int]  # of the tensors `[B, ...]` that it holds itself
