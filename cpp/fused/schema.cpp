@@ -80,6 +80,13 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         "add_patches(Tensor patches, int height, int width, int kernel_h, int kernel_w, int stride_h, int stride_w,"
         " int padding_h, int padding_w) -> Tensor");
 
+    m.def(
+        "window_convolution(Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation,"
+        " int groups) -> Tensor");
+    m.def(
+        "window_convolution_backward(Tensor grad, Tensor x, Tensor weight, int[] stride, int[] padding, int[] dilation,"
+        " int groups, bool needs_x, bool needs_weight, bool needs_bias) -> (Tensor, Tensor, Tensor)");
+
     m.def("embedding(Tensor weight, Tensor indices, int padding_idx) -> Tensor");
     m.def("embedding_backward(Tensor grad, Tensor indices, int vocabulary, int padding_idx) -> Tensor");
 

@@ -16,7 +16,12 @@ NAMES = sorted(
     {name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if name.startswith("dnnsuite::")}
     - IN_PYTHON
 )
-CPU_ONLY = {"convolution", "gemm", "patches"}  # on CUDA torch's own operators are called
+CPU_ONLY = {
+    "convolution",
+    "gemm",
+    "patches",
+    "window_convolution",
+}  # on CUDA torch's own operators are called
 COMPOSED_ON_CUDA = {"pool", "recurrence"}
 OPERATORS = [name for name in NAMES if name != "instruction_set"]
 

@@ -147,36 +147,54 @@ BATCH_NORM_MAX_CASES = [
 ]
 
 
-def tap_case(
-    sides: tuple[int, int], channels: tuple[int, int], kernel: int, stride: int, padding: int
+def window_case(
+    sides: tuple[int, int],
+    channels: tuple[int, int],
+    kernel: tuple[int, int],
+    stride: tuple[int, int] = (1, 1),
+    padding: tuple[int, int] = (0, 0),
+    dilation: tuple[int, int] = (1, 1),
+    groups: int = 1,
+    samples: int = 3,
+    bias: bool = True,
 ) -> Case:
-    """A convolution of 3 images, without a bias."""
+    """A convolution of images with the channels last in memory."""
     inputs, outputs = channels
+    steps = stride, padding, dilation
+    shapes = {"x": (samples, *sides, inputs), "weight": (outputs, *kernel, inputs // groups)}
+    offsets = {"bias": (outputs,)} if bias else {}
 
     def make(B: int, dtype: torch.dtype) -> Tensors:
         generator = torch.Generator().manual_seed(4)
-        shapes = {"x": (3, *sides, inputs), "weight": (outputs, kernel, kernel, inputs)}
-        return {n: torch.stack([normal(generator, dtype, *s) for _ in range(B)]) for n, s in shapes.items()}
+        known = {n: normal(generator, dtype, B, *s).movedim(-1, 2) for n, s in shapes.items()}
+        return known | {n: normal(generator, dtype, B, *s) for n, s in offsets.items()}
 
-    def one(t: Tensors) -> torch.Tensor:
-        image, filters = t["x"].movedim(-1, 1), t["weight"].movedim(-1, 1)
-        return functional.conv2d(image, filters, None, stride, padding).movedim(1, -1)
-
+    words = "".join(f"-{n}{'x'.join(map(str, v))}" for n, v in zip("kspd", (kernel, *steps), strict=True))
     return Case(
-        f"taps-{'x'.join(map(str, (*sides, *channels)))}-k{kernel}s{stride}p{padding}",
-        "tap_convolution",
+        f"windows-{'x'.join(map(str, (samples, *sides, *channels)))}{words}g{groups}{'-bias' * bias}",
+        "window_convolution",
         make,
-        lambda t: ops.tap_convolution(t["x"], t["weight"], (stride, stride), (padding, padding)),
-        one,
+        lambda t: ops.window_convolution(t["x"], t["weight"], t.get("bias"), *steps, groups),
+        lambda t: functional.conv2d(t["x"], t["weight"], t.get("bias"), *steps, groups),
     )
 
 
-TAP_CASES = [
-    tap_case((2, 2), (5, 4), 3, 1, 1),
-    tap_case((2, 3), (4, 6), 3, 2, 1),
-    tap_case((4, 4), (3, 2), 4, 1, 0),
-    tap_case((1, 1), (3, 2), 5, 1, 2),
-    tap_case((3, 3), (40, 70), 3, 2, 1),
+WINDOW_CASES = [
+    window_case((2, 2), (5, 4), (3, 3), padding=(1, 1), bias=False),
+    window_case((4, 4), (3, 2), (4, 4)),
+    window_case((1, 1), (3, 2), (5, 5), padding=(2, 2)),
+    window_case((3, 4), (6, 8), (1, 1)),  # windows that are pixels
+    window_case((5, 4), (6, 34), (1, 1), (2, 1)),
+    window_case((5, 6), (4, 6), (3, 2), (2, 1), (1, 2), (1, 2), groups=2),
+    window_case((4, 5), (2, 8), (2, 2), dilation=(2, 1), groups=2),  # short windows: gradients are turned
+    window_case((4, 5), (18, 1), (3, 3), padding=(1, 1)),  # sums along windows
+]
+
+LARGE_WINDOW_CASES = [
+    window_case(
+        (17, 15), (40, 35), (3, 3), padding=(1, 1), samples=2
+    ),  # several pieces of lines, and of the depth
+    window_case((12, 13), (32, 40), (3, 3), (2, 1), (1, 1), (1, 2), groups=2, samples=5),
 ]
 
 

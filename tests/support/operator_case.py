@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 Tensors = dict[str, torch.Tensor]
-_OF_TORCH = ("linear", "matmul", "avg_pool", "max_pool", "tap_convolution", "patches", "add_patches")
+_OF_TORCH = ("linear", "matmul", "avg_pool", "max_pool", "window_convolution", "patches", "add_patches")
 
 
 @dataclass(frozen=True)

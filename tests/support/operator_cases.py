@@ -17,9 +17,10 @@ from torch.nn import functional
 from channel_cases import (
     BATCH_NORM_CASES,
     BATCH_NORM_MAX_CASES,
+    LARGE_WINDOW_CASES,
     PATCH_CASES,
     POOL_CASES,
-    TAP_CASES,
+    WINDOW_CASES,
     batch_norm_case,
     depthwise_case,
     group_norm_case,
@@ -246,7 +247,8 @@ CASES = [
     max_case((2, 500, 64), 1),
     *BATCH_NORM_CASES,
     *BATCH_NORM_MAX_CASES,
-    *TAP_CASES,
+    *WINDOW_CASES,
+    *LARGE_WINDOW_CASES,
     *PATCH_CASES,
     *POOL_CASES,
     batch_norm_case((700, 64), "relu", "x weight bias"),  # several tasks for each model
@@ -280,7 +282,7 @@ CASES = [
     matmul_case((6,), (6, 5)),
     matmul_case((4, 6), (6,)),
 ]
-LARGE = ("3000", "500", "700", "30x24", "40x30")
+LARGE = ("3000", "500", "700", "30x24", "40x30", "17x15", "12x13")
 SMALL = [
     case for case in CASES if not case.name.endswith("long") and not any(size in case.name for size in LARGE)
 ]

@@ -15,18 +15,30 @@ struct Statistics {
     Vec<T> mean, inverse_deviation;
 };
 
+/// The sum of body(i, n) over the vectors of a row. Four sums, so that none waits for the one before it.
+template <class T, class Body>
+DNNSUITE_HD T row_sum(int64_t columns, const Body& body) {
+    Vec<T> total[4] = {Vec<T>(T(0)), Vec<T>(T(0)), Vec<T>(T(0)), Vec<T>(T(0))};
+    int64_t i = 0;
+    for (; i + 4 * kLanes <= columns; i += 4 * kLanes) {
+        _Pragma("GCC unroll 4") for (int k = 0; k < 4; ++k) total[k] = total[k] + body(i + k * kLanes, int64_t{kLanes});
+    }
+    for (; i + kLanes <= columns; i += kLanes) total[0] = total[0] + body(i, int64_t{kLanes});
+    if (i < columns) total[1] = total[1] + body(i, columns - i);
+    return sum((total[0] + total[1]) + (total[2] + total[3]));
+}
+
 template <class T>
 Statistics<T> statistics(const T* s, int64_t columns, double eps) {
-    Vec<T> total(T(0)), squares(T(0));
-    for_each_vector(
-        columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) { total = total + Vec<T>::load(s + i, n); });
-    const T count = static_cast<T>(columns), mean = sum(total) / count;
-    for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+    const T count = static_cast<T>(columns);
+    const T mean = row_sum<T>(columns, [&](int64_t i, int64_t n)
+                                           __attribute__((always_inline)) { return Vec<T>::load(s + i, n); }) /
+                   count;
+    const T squares = row_sum<T>(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         const Vec<T> d = keep_first(Vec<T>::load(s + i, n) - Vec<T>(mean), n);
-        squares = squares + d * d;
+        return d * d;
     });
-    const T variance = sum(squares) / count;
-    return {Vec<T>(mean), Vec<T>(T(1) / square_root(variance + static_cast<T>(eps)))};
+    return {Vec<T>(mean), Vec<T>(T(1) / square_root(squares / count + static_cast<T>(eps)))};
 }
 
 /// residual + (x + bias) * factors, zero-padded to whole vectors.

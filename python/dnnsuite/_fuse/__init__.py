@@ -6,6 +6,7 @@ from .batch import stack as stack
 from .batch import unstack as unstack
 from .code.one_by_one import generator_loans as generator_loans
 from .code.one_by_one import models_apart as models_apart
+from .code.one_by_one import plain_models_of as plain_models_of
 from .code.one_by_one import reads_own_values as reads_own_values
 from .code.own_values import names_of_own as names_of_own
 from .code.own_values import numbers_read as numbers_read
@@ -55,6 +56,7 @@ __all__ = [
     "narrow",
     "notes",
     "numbers_read",
+    "plain_models_of",
     "reads_own_values",
     "run_in_a_loop",
     "stack",

@@ -40,7 +40,7 @@ from ._pool import max_pool as max_pool
 from ._recurrence import GATES as GATES
 from ._recurrence import recurrence as recurrence
 from ._rms_norm import rms_norm as rms_norm
-from ._tap_convolution import tap_convolution as tap_convolution
+from ._window_convolution import window_convolution as window_convolution
 from .library import instruction_set as instruction_set
 from .optimizer import RULES as RULES
 from .optimizer import optimizer_ as optimizer_
@@ -87,5 +87,5 @@ __all__ = [
     "recurrence",
     "rms_norm",
     "scale_gradients_",
-    "tap_convolution",
+    "window_convolution",
 ]

@@ -6,7 +6,7 @@ from dnnsuite import stack
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.nn import functional
 from dnnsuite.nn._convolution_ways import grouped
-from dnnsuite.nn.functional import _convolution_rules, convolution
+from dnnsuite.nn.functional import convolution
 
 
 @pytest.mark.parametrize("B", [0, 1, 3])
@@ -35,9 +35,7 @@ def test_each_model_has_its_own_weights(B, dims):
     ],
 )
 @pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("few", [7000, 1])
-def test_products_in_disguise(side, kernel, rest, last, few, monkeypatch):
-    monkeypatch.setattr(_convolution_rules, "FILTERS_PER_OUTPUT", few)
+def test_products_in_disguise(side, kernel, rest, last):
     x = torch.randn(3, 2, 6, side, side)
     x = (x.movedim(2, -1).contiguous().movedim(-1, 2) if last else x).requires_grad_()
     weight = torch.randn(3, 5, 6, kernel, kernel, requires_grad=True)

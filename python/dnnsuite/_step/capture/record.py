@@ -15,6 +15,8 @@ from .operators import Operator, known_operator, operator_of
 from .places import in_a_loop, user_place
 
 _KEPT_BYTES = 2**18  # a constant larger than this is computed anew in each step
+_TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
+_PLAIN = frozenset((type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout))
 MARK = "Python has read another value"  # in the message of an assertion that fails
 READS_A_VALUE = "aten._local_scalar_dense hands a tensor's value to Python (as .item() does)"
 
@@ -153,7 +155,7 @@ class StepRecorder(TorchDispatchMode):
 
     def slot(self, tensor: torch.Tensor) -> TensorSlot:
         """Find the slot of a tensor that an operator takes."""
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
+        if type(tensor) not in _TENSORS or tensor.layout != torch.strided:
             self._refuse(f"it uses a {type(tensor).__name__} of layout {tensor.layout}")
             return TensorSlot(-1)
         if tensor.is_conj() or tensor.is_neg():
@@ -170,6 +172,8 @@ class StepRecorder(TorchDispatchMode):
         return TensorSlot(found)
 
     def _with_slots(self, value: Any) -> Any:
+        if type(value) in _PLAIN:
+            return value
         if isinstance(value, torch.Tensor):
             return self.slot(value)
         if isinstance(value, (list, tuple)):
@@ -192,7 +196,8 @@ class StepRecorder(TorchDispatchMode):
             else:
                 given = operator.arguments(args, kwargs)
                 arguments = tuple(map(self._with_slots, given))
-                self._check(func, operator, arguments, _looks_for_true(given))
+                masked = operator.sized_by_values and _looks_for_true(given)
+                self._check(func, operator, arguments, masked)
         except Exception as error:
             self._refuse_unknown(func, error)
         output = func(*args, **kwargs)
@@ -316,7 +321,8 @@ class StepRecorder(TorchDispatchMode):
         self._inner |= fresh - self._outer
         views = fresh <= {storage[slot] for slot in slots}
         call = OperatorCall(func, arguments, outputs, writes, views, place=user_place())
-        self._keep_constant(call, operator, results, slots)
+        if not writes and (operator.by_shape or (slots and slots <= self._constant)):
+            self._keep_constant(call, results, slots)
         recording.calls.append(call)
 
     def _origin(self, arguments: Sequence[Any]) -> set[int] | None:
@@ -336,12 +342,8 @@ class StepRecorder(TorchDispatchMode):
         found = self._slots.get(key)
         return self._add(tensor, key) if found is None else found
 
-    def _keep_constant(
-        self, call: OperatorCall, operator: Operator, results: list[Any], taken: set[int]
-    ) -> None:
+    def _keep_constant(self, call: OperatorCall, results: list[Any], taken: set[int]) -> None:
         """Keep results that are the same in every step while nothing writes into them."""
-        if call.writes or not (operator.by_shape or (taken and taken <= self._constant)):
-            return
         if not taken.isdisjoint(self.recording.numbers):
             return
         if all(isinstance(t, torch.Tensor) and t.untyped_storage().nbytes() <= _KEPT_BYTES for t in results):

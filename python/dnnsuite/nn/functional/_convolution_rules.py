@@ -14,14 +14,6 @@ from ...ops.windows import output_pixels
 Size = int | Sequence[int]
 Pair = tuple[int, int]
 
-FEW_PIXELS = 1024
-"""Pixels of one model's batch up to which a filter of one tap is a product of ours: a torch convolution channels last
-is 1.3 times as fast at 2048 and more, and 1.1 to 2.5 times slower below (`benchmarks/ops/bench_convolution.py`)."""
-
-SMALL_FILTERS, SMALLER_FILTERS, MORE_PIXELS = 1024, 256, 8192
-"""Filters of one tap, inputs times outputs, that are a product of ours up to so many pixels, and for any number of
-them: 1.7 to 2.7 times the rate of torch's loop, of which a convolution, copied into place, has 0.75 to 0.97."""
-
 FEW_OF_AN_IMAGE = 9
 """Pixels of an image up to which 3 x 3 filters of single channels are ours: 3 to 12 times torch's rate at 4 and fewer,
 0.6 to 0.9 of it, channels last, from 16 on; larger filters are always ours (`benchmarks/ops/bench_depthwise.py`)."""
@@ -31,21 +23,13 @@ FEW_CHANNELS, FEW_PRODUCTS = 16, 40_000
 """Channels of depthwise filters that do not fill a vector, and pixels that come out, times taps, up to which they are
 ours all the same: 1.2 to 3 times torch's rate, half of it at 100,000 (`benchmarks/ops/grid.py`)."""
 
-FEW_OUTPUTS, FILTERS_PER_OUTPUT = 9, 7000
-"""Pixels that come out, and filters of single channels for each, with which products of taps are 1.5 to 5 times as fast
-as torch's convolution, channels last (`benchmarks/ops/bench_convolution.py`); 16 pixels take 1.5 times as long."""
-
+MANY_OUTPUTS, FEW_VECTORS, NEW_GRADIENT = 32, 65536, 3
+"""Filters of a group from which products of windows are quicker than torch's convolution, channels last, whatever the
+shape: 1.0 to 3 times its rate. With fewer, vectors of one model's windows up to which they are: cutting windows is then
+most of the work. Adding windows up to a gradient of the images costs `NEW_GRADIENT` - 1 times as much as cutting."""
 
 VECTOR = 16
-"""Filters of one channel and one tap from which the product of each pixel with all of them fills vectors: 1.5 times the
-rate of torch's convolution where the pixels have no gradient."""
-
-FEW_INPUTS, MANY_OUTPUTS, FEW_OF_A_GROUP = 3, 128, 8
-"""Channels that go in, that come out, and that go into a group, of convolutions that are quicker contiguous."""
-
-
-FEW_DILATED = 16
-"""Pixels that come out of dilated filters up to which torch is 1.2 to 1.7 times as fast contiguous, copies included."""
+"""Numbers that are copied at once."""
 
 
 def pair(size: Size) -> Pair:
@@ -62,10 +46,42 @@ def fits(
     stride: Pair,
     padding: Pair,
     dilation: Pair,
+    groups: int,
 ) -> bool:
-    """Return True if the result is not empty; else torch's error message is used."""
+    """Return True if filters fit the images, and the result is not empty; else torch's error message is used."""
+    outputs, inputs = weight.shape[1:3]
+    if input.size(2) != inputs * groups or outputs % groups != 0 or input.numel() == 0:
+        return False
     room = zip(input.shape[3:], weight.shape[3:], stride, padding, dilation, strict=True)
     return all(s > 0 and d > 0 and p >= 0 and d * (k - 1) < n + 2 * p for n, k, s, p, d in room)
+
+
+def padding_of(name: str, weight: Tensor, stride: Size, dilation: Size) -> str | tuple[int, ...]:
+    """Convert padding "valid" or "same" to numbers; unchanged where both sides differ, or torch has an error for it."""
+    sides = weight.shape[3:]
+    if name == "valid":
+        return (0,) * len(sides)
+    steps = (dilation,) * len(sides) if isinstance(dilation, int) else tuple(dilation) * len(sides)
+    whole = [d * (k - 1) for d, k in zip(steps, sides, strict=False)]
+    plain = stride == 1 or (not isinstance(stride, int) and set(stride) == {1})
+    return (
+        tuple(w // 2 for w in whole) if name == "same" and plain and not any(w % 2 for w in whole) else name
+    )
+
+
+def single_tap(input: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pair) -> Pair | None:
+    """Return the only tap of filters that meets maps of one pixel with one result; None for others, and other maps.
+
+    All other taps are on the padding, so a 3 x 3 filter needs a ninth of the work.
+    """
+    if input.shape[3:] != (1, 1) or weight.shape[3:] == (1, 1):
+        return None
+    if any(p % d for p, d in zip(padding, dilation, strict=True)):
+        return None
+    row, column = (p // d for p, d in zip(padding, dilation, strict=True))
+    ends = zip(weight.shape[3:], stride, padding, dilation, strict=True)
+    alone = all((2 * p - d * (k - 1)) // s == 0 and p // d < k for k, s, p, d in ends)
+    return (row, column) if alone else None
 
 
 FILLED = 16
@@ -98,56 +114,21 @@ def is_own_depthwise(
     return input.size(1) * outputs * weight.shape[3:].numel() <= FEW_PRODUCTS
 
 
-def is_small_product(x: Tensor, weight: Tensor) -> bool:
-    """Return True if filters of one tap are quicker as a product of this package."""
-    pixels = x.shape[1] * x.shape[3:].numel()
-    if weight.size(2) == 1 and weight.size(1) >= VECTOR and not x.requires_grad:
-        return True  # pixels times filters: what comes out is written once, and nothing is summed
-    if pixels <= FEW_PIXELS:
-        return True
-    if min(weight.shape[1:3]) == 1:
-        return False  # of one channel a product has one column of a vector
-    filters = weight.size(1) * weight.size(2)
-    return filters <= (SMALL_FILTERS if pixels <= MORE_PIXELS else SMALLER_FILTERS)
-
-
-def padding_is_most(
-    input: Tensor,
-    weight: Tensor,
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
+def pays_in_windows(
+    input: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> bool:
-    """Return True if there are few output pixels, most taps are on the padding, and there are many filters."""
-    outputs = output_pixels(input.shape[3:], weight.shape[3:], stride, padding)
-    filters = weight.size(1) * weight.size(2)
-    return (
-        dilation == (1, 1)
-        and padding != (0, 0)
-        and outputs <= FEW_OUTPUTS
-        and filters >= FILTERS_PER_OUTPUT * outputs
-    )
+    """Return True if products of windows are quicker than torch's convolution."""
+    outputs, inputs, height, width = weight.shape[1:]
+    if outputs >= MANY_OUTPUTS * groups:
+        return True
+    pixels = input.size(1) * output_pixels(input.shape[3:], weight.shape[3:], stride, padding, dilation)
+    whole_rows = groups == 1 and dilation[1] == 1  # of taps: they are copied as one run
+    runs, length = (height, width * inputs) if whole_rows else (groups * height * width, inputs)
+    vectors = pixels * runs * -(-length // VECTOR)
+    return vectors * (NEW_GRADIENT if input.requires_grad else 1) <= NEW_GRADIENT * FEW_VECTORS
 
 
-def quicker_contiguous(input: Tensor, weight: Tensor, stride: Size, *rest: Any) -> bool:
-    """Return True for convolutions that torch does faster contiguous than channels last, on a CPU.
-
-    Without a gradient of the input they are those of one channel to one, which lie the same either way (1.3 times),
-    those of few channels to many (1.2 to 1.4 times), filters of one tap in groups of few channels (1.3 to 2 times), and
-    dilated ones of few pixels (up to twice). With one all are slower (`benchmarks/ops/grid.py`), but for the few pixels
-    that come out of dilated filters.
-    """
-    if not on_cpu(input):
-        return False
-    if set(pair(rest[1])) != {1} and not isinstance(rest[0], str):
-        steps = pair(stride), pair(rest[0]), pair(rest[1])
-        pixels = input.size(1) * output_pixels(input.shape[3:], weight.shape[3:], *steps)
-        return pixels <= (FEW_PIXELS if not input.requires_grad else FEW_DILATED)
-    if input.requires_grad:
-        return False
-    outputs, inputs = weight.shape[1:3]
-    if input.size(2) == inputs <= FEW_INPUTS:
-        return outputs == inputs == 1 or (outputs >= MANY_OUTPUTS and weight.shape[3:] != (1, 1))
-    if weight.shape[3:] != (1, 1) or pair(stride) != (1, 1):
-        return False
-    return inputs <= FEW_OF_A_GROUP and 1 < rest[-1] < input.size(2)
+def quicker_contiguous(input: Tensor, weight: Tensor) -> bool:
+    """Return True for convolutions that torch does faster contiguous than channels last, on a CPU: those of one channel
+    to one, which lie the same either way (1.3 times), unless the images have a gradient."""
+    return on_cpu(input) and not input.requires_grad and input.size(2) == weight.size(1) == 1

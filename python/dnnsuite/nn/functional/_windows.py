@@ -12,8 +12,6 @@ from torch import Tensor
 
 from ... import ops
 from ...ops.device import on_cpu
-from ...ops.shared import once
-from ...ops.windows import output_pixels
 from ._whole_maps import sizes_of
 
 Pair = tuple[int, int]
@@ -35,38 +33,10 @@ def _is_quicker(pixels: int, inputs: int, outputs: int, taps: int) -> bool:
     return taps > 1 and pixels * inputs * outputs * taps <= MOST
 
 
-FEW_OUTPUTS, MANY_NUMBERS, OVERLAP = 16, 250_000, 4
-"""Filters that fill no vector, numbers of one model's windows, and windows that a pixel is in, with which the gradient
-of the images is dear: windows take 1.1 to 2.3 times as long as torch's convolution, forward and backward."""
-
-
-def _pays(x: Tensor, weight: Tensor, stride: Pair, pixels: int) -> bool:
-    """Return True if windows of images `[B, N, I, H, W]` are quicker with the gradients that are needed."""
-    outputs, inputs, *kernel = weight.shape[1:]
-    taps = kernel[0] * kernel[1]
-    if not x.requires_grad or inputs == 1 == outputs:
-        return outputs >= min(inputs, FEW_OUTPUTS)
-    few = pixels * inputs * taps <= MANY_NUMBERS or taps <= OVERLAP * stride[0] * stride[1]
-    return outputs >= FEW_OUTPUTS and few
-
-
 def takes_windows(input: Tensor, weight: Tensor) -> bool:
     """Return True if windows can be cut out of `input`: on a CPU, both in float32 or float64, without autocast."""
     known = input.dtype == weight.dtype and input.dtype in (torch.float32, torch.float64)
     return known and on_cpu(input) and not torch.is_autocast_enabled("cpu")
-
-
-def windows_of(x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> tuple[Tensor, Tensor] | None:
-    """Windows `[B, N, OH, OW, KH * KW * I]` of images `[B, N, I, H, W]`, and a matrix `[B, O, KH * KW * I]`, whose
-    product is the convolution of one group without dilation; None where the library's is quicker."""
-    outputs, inputs, *kernel = weight.shape[1:]
-    pixels = x.shape[1] * output_pixels(x.shape[3:], kernel, stride, padding)
-    if not _is_quicker(pixels, inputs, outputs, kernel[0] * kernel[1]) or not _pays(
-        x, weight, stride, pixels
-    ):
-        return None
-    rows = ops.patches(once(lambda one: one.movedim(2, -1), x), kernel, stride, padding)
-    return rows, weight.movedim(2, -1).flatten(2)
 
 
 def transposed_of_windows(

@@ -24,14 +24,15 @@ from ._convolution_rules import (
     Size,
     fits,
     is_own_depthwise,
-    is_small_product,
-    padding_is_most,
+    padding_of,
     pair,
+    pays_in_windows,
     quicker_contiguous,
+    single_tap,
     steps_go_wrong,
 )
 from ._whole_maps import from_single_pixels, sizes_of, whole_map
-from ._windows import takes_windows, transposed_of_windows, windows_of
+from ._windows import takes_windows, transposed_of_windows
 
 
 def check_images(input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, name: str) -> None:
@@ -66,54 +67,26 @@ def _quick_conv2d(
     if not (input.is_floating_point() and (autocast or input.dtype == weight.dtype)):
         return None
     steps = pair(stride), pair(padding), pair(dilation)
-    if not fits(input, weight, *steps):
+    if not fits(input, weight, *steps, groups):
         return None
+    of_channels = 1 < groups == input.size(2) == weight.size(1)
+    if of_channels and not is_own_depthwise(input, weight, *steps):
+        return None
+    tap = single_tap(input, weight, *steps) if groups == 1 else None
+    by_windows = not of_channels and tap is None and takes_windows(input, weight)
+    if by_windows and pays_in_windows(input, weight, *steps, groups):
+        return ops.window_convolution(input, weight, bias, *steps, groups)
     wide = computable(weight)
     x, b = match(computable(input), wide), match(bias, wide)
-    if 1 < groups == input.size(2) == weight.size(1) and weight.size(2) == 1:
-        if not is_own_depthwise(input, weight, *steps):
-            return None
+    if of_channels:
         y = ops.depthwise(x.movedim(2, -1), wide.squeeze(2).movedim(1, -1), b, *steps)
-    elif groups == 1 and (product := _product(x, wide, *steps) or whole_map(x, wide, steps[1])) is not None:
-        y = ops.linear(*product, b)
-    elif (
-        groups == 1 and padding_is_most(input, weight, *steps) and not autocast and wide.dtype == weight.dtype
-    ):
-        y = ops.tap_convolution(channels_last(x).movedim(2, -1), wide.movedim(2, -1), *steps[:2])
-        y = y if b is None else y + b[:, None, None, None]
-    elif (
-        groups == 1
-        and steps[2] == (1, 1)
-        and takes_windows(input, weight)
-        and (product := windows_of(input, weight, *steps[:2])) is not None
-    ):
+    elif tap is not None:
+        y = ops.linear(x.movedim(2, -1), _tap(wide, *tap), b)
+    elif groups == 1 and (product := whole_map(x, wide, steps[1])) is not None:
         y = ops.linear(*product, b)
     else:
         return None
     return y.movedim(-1, 2).to(torch.get_autocast_dtype("cpu") if autocast else input.dtype)
-
-
-def _product(
-    x: Tensor,
-    weight: Tensor,
-    stride: tuple[int, int],
-    padding: tuple[int, int],
-    dilation: tuple[int, int],
-) -> tuple[Tensor, Tensor] | None:
-    """Return pixels `[B, N, H, W, I]` and a matrix `[B, O, I]` whose product is the convolution; None if there is none.
-
-    That is so for filters of one tap, and for maps of one pixel to one pixel: all taps but one are on the padding, so a
-    3 x 3 filter needs a ninth of the work.
-    """
-    pixels = x.movedim(2, -1)
-    if weight.shape[3:] == (1, 1) and padding == (0, 0) and is_small_product(x, weight):
-        return _pixels_at(x, weight, stride), weight.flatten(2)
-    if x.shape[3:] == (1, 1) and all(p % d == 0 for p, d in zip(padding, dilation, strict=True)):
-        taps = [p // d for p, d in zip(padding, dilation, strict=True)]
-        ends = zip(weight.shape[3:], stride, padding, dilation, strict=True)
-        if all((2 * p - d * (k - 1)) // s == 0 and p // d < k for k, s, p, d in ends):
-            return pixels, _tap(weight, *taps)
-    return None
 
 
 def _pixels_at(x: Tensor, weight: Tensor, stride: tuple[int, int]) -> Tensor:
@@ -153,6 +126,8 @@ def _convolution(
 ) -> Tensor:
     """Convolve: on a CPU model by model, with the library's best kernel for one model; on a GPU in the fastest way."""
     check_images(input, weight, bias, dims, plain.__name__)
+    if isinstance(rest[1], str):
+        rest = (rest[0], padding_of(rest[1], weight, rest[0], rest[2]), *rest[2:])
     if is_kept(weight) and input.dim() == dims + 3 and (len(input) > 1 or not is_kept(bias)):
         return _of_shared_filters(plain, dims, input, weight, bias, *rest)
     if dims == 1 and on_cpu(input):
@@ -168,7 +143,7 @@ def _convolution(
     if on_gpu(input) and input.size(0) > 1 and input.dim() == dims + 3:
         return convolve_on_gpu(plain, input, weight, bias, *rest)
     if dims == 2 and input.dim() == 5:
-        if plain is F.conv2d and quicker_contiguous(input, weight, *rest):
+        if plain is F.conv2d and quicker_contiguous(input, weight):
             input, weight = _contiguous(input), _contiguous(weight)
         else:
             input = channels_last(input)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""What is special about products of windows; values and gradients in general are in test_operators.py."""
+
+import pytest
+import torch
+
+from dnnsuite import ops
+
+B, N = 3, 4
+
+
+def last(*shape, dtype=torch.float32):
+    """Images or filters with the channels last in memory."""
+    return torch.randn(*shape[:2], *shape[3:], shape[2], dtype=dtype).movedim(-1, 2)
+
+
+def gradients(x, weight, bias, *rest):
+    leaves = [t.detach().requires_grad_() for t in (x, weight, bias)]
+    y = ops.window_convolution(*leaves, *rest)
+    factors = torch.cos(torch.arange(y.numel(), dtype=y.dtype)).view(y.shape)
+    return y.detach(), *torch.autograd.grad(y, leaves, factors)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("outputs", [6, 80])
+def test_any_number_of_threads_gives_the_same_bits(groups, shared, outputs):
+    x, weight, bias = last(B, N, 8, 19, 17), last(B, outputs, 8 // groups, 3, 3), torch.randn(B, outputs)
+    if shared:
+        x = x[:1].expand_as(x)
+    rest = (1, 2), (1, 0), (1, 2), groups
+    found = {}
+    for threads in (1, 2, 4):
+        torch.set_num_threads(threads)
+        found[threads] = gradients(x, weight, bias, *rest)
+    torch.set_num_threads(1)
+    for threads in (2, 4):
+        assert all(torch.equal(a, b) for a, b in zip(found[1], found[threads], strict=True))
+
+
+def test_a_batch_that_all_models_share_has_the_bits_of_copies():
+    one, weight, bias = last(1, N, 5, 9, 8), last(B, 40, 5, 3, 3), torch.randn(B, 40)
+    factors = torch.randn(B, N, 40, 7, 6)
+
+    def filters_gradient(x):
+        w = weight.detach().requires_grad_()
+        y = ops.window_convolution(x, w, bias)
+        return y.detach(), torch.autograd.grad(y, w, factors)[0]
+
+    shared, copied = (filters_gradient(x) for x in (one.expand(B, -1, -1, -1, -1), one.repeat(B, 1, 1, 1, 1)))
+    assert all(torch.equal(a, b) for a, b in zip(shared, copied, strict=True))
+
+
+def test_a_shared_batch_may_have_a_gradient():
+    x, weight = (
+        last(1, N, 5, 6, 6, dtype=torch.float64).requires_grad_(),
+        last(B, 4, 5, 3, 3, dtype=torch.float64),
+    )
+    y = ops.window_convolution(x.expand(B, -1, -1, -1, -1), weight)
+    factors = torch.randn_like(y)
+    truth = torch.stack([torch.nn.functional.conv2d(x[0], w.contiguous()) for w in weight])
+    torch.testing.assert_close(
+        torch.autograd.grad(y, x, factors), torch.autograd.grad(truth, x, factors), rtol=1e-10, atol=1e-10
+    )
+
+
+def test_memory_order_does_not_matter_and_channels_come_last():
+    x, weight, bias = last(B, N, 3, 7, 6), last(B, 5, 3, 2, 3), torch.randn(B, 5)
+    expected = gradients(x, weight, bias, (2, 1), (1, 1))
+    for images, filters in ((x.contiguous(), weight), (x, weight.contiguous())):
+        found = gradients(images, filters, bias, (2, 1), (1, 1))
+        assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+    assert all(t.movedim(2, -1).is_contiguous() for t in expected[:3])
+
+
+def test_pixels_that_no_window_sees_have_a_gradient_of_zero():
+    x, weight = last(1, 2, 3, 8, 8).requires_grad_(), last(1, 4, 3, 1, 1)
+    (dx,) = torch.autograd.grad(ops.window_convolution(x, weight, None, (3, 3)).sum(), x)
+    seen = torch.zeros(8, 8, dtype=torch.bool)
+    seen[::3, ::3] = True
+    assert torch.equal(dx != 0, seen.expand_as(dx))
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_strides_are_known_without_values(groups):
+    inputs = last(2, 3, 4, 5, 5), last(2, 6, 4 // groups, 3, 3), torch.randn(2, 6)
+    steps = [2, 1], [1, 0], [1, 2], groups
+    real = ops.window_convolution(*inputs, *steps)
+    meta = torch.ops.dnnsuite.window_convolution(*(t.to("meta") for t in inputs), *steps)
+    assert (meta.shape, meta.stride()) == (real.shape, real.stride())
+
+
+@pytest.mark.parametrize(
+    ("x", "weight", "rest", "words"),
+    [
+        ((2, 3, 4, 5), (2, 6, 4, 3, 3), {}, "x must be"),
+        ((2, 3, 4, 5, 5), (3, 6, 4, 3, 3), {}, "do not fit images"),
+        ((2, 3, 4, 5, 5), (2, 5, 2, 3, 3), {"groups": 2}, "in 2 groups do not fit"),
+        ((2, 3, 4, 2, 2), (2, 6, 4, 3, 3), {}, "filters of 3 do not fit into 2 pixels"),
+        ((2, 3, 4, 5, 5), (2, 6, 4, 3, 3), {"stride": (0, 1)}, "must be positive"),
+        ((2, 3, 4, 5, 5), (2, 6, 4, 3, 3), {"stride": (1,)}, "two numbers each"),
+    ],
+)
+def test_what_does_not_fit_is_refused(x, weight, rest, words):
+    with pytest.raises(RuntimeError, match=words):
+        ops.window_convolution(torch.randn(x), torch.randn(weight), **rest)
