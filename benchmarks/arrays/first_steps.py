@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Cost of a new StepRunner: its first steps, and all its steps up to the 3rd, 10th and 100th, beside a plain loop's.
+"""Cost of a new StepRunner: its first steps, and all its steps up to the 3rd, 10th and 100th, beside a plain loop's;
+and the cost of an edit of its array, and of another shape of batch.
 
     python benchmarks/arrays/first_steps.py [--models cnn mlp gru] [--B 8] [--rounds 3]
 
 The models and the batches are those of the sweep (`benchmarks/sweep.py`). Each round is a fresh process that knows no
 choice by measurement: it times a loop over plain models, the first runner, and a later one of equal models, all from
-the making of the runner on; models, arrays and optimizers are made before. What torch sets up once for a process is
-behind it, for all of them. CPU time of one thread, the least of the rounds for each number.
+the making of the runner on; models, arrays and optimizers are made before. Then models of a third runner's array are
+replaced and dropped, and its batch has another shape. What torch sets up once for a process is behind it, for all of
+them. CPU time of one thread, the least of the rounds for each number.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ from dnnsuite import optim
 
 STEPS = 100
 STEADY = 20  # steps at the end whose median is the steady step
+EDITS = 3  # models that are replaced, one after the other
 Step = Callable[[], object]
 
 
@@ -83,8 +87,34 @@ def runner_of(
     return make
 
 
+def edits(kind: str, B: int, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, list[float]]:
+    """CPU seconds of edits, of steps after them, and of the first step of another shape of batch."""
+    array = dnnsuite.fuse([MODELS[kind](0.2) for _ in range(B)])
+    optimizer = optim.AdamW(array.parameters(), lr=1e-3)
+    made = dnnsuite.StepRunner(array, optimizer, losses, threads=1)
+    x, y = (dnnsuite.stack(part, B) for part in batch)
+    small = [dnnsuite.stack(part[: BATCH // 4], B) for part in batch]
+    timed(lambda: lambda: made.step(x, y), STEPS // 2)
+    found = {"other shape": timed(lambda: lambda: made.step(*small), 3)}
+    models = iter([MODELS[kind](0.2) for _ in range(EDITS)])
+    timed(lambda: lambda: made.step(x, y), 2)
+    for slot in range(EDITS):
+        edit = partial(array.replace, slot, next(models), optimizer)
+        found["replace"] = fewest(found.get("replace"), timed(lambda edit=edit: edit, 1))
+        found["after replace"] = fewest(found.get("after replace"), timed(lambda: lambda: made.step(x, y), 3))
+    found["drop"] = timed(lambda: lambda: array.drop(B // 2, optimizer), 1)
+    x, y = (dnnsuite.stack(part, B - 1) for part in batch)
+    found["after drop"] = timed(lambda: lambda: made.step(x, y), 3)
+    return found
+
+
+def fewest(before: list[float] | None, now: list[float]) -> list[float]:
+    """The lesser of two times of each step."""
+    return now if before is None else list(map(min, before, now))
+
+
 def ask(connection: Any, kind: str, B: int) -> None:
-    """Send the times of the loop, the first runner and a later one."""
+    """Send the times of the loop, the first runner, a later one and an edited array."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DNNSUITE_CACHE"] = folder
         torch.set_num_threads(1)
@@ -98,6 +128,7 @@ def ask(connection: Any, kind: str, B: int) -> None:
                 "loop": timed(loop(kind, B, batch)),
                 "first runner": timed(runner(kind, B, batch)),
                 "later runner": timed(runner(kind, B, batch)),
+                **edits(kind, B, batch),
             }
         )
 
@@ -109,16 +140,19 @@ def least(rounds: Sequence[dict[str, list[float]]]) -> dict[str, list[float]]:
 
 def report(kind: str, found: dict[str, list[float]]) -> list[str]:
     """Lines: ms of the first three steps and of the steady one, and ms up to the 3rd, 10th and 100th step."""
-    lines = []
+    lines, steady = [], 1.0
     for way, times in found.items():
-        steady = sorted(times[-STEADY:])[STEADY // 2]
+        if len(times) == STEPS:
+            steady = sorted(times[-STEADY:])[
+                STEADY // 2
+            ]  # what edits are compared with, too: a later runner's
         first = "  ".join(f"{1e3 * value:6.2f}" for value in times[:3])
         ratios = "  ".join(f"{value / steady:4.1f}" for value in times[:3])
-        totals = "  ".join(f"{1e3 * sum(times[:count]):7.1f}" for count in (3, 10, STEPS))
-        lines.append(
-            f"{kind:>4}  {way:<13} first steps {first} ms = {ratios} steady ones of {1e3 * steady:6.2f} ms; "
-            f"3, 10, {STEPS} steps {totals} ms"
-        )
+        line = f"{kind:>4}  {way:<13} first steps {first} ms = {ratios} steady ones of {1e3 * steady:6.2f} ms"
+        if len(times) == STEPS:
+            totals = "  ".join(f"{1e3 * sum(times[:count]):7.1f}" for count in (3, 10, STEPS))
+            line += f"; 3, 10, {STEPS} steps {totals} ms"
+        lines.append(line)
     return lines
 
 
