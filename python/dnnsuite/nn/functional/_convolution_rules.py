@@ -19,9 +19,9 @@ FEW_CHANNELS, FEW_PRODUCTS = 16, 64_000
 """Channels of depthwise filters that do not fill a vector, and pixels that come out, times taps, up to which they are
 ours all the same: 1.1 to 6 times torch's rate, half of it at 400,000 (`benchmarks/ops/grid.py`)."""
 
-FEW_OF_THREE = 32_768
-"""Vectors of channels, times taps and pixels that come out, up to which 3 x 3 filters of single channels are ours: 1.1 to
-6 times the rate of torch, which has kernels of its own for them, with dilation none; 0.5 of it at 80,000."""
+SMALL_FILTER, FEW_OF_SMALL = 9, 32_768
+"""Taps of filters of single channels that torch is quick with, if they are not dilated, and vectors of channels, times
+taps and pixels that come out, up to which such filters are ours: 1.1 to 6 times torch's rate, half of it at 80,000."""
 
 MANY_OUTPUTS, MANY_PRODUCTS = 32, 150_000_000
 """Filters of a group from which products of windows are quicker than torch's convolution, channels last, 1.0 to 3 times
@@ -113,9 +113,10 @@ def is_own_depthwise(
 ) -> bool:
     """Return True if filters of single channels are quicker with this package's kernel."""
     outputs = output_pixels(input.shape[3:], weight.shape[3:], stride, padding, dilation)
-    products = input.size(1) * outputs * weight.shape[3:].numel()
-    if weight.shape[3:] == (3, 3) and dilation == (1, 1):
-        return products * -(-input.size(2) // VECTOR) <= FEW_OF_THREE
+    taps = weight.shape[3:].numel()
+    products = input.size(1) * outputs * taps
+    if taps <= SMALL_FILTER and dilation == (1, 1):
+        return products * -(-input.size(2) // VECTOR) <= FEW_OF_SMALL
     return input.size(2) >= FEW_CHANNELS or products <= FEW_PRODUCTS
 
 
