@@ -39,6 +39,14 @@ def test_all_who_announced_are_waited_for_as_long_as_they_live():
     assert second.times == 2
 
 
+def test_who_announces_again_is_waited_for_once():
+    owner, one = Owner(), Waiting()
+    for _ in range(3):
+        announce(owner, one.wait)
+    finish(owner)
+    assert one.times == 1
+
+
 READERS = {
     "forward": lambda array, opt: array(torch.ones(2, 3, 4)),
     "state_dict": lambda array, opt: array.state_dict(),

@@ -50,11 +50,14 @@ struct GroupNormArguments {
     DType dtype;
     int64_t columns;  // CPU: x, grad, y and dx are [B, N, inner, C], so many columns to a row; 0: [B, N, C, inner]
     bool streams;     // CPU, with columns: y and dx are larger than the caches
+    int64_t samples;  // CPU, backward: of a task, which adds up what they bring to the parameters' gradients
     int64_t models, batch, channels, inner, groups;
     double eps;
     const void *x, *weight, *bias, *grad;  // weight and bias [B, C] or null
     void *y, *dx;
     void *dweight, *dbias;  // [B, C]
+
+    int64_t tasks_per_model() const { return (batch + samples - 1) / samples; }
 };
 
 /// The largest of `count` numbers and where it is: x [B, outer, count, inner], values and indices [B, outer, inner].

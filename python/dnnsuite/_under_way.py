@@ -17,8 +17,10 @@ _waits: weakref.WeakKeyDictionary[Any, list[tuple[weakref.ref[Any], Callable[[An
 
 def announce(owner: Any, wait: Callable[[], None]) -> None:
     """Let `finish(owner)` call the method `wait` as long as its object lives; neither is kept alive."""
+    who, function = wait.__self__, wait.__func__  # type: ignore[attr-defined]
     held = [known for known in _waits.get(owner, ()) if known[0]() is not None]
-    _waits[owner] = [*held, (weakref.ref(wait.__self__), wait.__func__)]  # type: ignore[attr-defined]
+    if not any(known() is who and other is function for known, other in held):
+        _waits[owner] = [*held, (weakref.ref(who), function)]
 
 
 def finish(owner: Any) -> None:

@@ -62,6 +62,29 @@ def test_objects_of_the_memo_are_taken_and_one_object_stays_one():
     assert made.config.me is made.config is not model.config
 
 
+def test_tuples_and_sets_are_copied_as_by_deepcopy():
+    model = torch.nn.Identity()
+    model.pair, model.plain, model.names = (model, [1]), (1, "a"), {"a", "b"}
+    made = copied(model, {})
+    assert made.pair[0] is made
+    assert made.pair[1] == [1]
+    assert made.pair[1] is not model.pair[1]
+    assert made.plain is model.plain
+    assert made.names == model.names
+    assert made.names is not model.names
+
+
+def test_an_array_is_not_copied_by_way_of_pickles_protocol(monkeypatch):
+    array = dnnsuite.fuse(make_models(Net, 2))
+    memo = {id(tensor): tensor for tensor in (*array.parameters(), *array.buffers())}
+    seen = []
+    monkeypatch.setattr(
+        copy, "deepcopy", lambda value, memo, _raw=copy.deepcopy: seen.append(value) or _raw(value, memo)
+    )
+    copied(array, memo)
+    assert not any(isinstance(value, torch.nn.Module) for value in seen)
+
+
 def test_a_class_that_copies_itself_does_so():
     before = Counted.made
     assert isinstance(copied(torch.nn.Sequential(Counted(3, 3)), {})[0], Counted)

@@ -94,3 +94,13 @@ def test_a_width_that_is_asked_for_is_not_compared_with_a_loop():
     widths = ShardWidths(array(), Asked(2, 1, True, True))
     assert widths.follow(BATCH, eager) == (None, False)
     assert (widths.width, widths.in_a_loop) == (2, False)
+
+
+def test_models_that_go_different_ways_have_shards_of_their_own():
+    widths = ShardWidths(array(), Asked(None, 1, True, True))
+    widths.follow(BATCH, captured)
+    assert widths.follow(BATCH, captured, parted=True) == (None, False)
+    assert (widths.width, widths.searching) == (1, False)
+    asked = ShardWidths(array(), Asked(2, 1, True, True))
+    asked.follow(BATCH, captured, parted=True)
+    assert asked.width == 2

@@ -79,6 +79,7 @@ FORWARDS = {
 def _pools_the_smallest(monkeypatch):
     """By our operator, also what is too small for it to be quicker."""
     monkeypatch.setattr(pooling, "FEW_NUMBERS", 0)
+    monkeypatch.setattr(pooling, "FEW_TAKEN", 0)
 
 
 @pytest.mark.parametrize("name", FORWARDS)

@@ -10,6 +10,8 @@
 
 namespace dnnsuite::fused::DNNSUITE_ISA {
 
+constexpr int64_t kAhead = 1024;  // numbers from one that is read to one that is fetched: nothing waits for memory
+
 /// Calls body(i, count, skip): `count` numbers from i on, of which the first `skip` were seen before (the end of a
 /// plane, which has 16 numbers or more, is read as a whole vector that overlaps the one before).
 template <bool planes, class Body>
@@ -63,6 +65,7 @@ struct Sums {
 template <bool planes, class T>
 void moments(const T* x, int64_t columns, Parameter<planes, T> shift, Sums<planes, T> sums) {
     for_each_block<planes>(columns, [&](int64_t i, int64_t n, int64_t skip) __attribute__((always_inline)) {
+        fetch(x + i, kAhead);
         const Vec<T> s = shift.at(i, n);
         sums.open(i, n);
         const Vec<T> d = Vec<T>::load(x + i, n) - s;
@@ -85,6 +88,7 @@ struct Affine {
 template <bool planes, NormActivation kind, bool add, class T>
 void normalise(const T* x, const T* residual, T* y, int64_t columns, const Affine<planes, T>& p) {
     for_each_block<planes>(columns, [&](int64_t i, int64_t n, int64_t) __attribute__((always_inline)) {
+        fetch(x + i, kAhead);
         const Vec<T> mean = p.mean.at(i, n), scale = p.scale.at(i, n), bias = p.bias.at(i, n);
         Vec<T> z = (Vec<T>::load(x + i, n) - mean) * scale + bias;
         if constexpr (add) z = z + Vec<T>::load(residual + i, n);
@@ -97,6 +101,7 @@ template <bool planes, NormActivation kind, bool add, class T>
 void gradient_sums(const T* x, const T* residual, const T* grad, T* dresidual, int64_t columns,
                    const Affine<planes, T>& p, Sums<planes, T> sums) {
     for_each_block<planes>(columns, [&](int64_t i, int64_t n, int64_t skip) __attribute__((always_inline)) {
+        fetch(x + i, kAhead), fetch(grad + i, kAhead);
         const Vec<T> mean = p.mean.at(i, n), scale = p.scale.at(i, n), bias = p.bias.at(i, n);
         sums.open(i, n);
         const Vec<T> d = Vec<T>::load(x + i, n) - mean;
@@ -116,6 +121,7 @@ void gradient_sums(const T* x, const T* residual, const T* grad, T* dresidual, i
 template <bool planes, NormActivation kind, class T>
 void gradient(const T* x, const T* grad, T* dx, int64_t columns, const Affine<planes, T>& p) {
     for_each_block<planes>(columns, [&](int64_t i, int64_t n, int64_t) __attribute__((always_inline)) {
+        fetch(x + i, kAhead), fetch(grad + i, kAhead);
         const Vec<T> mean = p.mean.at(i, n), scale = p.scale.at(i, n);
         const Vec<T> curve = p.curve.at(i, n), level = p.level.at(i, n);
         const Vec<T> d = Vec<T>::load(x + i, n) - mean;

@@ -8,13 +8,13 @@
 namespace dnnsuite::fused {
 namespace {
 
-/// sums [B, N, 2, C] added over the samples in order.
+/// sums [B, tasks, 2, C] added over the tasks in order.
 template <class T>
 void add_samples(const GroupNormArguments& args, const T* __restrict sums) {
     T* __restrict dbias = static_cast<T*>(args.dbias), * __restrict dweight = static_cast<T*>(args.dweight);
     for (int64_t model = 0; model < args.models; ++model) {
         for (int64_t c = 0; c < args.channels; ++c) dbias[c] = dweight[c] = T(0);
-        for (int64_t n = 0; n < args.batch; ++n, sums += 2 * args.channels) {
+        for (int64_t t = 0; t < args.tasks_per_model(); ++t, sums += 2 * args.channels) {
             for (int64_t c = 0; c < args.channels; ++c) {
                 dbias[c] += sums[c];
                 dweight[c] += sums[args.channels + c];
@@ -41,11 +41,14 @@ struct GroupNormBackend {
                   [&](int64_t begin, int64_t end, void* scratch) { kernel(args, begin, end, scratch); });
     }
     static void backward(const GroupNormArguments& given, const Tensor& like) {
-        const GroupNormArguments args = placed(given, 3);
+        constexpr int64_t kTask = 16384;  // elements: small samples share the sums, which would be as large as x
+        GroupNormArguments args = placed(given, 3);
+        const int64_t sample = args.channels * args.inner;
+        args.samples = sample < kTask ? kTask / (sample > 0 ? sample : 1) : 1;
         const auto kernel = DNNSUITE_SELECT(group_norm_backward);
-        const Tensor sums = new_accumulator(like, {args.models, args.batch, 2, args.channels});
+        const Tensor sums = new_accumulator(like, {args.models, args.tasks_per_model(), 2, args.channels});
         void* room = sums.data_ptr();
-        run_tasks(args.models * args.batch, args.channels * args.inner, group_norm_scratch(args),
+        run_tasks(args.models * args.tasks_per_model(), args.samples * sample, group_norm_scratch(args),
                   [&](int64_t begin, int64_t end, void* scratch) { kernel(args, begin, end, room, scratch); });
         if (args.dtype == DType::kFloat64)
             add_samples(args, static_cast<const double*>(room));

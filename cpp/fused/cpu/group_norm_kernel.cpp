@@ -75,24 +75,49 @@ void group_gradient(const GroupNormArguments& args, const T* x, const T* grad, c
     }
 }
 
+/// The samples of a task.
+struct Samples {
+    int64_t first, last;
+};
+Samples samples_of(const GroupNormArguments& args, int64_t task) {
+    const int64_t tasks = args.tasks_per_model(), model = task / tasks * args.batch,
+                  first = task % tasks * args.samples;
+    const int64_t last = first + args.samples < args.batch ? first + args.samples : args.batch;
+    return {model + first, model + last};
+}
+
+/// The gradient of one sample; what it brings to the parameters' gradients is added to `total` [2, C], with the help of
+/// `room` [2, C].
 template <class T>
-void backward(const GroupNormArguments& args, int64_t begin, int64_t end, T* sums) {
+void sample_gradient(const GroupNormArguments& args, int64_t s, T* total, T* room) {
     const int64_t inner = args.inner, sample = args.channels * inner;
     const T zero(0);
-    for (int64_t s = begin; s < end; ++s) {
-        const T* weight = at<T>(args.weight, s / args.batch * args.channels);
-        const T *x = at<T>(args.x, s * sample), *grad = at<T>(args.grad, s * sample);
-        T* dx = mutable_at<T>(args.dx, s * sample);
-        T *first = sums + s * 2 * args.channels, *second = first + args.channels;
-        for_each_group(args, x, [&](int64_t begin_channel, int64_t last, const Group<T>& group) {
-            const Affine<true, T> p{{&group.mean}, {&zero}, {&zero}, {}, {}, Vec<T>(T(0))};
-            for (int64_t c = begin_channel; c < last; ++c)
-                gradient_sums<true, NormActivation::kNone, false>(x + c * inner, static_cast<const T*>(nullptr),
-                                                                  grad + c * inner, static_cast<T*>(nullptr), inner, p,
-                                                                  Sums<true, T>{first + c, second + c});
-            group_gradient(args, x, grad, weight, dx, begin_channel, last, group, first, second);
-            for (int64_t c = begin_channel; c < last; ++c) second[c] = second[c] * group.inverse;
-        });
+    const T* weight = at<T>(args.weight, s / args.batch * args.channels);
+    const T *x = at<T>(args.x, s * sample), *grad = at<T>(args.grad, s * sample);
+    T* dx = mutable_at<T>(args.dx, s * sample);
+    T *first = room, *second = first + args.channels;
+    for_each_group(args, x, [&](int64_t begin_channel, int64_t last, const Group<T>& group) {
+        const Affine<true, T> p{{&group.mean}, {&zero}, {&zero}, {}, {}, Vec<T>(T(0))};
+        for (int64_t c = begin_channel; c < last; ++c)
+            gradient_sums<true, NormActivation::kNone, false>(x + c * inner, static_cast<const T*>(nullptr),
+                                                              grad + c * inner, static_cast<T*>(nullptr), inner, p,
+                                                              Sums<true, T>{first + c, second + c});
+        group_gradient(args, x, grad, weight, dx, begin_channel, last, group, first, second);
+        for (int64_t c = begin_channel; c < last; ++c) {
+            total[c] += first[c];
+            total[args.channels + c] += second[c] * group.inverse;
+        }
+    });
+}
+
+template <class T>
+void backward(const GroupNormArguments& args, int64_t begin, int64_t end, T* sums, void* scratch) {
+    for (int64_t task = begin; task < end; ++task) {
+        const Samples samples = samples_of(args, task);
+        T* total = sums + task * 2 * args.channels;
+        fill(total, 2 * args.channels, T(0));
+        for (int64_t s = samples.first; s < samples.last; ++s)
+            sample_gradient(args, s, total, static_cast<T*>(scratch));
     }
 }
 
@@ -108,23 +133,27 @@ void forward_pixels(const GroupNormArguments& args, int64_t begin, int64_t end, 
     }
 }
 
-/// Blocks of samples, the last first: it is what a forward pass has left in the caches. Within a block in the order of
+/// Blocks of tasks, the last first: it is what a forward pass has left in the caches. Within a block in the order of
 /// memory, in which the processor fetches ahead.
 template <class T>
 void backward_pixels(const GroupNormArguments& args, int64_t begin, int64_t end, T* sums, void* scratch) {
     constexpr int64_t kBlockBytes = 512 * 1024;  // of x
     Pixels<T> pixels(args, scratch);
-    const auto x_of = [&](int64_t s) { return at<T>(args.x, s * pixels.elements); };
-    const auto grad_of = [&](int64_t s) { return at<T>(args.grad, s * pixels.elements); };
-    const int64_t bytes = pixels.elements * static_cast<int64_t>(sizeof(T));
+    const int64_t elements = pixels.elements, bytes = args.samples * elements * static_cast<int64_t>(sizeof(T));
     const int64_t step = std::max(kBlockBytes / std::max(bytes, int64_t{1}), int64_t{1});
     for (int64_t last = end; last > begin; last -= step) {
         const int64_t first = std::max(begin, last - step), block_before = std::max(begin, first - step);
-        for (int64_t s = first; s < last; ++s) {
-            const int64_t next = s + 1 < last ? s + 1 : block_before;
-            pixels.then((next - s) * pixels.elements);
-            pixels.backward(x_of(s), grad_of(s), at<T>(args.weight, s / args.batch * args.channels),
-                            mutable_at<T>(args.dx, s * pixels.elements), sums + s * 2 * args.channels);
+        for (int64_t task = first; task < last; ++task) {
+            const Samples samples = samples_of(args, task);
+            T* total = sums + task * 2 * args.channels;
+            fill(total, 2 * args.channels, T(0));
+            const int64_t next = samples_of(args, task + 1 < last ? task + 1 : block_before).first;
+            for (int64_t s = samples.first; s < samples.last; ++s) {
+                pixels.then(((s + 1 < samples.last ? s + 1 : next) - s) * elements);
+                pixels.backward(at<T>(args.x, s * elements), at<T>(args.grad, s * elements),
+                                at<T>(args.weight, s / args.batch * args.channels),
+                                mutable_at<T>(args.dx, s * elements), total);
+            }
         }
     }
 }
@@ -136,7 +165,7 @@ void forward_samples(const GroupNormArguments& args, int64_t begin, int64_t end,
 
 template <class T>
 void backward_samples(const GroupNormArguments& args, int64_t begin, int64_t end, T* sums, void* scratch) {
-    args.columns > 0 ? backward_pixels(args, begin, end, sums, scratch) : backward(args, begin, end, sums);
+    args.columns > 0 ? backward_pixels(args, begin, end, sums, scratch) : backward(args, begin, end, sums, scratch);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "fused/cpu/batch_norm_loops.hpp"
 #include "fused/cpu/reduction.hpp"
 #include "fused/cpu/tasks.hpp"
 #include "fused/cpu/vector_math.hpp"
@@ -46,13 +47,6 @@ DNNSUITE_HD void for_each_columns(int64_t columns, const Body& body) {
 }
 
 #define DNNSUITE_VECTORS _Pragma("GCC unroll 5") for (int v = 0; v < vectors; ++v)
-
-/// Fetches the line of x that is `ahead` numbers behind it, into L2 or nearer.
-template <class T>
-DNNSUITE_HD void fetch(const T* x, int64_t ahead) {
-    __builtin_prefetch(
-        reinterpret_cast<const char*>(reinterpret_cast<intptr_t>(x) + ahead * static_cast<int64_t>(sizeof(T))), 0, 2);
-}
 
 /// Adds x - shift and its square, and (with `grads`) g and g * (x - shift), to sums [2 or 4, ld].
 template <int vectors, bool grads, class T>
@@ -239,7 +233,7 @@ struct Pixels {
     void add_up(const T* x, const T* grad) const {
         constexpr int64_t kSums = grads ? 4 : 2;
         fill(sums, kSums * ld, T(0));
-        const int64_t part_ahead = by_rows ? rows_of_part() * columns : 0;
+        const int64_t part_ahead = by_rows ? rows_of_part() * columns : kAhead;
         for_each_part([&](Part part) {
             for_each_columns(part.columns, [&](auto vectors, int64_t i, int64_t n) __attribute__((always_inline)) {
                 add_columns<decltype(vectors)::value, grads>(x + part.first + i,
@@ -285,7 +279,7 @@ struct Pixels {
         });
     }
 
-    /// dx, and the sample's part of the parameters' gradients, `parts` [2, C].
+    /// dx; the sample's part of the parameters' gradients is added to `parts` [2, C].
     void backward(const T* x, const T* grad, const T* weight, T* dx, T* parts) const {
         choose_shift(x);
         add_up<true>(x, grad);
@@ -302,7 +296,7 @@ struct Pixels {
         });
     }
 
-    /// Sums of g and of g times what is normalised; that of g * (x - shift) becomes that of g * (x - mean).
+    /// Adds up g, and g times what is normalised; the sum of g * (x - shift) becomes that of g * (x - mean).
     void find_parts(T* parts) const {
         const T *plain = sums + 2 * ld, *m = mean, *s = shift, *root = inverse;
         T *product = sums + 3 * ld, *bias_part = parts, *weight_part = parts + channels;
@@ -310,8 +304,8 @@ struct Pixels {
             const Vec<T> g = Vec<T>::load(plain + c, n), away = Vec<T>::load(m + c, n) - Vec<T>::load(s + c, n);
             const Vec<T> moved = Vec<T>::load(product + c, n) - away * g;
             moved.store(product + c, n);
-            g.store(bias_part + c, n);
-            (moved * Vec<T>::load(root + c, n)).store(weight_part + c, n);
+            (Vec<T>::load(bias_part + c, n) + g).store(bias_part + c, n);
+            (Vec<T>::load(weight_part + c, n) + moved * Vec<T>::load(root + c, n)).store(weight_part + c, n);
         });
     }
 

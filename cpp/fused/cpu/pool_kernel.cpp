@@ -3,6 +3,7 @@
 // windows that its pixel is in, in the order of the windows, as torch adds them. Compiled once per instruction set.
 #include "fused/cpu/pool_kernel.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -10,12 +11,20 @@
 #include <immintrin.h>
 #endif
 
+#include "fused/cpu/pool_scatter.hpp"
 #include "fused/cpu/taps.hpp"
 #include "fused/cpu/tasks.hpp"
 #include "fused/math/pool.hpp"
 
 namespace dnnsuite::fused::DNNSUITE_ISA {
 namespace {
+
+/// The numbers that one pixel of the result comes from, evenly spaced, and their taps.
+struct Span {
+    int64_t rows, columns;
+    int64_t first, row_step, column_step;  // of a channel: in numbers
+    int64_t tap, row_tap, column_tap;
+};
 
 /// One pixel of the result and the pixels that it comes from.
 template <class T>
@@ -34,8 +43,21 @@ struct Pixel {
     T divisor;     // means: of this window or of all, or 0: backward, each window its own
     T share;       // gradients of means: 1 / divisor
 
-    int64_t offset(int64_t i, int64_t j) const { return rows[i].from * pitch + columns[j].from * channels; }
-    int64_t tap(int64_t i, int64_t j) const { return rows[i].tap * kernel_w + columns[j].tap; }
+    DNNSUITE_HD Span span() const {
+        Span s{row_count, column_count, 0, 0, 0, 0, 0, 0};
+        if (row_count == 0 || column_count == 0) return s;
+        s.first = rows[0].from * pitch + columns[0].from * channels;
+        s.tap = rows[0].tap * kernel_w + columns[0].tap;
+        if (row_count > 1) {
+            s.row_step = (rows[1].from - rows[0].from) * pitch;
+            s.row_tap = (rows[1].tap - rows[0].tap) * kernel_w;
+        }
+        if (column_count > 1) {
+            s.column_step = (columns[1].from - columns[0].from) * channels;
+            s.column_tap = columns[1].tap - columns[0].tap;
+        }
+        return s;
+    }
 };
 
 template <class T>
@@ -117,26 +139,26 @@ DNNSUITE_HD typename Vec<T>::Mask equal(const Places<T>& a, const Places<T>& b) 
     return mask;
 }
 
-/// The largest of a window and its tap. K: rows and columns of taps if that is known to the compiler, else 0.
+/// The largest of a window and its tap. R, C: its rows and columns if they are known to the compiler, else 0.
 template <class T>
 struct Largest {
-    template <int K>
-    static DNNSUITE_HD void take(const Pixel<T>& p, int64_t c, int64_t n) {
-        const int64_t rows = K > 0 ? K : p.row_count, columns = K > 0 ? K : p.column_count;
+    template <int R, int C>
+    static DNNSUITE_HD void take(const Pixel<T>& p, const Span& s, int64_t c, int64_t n) {
         const auto place = [](int64_t tap) __attribute__((always_inline)) {
             return Places<T>(static_cast<typename SignedOf<sizeof(T)>::type>(tap));
         };
-        const bool any = K > 0 || rows * columns > 0;
-        Vec<T> best = any ? Vec<T>::load(p.from + p.offset(0, 0) + c, n) : Vec<T>(-static_cast<T>(INFINITY));
-        Places<T> where = place(any ? p.tap(0, 0) : kNoTap);
-        DNNSUITE_UNROLL for (int64_t i = 0; i < rows; ++i) {
-            DNNSUITE_UNROLL for (int64_t j = 0; j < columns; ++j) {
-                const Vec<T> value = Vec<T>::load(p.from + p.offset(i, j) + c, n);
+        const T* const from = p.from + s.first + c;
+        const bool any = R > 0 || s.rows * s.columns > 0;
+        Vec<T> best = any ? Vec<T>::load(from, n) : Vec<T>(-static_cast<T>(INFINITY));
+        Places<T> where = place(any ? s.tap : kNoTap);
+        upwards<R>(s.rows, [&](int64_t i) __attribute__((always_inline)) {
+            upwards<C>(s.columns, [&](int64_t j) __attribute__((always_inline)) {
+                const Vec<T> value = Vec<T>::load(from + i * s.row_step + j * s.column_step, n);
                 const Replaced<T> mask = replaced(value, best);
                 best = select(mask.numbers, value, best);
-                where = select(mask.places, place(p.tap(i, j)), where);
-            }
-        }
+                where = select(mask.places, place(s.tap + i * s.row_tap + j * s.column_tap), where);
+            });
+        });
         if (p.relu) {  // what is not above zero is zero, and has no gradient; a NaN stays
             const Vec<T> zero(T(0));
             const Replaced<T> mask = replaced(best, zero);
@@ -149,9 +171,9 @@ struct Largest {
 };
 
 /// Writes a gradient of a pixel; of one window past the caches if it is to.
-template <int K, class T>
+template <int R, int C, class T>
 DNNSUITE_HD void put(const Pixel<T>& p, const Vec<T>& v, int64_t c, int64_t n) {
-    if (K == 1 && p.streams)
+    if (R == 1 && C == 1 && p.streams)
         v.stream(p.to + c);
     else
         v.store(p.to + c, n);
@@ -160,79 +182,81 @@ DNNSUITE_HD void put(const Pixel<T>& p, const Vec<T>& v, int64_t c, int64_t n) {
 /// The gradients of the windows whose largest this pixel is.
 template <class T>
 struct LargestGradient {
-    template <int K>
-    static DNNSUITE_HD void take(const Pixel<T>& p, int64_t c, int64_t n) {
-        const int64_t rows = K > 0 ? K : p.row_count, columns = K > 0 ? K : p.column_count;
+    template <int R, int C>
+    static DNNSUITE_HD void take(const Pixel<T>& p, const Span& s, int64_t c, int64_t n) {
         const Vec<T> zero(T(0));
         Vec<T> sum = zero;
-        DNNSUITE_UNROLL for (int64_t i = rows - 1; i >= 0; --i) {
-            DNNSUITE_UNROLL for (int64_t j = columns - 1; j >= 0; --j) {
-                const int64_t at = p.offset(i, j) + c;
-                const Places<T> tap(static_cast<typename SignedOf<sizeof(T)>::type>(p.tap(i, j)));
+        downwards<R>(s.rows, [&](int64_t i) __attribute__((always_inline)) {
+            downwards<C>(s.columns, [&](int64_t j) __attribute__((always_inline)) {
+                const int64_t at = s.first + i * s.row_step + j * s.column_step + c;
+                const int64_t tap = s.tap + i * s.row_tap + j * s.column_tap;
+                const Places<T> mine(static_cast<typename SignedOf<sizeof(T)>::type>(tap));
                 const Vec<T> grad =
-                    select(equal<T>(load_places<T>(p.from_taps + at, n), tap), Vec<T>::load(p.from + at, n), zero);
-                sum = K == 1 ? grad : sum + grad;
-            }
-        }
-        put<K>(p, sum, c, n);
+                    select(equal<T>(load_places<T>(p.from_taps + at, n), mine), Vec<T>::load(p.from + at, n), zero);
+                sum = R == 1 && C == 1 ? grad : sum + grad;
+            });
+        });
+        put<R, C>(p, sum, c, n);
     }
 };
 
 template <class T>
 struct Mean {
-    template <int K>
-    static DNNSUITE_HD void take(const Pixel<T>& p, int64_t c, int64_t n) {
-        const int64_t rows = K > 0 ? K : p.row_count, columns = K > 0 ? K : p.column_count;
+    template <int R, int C>
+    static DNNSUITE_HD void take(const Pixel<T>& p, const Span& s, int64_t c, int64_t n) {
         Vec<T> sum(T(0));
-        DNNSUITE_UNROLL for (int64_t i = 0; i < rows; ++i) DNNSUITE_UNROLL for (int64_t j = 0; j < columns; ++j) sum =
-            sum + Vec<T>::load(p.from + p.offset(i, j) + c, n);
+        upwards<R>(s.rows, [&](int64_t i) __attribute__((always_inline)) {
+            upwards<C>(s.columns, [&](int64_t j) __attribute__((always_inline)) {
+                sum = sum + Vec<T>::load(p.from + s.first + i * s.row_step + j * s.column_step + c, n);
+            });
+        });
         (sum / Vec<T>(p.divisor)).store(p.to + c, n);
     }
 };
 
 template <class T>
 struct MeanGradient {
-    template <int K>
-    static DNNSUITE_HD void take(const Pixel<T>& p, int64_t c, int64_t n) {
-        const int64_t rows = K > 0 ? K : p.row_count, columns = K > 0 ? K : p.column_count;
+    template <int R, int C>
+    static DNNSUITE_HD void take(const Pixel<T>& p, const Span& s, int64_t c, int64_t n) {
         Vec<T> sum(T(0));
-        DNNSUITE_UNROLL for (int64_t i = rows - 1; i >= 0; --i) {
-            DNNSUITE_UNROLL for (int64_t j = columns - 1; j >= 0; --j) {
-                const auto pixels = p.row_sizes[p.rows[i].from] * p.column_sizes[p.columns[j].from];
-                const Vec<T> share(p.divisor != T(0) ? p.share : T(1) / static_cast<T>(pixels));
-                sum = sum + Vec<T>::load(p.from + p.offset(i, j) + c, n) * share;
-            }
-        }
-        put<K>(p, sum, c, n);
+        downwards<R>(s.rows, [&](int64_t i) __attribute__((always_inline)) {
+            downwards<C>(s.columns, [&](int64_t j) __attribute__((always_inline)) {
+                const Vec<T> share(p.divisor != T(0) ? p.share : share_of(p, i, j));
+                sum = sum + Vec<T>::load(p.from + s.first + i * s.row_step + j * s.column_step + c, n) * share;
+            });
+        });
+        put<R, C>(p, sum, c, n);
+    }
+    static DNNSUITE_HD T share_of(const Pixel<T>& p, int64_t i, int64_t j) {
+        return T(1) / static_cast<T>(p.row_sizes[p.rows[i].from] * p.column_sizes[p.columns[j].from]);
     }
 };
 
 /// All channels of a pixel. `wide`: sixteen may be read and written where there are fewer; the next pixels come later.
-template <class Work, int K, class T>
+template <class Work, int R, int C, class T>
 DNNSUITE_HD void channels_of(const Pixel<T>& p, bool wide) {
-    if (p.channels < kLanes) return Work::template take<K>(p, 0, wide ? kLanes : p.channels);
+    const Span s = p.span();
+    if (p.channels < kLanes) return Work::template take<R, C>(p, s, 0, wide ? kLanes : p.channels);
     for_each_block(p.channels,
-                   [&](int64_t c, int64_t n) __attribute__((always_inline)) { Work::template take<K>(p, c, n); });
+                   [&](int64_t c, int64_t n) __attribute__((always_inline)) { Work::template take<R, C>(p, s, c, n); });
 }
 
-/// A pixel whose windows are cut off by the border, or have a size of their own.
-template <class Work, class T>
-__attribute__((noinline)) void any_pixel(const Pixel<T>& p, bool wide) {
-    channels_of<Work, 0>(p, wide);
-}
-
-/// A line of the result. `p`: its first pixel, a copy of the line's own, which no store can change.
-template <class Work, int K, class T>
+/// A line of the result, of windows of R rows. `p`: its first pixel, a copy of the line's own, which no store can change.
+template <class Work, int R, class T>
 __attribute__((noinline)) void line(Pixel<T> p, const Taps& columns, int64_t width, bool wide) {
     const T row_size = p.divisor;  // forward without a divisor of all windows
     const Taps taps = columns;
     for (int64_t x = 0; x < width; ++x, p.to += p.channels) {
         p.columns = taps.of(x), p.column_count = taps.count[x];
         if (p.sized) p.divisor = row_size * static_cast<T>(p.column_sizes[x]);
-        if (K > 0 && p.column_count == K)
-            channels_of<Work, K>(p, wide);
+        if (R > 0 && p.column_count == 1)
+            channels_of<Work, R, R == 0 ? 0 : 1>(p, wide);
+        else if (R > 0 && p.column_count == 2)
+            channels_of<Work, R, R == 0 ? 0 : 2>(p, wide);
+        else if (R > 0 && p.column_count == 3)
+            channels_of<Work, R, R == 0 ? 0 : 3>(p, wide);
         else
-            any_pixel<Work>(p, wide);
+            channels_of<Work, 0, 0>(p, wide);
         if (p.to_taps != nullptr) p.to_taps += p.channels;
     }
 }
@@ -296,6 +320,7 @@ void pool(const PoolArguments& args, bool backward, bool streams, int64_t begin,
     const bool apart = h.kernel <= h.stride && w.kernel <= w.stride;
     p.streams = streams && apart && C % kLanes == 0 && reinterpret_cast<uintptr_t>(args.to) % 64 == 0;
     const bool repeats = std::is_same_v<Work, MeanGradient<T>> && !p.streams;
+    const bool few = *std::max_element(columns.count, columns.count + width) <= 3;
     const int64_t from_image = from_height * p.pitch, images = args.rows.rows / height;
     for (int64_t t = begin; t < end; ++t) {
         const Task task = task_at(args.rows, t);
@@ -315,12 +340,11 @@ void pool(const PoolArguments& args, bool backward, bool streams, int64_t begin,
                 std::memcpy(p.to, p.to - width * C, static_cast<size_t>(width * C) * sizeof(T));
                 continue;
             }
-            const int64_t usual = columns.count[width / 2];
-            if (p.row_count == 1 && usual == 1)
+            if (few && p.row_count == 1)
                 line<Work, 1>(p, columns, width, wide);
-            else if (p.row_count == 2 && usual == 2)
+            else if (few && p.row_count == 2)
                 line<Work, 2>(p, columns, width, wide);
-            else if (sizeof(T) == 4 && p.row_count == 3 && usual == 3)
+            else if (sizeof(T) == 4 && few && p.row_count == 3)
                 line<Work, sizeof(T) == 4 ? 3 : 0>(p, columns, width, wide);
             else if constexpr (std::is_same_v<Work, Mean<T>>)
                 line_of_means(p, columns, width, wide, reinterpret_cast<T*>(room));
@@ -344,8 +368,12 @@ void avg_pool(const PoolArguments& args, int64_t begin, int64_t end, void* scrat
 }
 
 void max_pool_backward(const PoolArguments& args, bool streams, int64_t begin, int64_t end, void* scratch) {
-    if (args.dtype == DType::kFloat64)
-        return pool<LargestGradient<double>, double>(args, true, streams, begin, end, scratch);
+    const WholeImages images(args, begin, end);
+    const bool scatters = args.channels < kFewChannels && images.first < images.last,
+               wide = args.dtype == DType::kFloat64;
+    if (scatters && wide) return scatter_images<double>(args, images.first, images.last);
+    if (scatters) return scatter_images<float>(args, images.first, images.last);
+    if (wide) return pool<LargestGradient<double>, double>(args, true, streams, begin, end, scratch);
     pool<LargestGradient<float>, float>(args, true, streams, begin, end, scratch);
 }
 

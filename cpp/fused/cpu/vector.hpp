@@ -230,6 +230,13 @@ DNNSUITE_HD void finish_streams() {
 #endif
 }
 
+/// Fetches the line of x that is `ahead` numbers behind it, into L2 or nearer.
+template <class T>
+DNNSUITE_HD void fetch(const T* x, int64_t ahead) {
+    __builtin_prefetch(
+        reinterpret_cast<const char*>(reinterpret_cast<intptr_t>(x) + ahead * static_cast<int64_t>(sizeof(T))), 0, 2);
+}
+
 /// Calls body(i, n) for the vectors of a row: n = 16 for whole ones (a constant, so that the body's partial loads and
 /// stores fold to plain ones), fewer for what is left.
 template <class Body>

@@ -6,6 +6,7 @@ from .batch import stack as stack
 from .batch import unstack as unstack
 from .code.one_by_one import generator_loans as generator_loans
 from .code.one_by_one import models_apart as models_apart
+from .code.one_by_one import plain_models_of as plain_models_of
 from .code.one_by_one import reads_own_values as reads_own_values
 from .code.own_values import names_of_own as names_of_own
 from .code.own_values import numbers_read as numbers_read
@@ -22,6 +23,7 @@ from .fusing import fuse as fuse
 from .fusing import unfuse as unfuse
 from .fusing import width as width
 from .loop_choice import asks_for_numbers as asks_for_numbers
+from .loop_choice import differ_by_numbers as differ_by_numbers
 from .loop_choice import loops as loops
 from .loop_choice import run_in_a_loop as run_in_a_loop
 from .rules import dimensions as _dimensions  # noqa: F401
@@ -41,6 +43,7 @@ __all__ = [
     "asks_for_numbers",
     "attributes_alone",
     "coverage",
+    "differ_by_numbers",
     "fuse",
     "generator_loans",
     "has_gradient_hook",
@@ -53,6 +56,7 @@ __all__ = [
     "narrow",
     "notes",
     "numbers_read",
+    "plain_models_of",
     "reads_own_values",
     "run_in_a_loop",
     "stack",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from ..nn.sharing import SharedState, held_by, own_what_trains
 from .array_attributes import check_of_all_models, models_have, registered
 from .code.call_user_code import enter
 from .code.fused_attributes import bare_class
+from .code.method_name import MethodName
 from .code.user_module import UserModule
 from .coverage import Cover, coverage
 from .edits import ArrayEdit
@@ -25,11 +27,13 @@ from .html import array_html
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .loop_choice import LoopChoice
 from .model_signature import ForwardOfModels
+from .module_walk import modules_below, tensors_below
 from .single_model import model_of, parts_of
 from .slices import narrow
 from .unfused import ASKED
 
 Models = torch.nn.Module | Sequence[torch.nn.Module]
+_WHOLE: tuple[dict[str, Any], ...] = ({}, {"recurse": True})  # arguments of `parameters()` and the like
 
 
 def _gather(root: torch.nn.Module) -> None:
@@ -142,7 +146,7 @@ class Array(SharedState, torch.nn.Module):
                 raise
         value = getattr(self._root, name)
         if callable(value) and getattr(value, "__self__", None) is self._root:
-            return self._method(value)
+            return self._method(name, value)
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -171,12 +175,16 @@ class Array(SharedState, torch.nn.Module):
         else:
             delattr(root, name)
 
-    def _method(self, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _method(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap another method of the user's model, to be called as `forward` is."""
+        users = isinstance(self._root, UserModule) and self._root._fused_code
 
+        @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
             under_way.finish(self)
-            return enter(self, method, self.B, args, kwargs)
+            if not users:
+                return enter(self, method, self.B, args, kwargs)
+            return self._choice.call((MethodName(name), *args), kwargs, self._at_once)
 
         return call
 
@@ -193,15 +201,21 @@ class Array(SharedState, torch.nn.Module):
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
         under_way.finish(self)
-        return super().named_parameters(*args, **kwargs)
+        if args or kwargs not in _WHOLE:
+            return super().named_parameters(*args, **kwargs)
+        return iter(tensors_below(self, "_parameters"))  # type: ignore[arg-type]
 
     def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.Tensor]]:
         under_way.finish(self)
-        return super().named_buffers(*args, **kwargs)
+        if args or kwargs not in _WHOLE:
+            return super().named_buffers(*args, **kwargs)
+        return iter(tensors_below(self, "_buffers"))
 
     def named_modules(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Module]]:
         under_way.finish(self)
-        return super().named_modules(*args, **kwargs)
+        if args or kwargs:
+            return super().named_modules(*args, **kwargs)
+        return iter(modules_below(self))
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         under_way.finish(self)

@@ -14,7 +14,8 @@ import torch.nn.utils.parametrize
 
 from .._torch import made_by_dynamo, no_fuse
 from ..errors import InvalidArgument, Unavailable
-from ..nn.array_module import REMADE, ArrayModule, MoreState
+from ..nn.array_module import ArrayModule, MoreState, made_of_others
+from ..nn.sharing import SharedState
 from .code.fused_attributes import is_fused
 from .code.one_by_one import ModelParts
 from .code.own_values import StandIns, give_own, numbers_among
@@ -23,6 +24,7 @@ from .code.user_module import make_user_module
 from .comparison import differences, registered_in
 from .hooks import FORWARD_HOOKS, bind_hooks, hooked_inside, refuse_backward_hooks, refuse_other_hooks
 from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, know_layers_of, says_all
+from .module_copies import copied
 from .rebound import rebind
 from .state import stacked_parameter, stacked_tensor
 from .ties import tie
@@ -104,7 +106,8 @@ class Fusion:
 
     def _copied(self) -> torch.nn.Module:
         try:
-            root: torch.nn.Module = copy.deepcopy(self.models[0], self._memo)
+            arrays = any(isinstance(part, SharedState) for part in self.models[0].modules())
+            root: torch.nn.Module = (copy.deepcopy if arrays else copied)(self.models[0], self._memo)
         except (TypeError, NotImplementedError) as error:  # of pickle: locks, files, generators, ...
             raise InvalidArgument(
                 f"fuse copies the models, and {_uncopied(self.models[0]) or 'a model'} cannot be copied ({error}): "
@@ -237,10 +240,7 @@ def _together(models: Sequence[torch.nn.Module]) -> Iterator[tuple[str, list[tor
 
 def _has_more_state(models: Sequence[torch.nn.Module]) -> bool:
     """Return True if a layer's weight is made of other tensors before each forward, as torch's old weight_norm does."""
-    first = models[0]
-    return any(
-        f"{name}_{end}" in (*first._parameters, *first._buffers) for name in vars(first) for end in REMADE
-    )
+    return bool(made_of_others(models[0]))
 
 
 _REGISTRIES = frozenset(vars(torch.nn.Module()))

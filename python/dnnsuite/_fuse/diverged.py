@@ -64,7 +64,7 @@ def _other(a: Any, b: Any) -> bool:
 def _models_at(part: Any, path: str) -> list[Any]:
     """List the modules at `path` of the models of a shard, or the one that all of them have there."""
     choice = part.__dict__.get("_fused_choice")
-    if choice is not None and choice.looping:
+    if choice is not None and choice.looping and choice.follows():  # a replay has set the array's alone
         return [model.get_submodule(path) for model in choice.models]
     root, names = part._root, path.split(".") if path else []
     for length in range(len(names) + 1):
@@ -72,7 +72,7 @@ def _models_at(part: Any, path: str) -> list[Any]:
         parts = outer.__dict__.get("_fused_parts")
         if parts is not None and outer._fused_report.reason:
             models = parts.trees if parts.plain is None else parts.plain.models
-            if models:
+            if models and (parts.plain is None or parts.plain.follow()):
                 return [model.get_submodule(".".join(names[length:])) for model in models]
     return [root.get_submodule(path)]
 

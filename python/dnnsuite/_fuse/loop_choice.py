@@ -20,6 +20,7 @@ from ..nn.model_tensor import state
 from ..ops.device import on_cpu
 from .code.fused_attributes import ModuleCoverage, bare_class, is_fused
 from .code.joined_outputs import joined
+from .code.method_name import method_named
 from .code.plain_models import PlainModels
 from .single_model import parts_of
 
@@ -82,11 +83,11 @@ class LoopChoice:
         self.why = ""  # the models run one by one; empty: they do not
         self.report = root._fused_report if is_fused(root) else ModuleCoverage()
         self._trials: dict[Any, WayTrial] = {}
-        self._plain: Any = None  # `PlainModels`, once they are needed
+        self.plain: Any = None  # `PlainModels`, once they are needed
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out, in a copy, what was made for calls."""
-        return {**vars(self), "_trials": {}, "_plain": None, "why": ""}
+        return {**vars(self), "_trials": {}, "plain": None, "why": ""}
 
     def call(self, args: Any, kwargs: Any, fused: Callable[..., Any]) -> Any:
         """Run the models the faster way; `fused` runs all at once."""
@@ -95,13 +96,13 @@ class LoopChoice:
         needed = is_fused(self.root) and bool(self.root._fused_report.reason)
         if needed or self.forced is not None:
             wanted = (needed or self.forced == LOOP) and self._can(args, kwargs)
-            self.looping = wanted and (needed or not self._plain.side_effects)
+            self.looping = wanted and (needed or not self.plain.has_side_effects(args))
             return self._loop(args, kwargs) if self.looping else fused(*args, **kwargs)
-        trial = self._trial(args, kwargs)
+        trial = None if method_named(args) else self._trial(args, kwargs)
         if trial is None:
             return fused(*args, **kwargs)
         way = trial.next()
-        if way == LOOP and (not self._can(args, kwargs) or self._plain.side_effects):
+        if way == LOOP and (not self._can(args, kwargs) or self.plain.has_side_effects(args)):
             trial.settle(FUSED, "")
             way = FUSED
         self.why = trial.why if trial.chosen == LOOP else ""
@@ -115,8 +116,12 @@ class LoopChoice:
     @property
     def models(self) -> list[Any]:
         """The plain models of the last loop."""
-        found: list[Any] = self._plain.models
+        found: list[Any] = self.plain.models
         return found
+
+    def follows(self) -> bool:
+        """Give the models of the last loop what was set in the array since; False if they must be made anew."""
+        return bool(self.plain.follow())
 
     def _trial(self, args: Any, kwargs: Any) -> WayTrial | None:
         key = _signature(args, kwargs)
@@ -144,12 +149,12 @@ class LoopChoice:
         """True if the plain models compute the same as the array."""
         parts = self.root.__dict__.get("_fused_parts")
         if parts is not None:
-            self._plain = parts.plain_models()
-        elif self._plain is None or not self._plain.follow():
-            self._plain = PlainModels(self.root, self.B)
+            self.plain = parts.plain_models()
+        elif self.plain is None or not self.plain.follow():
+            self.plain = PlainModels(self.root, self.B)
         if any(not isinstance(leaf, (torch.Tensor, *_PLAIN)) for leaf in _flat((args, kwargs))):
             return False
-        return not self._plain.refusal(*self._of_models(args, kwargs, 1)[0])
+        return not self.plain.refusal(*self._of_models(args, kwargs, 1)[0])
 
     def _of_models(self, args: Any, kwargs: Any, models: int) -> list[tuple[Any, dict[str, Any]]]:
         def parts(value: Any) -> Any:
@@ -167,7 +172,7 @@ class LoopChoice:
 
     def _loop(self, args: Any, kwargs: Any) -> Any:
         begin = time.perf_counter()
-        output = joined(self._plain.run(self._of_models(args, kwargs, self.B)), lambda value: value)
+        output = joined(self.plain.run(self._of_models(args, kwargs, self.B)), lambda value: value)
         self.report.seconds += time.perf_counter() - begin
         self.report.calls += 1
         return output
@@ -252,6 +257,12 @@ def loops(array: torch.nn.Module) -> bool:
     """Return True if the last call of an array that was told to run in a loop did so."""
     choice = getattr(array, "_choice", None)
     return isinstance(choice, LoopChoice) and choice.looping
+
+
+def differ_by_numbers(array: torch.nn.Module) -> bool:
+    """Return True if models of a part run one by one, and its code reads numbers of tensors."""
+    reports = [m.__dict__.get("_fused_report") for m in parts_of(array.__dict__.get("_root", array))]
+    return any(report is not None and report.asked and bool(report.reason) for report in reports)
 
 
 def asks_for_numbers(array: torch.nn.Module) -> bool:

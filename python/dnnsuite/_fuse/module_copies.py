@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import copy
 import functools
+import operator
 import types
 from typing import Any
 
@@ -47,8 +48,17 @@ def copied(value: Any, memo: dict[int, Any]) -> Any:
     if kind in _DICTIONARIES:
         made = memo[id(value)] = kind()
         for key, part in value.items():
-            made[copied(key, memo)] = copied(part, memo)
+            name = key if type(key) is str else copied(key, memo)
+            made[name] = part if type(part) in _FIXED else copied(part, memo)
         return made
+    if kind is tuple:
+        own = tuple(copied(part, memo) for part in value)
+        if all(map(operator.is_, own, value)):
+            return value
+        return memo.setdefault(id(value), own)
+    if kind is set and all(type(part) in _FIXED for part in value):
+        found = memo[id(value)] = set(value)
+        return found
     if kind is list:
         parts = memo[id(value)] = []
         parts.extend(copied(part, memo) for part in value)
@@ -64,5 +74,8 @@ def copied(value: Any, memo: dict[int, Any]) -> Any:
 def _says_nothing(kind: Any) -> bool:
     """Return True for a class of modules that leaves its copies to `copy.deepcopy`."""
     return not any(
-        name in vars(base) for base in kind.__mro__ if base not in _PLAIN_CLASSES for name in _PROTOCOL
+        name in vars(base)
+        for base in kind.__mro__
+        if base not in _PLAIN_CLASSES and not vars(base).get("_fused_copied_by_state", False)
+        for name in _PROTOCOL
     )

@@ -18,6 +18,7 @@ from .code.lent_parameters import put_at
 from .code.own_values import own_attributes
 from .code.sequential import Sequential
 from .hooks import FORWARD_HOOKS, bind_hooks
+from .module_copies import copied as deep_copy
 from .rebound import plain
 from .ties import tie
 
@@ -93,7 +94,7 @@ def _model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
             _copy_layer(module, index, memo)
         else:
             _copy_state(module, index, memo)
-    model: torch.nn.Module = copy.deepcopy(root, memo)
+    model: torch.nn.Module = deep_copy(root, memo)
     for module in parts_of(root):
         made = memo.get(id(module))
         if made is not None:

@@ -87,6 +87,15 @@ class Deal:
         """True if the last step of every shard was a replay, which runs no Python."""
         return bool(self._captured) and all(captured.replayed for captured in self._captured)
 
+    @property
+    def parted(self) -> bool:
+        """True if models of one shard go different ways, by numbers that their code reads: recordings of shards of one
+        are fewer."""
+        wide = (
+            captured for captured, shard in zip(self._captured, self.shards, strict=False) if shard.length > 1
+        )
+        return any(captured.parted for captured in wide)
+
     def code_changed(self) -> bool:
         """Return True if another function stands in the place of one that the steps call."""
         return bool(self._captured) and self._reach.bindings.changed()

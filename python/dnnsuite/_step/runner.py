@@ -228,7 +228,7 @@ class StepRunner:
         if not self._looked and not ragged:
             self._looked = True
             warn_of_single_samples(batch, self.B)
-        trial, loop = self._widths.follow(None if ragged else batch, lambda: self.mode)
+        trial, loop = self._widths.follow(None if ragged else batch, lambda: self.mode, self._deal.parted)
         wanted = 1 if ragged else self.width
         if wanted != self._dealt_width or loop != self._looping:
             self.synchronize()

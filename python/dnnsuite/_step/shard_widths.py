@@ -71,13 +71,18 @@ class ShardWidths:
         trial = width_trial(self._array, self._B, asked.threads, asked.capture)
         return trial.width, trial
 
-    def follow(self, batch: Any, mode: Callable[[], str]) -> tuple[WidthTrial | LoopTrial | None, bool]:
+    def follow(
+        self, batch: Any, mode: Callable[[], str], parted: bool = False
+    ) -> tuple[WidthTrial | LoopTrial | None, bool]:
         """Choose how the next step runs: return the trial that wants its time, and True if it is one of a loop.
 
         Args:
             batch: the step's; None for one whose models differ in size, which run one by one and are no trial.
             mode: returns the runner's mode.
+            parted: the models of a shard go different ways, each of which is recorded.
         """
+        if parted:
+            self._part()
         timed = batch is not None and self._follow_layout(batch)
         loop_trial = self._trial_of_a_loop(mode)
         loop = loop_trial is not None and loop_trial.loop
@@ -108,6 +113,14 @@ class ShardWidths:
                     self._loop_trial.settle(asks_for_numbers(self._array), "", self.width)
                 self._follow_loop_trial(self._loop_trial)
         return self._loop_trial
+
+    def _part(self) -> None:
+        """Give each model a shard of its own, unless the user has asked for a width."""
+        if self._asked.width is None and self.width > 1 and self._loop_trial is None:
+            self._layouts = None
+            if self._trial is not None:
+                self._trial.take(1)
+            self.width = 1
 
     def add(self, seconds: float, captured: bool) -> None:
         """Take the time of a step that a search for a width has asked for."""

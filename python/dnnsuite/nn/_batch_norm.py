@@ -230,17 +230,20 @@ class _BatchNorm(_NormBase):
         count this one."""
         self._check(x)
         self.own_written()
-        training = self.training or self.running_mean is None
+        buffers = self._buffers
+        mean, var = buffers["running_mean"], buffers["running_var"]
+        training = self.training or mean is None
         check_batch(x, training, type(self).__name__)
-        keep = self.running_mean is not None and (not self.training or self.track_running_stats)
         momentum: float | torch.Tensor = 0.0
-        tracked = self.num_batches_tracked if self.training and keep else None
-        if tracked is not None:
-            if None in self.momenta:  # an average over all batches, with this one
+        tracked = None
+        if mean is None or (self.training and not self.track_running_stats):
+            mean = var = None
+        elif self.training and (tracked := buffers["num_batches_tracked"]) is not None:
+            averages = None in self.momenta
+            if averages:  # over all batches, with this one
                 tracked.add_(1)
             momentum = self._factor()
-            tracked = None if None in self.momenta else tracked
-        mean, var = (self.running_mean, self.running_var) if keep else (None, None)
+            tracked = None if averages else tracked
         return (x, mean, var, self.weight, self.bias, training, momentum, self.eps), tracked
 
 

@@ -28,6 +28,13 @@ REMADE = ("g", "v", "orig", "u", "mask")
 ArrayT = TypeVar("ArrayT", bound="ArrayModule")
 
 
+def made_of_others(layer: torch.nn.Module) -> list[str]:
+    """List the tensors of a layer that are made of others before each forward, as torch's old weight_norm does."""
+    held = [name.rpartition("_") for name in (*layer._parameters, *layer._buffers)]
+    stems = {stem for stem, _, end in held if end in REMADE}
+    return [name for name in vars(layer) if name in stems] if stems else []
+
+
 class _ArrayMeta(type):
     """Metaclass: `Linear(3, 4)` makes torch's layer, `Linear(3, 4, B=8)` an array of eight.
 
@@ -187,8 +194,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
 
     def to_model(self, index: int) -> torch.nn.Module:
         """Copy model `index` into an ordinary torch layer."""
-        held = {*self._parameters, *self._buffers}
-        remade = [name for name in vars(self) if any(f"{name}_{end}" in held for end in REMADE)]
+        remade = made_of_others(self)
         if remade:
             raise InvalidArgument(self._of_another_form(remade))
         arguments = self.arguments_of(self)

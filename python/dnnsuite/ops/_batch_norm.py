@@ -54,7 +54,11 @@ def laid_out(x: Tensor, in_turn: bool = False) -> Tensor:
             step *= max(size, 1)
         return True
 
+    if x.is_contiguous():
+        return torch.empty_like(x)
     last = x.movedim(2, -1)
+    if last.is_contiguous():
+        return torch.empty_like(x)
     if packed(x):
         return x.new_empty(x.shape)
     if packed(last):
@@ -126,8 +130,12 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.activation, ctx.slope, ctx.training = activation, slope, given is None
     ctx.has_bias, ctx.adds = bias is not None, residual is not None
     ctx.save_for_backward(x, weight, None if plain else bias, None if plain else residual, statistics)
-    ctx.mark_non_differentiable(statistics)
     ctx.set_materialize_grads(False)
+
+
+def _setup_both(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    _setup(ctx, inputs, output)
+    ctx.mark_non_differentiable(output[1])
 
 
 def _grad(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
@@ -186,7 +194,7 @@ def batch_norm_composition(
     return y.to(dtype), torch.stack([mean, inverse, unbiased])
 
 
-_eager = differentiable(_forward, _setup, _grad, batch_norm_composition)
+_eager = differentiable(_forward, _setup_both, _grad, batch_norm_composition)
 
 
 def batch_norm_act(
@@ -246,12 +254,12 @@ class _Train(torch.autograd.Function):
     """Compute `_eager` on a batch in training, with a gradient; the running statistics have none."""
 
     @staticmethod
-    def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, *args: Any) -> Tensor:
         output = _train(*args)
         known = (*args[:4], None, None, *args[7:10])
         _setup(ctx, known, output)
         remember(ctx, known)
-        return output
+        return output[0]
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
@@ -274,18 +282,19 @@ def batch_norm_act_running(
     tracked: Tensor | None = None,
 ) -> Tensor | None:
     """Compute `batch_norm_act` on a batch in training and update the running statistics [B, C] and `tracked` [B], which
-    counts batches, in the same pass. Returns None, and does nothing, on a CPU and if the statistics do not have the
-    dtype of sums."""
+    counts batches, in the same pass. Returns None, and does nothing, if the statistics do not have the dtype of sums or
+    are not each model's own."""
     sums = torch.float64 if x.dtype == torch.float64 else torch.float32
     running = running_mean, running_variance
+    models = x.size(0)
     known = all(
-        t.dtype == sums and len(t) == len(x) and t.is_contiguous() and not t.requires_grad for t in running
+        t.dtype == sums and t.size(0) == models and t.is_contiguous() and not t.requires_grad for t in running
     )  # a batch that all models share may stand for one
     if tracked is not None:
         known &= tracked.dtype == torch.int64 and tracked.is_contiguous() and tracked.device == x.device
-    has_kernels = on_gpu(x) and (x.is_cpu or cuda_kernels)
+    has_kernels = x.is_cpu or (x.is_cuda and cuda_kernels)
     if not (known and has_kernels) or tracing() or transforming():
         return None
-    call = _Train.apply if torch.is_grad_enabled() else _train
-    y: Tensor = call(x, weight, bias, residual, *running, tracked, eps, activation, slope, momentum)[0]
+    arguments = (x, weight, bias, residual, *running, tracked, eps, activation, slope, momentum)
+    y: Tensor = _Train.apply(*arguments) if torch.is_grad_enabled() else _train(*arguments)[0]
     return y

@@ -121,6 +121,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     _, weight_hh, bias_hh, h, c, lengths, ctx.kind, ctx.reverse, _ = inputs
     y, _, _, saved, cells = output
     ctx.has_bias = bias_hh is not None
+    ctx.reads_result = True
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(weight_hh, h, c, lengths, y, saved, cells)
 

@@ -164,6 +164,13 @@ def _differentiated_again(
     return Again
 
 
+def is_read_by_backward(result: Tensor) -> bool:
+    """Return True for what an operator has returned, or a view of it, if its gradient reads it again: unlike results of
+    torch's layers of that name, nobody may write into it."""
+    whole = result if result._base is None else result._base
+    return getattr(whole.grad_fn, "reads_result", False)
+
+
 def remember(ctx: Any, args: tuple[Any, ...]) -> None:
     """Note, after `save_for_backward`, how to find a Function's inputs again, for `gradients_through`.
 

@@ -30,6 +30,17 @@ def test_an_attribute_is_followed_and_taken():
     assert module.count == 5
 
 
+def test_what_was_put_back_in_the_array_is_taken_again():
+    module, owners, part = made()
+    for _ in range(2):  # a trial step, and the step itself from the same state
+        module.factor = 1
+        assert part.follow()
+        for owner in owners:
+            owner.factor += 1
+        part.take()
+        assert module.factor == 2
+
+
 def test_what_models_do_not_agree_in_stays_theirs():
     module, owners, part = made()
     owners[0].count, owners[1].count = 1, 2

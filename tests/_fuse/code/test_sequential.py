@@ -55,3 +55,38 @@ def test_an_activation_in_place_on_a_batch_of_all_models(first, gradient):
         )
     else:  # as one model alone leaves its batch
         assert torch.equal(given, models[0][0](batch.clone()))
+
+
+class Last(nn.Module):
+    """Output of a recurrent layer, with what `change` writes into it."""
+
+    def __init__(self, kind, change=None):
+        super().__init__()
+        self.layer, self.change = getattr(nn, kind)(4, 6, batch_first=True), change
+
+    def forward(self, x):
+        y = self.layer(x)[0]
+        if self.change == "all":
+            y += x.mean()
+        elif self.change == "part":
+            y[:, 0] = 0.5 * y[:, 0]
+        return y
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("change", [None, "all", "part"])
+def test_what_is_written_into_the_output_of_a_recurrent_layer(kind, change):
+    """The layer's gradient reads its output in an array, not in torch."""
+    models = [nn.Sequential(Last(kind, change), nn.SELU(inplace=True)).double() for _ in range(2)]
+    array = dnnsuite.fuse(models)
+    x = torch.randn(2, 3, 5, 4, dtype=torch.float64)
+    truth = torch.stack([model(part) for model, part in zip(models, x, strict=True)])
+    y = array(x.clone())
+    torch.testing.assert_close(y, truth)
+    grads = torch.autograd.grad(truth.square().sum(), [p for model in models for p in model.parameters()])
+    for got, *wanted in zip(
+        torch.autograd.grad(y.square().sum(), list(array.parameters())),
+        *(grads[i * len(grads) // 2 : (i + 1) * len(grads) // 2] for i in range(2)),
+        strict=True,
+    ):
+        torch.testing.assert_close(got, torch.stack(wanted))

@@ -2,12 +2,15 @@
 import gc
 import weakref
 
+import pytest
 import torch
 
+import dnnsuite
 from dnnsuite._step.capture.placed import PlacedScript, Places
 from dnnsuite._step.capture.plan import make_plan
 from dnnsuite._step.capture.record import StepRecorder
 from dnnsuite._step.capture.script import Script
+from helpers import assert_near, make_models
 
 
 def step_on(weight, extra):
@@ -39,3 +42,54 @@ def test_a_script_runs_on_the_tensors_of_other_roles_and_holds_none_of_its_own()
     x = torch.tensor([0.5, 3.0])
     assert torch.equal(placed.on({"w": mine})([x]), step_on(theirs, extra)(x))
     assert torch.equal(mine, theirs)
+
+
+class Started(torch.nn.Module):
+    """Set its shift from the first batch, as ActNorm does; a flag in a buffer says that it has."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.shift = torch.nn.Linear(3, 3), torch.nn.Parameter(torch.zeros(3))
+        self.register_buffer("started", torch.tensor(0))
+
+    def forward(self, x):
+        if self.started.item() == 0:
+            with torch.no_grad():
+                self.shift.copy_(x.mean(0))
+            self.started.fill_(1)
+        return self.layer(x - self.shift).square().mean()
+
+
+def load(target, index):
+    held = {name: value.clone() for name, value in target.state_dict().items()}
+    held["started"][index].zero_()
+    target.load_state_dict(held)
+
+
+def write(target, index):
+    target.started[index].zero_()
+
+
+def write_state(target, index):
+    target.state_dict()["started"][index].zero_()
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("change", [load, write, write_state])
+def test_a_buffer_that_python_reads_is_looked_at_in_each_step(change, width):
+    models, x = make_models(Started, 3, torch.float64), torch.randn(10, 3, 5, 3, dtype=torch.float64)
+    array = dnnsuite.fuse(make_models(Started, 3, torch.float64))
+    mine = dnnsuite.optim.SGD(array.parameters(), lr=0.1)
+    theirs = [torch.optim.SGD(model.parameters(), 0.1) for model in models]
+    with dnnsuite.StepRunner(array, mine, lambda a, x: a(x), threads=1, width=width) as runner:
+        for step in range(10):
+            if step == 5:
+                change(array, 1)
+                change(models[1], ())
+            losses = runner.step(x[step]).losses()
+            for index, (model, optimizer) in enumerate(zip(models, theirs, strict=True)):
+                optimizer.zero_grad()
+                loss = model(x[step, index])
+                loss.backward()
+                optimizer.step()
+                assert_near(losses[index], loss.detach(), f"step {step}, model {index}")

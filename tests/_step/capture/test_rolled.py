@@ -104,3 +104,8 @@ def test_after_a_drop_one_step_is_recorded_and_the_next_is_replayed():
                 assert runner.mode == "captured"
     for mine, model in zip(array, models, strict=True):
         torch.testing.assert_close(mine.state_dict(), model.state_dict())
+
+
+def test_a_list_of_which_the_first_model_is_not_used_stays():
+    names, _ = rolled(lambda x: x.unbind(0)[1].exp().sum(), torch.randn(2, 3))
+    assert names == ["aten.unbind.int", "aten.exp", "aten.sum"]

@@ -48,6 +48,7 @@ SIZES = [
 @pytest.mark.parametrize("shared", [False, True])
 def test_every_way_to_give_sizes(name, args, kwargs, shared, monkeypatch):
     monkeypatch.setattr(pooling, "FEW_NUMBERS", 0)
+    monkeypatch.setattr(pooling, "FEW_TAKEN", 0)
     sides = (20, 19) if name.endswith("2d") else (20,)
     own = torch.randn(1 if shared else 3, 2, 5, *sides, dtype=torch.float64)
     x = own.expand(3, *own.shape[1:]).requires_grad_(not shared)
@@ -72,6 +73,7 @@ def test_every_way_to_give_sizes(name, args, kwargs, shared, monkeypatch):
 )
 def test_torch_says_what_is_wrong(name, args, monkeypatch):
     monkeypatch.setattr(pooling, "FEW_NUMBERS", 0)
+    monkeypatch.setattr(pooling, "FEW_TAKEN", 0)
     x = torch.randn(2, 3, 4, 20, 20)
     with pytest.raises((RuntimeError, ValueError)) as theirs:
         getattr(torch.nn.functional, name)(x[0], *args)
@@ -82,6 +84,7 @@ def test_torch_says_what_is_wrong(name, args, monkeypatch):
 
 def test_channels_stay_last_in_memory_of_ours_too(monkeypatch):
     monkeypatch.setattr(pooling, "FEW_NUMBERS", 0)
+    monkeypatch.setattr(pooling, "FEW_TAKEN", 0)
     x = torch.randn(3, 2, 6, 6, 4).movedim(-1, 2).requires_grad_()
     y = functional.max_pool2d(x, 2)
     assert y.movedim(2, -1).is_contiguous()

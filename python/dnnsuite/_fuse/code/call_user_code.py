@@ -16,6 +16,7 @@ from ...errors import InvalidArgument
 from ...nn.model_tensor import ModelTensor, NotFusable, state
 from ..rules.table import settle_since
 from .checkpoints import torchs_checkpoints
+from .method_name import method_named
 from .model_number import ModelNumber
 from .per_model_factories import watched
 from .records import is_record, names_of_record
@@ -66,7 +67,7 @@ def _enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any)
     mark = len(state.pending)
     try:
         with torchs_checkpoints:
-            output = watched(owner, lambda: _settled(call, mark, args, kwargs))
+            output = watched(owner, lambda: _settled(call, mark, args, kwargs), method_named(args))
     except NotFusable as error:
         raise InvalidArgument(f"{type(owner).__name__}: {error}") from error
     finally:

@@ -17,7 +17,7 @@ class Containers:
 
     def __init__(self, attributes: dict[str, Any]) -> None:
         self._held = {name: value for name, value in attributes.items() if _is_plain_container(value, _DEEP)}
-        self._known = copy.deepcopy(self._held)
+        self.known = copy.deepcopy(self._held)
 
     def holds(self, name: str) -> bool:
         """Return True if attribute `name` is a container of this kind."""
@@ -25,10 +25,10 @@ class Containers:
 
     def changed(self) -> list[str]:
         """List the names of the containers that have changed since the last call."""
-        if self._held == self._known and _kinds(self._held) == _kinds(self._known):
+        if self._held == self.known and _kinds(self._held) == _kinds(self.known):
             return []
-        names = [name for name, value in self._held.items() if not _alike(value, self._known[name])]
-        self._known = copy.deepcopy(self._held)
+        names = [name for name, value in self._held.items() if not _alike(value, self.known[name])]
+        self.known = copy.deepcopy(self._held)
         return names
 
 

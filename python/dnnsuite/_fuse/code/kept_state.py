@@ -12,11 +12,15 @@ import numpy as np
 import torch
 
 from ..._torch import hidden_from_modes
+from ...nn.forward_state import state
 from .fused_attributes import is_fused
 from .stand_in import StandInDict
 
 _CONTAINERS = (list, dict, set, collections.deque)
 _REGISTRIES = frozenset(vars(torch.nn.Module()))
+
+
+_MISSING = object()  # in place of the value of an attribute that was not there
 
 
 class KeptAttributes:
@@ -36,6 +40,10 @@ class KeptAttributes:
         for value, content in self.contents:
             value.clear()
             (value.extend if hasattr(value, "extend") else value.update)(content)
+
+    def changed(self) -> bool:
+        """Return True if the contents of a container are other ones."""
+        return any(not _same(value, content) for value, content in self.contents)
 
 
 class PythonNumbers:
@@ -73,6 +81,28 @@ def keep(root: Any) -> Kept:
             for name, buffer in module._buffers.items()
         ]
     return Kept(buffers, [KeptAttributes(m) for m in root.modules() if is_fused(m)], PythonNumbers())
+
+
+def _same(value: Any, content: Any) -> bool:
+    try:
+        return bool(value == content)  # at the speed of C where all are the same objects
+    except Exception:  # tensors and arrays have no one answer
+        return False
+
+
+def note_written(module: Any, name: str) -> None:
+    """Note the value of an attribute that code of all models is about to set."""
+    state.written.append((module, name, vars(module).get(name, _MISSING)))
+
+
+def undo_written(begun: int) -> None:
+    """Give attributes the values that they had when `state.written` had this length."""
+    while len(state.written) > begun:
+        module, name, value = state.written.pop()
+        if value is _MISSING:
+            vars(module).pop(name, None)
+        else:
+            vars(module)[name] = value
 
 
 def put_back(kept: Kept) -> None:

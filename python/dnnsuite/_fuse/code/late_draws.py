@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import types
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,18 +42,38 @@ _DRAWING = frozenset(
         *(f"{kind}_{law}_" for kind in ("xavier", "kaiming") for law in ("normal", "uniform")),
     ]
 )
+_WITHOUT_GRADIENTS = frozenset(("no_grad", "set_grad_enabled", "inference_mode"))
+_NO_CODE = frozenset(
+    (bool, int, float, str, type(None), dict, list, set, tuple, OrderedDict, torch.Tensor, torch.nn.Parameter)
+)
 _NOT_FOLLOWED = ("torch", "numpy", "dnnsuite", "builtins")
 
 
-def names_that_draw(root: torch.nn.Module) -> set[str]:
-    """Find names that draw in the first code with any that a call of `root` can reach.
+def names_that_draw(root: torch.nn.Module, method: str = "") -> set[str]:
+    """Find names that draw in the first code with any that a call of `root`, or of its `method`, can reach."""
+    for function, names in _reachable(root, method):
+        found = names & _DRAWING or {
+            name for name in names if _is_random(function.__globals__.get(name), names)
+        }
+        if found:
+            return found
+    return set()
+
+
+def may_write_parameters(root: torch.nn.Module, method: str = "") -> bool:
+    """Return True if code that a call of `root`, or of its `method`, can reach turns gradients off."""
+    return any(names & _WITHOUT_GRADIENTS for _, names in _reachable(root, method))
+
+
+def _reachable(root: torch.nn.Module, method: str) -> Iterator[tuple[types.FunctionType, set[str]]]:
+    """Yield the functions that a call of `root`, or of its `method`, can reach, each with the names in its code.
 
     Names are followed to methods of the models' classes, to functions, classes and modules that the code names, and
     to what closures hold; not into torch and NumPy.
     """
     modules = [module for module in root.modules() if not isinstance(module, ArrayModule)]
     methods = _methods(modules)
-    waiting = [found for name in ("forward", "__call__") for found in methods.get(name, ())]
+    waiting = [found for name in (method, "forward", "__call__") for found in methods.get(name, ())]
     for module in modules:
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
             waiting += [code for hook in hooks.values() for code in _functions(hook)]
@@ -63,16 +84,11 @@ def names_that_draw(root: torch.nn.Module) -> set[str]:
             continue
         seen.add(function.__code__)
         names = set(_names(function.__code__))
-        found = names & _DRAWING or {
-            name for name in names if _is_random(function.__globals__.get(name), names)
-        }
-        if found:
-            return found
+        yield function, names
         waiting += [
             found for name in names for found in (*methods.get(name, ()), *_named(function, name, names))
         ]
         waiting += [found for cell in function.__closure__ or () for found in _functions(_content(cell))]
-    return set()
 
 
 def _is_random(value: Any, names: set[str]) -> bool:
@@ -105,6 +121,8 @@ def _methods(modules: list[torch.nn.Module]) -> dict[str, list[types.FunctionTyp
 
 def _functions(value: Any) -> list[types.FunctionType]:
     """Return the Python functions that a call of `value`, or a look at a property, runs first."""
+    if type(value) in _NO_CODE:
+        return []
     for inner in ("__wrapped__", "__func__", "func", "fget", "function"):
         held = getattr(value, inner, None)
         if isinstance(held, types.FunctionType):

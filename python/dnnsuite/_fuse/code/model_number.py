@@ -62,7 +62,7 @@ class ModelNumber:
         return self._computed(lambda mine, theirs: function(theirs, mine), other)
 
     def _agreed(self, function: Callable[[Any, Any], bool], other: Any) -> bool:
-        if type(other) not in (int, float):
+        if not isinstance(other, (int, float)):  # a number that a recording follows says it is one
             raise self._refusal()
         answers = {function(value, other) for value in self._values}
         if len(answers) > 1:

@@ -50,12 +50,20 @@ def note_change() -> None:
 def models_apart(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     """Yield by name the modules that run one by one in place of `module`, a part of an array, if any do."""
     parts: Any = vars(module).get("_fused_parts")
-    if parts is None or (parts.plain is not None and not parts.plain.follow()):
-        return
-    models = parts.trees if parts.plain is None else parts.plain.models
-    for index, model in enumerate(models):
-        for path, part in model.named_modules():
-            yield f"{path} of model {index}", part
+    groups = [plain.models for plain in plain_models_of(module) if plain.follow()]
+    if parts is not None and parts.plain is None:
+        groups.append(parts.trees)
+    for models in groups:
+        for index, model in enumerate(models):
+            for path, part in model.named_modules():
+                yield f"{path} of model {index}", part
+
+
+def plain_models_of(module: torch.nn.Module) -> list[PlainModels]:
+    """List the plain models that were made in place of `module`, an array or a part of it."""
+    holders = (vars(module).get("_fused_parts"), vars(module).get("_fused_choice"))
+    found = [holder.plain for holder in holders if holder is not None and holder.plain is not None]
+    return found[:1] if len(found) == 2 and found[0] is found[1] else found
 
 
 def reads_own_values(array: torch.nn.Module) -> bool:

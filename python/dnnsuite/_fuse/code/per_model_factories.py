@@ -119,8 +119,8 @@ def _made(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return ModelTensor(draw(func.__name__, args, kwargs, [], next_stream(state.B)))
 
 
-def watched(owner: Any, call: Callable[[], Any]) -> Any:
-    """Call code of all models; each model draws numbers of its own if the code draws any.
+def watched(owner: Any, call: Callable[[], Any], method: str = "") -> Any:
+    """Call code of all models, that of `method` or of `forward`; each model draws numbers of its own if it draws any.
 
     `PerModelMode` costs time in every torch function, so it is on for the first call, and later only where numbers
     were drawn or a name in the code says that they may be. Other code that begins to draw is noticed by torch's
@@ -129,18 +129,17 @@ def watched(owner: Any, call: Callable[[], Any]) -> Any:
     Raises:
         InvalidArgument: such code has drawn, and all models got the same numbers.
     """
-    seen: dict[Any, bool] | None = owner.__dict__.get("_fused_draws")
-    if seen is None:
-        seen = {None: _look_out(owner.__dict__.get("_root", owner))}
-        owner.__dict__["_fused_draws"] = seen
-    key = (owner.training, torch.is_grad_enabled())
+    seen: dict[Any, bool] = owner.__dict__.setdefault("_fused_draws", {})
+    if method not in seen:
+        seen[method] = _look_out(owner.__dict__.get("_root", owner), method)
+    key = (method, owner.training, torch.is_grad_enabled())
     before = _generators_now()
     if seen.get(key, True):
         drew, state.drew = state.drew, False
         try:
             with making(memory=False):
                 result = call()
-            seen[key] = state.drew or seen.get(key, False) or seen[None]
+            seen[key] = state.drew or seen.get(key, False) or seen[method]
         finally:
             state.drew = drew
     else:
@@ -151,9 +150,9 @@ def watched(owner: Any, call: Callable[[], Any]) -> Any:
     return result
 
 
-def _look_out(root: torch.nn.Module) -> bool:
+def _look_out(root: torch.nn.Module, method: str) -> bool:
     """Return True if the code may draw; its modules are then ready to begin anew in every call."""
-    found = names_that_draw(root)
+    found = names_that_draw(root, method)
     for module in root.modules() if found else ():
         if "_fused_known" in module.__dict__:
             module.__dict__["_fused_unsure"] = True

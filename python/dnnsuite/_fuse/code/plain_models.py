@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import types
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -25,8 +25,9 @@ from ..slices import narrow
 from .checkpoints import torchs_checkpoints
 from .fused_attributes import NO_ATTRIBUTES, is_fused
 from .kept_state import PythonNumbers
-from .late_draws import names_that_draw
+from .late_draws import may_write_parameters, names_that_draw
 from .lent_parameters import lent, lies_in_another_order
+from .method_name import call_model, method_named
 from .plain_draws import Draws, draw_as, generator_back
 from .plain_parts import Buffers, Part, paths_of
 
@@ -53,8 +54,8 @@ class PlainModels:
             for owner in part.owners:
                 owner.__dict__.update({name: vars(part.module)[name] for name in FORWARD_HOOKS})
         self._refusals: dict[Any, str] = {}
-        self.side_effects = False  # the models' code sets attributes
-        self._writes_parameters = False
+        self._writing: set[Any] = set()  # calls that write, or may, into parameters
+        self._acting: set[Any] = set()  # calls that set attributes
 
     def _take_over_parts(self) -> None:
         """Adopt parts that ran one by one already, with the attributes that their code has set."""
@@ -127,6 +128,16 @@ class PlainModels:
         followed = [part.follow() for part in self._parts]
         return all(followed)
 
+    def marks(self) -> Callable[[], None]:
+        """Keep what is known of the last call, around a trial; return a function that brings it back."""
+        kept = [part.marks() for part in self._parts]
+
+        def put_back() -> None:
+            for one in kept:
+                one()
+
+        return put_back
+
     def _lend(self, apart: bool) -> None:
         """Lend the array's parameters and buffers to the models; `apart` for code that writes into parameters."""
         places: dict[int, int] = {}
@@ -171,17 +182,25 @@ class PlainModels:
 
         The first call in a mode of training runs a copy of model 0 to see it.
         """
-        key = tuple(part.module.training for part in self._parts)
+        key = self._kind_of(args)
         if key not in self._refusals:
             self._refusals[key] = self._looked_at(args, kwargs)
         return self._refusals[key]
+
+    def has_side_effects(self, args: Sequence[Any]) -> bool:
+        """Return True if a call with `args`, which was looked at, sets attributes or has hooks."""
+        return self._kind_of(args) in self._acting
+
+    def _kind_of(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """Describe what decides which code a call runs: the method, and the modules in training."""
+        return method_named(args), *(part.module.training for part in self._parts)
 
     def _looked_at(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
         if not self.complete or not hasattr(TorchDispatchMode, "__torch_dispatch__"):
             return "a parameter is held where it cannot be exchanged"
         if any(is_fused(m) and not m._fused_code for m in self.module.modules()):
             return "a module has a forward for all models"
-        if names_that_draw(self.module):
+        if names_that_draw(self.module, method_named(args)):
             return "its code may draw random numbers"
         leaves = tree_leaves((args, kwargs))
         if any(not isinstance(leaf, _KNOWN_LEAVES) or type(leaf) is ModelTensor for leaf in leaves):
@@ -197,15 +216,18 @@ class PlainModels:
         numbers = PythonNumbers()
         try:
             with torchs_checkpoints, Draws() as draws, generator_back(draws):
-                output = model(*own_args, **own_kwargs)
+                output = call_model(model, own_args, own_kwargs)
         finally:
             numbers.put_back()  # the models themselves draw them next
         after = [tensor._version for tensor in (*given, *model.parameters())]
-        self._writes_parameters = after[len(given) :] != before[len(given) :]
-        self.side_effects = self._seen_from_outside(model, attributes)
+        kind, writes = self._kind_of(args), after[len(given) :] != before[len(given) :]
+        in_order = not any(map(lies_in_another_order, self.module.parameters()))
+        writes_later = in_order and may_write_parameters(self.module, method_named(args))
+        self._writing |= {kind} if writes or writes_later else set()
+        self._acting |= {kind} if self._seen_from_outside(model, attributes) else set()
         if draws.drew:
             return "its code draws random numbers"
-        if self._writes_parameters and any(map(lies_in_another_order, self.module.parameters())):
+        if writes and not in_order:
             return "its code writes into parameters"
         if state.checkpointed and self._buffers:
             return "its checkpoints may write buffers in the backward pass"
@@ -240,8 +262,8 @@ class PlainModels:
 
     def run(self, given: Sequence[tuple[Sequence[Any], dict[str, Any]]]) -> list[Any]:
         """Call each model with its own arguments; return the models' outputs. Not inside code of all models."""
-        self._lend(self._writes_parameters)
-        outputs = [model(*args, **kwargs) for model, (args, kwargs) in zip(self.models, given, strict=True)]
+        self._lend(self._kind_of(given[0][0]) in self._writing)
+        outputs = [call_model(model, *arguments) for model, arguments in zip(self.models, given, strict=True)]
         for buffers in self._buffers:
             buffers.take()
         for part in self._parts:

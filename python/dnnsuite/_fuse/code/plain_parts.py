@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -65,12 +65,26 @@ class Part:
             ):
                 return False
             else:
+                self.taken = {own: value for own, value in self.taken.items() if own != name}  # no more
                 for owner in self.owners:
                     owner.__dict__.pop(name, None)
                     if name in self.held:
                         value = self.held[name]
                         owner.__dict__[name] = copy.deepcopy(value) if self.containers.holds(name) else value
         return True
+
+    def marks(self) -> Callable[[], None]:
+        """Keep what is known of the last call; return a function that brings it back."""
+        containers, held, taken = self.containers, dict(self.held), self.taken
+        known, written = containers.known, vars(self.module).get("_fused_written")
+
+        def put_back() -> None:
+            self.containers, self.held, self.taken = containers, held, taken
+            containers.known = known
+            if written is not None:  # a trial sets attributes as a user does
+                vars(self.module)["_fused_written"] = written
+
+        return put_back
 
     def take(self) -> None:
         """Give the module what all models' code has set alike, such as a counter: new models begin with it."""

@@ -11,6 +11,7 @@ from ...nn import MaxPool1d, MaxPool2d
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, outside
 from ...nn.own_tensors import OwnTensors
+from ...ops.library import is_read_by_backward
 from ...ops.shared import is_shared, once
 from .epilogue_fusion import activation_of
 
@@ -37,16 +38,28 @@ class Sequential(OwnTensors, torch.nn.Sequential):
             if wanted is not None and wanted[0] in module.activations:
                 x = module.activated(x, *wanted)
                 place += 1
-            elif type(x) is torch.Tensor and is_shared(x) and _writes_into_its_input(module):
-                x = module(x.contiguous()) if x.requires_grad else once(module, x)
+            elif _writes_into_its_input(module):
+                x = _written(module, x)
             else:
                 x = module(x)
         return x
 
 
 def _writes_into_its_input(module: torch.nn.Module) -> bool:
-    """Return True for an activation of torch's in place, which takes no memory that models share."""
+    """Return True for an activation of torch's in place."""
     return bool(getattr(module, "inplace", False)) and not isinstance(module, ArrayModule)
+
+
+def _written(activation: Any, x: Any) -> Any:
+    """Run an activation in place: on what all models share once, or on a copy where gradients need what was there."""
+    if type(x) is ModelTensor:
+        kept = x.deferred is None and (is_shared(x.value) or is_read_by_backward(x.value))
+        return activation(x.clone() if kept else x)
+    if type(x) is not torch.Tensor:
+        return activation(x)
+    if is_shared(x):
+        return activation(x.contiguous()) if x.requires_grad else once(activation, x)
+    return activation(x.clone() if is_read_by_backward(x) else x)
 
 
 def _is_relu_of_its_own(module: Any, before: list[Any]) -> bool:

@@ -32,7 +32,8 @@ from . import one_by_one
 from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage
-from .kept_state import Kept, keep, put_back
+from .kept_state import Kept, keep, note_written, put_back, undo_written
+from .method_name import method_named
 from .model_number import ModelNumber
 from .one_by_one import ModelParts
 from .own_values import names_of_own, read_number, set_for_all, take_own
@@ -46,6 +47,9 @@ class UserModule(OwnTensors):
     Outside of a forward its parameters are `[B, ...]`; inside, its code sees those of one model.
     """
 
+    _fused_copied_by_state = (
+        True  # a copy is made without `__init__`, and its state set: see `module_copies.py`
+    )
     _fused_B: int  # the models; the names are such that no user has them
     _fused_report: ModuleCoverage
     _fused_ranks: dict[str, int]  # of the tensors `[B, ...]` that it holds itself
@@ -82,7 +86,7 @@ class UserModule(OwnTensors):
         before, report = state.B, state.report
         state.B, state.report = self._fused_B, self._fused_report
         mark = len(state.pending)
-        kept = self._fused_keep()
+        kept, begun = self._fused_keep(method_named(args)), len(state.written)
         wary, state.wary = state.wary, state.wary or torch.is_grad_enabled()
         try:
             output = self._fused_call(mark, kept, args, kwargs)
@@ -91,42 +95,49 @@ class UserModule(OwnTensors):
             if state.checkpoints:
                 raise
             again = kept is not None
-            self._fused_turn_back(kept, "" if again else str(error))
+            self._fused_turn_back(kept, begun, "" if again else str(error))
         except NotFusable as error:
             state.pending = state.pending[:mark]
             again = isinstance(error, WritesShared) and state.making < 2 and not self._fused_making
             if isinstance(error, WritesShared) and not again and before:
                 raise  # what is written into was made by code further out
-            self._fused_turn_back(kept, "" if again else str(error))
+            self._fused_turn_back(kept, begun, "" if again else str(error))
             self._fused_making = self._fused_making or again
             start_anew(str(error))
         except Exception as error:
             state.pending = state.pending[:mark]
             if _is_final(error, kept):
                 raise
-            self._fused_turn_back(kept, f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}")
+            why = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+            self._fused_turn_back(kept, begun, why)
             start_anew(str(error))
             return self._fused_second_try(args, kwargs, error)
         else:
-            self._fused_note_call()
+            self._fused_note_call(method_named(args), kept)
             return output
         finally:
             state.B, state.report, state.wary = before, report, wary
+            if not before:  # nothing further out begins anew
+                del state.written[begun:]
         return self._fused_all_at_once(args, kwargs) if again else self._fused_one_by_one(args, kwargs)
 
     def _fused_call(self, mark: int, kept: Kept | None, args: Any, kwargs: Any) -> Any:
         """Call the user's code; then compute the tensors deferred since `mark`, except its output."""
         with making(memory=True) if self._fused_making else nullcontext():
-            output = super().__call__(*args, **kwargs)  # type: ignore[misc]
+            name = method_named(args)
+            call = getattr(self, name) if name else super().__call__  # type: ignore[misc]
+            output = call(*args[bool(name) :], **kwargs)
             settle_since(mark, output)
             if kept is not None and self._fused_unsure and kept.numbers.moved():
                 raise NotFusable("it draws from Python's or NumPy's random module")
         return output
 
-    def _fused_note_call(self) -> None:
-        """Note that the code has run for all models at once in the current modes."""
+    def _fused_note_call(self, method: str, kept: Kept | None) -> None:
+        """Note that the code of `method` has run for all models at once in the current modes."""
+        if kept is not None and any(attributes.changed() for attributes in kept.attributes):
+            self._fused_unsure = True  # a later call that begins anew must find its containers as they were
         if not self._fused_report.asked:
-            self._fused_known.add((self.training, torch.is_grad_enabled()))
+            self._fused_known.add((method, self.training, torch.is_grad_enabled()))
         self._fused_report.calls += bool(self._fused_report.mapped)
 
     def _fused_second_try(self, args: Any, kwargs: Any, error: Exception) -> Any:
@@ -143,13 +154,15 @@ class UserModule(OwnTensors):
         finally:
             state.B = before
 
-    def _fused_keep(self) -> Kept | None:
-        """Copy the buffers before the code's first run; None once it has run."""
-        if not self._fused_unsure and (self.training, torch.is_grad_enabled()) in self._fused_known:
+    def _fused_keep(self, method: str) -> Kept | None:
+        """Copy the buffers before the first run of `method`; None once it has run."""
+        known = (method, self.training, torch.is_grad_enabled()) in self._fused_known
+        if known and not self._fused_unsure:
             return None
         return keep(self)
 
-    def _fused_turn_back(self, kept: Kept | None, reason: str) -> None:
+    def _fused_turn_back(self, kept: Kept | None, begun: int, reason: str) -> None:
+        undo_written(begun)
         if kept is None:
             names = {name.rpartition(".")[2] for name, _ in self.named_buffers()}
             if self.training and names - {FUNCTION_STREAM}:
@@ -221,6 +234,8 @@ class UserModule(OwnTensors):
         if type(value) is ModelTensor or (state.B and made):
             set_in_forward(self, self._fused_B, name, value)  # type: ignore[arg-type]
             return
+        if state.B and not name.startswith("_fused_"):
+            note_written(self, name)
         super().__setattr__(name, value)
         if state.B or name == "training" or name.startswith(("_fused_", "__")):
             return

@@ -11,7 +11,7 @@ import torch
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, wrap_all
 from ...nn.sharing import is_shared
 from .once import own_before_writing
-from .table import check_sure, map_over_models, rule, settle
+from .table import check_writable, map_over_models, rule, settle
 
 
 def sizes_of(args: Sequence[Any], kwargs: dict[str, Any], *names: str) -> tuple[Any, ...]:
@@ -216,7 +216,7 @@ def setitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if type(tensor) is not ModelTensor:
         raise WritesShared("a value of each model is written into a part of a tensor that all models share")
     settle()
-    check_sure(tensor)
+    check_writable(tensor)
     if tensor.fresh is None and is_shared(tensor.value):
         own_before_writing(tensor)
     found = _physical_index(index, tensor.dim())

@@ -30,6 +30,7 @@ from ...errors import InvalidArgument
 from ...nn import model_tensor
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state, wrap_all
 from ...nn.sharing import is_shared
+from ...ops.library import is_read_by_backward
 from .once import own_before_writing, shared_result
 from .writing import IN_PLACE_OPERATORS
 from .writing import in_place as in_place
@@ -188,7 +189,7 @@ def before_writing(func: Any, target: Any) -> None:
     """Prepare for an in-place function: check `target`, and compute every tensor that still waits."""
     check_own(func, target)
     settle()
-    check_sure(target)
+    check_writable(target)
     if is_shared(target.value):
         own_before_writing(target)
 
@@ -222,10 +223,13 @@ def width_of(args: Any, kwargs: dict[str, Any]) -> int:
     return state.B
 
 
-def check_sure(target: ModelTensor) -> None:
-    """Refuse a write into a copy that would be a view in torch, whose source would change too."""
+def check_writable(target: ModelTensor) -> None:
+    """Refuse a write into a copy that would be a view in torch, whose source would change too, and into what only here
+    a gradient reads."""
     if target.unsure:
         raise NotFusable("it writes into a reshaped tensor, which is a copy here and may be a view in torch")
+    if is_read_by_backward(target.value):
+        raise NotFusable("it writes into the output of a recurrent layer, which the layer's gradient reads")
 
 
 #: Functions whose gradient under torch.vmap is another one than without.

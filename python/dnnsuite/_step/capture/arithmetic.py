@@ -11,6 +11,7 @@ import contextlib
 import functools
 import math
 import operator
+import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -104,6 +105,9 @@ class Trace:
 
     def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Carry out an operation and record it; a result that is no number becomes a condition."""
+        for one in arguments:
+            if type(one) is FollowedNumber and one.trace is not self and one.trace.open:
+                return one.trace.apply(function, *arguments)  # a value that the step has read of a tensor
         value = function(*map(plain, arguments))
         if not self.open:
             return value
@@ -171,7 +175,8 @@ class FollowedNumber(torch.SymFloat):
 
     __array_priority__ = 1000
 
-    def __init__(self, trace: Trace, index: int, value: Any) -> None:
+    def __init__(self, trace: Any, index: Any, value: Any) -> None:
+        """`trace` carries out the operations, and knows the number as `index`."""
         self.trace, self.index, self.value = trace, index, value
 
     @property  # type: ignore[misc]
@@ -275,24 +280,36 @@ for _name, _what in _READS.items():
     setattr(FollowedNumber, f"__{_name}__", _reading(_what))
 
 
+_in_math: dict[
+    tuple[int, str], list[Any]
+] = {}  # by namespace and name: the function, and how many replace it
+_math_lock = threading.Lock()
+
+
 @contextlib.contextmanager
 def followed_in_math(spaces: Sequence[dict[str, Any]]) -> Iterator[None]:
     """Context manager: record calls of Python's `math` on followed numbers, also under the names that these namespaces
-    give its functions."""
-    known = {id(held) for held in vars(math).values() if isinstance(held, types.BuiltinFunctionType)}
-    before = [
-        (space, name, held)
-        for space in (vars(math), *spaces)
-        for name, held in space.items()
-        if id(held) in known
-    ]
+    give its functions. Threads may be inside at the same time; the last one puts the functions back."""
+    with _math_lock:
+        known = {id(held) for held in vars(math).values() if isinstance(held, types.BuiltinFunctionType)}
+        known |= {id(function) for function, _ in _in_math.values()}
+        replaced: list[tuple[dict[str, Any], str]] = []
+        for space in {id(one): one for one in (vars(math), *spaces)}.values():
+            for name, held in space.items():
+                if (id(space), name) in _in_math or id(held) in known:
+                    replaced.append((space, name))
+        for space, name in replaced:
+            _in_math.setdefault((id(space), name), [space[name], 0])[1] += 1
+            space[name] = _followed(_in_math[id(space), name][0])
     try:
-        for space, name, function in before:
-            space[name] = _followed(function)
         yield
     finally:
-        for space, name, function in before:
-            space[name] = function
+        with _math_lock:
+            for space, name in replaced:
+                entry = _in_math[id(space), name]
+                entry[1] -= 1
+                if not entry[1]:
+                    space[name] = _in_math.pop((id(space), name))[0]
 
 
 def _followed(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ import torch
 from .followed_step import FollowedStep
 from .library import Facts, Proven
 from .looks import NO_LOOKS, Looks, Outcomes, Replay
+from .paths import Paths
 from .placed import Read
 from .record import StepRecording
 
@@ -29,7 +30,9 @@ class NumberedReplay:
 class Attempt:
     """Progress of the capture for one layout of batch; `stage` says how its next step is used."""
 
-    stage: str = "begin"  # then "wait" for another shard, "warm up", "record", "follow", "compare", "replay"
+    stage: str = (
+        "begin"  # then "wait" for another shard, "warm up", "record", "follow", "compare", "replay", "paths"
+    )
     facts: Facts = ()  # empty where no other shard has an interest
     warm: bool = False  # a step was made: state that is made late is there
     first: bool = False  # the recorded step was the first: it may have made state that is there later
@@ -42,6 +45,18 @@ class Attempt:
     looks: Looks = NO_LOOKS  # values that Python has read beside
     numbered: list[NumberedReplay] = field(default_factory=list)  # for numbers that lead other ways
     pending: list[NumberedReplay] = field(default_factory=list)  # of these, not compared yet
+    paths: Paths = field(default_factory=Paths)  # recordings, one for each way that Python takes in a step
+    home: Attempt | None = None  # whose path this is
+
+    def file(self) -> None:
+        """Become a path, if the recorded step decides its way by what it reads: others may be recorded beside it."""
+        if not self.looks.on_the_way or self.stage not in ("compare", "replay"):
+            return
+        if self.home is not None:
+            self.home.paths.add(self)
+            return
+        self.paths.add(replace(self, paths=Paths(), home=self))
+        self.stage, self.recording, self.replay, self.made = "paths", None, None, None
 
 
 class Attempts:

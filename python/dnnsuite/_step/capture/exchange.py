@@ -90,11 +90,12 @@ class Exchange:
         """List the objects that the code sees by their identity."""
         return [one for reader in self._readers for one in reader.objects()]
 
-    def take_since(self, facts: Facts, attempts: Attempts, key: Any) -> bool:
-        """Take over recordings that other shards have made meanwhile, of other outcomes; return True if there are."""
-        if self._known is None or not facts:
+    def take_since(self, attempt: Attempt, attempts: Attempts, key: Any) -> bool:
+        """Take over recordings that other shards have made meanwhile, of other outcomes, or of other paths of
+        `attempt`; return True if there are."""
+        if self._known is None or not attempt.facts:
             return False
-        return self._take_over(self._known.find(facts), Attempt(facts=facts), attempts, key)
+        return self._take_over(self._known.find(attempt.facts), attempt, attempts, key)
 
     def _take_over(self, found: Sequence[Proven], attempt: Attempt, attempts: Attempts, key: Any) -> bool:
         """Replay recordings of the step of `attempt` from now on: its only one, or one for each outcome of what Python
@@ -102,9 +103,7 @@ class Exchange:
         assert self._subject is not None
         taken = False
         for made in found:
-            if attempts.outcomes.has(key, made.looks) or any(
-                one.step is made.numbers for one in attempt.numbered
-            ):
+            if self._is_known(made, attempt, attempts, key):
                 continue
             served = made.serve(self._subject)
             if served is None:
@@ -114,14 +113,27 @@ class Exchange:
                 attempt.numbered.append(NumberedReplay(made.numbers, replay, read))
                 attempt.stage = "follow"
                 continue
+            own = Attempt("replay", attempt.facts, warm=True, replay=replay, read=read, looks=made.looks)
+            if replay.guard is None and made.looks.on_the_way:
+                own.home, attempt.stage = attempt, "paths"
+                own.file()
+                continue
             if replay.guard is None:
                 attempt.replay, attempt.read, attempt.stage = replay, read, "replay"
                 break
-            own = Attempt("replay", attempt.facts, warm=True, replay=replay, read=read)
+            own.file()
             attempts.add_outcome(own, key, None, replay.guard, made.looks)
         if attempts.outcomes.knows(key):
             attempts.drop(attempt)
         return taken
+
+    def _is_known(self, made: Proven, attempt: Attempt, attempts: Attempts, key: Any) -> bool:
+        """Return True if a recording is at hand, or none like it is wanted."""
+        if any(one.step is made.numbers for one in attempt.numbered):
+            return True
+        if made.guard is None and made.looks.on_the_way:
+            return attempt.paths.has(made.looks)
+        return attempts.outcomes.has(key, made.looks)
 
     def follows(self, attempt: Attempt) -> bool:
         """Return True if the recording is a known list of operators, which needs no comparison; it is offered then."""

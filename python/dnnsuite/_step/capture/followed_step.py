@@ -167,10 +167,10 @@ class _HandOver(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _read(self, value: Any) -> Any:
-        return self._trace.read(value) if type(value) is FollowedNumber else value
+        return value.trace.read(value) if type(value) is FollowedNumber else value
 
     def _handed_over(self, value: Any) -> Any:
-        if type(value) is not FollowedNumber or is_special(value.value):
+        if type(value) is not FollowedNumber or value.trace is not self._trace or is_special(value.value):
             return self._read(value)
         whole = isinstance(value.value, int)
         while True:
@@ -205,7 +205,7 @@ def follow(
     try:
         for place, number in zip(places, trace.numbers, strict=True):
             numbers.put(place, number)
-        hidden, handed = HiddenReads(recorder.recording), _HandOver(trace, recorder.handed)
+        hidden, handed = HiddenReads(recorder), _HandOver(trace, recorder.handed)
         with recorder, hidden, handed, followed_in_math(numbers.spaces):
             losses = step()
         recorder.recording.losses = recorder.slot(losses).index

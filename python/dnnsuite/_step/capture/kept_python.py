@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..._fuse import models_apart
+from ..._fuse import models_apart, plain_models_of
 from ...nn.array_module import ArrayModule
 from .guards import modules_of
 from .python_state import is_state
@@ -52,6 +52,7 @@ class KeptPython:
         named = list(modules_of(array))
         for _, module in named[:]:
             named += models_apart(module)
+            self._undo += [plain.marks() for plain in plain_models_of(module)]
         for _, module in named:
             self._module(module)
         for reader in readers:

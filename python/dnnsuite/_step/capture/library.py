@@ -15,9 +15,10 @@ from typing import Any, Protocol
 import torch
 
 from .followed_step import FollowedStep
-from .looks import NO_LOOKS, CheckedReplay, Looks, Replay
+from .looks import NO_LOOKS, CheckedReplay, Looks, Replay, without_number
 from .placed import Place, PlacedScript, Places, Read
 from .record import OperatorCall, TensorSlot
+from .repeats import Repeats
 from .rolled import Rolled
 from .script import Script, same_bits
 
@@ -63,7 +64,7 @@ class Proven:
         None  # what a step with assertions inside changes before the last of them
     )
     numbers: FollowedStep | None = None  # arithmetic of a step that takes numbers
-    looks: Looks = NO_LOOKS  # values that Python has read of the batch, where there is a guard
+    looks: Looks = NO_LOOKS  # values that Python has read
     notes: Sequence[Any] = ()  # what the code has told about itself
     settled: bool = True  # tensors without a role are known to be those of any shard
 
@@ -137,7 +138,7 @@ def prove(
         None if guard is None else PlacedScript.of(guard, search),
         changed,
         None if numbers is None else numbers.without_recording(),
-        NO_LOOKS if guard is None else looks,
+        looks,
         subject.notes(),
     )
     made.settled = not made.others
@@ -146,8 +147,10 @@ def prove(
 
 def _outline(made: PlacedScript) -> list[Any]:
     """List the operators of a step and the flow of tensors through them, without numbers, which depend on the layout of
-    batch. Loops over the models are rolled up, because the number of models may differ too."""
-    rolled = Rolled([*made.plan.views, *made.plan.calls])
+    batch. Loops over the models are rolled up, because the number of models may differ too, and loops that end by what
+    Python reads."""
+    repeats = Repeats([*made.plan.views, *made.plan.calls])
+    rolled = Rolled(repeats.calls)
     names: dict[int, Any] = {slot: ("input", place) for place, slot in enumerate(made.plan.inputs)}
     names |= {slot: ("role", place.role, len(place.shape)) for slot, place in made.places.items()}
     names |= {slot: ("other", tensor.dtype, tensor.dim()) for slot, tensor in made.others.items()}
@@ -171,7 +174,7 @@ def _outline(made: PlacedScript) -> list[Any]:
         if isinstance(value, (list, tuple)):
             slots = [part.index for part in value if isinstance(part, TensorSlot)]
             return each(slots) if slots and len(slots) == len(value) else tuple(map(one, value))
-        return type(value) if type(value) in (int, float) else value
+        return type(value) if type(value) in (int, float) else without_number(value)
 
     def line(call: OperatorCall) -> Any:
         taken = one(call.arguments)
@@ -179,7 +182,7 @@ def _outline(made: PlacedScript) -> list[Any]:
         return call.op, taken, outputs
 
     lines = [line(call) for call in rolled.calls]
-    return [*lines, name(made.plan.losses)]
+    return [*lines, name(repeats.slot(made.plan.losses))]
 
 
 class Outlines:

@@ -3,11 +3,13 @@
 
 The recorder adds a comparison and an assertion to the operators for each. Values that follow from the batch alone, such
 as a mask that is all true, are compared before the step and choose one of several recordings. Other values, as in the
-checks of torch.distributions, are compared during the step: if one differs, the step's changes are undone.
+checks of torch.distributions, and all that a loop of the user's code reads, are compared during the step: if one
+differs, the step's changes are undone, and another path is tried (`paths.py`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -18,6 +20,7 @@ from .record import MARK, OperatorCall, StepRecording, TensorSlot, slots_in, slo
 
 MAX_OUTCOMES = 4  # recordings of one layout of batch, for values that Python read of it
 _MANY = 64  # operators that are too many to run twice in each step
+_READ = re.compile(r" \(read (\d+)\)")  # at the end of an assertion's message
 _HEAVY = ("mm", "bmm", "addmm", "baddbmm", "convolution", "attention", "dnnsuite", "linear", "einsum")
 
 
@@ -30,7 +33,20 @@ class Replay(Protocol):
 
 
 class ValueChanged(RuntimeError):
-    """Raised by a replay if a value differs from the one that Python has read; the step is undone."""
+    """Raised by a replay if a value differs from the one that Python has read; the step is undone.
+
+    `read` is the number of the value, in the order in which the step reads them.
+    """
+
+    def __init__(self, message: str) -> None:
+        found = _READ.search(message)
+        super().__init__(message if found is None else message[: found.start()])
+        self.read = -1 if found is None else int(found[1])
+
+
+def without_number(value: Any) -> Any:
+    """Take the number of the read out of an assertion's message; leave anything else as it is."""
+    return _READ.sub("", value) if type(value) is str else value
 
 
 def guard_of(recording: StepRecording) -> tuple[StepRecording | None, frozenset[int]]:
@@ -42,7 +58,7 @@ def guard_of(recording: StepRecording) -> tuple[StepRecording | None, frozenset[
     outer = {recording.storage[slot] for slot in (*recording.external, *recording.inputs)}
     dirty: set[int] = set()
     for place, call in enumerate(recording.calls):
-        if place in recording.looks:
+        if place in recording.looks and place not in recording.in_loops:
             leading = _leading_to(recording, place, outer, dirty)
             if leading is not None:
                 found[place] = leading
@@ -104,17 +120,29 @@ def changed_before_looks(recording: StepRecording, guarded: frozenset[int]) -> l
 
 @dataclass(frozen=True)
 class Looks:
-    """Values that Python has read in a recording, in order, and the line of the user's code that reads the first."""
+    """Values that Python has read in a recording, in order.
+
+    Attributes:
+        place: line of the user's code that reads the first.
+        before: those that are compared before the step.
+    """
 
     values: tuple[Any, ...] = ()
     place: str = ""
+    before: tuple[Any, ...] = ()
 
     @classmethod
     def of(cls, recording: StepRecording) -> Looks:
         """List those of a recording: each is compared in the operator before its assertion."""
-        calls = recording.calls
-        values = tuple(calls[place - 1].arguments[1] for place in recording.looks)
-        return cls(values, calls[recording.looks[0]].place if recording.looks else "")
+        calls, (_, guarded) = recording.calls, guard_of(recording)
+        values = {place: calls[place - 1].arguments[1] for place in recording.looks}
+        before = tuple(value for place, value in values.items() if place in guarded)
+        return cls(tuple(values.values()), calls[recording.looks[0]].place if values else "", before)
+
+    @property
+    def on_the_way(self) -> bool:
+        """True if values are compared during the step."""
+        return len(self.before) < len(self.values)
 
 
 NO_LOOKS = Looks()
@@ -163,7 +191,7 @@ class Outcomes:
         """Choose among the recordings of a layout of which values are read: the number of the one whose guard holds,
         -1 if none does."""
         for number, guard in enumerate(self._guards[key]):
-            if _holds(guard, inputs):
+            if holds(guard, inputs):
                 self._unknown = max(0, self._unknown - 1)
                 return number
         self._unknown += 1
@@ -171,7 +199,7 @@ class Outcomes:
 
     def has(self, key: Any, looks: Looks) -> bool:
         """Return True if no recording with these values is wanted for a layout."""
-        return looks.values in self._values.get(key, ()) or self.full(key)
+        return looks.before in self._values.get(key, ()) or self.full(key)
 
     def facts(self, key: Any) -> tuple[Any, ...]:
         """Return the facts by which other shards know the recordings of a layout."""
@@ -189,10 +217,10 @@ class Outcomes:
         guards, values = self._guards.setdefault(key, []), self._values.setdefault(key, [])
         self._place, self._facts[key] = looks.place, facts
         if chosen is not None and chosen >= 0:
-            guards[chosen], values[chosen] = guard, looks.values
+            guards[chosen], values[chosen] = guard, looks.before
             return chosen
         guards.append(guard)
-        values.append(looks.values)
+        values.append(looks.before)
         return len(guards) - 1
 
     def full(self, key: Any) -> bool:
@@ -207,7 +235,8 @@ class Outcomes:
         return f"values of the batch that Python reads keep changing{self._place}"
 
 
-def _holds(guard: Replay, inputs: Sequence[torch.Tensor]) -> bool:
+def holds(guard: Replay, inputs: Sequence[torch.Tensor]) -> bool:
+    """Return True if the values that a guard compares are those of this step."""
     try:
         return bool(guard(inputs))
     except RuntimeError:  # it was recorded for a batch on which these operators can be run

@@ -149,9 +149,7 @@ class NumberedSteps:
         """Make the replay of a followed step; explain why if there is none."""
         recording = followed.recording
         try:
-            replay = self._watch.replays.prepare(
-                self._watch.train, recording, given.batch, given.hyper, given.tensors
-            )
+            replay = self._watch.prepare(recording, given)
         except NotScriptable as error:
             return str(error)
         attempt.pending.append(NumberedReplay(followed, replay, reads_of(recording, given.tensors)))

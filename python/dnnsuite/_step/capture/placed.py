@@ -80,7 +80,8 @@ class Read:
     def holds(self, inputs: Sequence[torch.Tensor]) -> bool:
         """Return True if Python would read the same value in a step with these inputs."""
         tensor = self.tensor if self.given is None else inputs[self.given]
-        if tensor is self.tensor and tensor._version == self.version:
+        # A version tells of writes to what a step brings. What stays has views that count for themselves.
+        if self.given is not None and tensor is self.tensor and tensor._version == self.version:
             return True
         if not same_bits(tensor.detach(), self.value):
             return False

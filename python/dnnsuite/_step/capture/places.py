@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import dis
+import functools
 import os
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ _NOT_THE_USERS = (
 )
 
 
+_JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 _kinds: dict[str, int] = {}  # by file: a hash of code takes longer than the whole search
 
 
@@ -46,10 +50,32 @@ def user_place() -> str:
     return ""
 
 
+def in_a_loop() -> bool:
+    """Return True if the innermost line of user's code in this step lies in a loop of its function."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        kind = _kind(frame.f_code.co_filename)
+        if kind == 1:
+            return any(begin <= frame.f_lasti <= end for begin, end in _loops(frame.f_code))
+        if kind == -1:
+            return False
+        frame = frame.f_back
+    return False
+
+
+@functools.lru_cache(256)
+def _loops(code: types.CodeType) -> list[tuple[int, int]]:
+    """List where the loops of a function begin and end, in its bytecode: each ends with a jump back."""
+    jumps = (one for one in dis.get_instructions(code) if one.opcode in _JUMPS)
+    return [(one.argval, one.offset) for one in jumps if one.argval < one.offset]
+
+
 def called_by_user() -> str | None:
     """Name the line of the user's code that has called torch; None if other code has."""
     frame: Any = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith(_TORCH):
+    while frame is not None and (
+        frame.f_code.co_filename.startswith(_TORCH) or frame.f_code.co_name == "__torch_function__"
+    ):  # the latter hands on what others call
         frame = frame.f_back
     return _described(frame) if frame is not None and _kind(frame.f_code.co_filename) == 1 else None
 

@@ -24,6 +24,8 @@ from .guards import modules_of
 from .held_objects import HeldObjects
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, range)
+_PLAIN_TYPES = frozenset(_PLAIN)  # looked up in a fraction of the time of `isinstance`
+_SIZED = (set, frozenset, tuple)  # of which the length counts
 _NO_STATE = (
     torch.nn.Module,
     torch.Tensor,
@@ -121,8 +123,16 @@ def _held_in(modules: Sequence[torch.nn.Module]) -> Iterator[tuple[Path, Any]]:
     for number, module in enumerate(modules):
         yield (number,), vars(module)
         for name, value in vars(module).items():
-            if not isinstance(value, _PLAIN) and is_state(name, value):
+            if name not in _INTERNAL and type(value) not in _PLAIN_TYPES and is_state(name, value):
                 yield from _inside(value, (number, name), seen, _DEEP)
+
+
+def _state_in(found: Iterable[tuple[Path, Any]]) -> Iterator[tuple[Path, Any, Any]]:
+    """Yield path, key and value of all that is state in held objects, with their paths."""
+    for path, held in found:
+        for key, value in _items(held).items():
+            if len(path) > 1 or (key not in _INTERNAL and is_state(key, value)):
+                yield path, key, value
 
 
 def python_values(array: torch.nn.Module, without: Collection[tuple[Path, Any]] = ()) -> dict[str, Any]:
@@ -137,27 +147,19 @@ def python_values(array: torch.nn.Module, without: Collection[tuple[Path, Any]] 
     for name, module in named[:]:
         named += [(f"{name}.{path}", part) for path, part in models_apart(module)]
     found: dict[str, Any] = {}
-    for path, held in _held_in([module for _, module in named]):
-        where = [named[path[0]][0], *map(str, path[1:])]
-        for key, value in _items(held).items():
-            if (path, key) in without:
-                continue
-            if len(path) == 1 and not is_state(key, value):
-                continue
-            if isinstance(value, _PLAIN):
-                found[".".join([*where, str(key)]).lstrip(".")] = value
-            elif isinstance(value, (set, frozenset, tuple)):
-                found[".".join([*where, str(key)]).lstrip(".")] = len(value)
+    for path, key, value in _state_in(_held_in([module for _, module in named])):
+        plain = type(value) in _PLAIN_TYPES or isinstance(value, _PLAIN)
+        if not (plain or isinstance(value, _SIZED)) or (without and (path, key) in without):
+            continue
+        where = ".".join([named[path[0]][0], *map(str, path[1:]), str(key)]).lstrip(".")
+        found[where] = value if plain else len(value)
     return found
 
 
 def python_numbers(array: torch.nn.Module) -> dict[tuple[Path, Any], Any]:
     """Collect the numbers among the Python values of an array's modules, by (path, key)."""
     return {
-        (path, key): value
-        for path, held in _held_in(_modules(array))
-        for key, value in _items(held).items()
-        if is_number(value) and (len(path) > 1 or is_state(key, value))
+        (path, key): value for path, key, value in _state_in(_held_in(_modules(array))) if is_number(value)
     }
 
 
@@ -183,6 +185,8 @@ def _inside(value: Any, path: Path, seen: set[int], depth: int) -> Iterator[tupl
 
 def _held_by(value: Any) -> Any:
     """Return the dictionary or list in which `value` keeps its state; None if it has none that can be seen."""
+    if type(value) in _PLAIN_TYPES:
+        return None
     if isinstance(value, (dict, list)):
         return value
     if isinstance(value, _NO_STATE) or not hasattr(value, "__dict__"):
@@ -281,10 +285,9 @@ class PythonState:
 
     def _values(self) -> Iterator[tuple[Any, list[Any]]]:
         """Yield each value in the array's state, and its counterparts in the copies."""
-        for holder in self._holders:
-            for key, value in _items(holder.held).items():
-                if not isinstance(value, _PLAIN) and (len(holder.path) > 1 or is_state(key, value)):
-                    yield value, [_found_at(modules, holder.path, key) for modules in self._copies]
+        for path, key, value in _state_in((holder.path, holder.held) for holder in self._holders):
+            if type(value) not in _PLAIN_TYPES and not isinstance(value, _PLAIN):
+                yield value, [_found_at(modules, path, key) for modules in self._copies]
 
     def _compare(self) -> None:
         """Put everything that is compared in each step in two lists, which one call compares."""

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +12,13 @@ import torch
 
 from ..._torch import StorageWeakRef, TorchDispatchMode, assert_true, hidden_from_function_modes
 from .operators import Operator, known_operator, operator_of
-from .places import user_place
+from .places import in_a_loop, user_place
 
 _KEPT_BYTES = 2**18  # a constant larger than this is computed anew in each step
+_TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
+_PLAIN = frozenset((type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout))
 MARK = "Python has read another value"  # in the message of an assertion that fails
+READS_A_VALUE = "aten._local_scalar_dense hands a tensor's value to Python (as .item() does)"
 
 Key = tuple[Any, ...]
 
@@ -66,6 +70,7 @@ class StepRecording:
     written: set[int] = field(default_factory=set)  # storages that an operator writes into
     read: set[int] = field(default_factory=set)  # slots whose values decided what Python did
     looks: list[int] = field(default_factory=list)  # places of the assertions of what Python has read
+    in_loops: set[int] = field(default_factory=set)  # those of them that are in a loop of the user's code
     numbers: dict[int, type] = field(default_factory=dict)  # slots of inputs that are Python's numbers
     losses: int = -1
     refusal: str | None = None  # why this step cannot be replayed
@@ -123,6 +128,8 @@ class StepRecorder(TorchDispatchMode):
         self._inner: set[int] = set()  # storages of inputs and results
         self._outer: set[int] = set()  # storages of external tensors
         self._constant: set[int] = set()
+        self.taken: torch.Tensor | None = None
+        self._follows_floats = False
         self._origins: dict[
             int, set[int]
         ] = {}  # of what follows from external and fixed tensors alone: which
@@ -148,7 +155,7 @@ class StepRecorder(TorchDispatchMode):
 
     def slot(self, tensor: torch.Tensor) -> TensorSlot:
         """Find the slot of a tensor that an operator takes."""
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
+        if type(tensor) not in _TENSORS or tensor.layout != torch.strided:
             self._refuse(f"it uses a {type(tensor).__name__} of layout {tensor.layout}")
             return TensorSlot(-1)
         if tensor.is_conj() or tensor.is_neg():
@@ -165,6 +172,8 @@ class StepRecorder(TorchDispatchMode):
         return TensorSlot(found)
 
     def _with_slots(self, value: Any) -> Any:
+        if type(value) in _PLAIN:
+            return value
         if isinstance(value, torch.Tensor):
             return self.slot(value)
         if isinstance(value, (list, tuple)):
@@ -187,7 +196,8 @@ class StepRecorder(TorchDispatchMode):
             else:
                 given = operator.arguments(args, kwargs)
                 arguments = tuple(map(self._with_slots, given))
-                self._check(func, operator, arguments, _looks_for_true(given))
+                masked = operator.sized_by_values and _looks_for_true(given)
+                self._check(func, operator, arguments, masked)
         except Exception as error:
             self._refuse_unknown(func, error)
         output = func(*args, **kwargs)
@@ -241,17 +251,41 @@ class StepRecorder(TorchDispatchMode):
                     )
 
     def _look(self, tensor: torch.Tensor, slot: TensorSlot, value: Any) -> None:
-        """Add an assertion of the value that Python has read. Floats, which differ in each step, are refused."""
+        """Add an assertion of the value that Python has read. Floats, which differ in each step, are followed where
+        the caller can, else refused."""
         if self._origin([slot]) is not None or self._seeded or assert_true is None:
             return  # is among `read`, or refused
+        if type(value) is float and self._follows_floats:
+            self.taken = self._widened(tensor, slot)
+            return
         if not isinstance(value, (bool, int)):
-            self._refuse("aten._local_scalar_dense hands a tensor's value to Python (as .item() does)")
+            self._refuse(READS_A_VALUE)
             return
         same = torch.ops.aten.eq.Scalar(tensor, int(value))
-        said = f"{MARK}{user_place()}"
+        said = f"{MARK}{user_place()} (read {len(self.recording.looks)})"
         self._add_call(torch.ops.aten.eq.Scalar, [tensor, int(value)], (slot, int(value)), same)
         self._add_call(assert_true, [same, said], (self.slot(same), said), None)
         self.recording.looks.append(len(self.recording.calls) - 1)
+        if in_a_loop():
+            self.recording.in_loops.add(self.recording.looks[-1])
+
+    def _widened(self, tensor: torch.Tensor, slot: TensorSlot) -> torch.Tensor:
+        """Copy the one element of a tensor to float64, which Python has read it as."""
+        widen = torch.ops.aten._to_copy.default
+        given = known_operator(widen).arguments((tensor,), {"dtype": torch.float64})
+        wide: torch.Tensor = widen(tensor, dtype=torch.float64)
+        self._add_call(widen, given, (slot, *given[1:]), wide)
+        return wide
+
+    @contextmanager
+    def follows_floats(self) -> Iterator[None]:
+        """Context manager: the float that is read inside is followed; `taken` is its float64 tensor, None if the float
+        stays the same from step to step."""
+        self._follows_floats, self.taken = True, None
+        try:
+            yield
+        finally:
+            self._follows_floats = False
 
     def _add_call(self, op: Any, given: list[Any], arguments: tuple[Any, ...], output: Any) -> None:
         """Note an operator that the step as written does not call."""
@@ -287,7 +321,8 @@ class StepRecorder(TorchDispatchMode):
         self._inner |= fresh - self._outer
         views = fresh <= {storage[slot] for slot in slots}
         call = OperatorCall(func, arguments, outputs, writes, views, place=user_place())
-        self._keep_constant(call, operator, results, slots)
+        if not writes and (operator.by_shape or (slots and slots <= self._constant)):
+            self._keep_constant(call, results, slots)
         recording.calls.append(call)
 
     def _origin(self, arguments: Sequence[Any]) -> set[int] | None:
@@ -307,12 +342,8 @@ class StepRecorder(TorchDispatchMode):
         found = self._slots.get(key)
         return self._add(tensor, key) if found is None else found
 
-    def _keep_constant(
-        self, call: OperatorCall, operator: Operator, results: list[Any], taken: set[int]
-    ) -> None:
+    def _keep_constant(self, call: OperatorCall, results: list[Any], taken: set[int]) -> None:
         """Keep results that are the same in every step while nothing writes into them."""
-        if call.writes or not (operator.by_shape or (taken and taken <= self._constant)):
-            return
         if not taken.isdisjoint(self.recording.numbers):
             return
         if all(isinstance(t, torch.Tensor) and t.untyped_storage().nbytes() <= _KEPT_BYTES for t in results):

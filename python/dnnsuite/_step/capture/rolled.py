@@ -37,7 +37,7 @@ class Rolled:
             self._copies = {}
             return
         lengths = {n for n, _ in self._bodies}
-        if all(self._bodies.get((n, j)) == self._bodies[n, 0] for n in lengths for j in range(n)):
+        if all(self._bodies.get((n, j)) == self._bodies.get((n, 0)) for n in lengths for j in range(n)):
             kept = zip(calls, places, strict=True)
             self.calls = [call for call, place in kept if place is None or place[1] == 0]
         else:

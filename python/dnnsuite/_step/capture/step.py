@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..._fuse import differ_by_numbers
 from ..._torch import no_capture
 from . import guards
 from .arithmetic import is_number
@@ -70,6 +71,7 @@ class CapturedStep:
         self._exchange = Exchange(array, subject, known, shared, self._numbers)
         self._watch = StepWatch(self._train, array, state, replays, self._numbers)
         self._numbered = NumberedSteps(self._watch)
+        self.parted = False  # models that run one by one have decided on their ways in one recorded step
         self.alone = True  # nobody else runs the code meanwhile
         self._wants_alone = False  # for the next step that no replay is for
         self.reset()
@@ -136,33 +138,38 @@ class CapturedStep:
             self._exchange.look_around(attempt, self._attempts, key, self._values or (), first)
             if self._attempts.outcomes.knows(key):
                 attempt = self._attempt_of_outcome(key, inputs)
-            if attempt is None:
-                return self._train(batch, hyper)
+        losses = None if attempt is None else self._replay(attempt, inputs)
+        if losses is not None:
+            return losses
+        if attempt is None or self.refusal is not None:
+            return self._train(batch, hyper)
+        return self._watched(attempt, StepInputs(batch, hyper, inputs, len(inputs) - given))
+
+    def _replay(self, attempt: Attempt, inputs: list[torch.Tensor]) -> torch.Tensor | None:
+        """Replay a step; None if no recording is right for it."""
+        losses = None
         if attempt.stage == "follow" and attempt.numbered:
             try:
                 losses = self._numbered.replay(attempt, inputs, self._values or ())
             except ValueChanged as error:
                 attempt.numbered.clear()
                 self._changed(str(error))
-                losses = None
-            self.replayed = losses is not None
-            if losses is not None:
-                return losses
-            if self.refusal is not None:
-                return self._train(batch, hyper)
+        elif attempt.stage == "paths":
+            losses = attempt.paths.replay(inputs)
+            if losses is None and self._exchange.take_since(attempt, self._attempts, self._layout):
+                losses = attempt.paths.replay(inputs)
+            if losses is None and attempt.paths.refusal is not None:
+                self._refuse(attempt.paths.refusal)
         elif attempt.stage == "replay" and attempt.replay is not None:
-            if not attempt.read or all(read.holds(inputs) for read in attempt.read):
-                self.replayed = True
-                try:
-                    return attempt.replay(inputs)
-                except ValueChanged as error:
-                    self._changed(str(error))
+            if all(read.holds(inputs) for read in attempt.read):
+                losses = attempt.replay(inputs)
             else:
+                attempt.stage = "record"
                 self._changed("the step looks into tensors that keep changing")
-            attempt.stage = "record"
-            if self.refusal is not None:
-                return self._train(batch, hyper)
-        return self._watched(attempt, StepInputs(batch, hyper, inputs, len(inputs) - given))
+        else:
+            return None
+        self.replayed = losses is not None
+        return losses
 
     def _attempt(self, key: Any, inputs: Sequence[torch.Tensor], values: list[Any]) -> Attempt | None:
         if values != self._values or self._moved is not None:
@@ -239,7 +246,7 @@ class CapturedStep:
         """Find the attempt for a batch of which Python reads values; one of its own for each outcome."""
         attempts, outcomes = self._attempts, self._attempts.outcomes
         chosen, facts = outcomes.chosen(key, inputs), outcomes.facts(key)
-        if chosen < 0 and self._exchange.take_since(facts, attempts, key):
+        if chosen < 0 and self._exchange.take_since(Attempt(facts=facts), attempts, key):
             chosen = outcomes.chosen(key, inputs)
         self._chosen = chosen
         attempt = attempts.by_key.get((key, chosen))
@@ -260,6 +267,8 @@ class CapturedStep:
                     return self._go_on_with_numbers(attempt, given)
             if attempt.stage == "compare":
                 return self._compare(attempt, given)
+            if attempt.stage == "paths":
+                return self._new_path(attempt, given)
             return self._as_written(attempt, given)
         except BaseException:
             self._exchange.give_up(attempt, alone=False)
@@ -301,14 +310,6 @@ class CapturedStep:
         self._shelf.clear()
         self.replayed = False
 
-    def _fixed(self, given: StepInputs) -> StepInputs:
-        """Return the inputs that the recorded step runs on."""
-        batch, hyper = self._replays.fixed(given.batch, given.hyper)
-        tensors = guards.flatten(batch)[0]
-        for own in hyper:
-            tensors += own.values()
-        return StepInputs(batch, hyper, tensors, given.fixed)
-
     def _record(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         place = guards.hook(self._array)
         if place is not None:
@@ -316,17 +317,14 @@ class CapturedStep:
             return self._watch.run(given)
         attempt.values, ways = self._watch.python_values(), guards.ways(self._array)
         numbers = python_numbers(self._array)
-        given = self._fixed(given)
+        given = self._watch.fixed(given)
         losses, recording = self._watch.record(given)
         refuse_writes_under_reads(recording, len(given.tensors) - given.fixed)
         if recording.refusal is None and self._numbers.places:
             attempt.recording, attempt.stage = recording, "follow"
         elif recording.refusal is None:
             try:
-                attempt.replay = self._replays.prepare(
-                    self._train, recording, given.batch, given.hyper, given.tensors
-                )
-                attempt.recording = recording
+                attempt.replay, attempt.recording = self._watch.prepare(recording, given), recording
                 attempt.read, attempt.looks = reads_of(recording, given.tensors), Looks.of(recording)
                 attempt.stage = "replay" if self._follows(attempt) else "compare"
                 self._choose_by_outcome(attempt, attempt.looks, attempt.replay)
@@ -343,6 +341,8 @@ class CapturedStep:
         if recording.refusal is not None:
             self._refuse(recording.refusal)
         self._note_counters(numbers)
+        attempt.file()
+        self.parted = self.parted or (attempt.looks.on_the_way and differ_by_numbers(self._array))
         return losses
 
     def _follows(self, attempt: Attempt) -> bool:
@@ -353,18 +353,14 @@ class CapturedStep:
 
     def _choose_by_outcome(self, attempt: Attempt, looks: Looks, replay: Replay) -> None:
         """Restrict the recording to batches with the same values, if Python has read values of the batch."""
-        if replay.guard is not None:
+        if replay.guard is not None and attempt.home is None:
             self._attempts.add_outcome(attempt, self._layout, self._chosen, replay.guard, looks)
 
     def _compare(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Run the step once replayed and once as written, from the same state."""
         assert attempt.recording is not None
         assert attempt.replay is not None
-        try:
-            losses, why = self._watch.compare(attempt, attempt.recording, attempt.replay, (), given)
-        except ValueChanged as error:
-            self._changed(str(error))
-            return self._watch.run(given) if self.refusal else self._record(attempt, given)
+        losses, why = self._watch.compare(attempt, attempt.recording, attempt.replay, (), given)
         if attempt.stage == "record":
             return losses
         if why is not None and attempt.first:
@@ -376,6 +372,12 @@ class CapturedStep:
             self._exchange.keep(attempt, attempt.made)
         attempt.stage, attempt.recording = "replay", None
         return losses
+
+    def _new_path(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
+        """Take a step that no replay is right for: compare a recording of its way, or make one."""
+        losses = attempt.paths.compare(given.tensors, lambda path: self._compare(path, given))
+        path = Attempt("record", attempt.facts, warm=True, home=attempt)
+        return self._record(path, given) if losses is None else losses
 
     def _go_on_with_numbers(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Take a step with numbers as inputs on the way to its replay."""

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from . import guards
+from .arithmetic import followed_in_math
 from .attempt import Attempt
 from .changing_numbers import ChangingNumbers
 from .comparison import State, difference
@@ -55,13 +56,30 @@ class StepWatch:
         """Run a step as written."""
         return self.train(given.batch, given.hyper)
 
+    def fixed(self, given: StepInputs) -> StepInputs:
+        """Return the inputs that a recorded step runs on."""
+        batch, hyper = self.replays.fixed(given.batch, given.hyper)
+        tensors = guards.flatten(batch)[0]
+        for own in hyper:
+            tensors += own.values()
+        return StepInputs(batch, hyper, tensors, given.fixed)
+
     def record(self, given: StepInputs) -> tuple[torch.Tensor, StepRecording]:
         """Run a step as written, and record it."""
         recorder = StepRecorder(given.tensors, given.fixed, self.replays.seeded, self.replays.home)
-        with self.replays.recording(), recorder, HiddenReads(recorder.recording):
+        in_math = followed_in_math(self.numbers.spaces)
+        with self.replays.recording(), recorder, HiddenReads(recorder), in_math:
             losses = self.run(given)
         recorder.recording.losses = recorder.slot(losses).index
         return losses, recorder.recording
+
+    def prepare(self, recording: StepRecording, given: StepInputs) -> Replay:
+        """Make the replay of a recorded step.
+
+        Raises:
+            NotScriptable: if there is none.
+        """
+        return self.replays.prepare(self.train, recording, given.batch, given.hyper, given.tensors)
 
     def state_of(self, recording: StepRecording) -> State:
         """Copy all that the recorded step changes."""

@@ -22,17 +22,18 @@ def check_channels(x: torch.Tensor, parameters: Sequence[torch.Tensor | None], n
     """Refuse an input other than `[B, N, C, *]`, and parameters other than `[B, C]`."""
     if x.dim() < 3:
         raise InvalidArgument(f"{name} takes [B, N, C, *] with the model in dimension 0; got {list(x.shape)}")
-    wanted = (x.size(0), x.size(2))
+    shape = x.shape
+    wanted = (shape[0], shape[2])
     for parameter in parameters:
-        if parameter is not None and tuple(parameter.shape) != wanted:
+        if parameter is not None and parameter.shape != wanted:
             raise InvalidArgument(
-                f"{name} of {list(x.shape)} takes weights and statistics {list(wanted)}; got {list(parameter.shape)}"
+                f"{name} of {list(shape)} takes weights and statistics {list(wanted)}; got {list(parameter.shape)}"
             )
 
 
 def check_batch(x: torch.Tensor, training: bool, name: str) -> None:
     """Refuse statistics of a single value, as torch does."""
-    if training and x.size(0) > 0 and x.numel() == x.size(0) * x.size(2):
+    if training and 0 < x.numel() == x.size(0) * x.size(2):
         raise InvalidArgument(
             f"{name}: Expected more than 1 value per channel when training, got input size {list(x.shape[1:])} "
             "of one model"
@@ -170,8 +171,11 @@ def _prepared(
         raise InvalidArgument("batch_norm with training=False needs running_mean and running_var")
     if activation not in known:
         raise InvalidArgument(f"activation must be one of {', '.join(map(repr, known))}; got {activation!r}")
-    x = computable(input)
     parameters = (weight, bias, running_mean, running_var)
+    dtype = input.dtype
+    if dtype not in SIXTEEN_BIT and all(p is None or p.dtype == dtype for p in parameters):
+        return input, weight, bias, *((None, None) if training else (running_mean, running_var))
+    x = computable(input)
     if x.dtype in SIXTEEN_BIT and cuda_kernels and any(match(p, x) is not p for p in parameters):
         # Sums and parameters have 32 bits, what is moved has 16.
         weight, bias, *wide = (None if p is None else p.float() for p in parameters)

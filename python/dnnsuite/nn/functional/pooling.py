@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +14,7 @@ from torch.nn import functional as F
 
 from ... import ops
 from ...ops.device import on_cpu
+from ...ops.library import tracing
 from ._samples import each_sample, over_samples
 
 Size = int | Sequence[int]
@@ -55,20 +58,56 @@ def _has_windows(sides: Pair, kernel: Pair, stride: Pair, padding: Pair, dilatio
     )
 
 
-FEW_NUMBERS = 65536
+FEW_NUMBERS, FEW_TAKEN = 65536, 16384
 """Elements of all models up to which torch's call is faster than this package's operator, which adds a Python
 function; of few channels those of all windows, for torch's call fills no vector then."""
 
 FEW_CHANNELS = 16
 
 
-def _is_ours(input: Tensor, dims: int, kernel: Pair, stride: Pair) -> bool:
-    """Return True if this package's operators are faster: not for a single channel, where a vector holds one number."""
-    known = input.dtype in (torch.float32, torch.float64) and on_cpu(input)
-    if not (known and input.dim() == dims + 3 and input.size(2) > 1 and min(stride) > 0):
-        return False
-    taken = input.numel() * kernel[0] * kernel[1] // (stride[0] * stride[1])
-    return (taken if input.size(2) < FEW_CHANNELS else input.numel()) > FEW_NUMBERS
+Steps = tuple[Pair, Pair, Pair, Pair]
+
+
+def _steps(
+    dims: int,
+    shape: Sequence[int],
+    kernel_size: Size,
+    stride: Size | None,
+    padding: Size,
+    dilation: Size,
+    least: Pair,
+) -> Steps | None:
+    """Return kernel, stride, padding and dilation as pairs if this package's operators are faster on `shape`; not for a
+    single channel, where a vector holds one number.
+
+    Args:
+        least: numbers that pay; of few channels those of all windows.
+    """
+    if len(shape) != dims + 3 or shape[2] == 1:
+        return None
+    kernel = _pair(kernel_size, dims, 1)
+    steps = kernel if stride in (None, (), []) else _pair(stride, dims, 1)
+    found = kernel, steps, _pair(padding, dims, 0), _pair(dilation, dims, 1)
+    if min(steps) <= 0 or not _has_windows((shape[-2] if dims == 2 else 1, shape[-1]), *found):
+        return None
+    numbers = math.prod(shape)
+    taken = numbers * kernel[0] * kernel[1] // (steps[0] * steps[1])
+    pays = taken > least[1] if shape[2] < FEW_CHANNELS else numbers > least[0]
+    return found if pays else None
+
+
+_known_steps = functools.lru_cache(maxsize=1024)(_steps)
+
+
+def _ours(dims: int, input: Tensor, *sizes: Any) -> Steps | None:
+    """Return `_steps` of an input that the operators take; None for others."""
+    if input.dtype not in (torch.float32, torch.float64) or not on_cpu(input):
+        return None
+    known = not tracing() and not any(isinstance(size, list) for size in sizes)
+    least = FEW_NUMBERS, FEW_TAKEN
+    if not known:
+        return _steps(dims, input.shape, *sizes, least)  # type: ignore[call-arg]
+    return _known_steps(dims, input.shape, *sizes, least)
 
 
 def _pooled(operator: Callable[..., Tensor], dims: int, input: Tensor, *steps: Any) -> Tensor:
@@ -91,16 +130,10 @@ def _max_pool(
     return_indices: bool,
     activation: str = "none",
 ) -> Any:
-    kernel = _pair(kernel_size, dims, 1)
-    steps = (
-        kernel if stride in (None, (), []) else _pair(stride, dims, 1),
-        _pair(padding, dims, 0),
-        _pair(dilation, dims, 1),
-    )
-    if _is_ours(input, dims, kernel, steps[0]) and not return_indices:
-        sides = input.size(-2) if dims == 2 else 1, input.size(-1)
-        if kernel[0] * kernel[1] <= ops.MOST_TAPS and _has_windows(sides, kernel, *steps):
-            return _pooled(ops.max_pool, dims, input, kernel, *steps, ceil_mode, activation)
+    if not return_indices:
+        steps = _ours(dims, input, kernel_size, stride, padding, dilation)
+        if steps is not None and steps[0][0] * steps[0][1] <= ops.MOST_TAPS:
+            return _pooled(ops.max_pool, dims, input, *steps, ceil_mode, activation)
     plain = _max_pool1d if dims == 1 else _max_pool2d
     input = input.relu() if activation == "relu" else input
     return plain(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
@@ -114,15 +147,9 @@ def _avg_pool(
     padding: Size,
     *options: Any,
 ) -> Tensor:
-    kernel = _pair(kernel_size, dims, 1)
-    steps = kernel if stride in (None, (), []) else _pair(stride, dims, 1), _pair(padding, dims, 0)
-    if _is_ours(input, dims, kernel, steps[0]):
-        sides = input.size(-2) if dims == 2 else 1, input.size(-1)
-        divides = options[2:] in ((), (None,)) or options[2] != 0  # torch has a message for 0
-        if divides and _has_windows(sides, kernel, *steps, (1, 1)):
-            return _pooled(
-                ops.avg_pool, dims, input, kernel, *steps, *options[:2], *(o or 0 for o in options[2:])
-            )
+    steps = _ours(dims, input, kernel_size, stride, padding, 1)
+    if steps is not None and (options[2:] in ((), (None,)) or options[2] != 0):  # torch has a message for 0
+        return _pooled(ops.avg_pool, dims, input, *steps[:3], *options[:2], *(o or 0 for o in options[2:]))
     y: Tensor = (_avg_pool1d if dims == 1 else _avg_pool2d)(input, kernel_size, stride, padding, *options)
     return y
 

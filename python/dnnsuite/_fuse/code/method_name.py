@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: MIT
+"""Calls of a model's other methods, such as a GAN's losses or `training_step`, on the way that `forward` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class MethodName(str):
+    """Name of a method to call in place of `forward`: the first argument of a call of a model."""
+
+    __slots__ = ()
+
+
+def method_named(args: Sequence[Any]) -> str:
+    """Return the name of the method that a call with `args` means; empty for `forward`."""
+    return args[0] if args and type(args[0]) is MethodName else ""
+
+
+def call_model(model: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call a model, or the method of it that the first argument names."""
+    name = method_named(args)
+    return getattr(model, name)(*args[1:], **kwargs) if name else model(*args, **kwargs)

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: MIT
+"""Floats that Python reads of tensors while a step is recorded: their comparisons become looks of the recording.
+
+A stand-in takes the place of the float. Its arithmetic and comparisons are repeated on float64 tensors, which round as
+Python does, so a replay decides as Python would. Whatever else is done with it needs the float itself, which the next
+step would not have: the recording is refused then.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import operator
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..._torch import tree_map
+from .arithmetic import FollowedNumber, plain
+from .record import READS_A_VALUE, StepRecording
+
+_aten = torch.ops.aten
+_CONSTANTS = (bool, int, float, np.float64)
+_COMPARISONS: dict[Any, tuple[Any, Any]] = {  # with a number, and with another float that was read
+    getattr(operator, name): (getattr(_aten, name).Scalar, getattr(_aten, name).Tensor)
+    for name in ("lt", "le", "gt", "ge", "eq", "ne")
+}
+_ARITHMETIC: dict[Any, Any] = {
+    operator.add: _aten.add.Tensor,
+    operator.sub: _aten.sub.Tensor,
+    operator.mul: _aten.mul.Tensor,
+    operator.truediv: _aten.div.Tensor,
+}
+_OF_ONE: dict[Any, Any] = {
+    operator.neg: _aten.neg.default,
+    abs: _aten.abs.default,
+    math.fabs: _aten.abs.default,
+    math.sqrt: _aten.sqrt.default,
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Float64 tensor of one element with the value of a stand-in, and the line of the user's code that read it."""
+
+    tensor: torch.Tensor
+    place: str
+
+
+class ReadFloats:
+    """Stand-ins for the floats that one step reads. `recording` is refused where a float itself is needed."""
+
+    def __init__(self, recording: StepRecording) -> None:
+        self._recording = recording
+        self._made: list[weakref.ref[FollowedNumber]] = []
+        self.open = True
+
+    def stand_in(self, tensor: torch.Tensor, value: float, place: str) -> FollowedNumber:
+        """Make the stand-in for `value`, the element of a float64 `tensor`."""
+        made = FollowedNumber(self, Source(tensor, place), value)
+        self._made.append(weakref.ref(made))
+        return made
+
+    def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Carry out an operation on stand-ins as Python does, and repeat it on their tensors."""
+        known = tuple(map(self._known, arguments))
+        value = function(*map(plain, known))
+        if not self.open:
+            return value
+        try:
+            found = self._repeated(function, known, value)
+        except OverflowError:  # a whole number beyond all floats
+            found = None
+        if found is not None:
+            return found
+        for one in known:
+            if type(one) is FollowedNumber:
+                self._refuse(one)
+        return value
+
+    def read(self, number: FollowedNumber, function: Callable[[Any], Any] = operator.pos) -> Any:
+        """Return the value of a stand-in as it is; this ends the recording."""
+        if self.open:
+            self._refuse(number)
+        return function(number.value)
+
+    def plain(self, value: Any) -> Any:
+        """Replace stand-ins in the arguments of a function of torch by their values."""
+        if not self._made or not _holds_a_stand_in(value):
+            return value
+        return tree_map(lambda leaf: self.read(leaf) if self._is_mine(leaf) else leaf, value)
+
+    def end(self, failed: bool = False) -> None:
+        """End the step: a stand-in that is still held would be another number after the next step."""
+        if failed:  # its frames hold what they will
+            self.open = False
+            return
+        if any(one() is not None for one in self._made):
+            gc.collect()  # those in a circle of objects that nobody holds
+        self.open = False
+        for one in self._made:
+            number = one()
+            if number is not None:
+                self._refuse(number)
+                _put_value(number)
+
+    def _is_mine(self, value: Any) -> bool:
+        return type(value) is FollowedNumber and value.trace is self
+
+    def _known(self, value: Any) -> Any:
+        """Return a stand-in or a plain number; a number of another kind that is followed is read."""
+        if type(value) is not FollowedNumber or value.trace is self:
+            return value
+        return value.trace.read(value)
+
+    def _refuse(self, number: FollowedNumber) -> None:
+        self._recording.refuse(READS_A_VALUE + number.index.place)
+
+    def _repeated(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any:
+        """Repeat an operation on tensors; None if they would not give what Python does."""
+        if any(type(one) is not FollowedNumber and not _is_exact(one) for one in arguments):
+            return None
+        place = next(one.index.place for one in arguments if type(one) is FollowedNumber)
+        given: list[Any] = [
+            one.index.tensor if type(one) is FollowedNumber else float(one) for one in arguments
+        ]
+        if function in _COMPARISONS:
+            return self._decided(_COMPARISONS[function], given, value)
+        if function is bool:
+            return self._decided(_COMPARISONS[operator.ne], [*given, 0.0], value)
+        if function in _OF_MATH:
+            return self._decided(_COMPARISONS[operator.eq], [_OF_MATH[function](*given), 1.0], value)
+        if type(value) is not float:
+            return None
+        if function in _OF_ONE:
+            if function is math.sqrt:
+                self._decided(_COMPARISONS[operator.lt], [*given, 0.0], False)  # Python raises an error
+            return self.stand_in(_OF_ONE[function](*given), value, place)
+        if function in _ARITHMETIC:
+            return self.stand_in(self._computed(function, *given), value, place)
+        return None
+
+    def _computed(self, function: Any, left: Any, right: Any) -> torch.Tensor:
+        if function is operator.truediv and type(right) is not float:
+            self._decided(_COMPARISONS[operator.eq], [right, 0.0], False)  # Python raises an error
+        if type(left) is float:
+            left = _aten.full_like.default(right, left)
+        found: torch.Tensor = _ARITHMETIC[function](left, right)
+        return found
+
+    def _decided(self, ways: tuple[Any, Any], given: list[Any], value: Any) -> Any:
+        """Compare as Python did; the recorder takes note of the answer, for it is read of a tensor."""
+        left, right = given
+        answer = bool(ways[type(right) is not float](left, right))
+        return value if answer == bool(value) else None
+
+
+def _holds_a_stand_in(value: Any) -> bool:
+    """Return True for arguments of a function with a number that is followed."""
+    if type(value) in (tuple, list):
+        return any(map(_holds_a_stand_in, value))
+    if type(value) is dict:
+        return any(map(_holds_a_stand_in, value.values()))
+    return type(value) is FollowedNumber
+
+
+def _is_exact(value: Any) -> bool:
+    """Return True for a number that is the same as a float: Python compares whole numbers digit by digit."""
+    return type(value) in _CONSTANTS and (float(value) == value or value != value)
+
+
+def _is_finite(tensor: torch.Tensor) -> torch.Tensor:
+    found: torch.Tensor = _aten.lt.Scalar(_aten.abs.default(tensor), math.inf)
+    return found
+
+
+def _is_infinite(tensor: torch.Tensor) -> torch.Tensor:
+    found: torch.Tensor = _aten.eq.Scalar(_aten.abs.default(tensor), math.inf)
+    return found
+
+
+def _is_nan(tensor: torch.Tensor) -> torch.Tensor:
+    found: torch.Tensor = _aten.ne.Tensor(tensor, tensor)
+    return found
+
+
+_OF_MATH = {math.isfinite: _is_finite, math.isinf: _is_infinite, math.isnan: _is_nan}
+
+
+def _put_value(number: FollowedNumber) -> None:
+    """Put the value of a stand-in in its place wherever an object holds it."""
+    for holder in gc.get_referrers(number):
+        if isinstance(holder, types.FrameType):
+            continue
+        held = holder if isinstance(holder, (dict, list, deque)) else getattr(holder, "__dict__", None)
+        if held is not None:
+            for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
+                if value is number:
+                    held[key] = number.value
