@@ -182,7 +182,7 @@ def test_refuses_a_parameter_that_cannot_be_exchanged():
 
 
 class Teacher(torch.nn.Module):
-    """Follow a layer by `.data = ...` in code that looks at a value of each model."""
+    """Follow a layer by `.data = ...`."""
 
     def __init__(self):
         super().__init__()
@@ -191,13 +191,13 @@ class Teacher(torch.nn.Module):
     def forward(self, x):
         for mine, other in zip(self.layer.parameters(), self.slow.parameters(), strict=True):
             other.data = other.data * 0.9 + mine.data * 0.1
-        y = self.layer(x) - self.slow(x)
-        return y if y.mean() > 0 else -y
+        return self.layer(x) - self.slow(x)
 
 
 def test_memory_put_in_the_place_of_a_parameters_is_taken():
     models, x = make_models(Teacher, 4), torch.randn(4, 5, 3)
     array = dnnsuite.fuse(models)
+    array.per_model("")
     for _ in range(3):
         output = array(x)
         for index, model in enumerate(models):
