@@ -88,6 +88,7 @@ struct Affine {
 template <bool planes, NormActivation kind, bool add, class T>
 void normalise(const T* x, const T* residual, T* y, int64_t columns, const Affine<planes, T>& p) {
     for_each_block<planes>(columns, [&](int64_t i, int64_t n, int64_t) __attribute__((always_inline)) {
+        fetch(x + i, kAhead);
         const Vec<T> mean = p.mean.at(i, n), scale = p.scale.at(i, n), bias = p.bias.at(i, n);
         Vec<T> z = (Vec<T>::load(x + i, n) - mean) * scale + bias;
         if constexpr (add) z = z + Vec<T>::load(residual + i, n);
@@ -120,6 +121,7 @@ void gradient_sums(const T* x, const T* residual, const T* grad, T* dresidual, i
 template <bool planes, NormActivation kind, class T>
 void gradient(const T* x, const T* grad, T* dx, int64_t columns, const Affine<planes, T>& p) {
     for_each_block<planes>(columns, [&](int64_t i, int64_t n, int64_t) __attribute__((always_inline)) {
+        fetch(x + i, kAhead), fetch(grad + i, kAhead);
         const Vec<T> mean = p.mean.at(i, n), scale = p.scale.at(i, n);
         const Vec<T> curve = p.curve.at(i, n), level = p.level.at(i, n);
         const Vec<T> d = Vec<T>::load(x + i, n) - mean;

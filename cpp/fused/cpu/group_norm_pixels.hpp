@@ -10,6 +10,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "fused/cpu/batch_norm_loops.hpp"
 #include "fused/cpu/reduction.hpp"
 #include "fused/cpu/tasks.hpp"
 #include "fused/cpu/vector_math.hpp"
@@ -232,7 +233,7 @@ struct Pixels {
     void add_up(const T* x, const T* grad) const {
         constexpr int64_t kSums = grads ? 4 : 2;
         fill(sums, kSums * ld, T(0));
-        const int64_t part_ahead = by_rows ? rows_of_part() * columns : 0;
+        const int64_t part_ahead = by_rows ? rows_of_part() * columns : kAhead;
         for_each_part([&](Part part) {
             for_each_columns(part.columns, [&](auto vectors, int64_t i, int64_t n) __attribute__((always_inline)) {
                 add_columns<decltype(vectors)::value, grads>(x + part.first + i,

@@ -10,6 +10,8 @@
 namespace dnnsuite::fused::DNNSUITE_ISA {
 namespace {
 
+constexpr int64_t kAhead = 1024;  // numbers from one that is read to one that is fetched: nothing waits for memory
+
 template <class T>
 struct Statistics {
     Vec<T> mean, inverse_deviation;
@@ -18,14 +20,20 @@ struct Statistics {
 /// The sum of body(i, n) over the vectors of a row. Four sums, so that none waits for the one before it.
 template <class T, class Body>
 DNNSUITE_HD T row_sum(int64_t columns, const Body& body) {
-    Vec<T> total[4] = {Vec<T>(T(0)), Vec<T>(T(0)), Vec<T>(T(0)), Vec<T>(T(0))};
+    Vec<T> total(T(0));
     int64_t i = 0;
-    for (; i + 4 * kLanes <= columns; i += 4 * kLanes) {
-        _Pragma("GCC unroll 4") for (int k = 0; k < 4; ++k) total[k] = total[k] + body(i + k * kLanes, int64_t{kLanes});
+    if (columns >= 4 * kLanes) {
+        Vec<T> part[3] = {total, total, total};
+        for (; i + 4 * kLanes <= columns; i += 4 * kLanes) {
+            total = total + body(i, int64_t{kLanes});
+            _Pragma("GCC unroll 3") for (int k = 0; k < 3; ++k) part[k] =
+                part[k] + body(i + (k + 1) * kLanes, int64_t{kLanes});
+        }
+        total = (total + part[0]) + (part[1] + part[2]);
     }
-    for (; i + kLanes <= columns; i += kLanes) total[0] = total[0] + body(i, int64_t{kLanes});
-    if (i < columns) total[1] = total[1] + body(i, columns - i);
-    return sum((total[0] + total[1]) + (total[2] + total[3]));
+    for_each_vector(columns - i,
+                    [&](int64_t j, int64_t n) __attribute__((always_inline)) { total = total + body(i + j, n); });
+    return sum(total);
 }
 
 template <class T>
@@ -67,6 +75,7 @@ void backward_row(const T* s, const T* grad, const T* weight, T* weight_sums, T*
     Vec<T> sum_g(T(0)), sum_gn(T(0));
     for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         const Vec<T> normal = (Vec<T>::load(s + i, n) - st.mean) * st.inverse_deviation;
+        fetch(grad + i, kAhead);
         const Vec<T> g = Vec<T>::load(grad + i, n), gw = g * Vec<T>::load(weight + i, n);
         (Vec<T>::load(weight_sums + i, n) + g * normal).store(weight_sums + i, n);
         (Vec<T>::load(bias_sums + i, n) + g).store(bias_sums + i, n);

@@ -60,24 +60,6 @@ struct Pixel {
     }
 };
 
-/// Calls body(i) for 0 to N - 1; if N is 0, to count - 1. Backwards likewise.
-template <int N, class Body>
-DNNSUITE_HD void upwards(int64_t count, const Body& body) {
-    if constexpr (N > 0) {
-        _Pragma("GCC unroll 3") for (int64_t i = 0; i < N; ++i) body(i);
-    } else {
-        _Pragma("GCC unroll 1") for (int64_t i = 0; i < count; ++i) body(i);
-    }
-}
-template <int N, class Body>
-DNNSUITE_HD void downwards(int64_t count, const Body& body) {
-    if constexpr (N > 0) {
-        _Pragma("GCC unroll 3") for (int64_t i = N - 1; i >= 0; --i) body(i);
-    } else {
-        _Pragma("GCC unroll 1") for (int64_t i = count - 1; i >= 0; --i) body(i);
-    }
-}
-
 template <class T>
 using Places = Vec<typename SignedOf<sizeof(T)>::type>;
 

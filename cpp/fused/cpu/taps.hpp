@@ -39,6 +39,24 @@ inline Taps taps_of(const Window& w, bool transposed, int64_t*& room) {
     return taps;
 }
 
+/// Calls body(i) for 0 to N - 1; if N is 0, to count - 1. Backwards likewise.
+template <int N, class Body>
+DNNSUITE_HD void upwards(int64_t count, const Body& body) {
+    if constexpr (N > 0) {
+        _Pragma("GCC unroll 3") for (int64_t i = 0; i < N; ++i) body(i);
+    } else {
+        _Pragma("GCC unroll 1") for (int64_t i = 0; i < count; ++i) body(i);
+    }
+}
+template <int N, class Body>
+DNNSUITE_HD void downwards(int64_t count, const Body& body) {
+    if constexpr (N > 0) {
+        _Pragma("GCC unroll 3") for (int64_t i = N - 1; i >= 0; --i) body(i);
+    } else {
+        _Pragma("GCC unroll 1") for (int64_t i = count - 1; i >= 0; --i) body(i);
+    }
+}
+
 /// Sixteen channels at a time, the last ones overlapping the ones before.
 template <class Body>
 DNNSUITE_HD void for_each_block(int64_t channels, const Body& body) {

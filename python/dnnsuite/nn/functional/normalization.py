@@ -173,7 +173,7 @@ def _prepared(
         raise InvalidArgument(f"activation must be one of {', '.join(map(repr, known))}; got {activation!r}")
     parameters = (weight, bias, running_mean, running_var)
     dtype = input.dtype
-    if dtype not in SIXTEEN_BIT and not any([p is not None and p.dtype != dtype for p in parameters]):
+    if dtype not in SIXTEEN_BIT and all(p is None or p.dtype == dtype for p in parameters):
         return input, weight, bias, *((None, None) if training else (running_mean, running_var))
     x = computable(input)
     if x.dtype in SIXTEEN_BIT and cuda_kernels and any(match(p, x) is not p for p in parameters):

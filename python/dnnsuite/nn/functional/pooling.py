@@ -77,8 +77,12 @@ def _steps(
     dilation: Size,
     least: Pair,
 ) -> Steps | None:
-    """Return kernel, stride, padding and dilation as pairs if this package's operators are faster on `shape`: with more
-    numbers than the first of `least`, of few channels with more in all windows than the second; not for a single channel, where a vector holds one number."""
+    """Return kernel, stride, padding and dilation as pairs if this package's operators are faster on `shape`; not for a
+    single channel, where a vector holds one number.
+
+    Args:
+        least: numbers that pay; of few channels those of all windows.
+    """
     if len(shape) != dims + 3 or shape[2] == 1:
         return None
     kernel = _pair(kernel_size, dims, 1)
@@ -99,8 +103,11 @@ def _ours(dims: int, input: Tensor, *sizes: Any) -> Steps | None:
     """Return `_steps` of an input that the operators take; None for others."""
     if input.dtype not in (torch.float32, torch.float64) or not on_cpu(input):
         return None
-    known = not tracing() and not any([isinstance(size, list) for size in sizes])
-    return (_known_steps if known else _steps)(dims, input.shape, *sizes, (FEW_NUMBERS, FEW_TAKEN))
+    known = not tracing() and not any(isinstance(size, list) for size in sizes)
+    least = FEW_NUMBERS, FEW_TAKEN
+    if not known:
+        return _steps(dims, input.shape, *sizes, least)  # type: ignore[call-arg]
+    return _known_steps(dims, input.shape, *sizes, least)
 
 
 def _pooled(operator: Callable[..., Tensor], dims: int, input: Tensor, *steps: Any) -> Tensor:
