@@ -129,6 +129,15 @@ __attribute__((noinline)) void tiled_sums(const Line<T>& line, int64_t count) {
     }
 }
 
+/// Sixteen channels after the other; the last block begins before the end of the one before, so that it is whole too, and
+/// gives the same numbers again.
+template <class Body>
+void each_block(int64_t channels, const Body& body) {
+    if (channels < kLanes) return body(int64_t{0}, channels);
+    for (int64_t c = 0; c < channels; c += kLanes)
+        body(c + kLanes <= channels ? c : channels - kLanes, int64_t{kLanes});
+}
+
 /// One pixel by the taps that it has: for filters, strides and channels that have no tiles.
 template <class T>
 DNNSUITE_HD void pixel(const Line<T>& line, const Taps& columns, int64_t p) {
@@ -170,10 +179,24 @@ template <class T>
 LineKernel<T> line_kernel(const Window& w, bool transposed) {
     if constexpr (kTiled<T>) {
         if (w.dilation != 1 || (transposed && w.stride != 1)) return nullptr;
-        if (w.kernel == 3 && w.stride == 1) return tiled_line<3, 1, T>;
-        if (w.kernel == 3 && w.stride == 2) return tiled_line<3, 2, T>;
-        if (w.kernel == 5 && w.stride == 1) return tiled_line<5, 1, T>;
-        if (w.kernel == 5 && w.stride == 2) return tiled_line<5, 2, T>;
+        switch (w.kernel * 10 + w.stride) {
+            case 21: return tiled_line<2, 1, T>;
+            case 22: return tiled_line<2, 2, T>;
+            case 23: return tiled_line<2, 3, T>;
+            case 31: return tiled_line<3, 1, T>;
+            case 32: return tiled_line<3, 2, T>;
+            case 33: return tiled_line<3, 3, T>;
+            case 41: return tiled_line<4, 1, T>;
+            case 42: return tiled_line<4, 2, T>;
+            case 43: return tiled_line<4, 3, T>;
+            case 51: return tiled_line<5, 1, T>;
+            case 52: return tiled_line<5, 2, T>;
+            case 53: return tiled_line<5, 3, T>;
+            case 71: return tiled_line<7, 1, T>;
+            case 72: return tiled_line<7, 2, T>;
+            case 73: return tiled_line<7, 3, T>;
+            default: break;
+        }
     }
     return nullptr;
 }
@@ -182,10 +205,24 @@ template <class T>
 LineKernel<T> sums_kernel(const Window& w) {
     if constexpr (kTiled<T>) {
         if (w.dilation != 1) return nullptr;
-        if (w.kernel == 3 && w.stride == 1) return tiled_sums<3, 1, T>;
-        if (w.kernel == 3 && w.stride == 2) return tiled_sums<3, 2, T>;
-        if (w.kernel == 5 && w.stride == 1) return tiled_sums<5, 1, T>;
-        if (w.kernel == 5 && w.stride == 2) return tiled_sums<5, 2, T>;
+        switch (w.kernel * 10 + w.stride) {
+            case 21: return tiled_sums<2, 1, T>;
+            case 22: return tiled_sums<2, 2, T>;
+            case 23: return tiled_sums<2, 3, T>;
+            case 31: return tiled_sums<3, 1, T>;
+            case 32: return tiled_sums<3, 2, T>;
+            case 33: return tiled_sums<3, 3, T>;
+            case 41: return tiled_sums<4, 1, T>;
+            case 42: return tiled_sums<4, 2, T>;
+            case 43: return tiled_sums<4, 3, T>;
+            case 51: return tiled_sums<5, 1, T>;
+            case 52: return tiled_sums<5, 2, T>;
+            case 53: return tiled_sums<5, 3, T>;
+            case 71: return tiled_sums<7, 1, T>;
+            case 72: return tiled_sums<7, 2, T>;
+            case 73: return tiled_sums<7, 3, T>;
+            default: break;
+        }
     }
     return nullptr;
 }
@@ -213,7 +250,7 @@ void correlate(const DepthwiseArguments& args, bool transposed, int64_t begin, i
             line.rows = lines.of(r % height), line.row_count = lines.count[r % height];
             const T* const image = in + r / height * from_height * line.pitch;
             T* const to = out + r * width * C;
-            for_each_block(C, [&](int64_t c, int64_t lanes) {
+            each_block(C, [&](int64_t c, int64_t lanes) {
                 line.image = image + c, line.weight = weight + c, line.y = to + c, line.lanes = lanes;
                 line.start = bias == nullptr ? Vec<T>(T(0)) : Vec<T>::load(bias + c, lanes);
                 if (kernel != nullptr && lanes == kLanes)
@@ -243,7 +280,7 @@ void weight_sums(const DepthwiseArguments& args, int64_t begin, int64_t end, int
         for (int64_t r = task.first_row; r < task.last_row; ++r) {
             line.rows = lines.of(r % h.output), line.row_count = lines.count[r % h.output];
             line.sums = sums;
-            for_each_block(C, [&](int64_t c, int64_t lanes) {
+            each_block(C, [&](int64_t c, int64_t lanes) {
                 line.image = x + r / h.output * h.input * line.pitch + c, line.lanes = lanes;
                 line.grad = grad + r * w.output * C + c;
                 Vec<T> total = Vec<T>::load(line.sums + taps * kLanes);
@@ -258,7 +295,7 @@ void weight_sums(const DepthwiseArguments& args, int64_t begin, int64_t end, int
         }
         T* const to = mutable_at<T>(args.sums, t * (taps + 1) * C);
         const T* from = sums;
-        for_each_block(C, [&](int64_t c, int64_t lanes) {
+        each_block(C, [&](int64_t c, int64_t lanes) {
             for (int64_t k = 0; k <= taps; ++k, from += kLanes) Vec<T>::load(from).store(to + k * C + c, lanes);
         });
     }

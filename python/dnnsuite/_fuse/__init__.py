@@ -22,6 +22,7 @@ from .diverged import models_differ as models_differ
 from .fusing import fuse as fuse
 from .fusing import unfuse as unfuse
 from .fusing import width as width
+from .left_tensors import joined as joined
 from .loop_choice import asks_for_numbers as asks_for_numbers
 from .loop_choice import differ_by_numbers as differ_by_numbers
 from .loop_choice import loops as loops
@@ -48,6 +49,7 @@ __all__ = [
     "generator_loans",
     "has_gradient_hook",
     "is_record",
+    "joined",
     "loops",
     "models_apart",
     "models_differ",

@@ -15,6 +15,7 @@ from .build import Fusion
 from .code.one_by_one import ModelParts
 from .code.own_values import StandIns, give_own, names_of_own, own_attributes
 from .code.user_module import UserModule, make_user_module
+from .left_tensors import left_in, one_model
 from .single_model import model_of
 
 
@@ -62,7 +63,7 @@ class EditedAttributes:
             if parts is not None:
                 parts.look()
         if self._unlike:
-            apart = any(self._root.get_submodule(path).__dict__.get("_fused_own") for path in self._read)
+            apart = any(map(_have_own, map(self._root.get_submodule, self._read)))
             kept = {slot for slot in self._slots if slot is not None} if apart else set()
             self._models = {slot: model_of(self._root, slot) for slot in sorted(kept | {0})}
 
@@ -89,6 +90,7 @@ class EditedAttributes:
 
     def _own_now(self, module: Any, source: int, names: Set[str]) -> dict[str, Any]:
         memo = self._memos.setdefault(source, {})
+        memo.update(one_model(module, source))
         own = own_attributes(module, source, memo)
         return {name: own[name] if name in own else copy.deepcopy(vars(module)[name], memo) for name in names}
 
@@ -109,3 +111,8 @@ class EditedAttributes:
             return tree if self._slots.count(source) == 1 else copy.deepcopy(tree)
         model = self._models.get(source, self._models[0])  # those that are not kept are like the first
         return Fusion([model]).tree().get_submodule(path)
+
+
+def _have_own(module: torch.nn.Module) -> bool:
+    """Return True if the models of a module have values of their own, or tensors that a forward has left."""
+    return bool(vars(module).get("_fused_own")) or any(True for _ in left_in(module))

@@ -17,6 +17,7 @@ from ..nn.sharing import equal_values, held_once, spread
 from ..ops.memory_order import memory_order
 from .build import Fusion
 from .edited_attributes import EditedAttributes
+from .left_tensors import choose_models
 from .single_model import model_of
 from .slices import set_width
 
@@ -139,6 +140,7 @@ class ArrayEdit:
                 self._lists(module, path)
             else:
                 self._attributes.follow(module, path)
+            choose_models(module, self.slots)
             set_width(module, len(self.slots))
         set_width(self.array, len(self.slots))
 

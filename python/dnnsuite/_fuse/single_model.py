@@ -18,6 +18,7 @@ from .code.lent_parameters import put_at
 from .code.own_values import own_attributes
 from .code.sequential import Sequential
 from .hooks import FORWARD_HOOKS, bind_hooks
+from .left_tensors import one_model
 from .module_copies import copied as deep_copy
 from .rebound import plain
 from .ties import tie
@@ -125,6 +126,7 @@ def _copy_state(module: torch.nn.Module, index: int, memo: dict[int, Any]) -> No
         if buffer is not None and id(buffer) not in memo:
             memo[id(buffer)] = buffer.detach()[index].clone()
     if is_fused(module):
+        memo.update(one_model(module, index))
         memo[id(module._fused_report)] = None
         if module._fused_parts is not None:
             memo[id(module._fused_parts)] = None

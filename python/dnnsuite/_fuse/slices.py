@@ -10,6 +10,7 @@ import torch
 
 from ..nn.array_module import ArrayModule
 from .code.fused_attributes import ModuleCoverage, plain_attributes
+from .left_tensors import some_models
 from .module_copies import copied
 
 
@@ -53,6 +54,7 @@ def narrow(
     """Make an array of models `start` to `start + length` of `array`; `known` are its `views`, if at hand."""
     memo: dict[int, Any] = dict(views(array, start, length) if known is None else known)
     for module in tree(array):
+        memo.update(some_models(module, start, length))
         parts = module.__dict__.get("_fused_parts")
         if parts is not None and not parts.own:
             memo[id(parts)] = None  # made again, for the models that are left

@@ -6,7 +6,8 @@ import torch
 
 import dnnsuite
 from dnnsuite._fuse.code.plain_models import PlainModels
-from helpers import make_models
+from dnnsuite.errors import InvalidArgument
+from helpers import assert_near, make_models
 
 ODD = -1.0  # of sum() in some models only, for a branch
 
@@ -178,3 +179,46 @@ def test_refuses_a_parameter_that_cannot_be_exchanged():
             return x * self.both[0]
 
     assert "cannot be exchanged" in refusal(Held, torch.ones(5, 4))
+
+
+class Teacher(torch.nn.Module):
+    """Follow a layer by `.data = ...` in code that looks at a value of each model."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.slow = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3).requires_grad_(False)
+
+    def forward(self, x):
+        for mine, other in zip(self.layer.parameters(), self.slow.parameters(), strict=True):
+            other.data = other.data * 0.9 + mine.data * 0.1
+        y = self.layer(x) - self.slow(x)
+        return y if y.mean() > 0 else -y
+
+
+def test_memory_put_in_the_place_of_a_parameters_is_taken():
+    models, x = make_models(Teacher, 4), torch.randn(4, 5, 3)
+    array = dnnsuite.fuse(models)
+    for _ in range(3):
+        output = array(x)
+        for index, model in enumerate(models):
+            assert_near(output[index], model(x[index]))
+    for index, model in enumerate(models):
+        assert_near(array.slow.weight[index], model.slow.weight)
+
+
+class Making(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.made = None
+
+    def forward(self, x):
+        if self.made is None:
+            self.made = torch.nn.Linear(3, 2)
+        return self.made(x)
+
+
+def test_a_layer_that_a_forward_makes_is_refused():
+    with pytest.raises(
+        InvalidArgument, match="the forward of Making makes the Linear made: make it in the con"
+    ):
+        dnnsuite.fuse([Making() for _ in range(2)])(torch.randn(2, 5, 3))

@@ -59,6 +59,12 @@ def test_a_value_that_differs_rules_others_out():
     assert five.tried == three.tried == 0
 
 
+def test_the_longest_one_tells_which_is_right():
+    found, (three, five, *others) = made(3, 5, 7, 9, 11, 20)
+    assert found.replay([torch.tensor(9)]) == 9
+    assert [one.tried for one in (three, five, *others)] == [1, 1, 0, 1, 0, 1]
+
+
 def test_pending_ones_are_left_for_a_comparison():
     found, (three, five) = made(3, 5)
     five.stage = "compare"

@@ -122,3 +122,18 @@ def test_results_are_not_kept_alive():
 
     record(function, torch.randn(8))
     assert alive == [False, False, True]
+
+
+def test_lengths_that_an_operator_reads_in_cpp_are_values_that_python_reads():
+    x, known = torch.randn(3, 4, 2), torch.tensor([4, 3, 1])
+    pack = torch.nn.utils.rnn.pack_padded_sequence
+
+    def recorded(lengths, *inputs):
+        with StepRecorder(list(inputs)) as recorder:
+            pack(x, lengths, batch_first=True)
+        return recorder.recording
+
+    assert "depends on values" in recorded(known, known).refusal
+    constant = recorded(known)
+    assert constant.refusal is None
+    assert constant.read

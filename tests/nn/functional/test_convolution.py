@@ -60,6 +60,19 @@ def test_sixteen_bits(groups):
     torch.testing.assert_close(under.float(), expected, rtol=3e-2, atol=3e-2)
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+@pytest.mark.parametrize("name", ["conv1d", "conv2d", "conv3d"])
+@pytest.mark.parametrize(("kernel", "padding"), [(3, "same"), (3, "valid"), (2, "same")])
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_padding_by_name(name, kernel, padding, dilation):
+    dims = int(name[-2])
+    x, weight = torch.randn(2, 3, 4, *[7] * dims), torch.randn(2, 5, 4, *[kernel] * dims)
+    y = getattr(functional, name)(x, weight, padding=padding, dilation=dilation)
+    plain = getattr(torch.nn.functional, name)
+    truth = [plain(a, w, padding=padding, dilation=dilation) for a, w in zip(x, weight, strict=True)]
+    torch.testing.assert_close(y, torch.stack(truth), rtol=1e-4, atol=1e-5)
+
+
 def test_channels_stay_last_in_memory():
     x = torch.randn(3, 2, 5, 5, 4).movedim(-1, 2)
     y = functional.conv2d(x, torch.randn(3, 6, 4, 3, 3))

@@ -42,7 +42,7 @@ _DRAWING = frozenset(
         *(f"{kind}_{law}_" for kind in ("xavier", "kaiming") for law in ("normal", "uniform")),
     ]
 )
-_WITHOUT_GRADIENTS = frozenset(("no_grad", "set_grad_enabled", "inference_mode"))
+_WRITING = frozenset(("no_grad", "set_grad_enabled", "inference_mode", "data"))
 _NO_CODE = frozenset(
     (bool, int, float, str, type(None), dict, list, set, tuple, OrderedDict, torch.Tensor, torch.nn.Parameter)
 )
@@ -61,8 +61,8 @@ def names_that_draw(root: torch.nn.Module, method: str = "") -> set[str]:
 
 
 def may_write_parameters(root: torch.nn.Module, method: str = "") -> bool:
-    """Return True if code that a call of `root`, or of its `method`, can reach turns gradients off."""
-    return any(names & _WITHOUT_GRADIENTS for _, names in _reachable(root, method))
+    """Return True if code that a call of `root`, or of its `method`, reaches turns gradients off, or names `.data`."""
+    return any(names & _WRITING for _, names in _reachable(root, method))
 
 
 def _reachable(root: torch.nn.Module, method: str) -> Iterator[tuple[types.FunctionType, set[str]]]:

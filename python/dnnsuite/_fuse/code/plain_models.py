@@ -262,13 +262,27 @@ class PlainModels:
 
     def run(self, given: Sequence[tuple[Sequence[Any], dict[str, Any]]]) -> list[Any]:
         """Call each model with its own arguments; return the models' outputs. Not inside code of all models."""
-        self._lend(self._kind_of(given[0][0]) in self._writing)
+        writes = self._kind_of(given[0][0]) in self._writing
+        self._lend(writes)
         outputs = [call_model(model, *arguments) for model, arguments in zip(self.models, given, strict=True)]
+        if writes:
+            self._take_parameters()
         for buffers in self._buffers:
             buffers.take()
         for part in self._parts:
             part.take()
         return outputs
+
+    @torch.no_grad()
+    def _take_parameters(self) -> None:
+        """Copy what the models' code has put in the place of a parameter's memory, by `.data = ...`, to the array."""
+        for held, owners in self._parameters:
+            for name, value in held.items():
+                for index, owner in enumerate(owners if value is not None else ()):
+                    part = owner.get(name)
+                    row = value.data[index]
+                    if part is not None and part.data_ptr() != row.data_ptr():
+                        row.copy_(part.data)
 
     def attributes(self, index: int) -> Iterator[tuple[torch.nn.Module, dict[str, Any]]]:
         """Yield each module of the array and the attributes that model `index` has there."""

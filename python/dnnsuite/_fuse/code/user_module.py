@@ -234,6 +234,8 @@ class UserModule(OwnTensors):
         if type(value) is ModelTensor or (state.B and made):
             set_in_forward(self, self._fused_B, name, value)  # type: ignore[arg-type]
             return
+        if state.B and isinstance(value, torch.nn.Module) and next(value.parameters(), None) is not None:
+            _refuse_new(self, name, value)
         if state.B and not name.startswith("_fused_"):
             note_written(self, name)
         super().__setattr__(name, value)
@@ -271,6 +273,15 @@ class UserModule(OwnTensors):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _bare, (self._fused_original,), self.__dict__
+
+
+def _refuse_new(module: Any, name: str, value: torch.nn.Module) -> None:
+    """Refuse a layer that one model's code makes: each model would need its own, and the optimizer would miss it."""
+    if value is not module._modules.get(name) and not any(value is part for part in module.modules()):
+        raise Refused(
+            f"the forward of {module._fused_original.__name__} makes the {type(value).__name__} {name}: make it in the "
+            "constructor, or call each model once and fuse the models then"
+        )
 
 
 def _is_final(error: Exception, kept: Kept | None) -> bool:

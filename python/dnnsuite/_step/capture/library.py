@@ -8,7 +8,7 @@ import functools
 import threading
 import types
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -58,7 +58,7 @@ class Proven:
     plans: Plans
     step: PlacedScript
     reads: list[Read]
-    owner: weakref.ref[Any]
+    owner: Callable[[], Any]
     guard: PlacedScript | None = None  # tells for which batches the step is right
     changed: Sequence[Place] | None = (
         None  # what a step with assertions inside changes before the last of them
@@ -239,6 +239,10 @@ def _are(seen: Sequence[weakref.ref[Any]], objects: Sequence[Any]) -> bool:
     return len(seen) == len(objects) and all(ref() is one for ref, one in zip(seen, objects, strict=True))
 
 
+def _nobody() -> None:
+    """Stand in for a shard that is no more."""
+
+
 def _is_own(value: Any, era: object) -> bool:
     """Return True for facts of one runner alone: with what cannot be compared, or with functions that hold values."""
     if isinstance(value, (tuple, list)):
@@ -288,6 +292,8 @@ class Recordings:
         with self._lock:
             self.era = object()
             self._leaders, self._alone = [], []
+            for one in self._proven:
+                one.owner = _nobody
 
     def find(self, facts: Facts) -> list[Proven]:
         """Find the recordings of the same step, one for each outcome of what Python reads of the batch."""
@@ -343,7 +349,8 @@ class Recordings:
         with self._lock:
             for known in self._proven:
                 if known.outline == made.outline and _agree(known, made):
-                    made.settled = known.settled = known.settled or known.owner() is not made.owner()
+                    another = known.owner() not in (None, made.owner())  # None: perhaps of the same models
+                    made.settled = known.settled = known.settled or another
                     return True
         return not made.others and OUTLINES.has((self._code, made.facts[0]), made.outline)
 

@@ -66,8 +66,7 @@ class Paths:
             except ValueChanged as error:
                 self.failed(path, error)
                 continue
-            self._each.remove(path)
-            self._each.insert(0, path)
+            self._each = [path, *(one for one in self._each if one is not path)]
             self._unknown = max(0, self._unknown - 1)
             return losses
         return None
@@ -85,15 +84,25 @@ class Paths:
                 self.failed(path, error)
                 continue
             if path.stage == "record":  # it has to be recorded again
-                self._each.remove(path)
+                self._each = [one for one in self._each if one is not path]
             return losses
         return None
 
     def left(self, stage: str, inputs: Sequence[torch.Tensor]) -> Iterator[Any]:
         """Yield the paths of a stage that may be right for the step, while others are found to be wrong."""
-        for path in list(self._each):
-            if path.stage == stage and self._may_be(path.looks.values) and _begins(path, inputs):
+        rest = [path for path in self._each if path.stage == stage]
+        while rest := [path for path in rest if self._may_be(path.looks.values)]:
+            path = self._next(rest)
+            rest = [one for one in rest if one is not path]
+            if _begins(path, inputs):
                 yield path
+
+    def _next(self, rest: list[Any]) -> Any:
+        """Choose the path to try: the last right one, the one nearest to it, then the longest, which fails where the
+        step ends its loop and so tells which path is right."""
+        if not self._failed:
+            return rest[0]
+        return (min if len(self._failed) == 1 else max)(rest, key=lambda path: len(path.looks.values))
 
     def failed(self, path: Path, error: ValueChanged) -> None:
         """Take note that a path is wrong for the step."""

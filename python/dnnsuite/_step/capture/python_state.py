@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..._fuse import models_apart, names_of_own, stands_in
+from ..._fuse import joined, models_apart, names_of_own, stands_in
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
 from .arithmetic import is_number
@@ -335,11 +335,22 @@ class PythonState:
             holder.keep()
             with contextlib.suppress(NotPlain):
                 _put(self._modules, holder.path, plain)
+            tensors = self._tensors_beside(holder) if plain and len(holder.path) == 1 else {}
+            vars(self._modules[holder.path[0]]).update(tensors)
             if mine is not None:
-                mine.note(plain)
+                mine.note([*plain, *tensors])
             if holder.path[:1] in known:  # its module was told of what is deep inside
                 known[holder.path[:1]].note(())
         self._compare()
+
+    def _tensors_beside(self, holder: Holder) -> dict[str, torch.Tensor]:
+        """Collect tensors of all models that a forward has left beside the values in a module, as a cache with its
+        length."""
+        names = [
+            n for n, v in holder.held.items() if isinstance(v, torch.Tensor) and not n.startswith("_fused_")
+        ]
+        found = {n: joined([vars(modules[holder.path[0]]).get(n) for modules in self._copies]) for n in names}
+        return {name: value for name, value in found.items() if value is not None}
 
     def _is_own(self, path: Path, key: Any) -> bool:
         """Return True for what each model has its own of: a copy of one model has taken its own out of the array."""

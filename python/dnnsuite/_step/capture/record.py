@@ -15,6 +15,8 @@ from .operators import Operator, known_operator, operator_of
 from .places import in_a_loop, user_place
 
 _KEPT_BYTES = 2**18  # a constant larger than this is computed anew in each step
+#: Operators that read lengths, their second argument, in C++: shapes and order of what follows depend on these.
+_BY_LENGTHS = frozenset(("aten._pack_padded_sequence", "aten._pad_packed_sequence"))
 _TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
 _PLAIN = frozenset((type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout))
 MARK = "Python has read another value"  # in the message of an assertion that fails
@@ -226,6 +228,12 @@ class StepRecorder(TorchDispatchMode):
             if operator.scalar and not self._seeded and assert_true is not None:
                 return  # `_look` takes note of it
             self._refuse(f"{name} hands a tensor's value to Python (as .item() does)")
+        elif name in _BY_LENGTHS:
+            origins = self._origin([given[1]])
+            if origins is None:
+                self._refuse(f"the shape of what {name} returns depends on values")
+            else:
+                self.recording.read |= origins
         elif operator.sized_by_values and (masked or name != "aten.index"):
             self._refuse(f"the shape of what {name} returns depends on values")
         elif operator.reshapes and operator.view is None:

@@ -8,25 +8,31 @@ from typing import Any
 
 from torch import Tensor
 
+from ...ops import instruction_set
 from ...ops.device import on_cpu
 from ...ops.windows import output_pixels
 
 Size = int | Sequence[int]
 Pair = tuple[int, int]
 
-FEW_OF_AN_IMAGE = 9
-"""Pixels of an image up to which 3 x 3 filters of single channels are ours: 3 to 12 times torch's rate at 4 and fewer,
-0.6 to 0.9 of it, channels last, from 16 on; larger filters are always ours (`benchmarks/ops/bench_depthwise.py`)."""
-
-
-FEW_CHANNELS, FEW_PRODUCTS = 16, 40_000
+FEW_CHANNELS, FEW_PRODUCTS = 16, 64_000
 """Channels of depthwise filters that do not fill a vector, and pixels that come out, times taps, up to which they are
-ours all the same: 1.2 to 3 times torch's rate, half of it at 100,000 (`benchmarks/ops/grid.py`)."""
+ours all the same: 1.1 to 6 times torch's rate, half of it at 400,000 (`benchmarks/ops/grid.py`)."""
 
-MANY_OUTPUTS, FEW_VECTORS, NEW_GRADIENT = 32, 65536, 3
-"""Filters of a group from which products of windows are quicker than torch's convolution, channels last, whatever the
-shape: 1.0 to 3 times its rate. With fewer, vectors of one model's windows up to which they are: cutting windows is then
-most of the work. Adding windows up to a gradient of the images costs `NEW_GRADIENT` - 1 times as much as cutting."""
+SMALL_FILTER, FEW_OF_SMALL = 9, 32_768
+"""Taps of filters of single channels that torch is quick with, if they are not dilated, and vectors of channels, times
+taps and pixels that come out, up to which such filters are ours: 1.1 to 6 times torch's rate, half of it at 80,000."""
+
+MANY_OUTPUTS, MANY_PRODUCTS = 32, 150_000_000
+"""Filters of a group from which products of windows are quicker than torch's convolution, channels last, 1.0 to 3 times
+its rate; and multiplications of one model, with windows that overlap, up to which: 0.8 times at 2,000,000,000."""
+
+FEW_VECTORS, NEW_GRADIENT = 65536, 3
+"""With fewer filters, vectors of one model's windows up to which products are quicker: cutting windows is then most of
+the work. Adding windows up to a gradient of the images costs `NEW_GRADIENT` - 1 times as much as cutting."""
+
+ON_OLD, FEW_ON_OLD = instruction_set() == "generic", 1_000_000
+"""On a processor without AVX2, multiplications of one model up to which they are quicker."""
 
 VECTOR = 16
 """Numbers that are copied at once."""
@@ -106,12 +112,12 @@ def is_own_depthwise(
     dilation: Pair,
 ) -> bool:
     """Return True if filters of single channels are quicker with this package's kernel."""
-    if weight.shape[3:] == (3, 3) and input.shape[3:].numel() > FEW_OF_AN_IMAGE:
-        return False
-    if input.size(2) >= FEW_CHANNELS:
-        return True
     outputs = output_pixels(input.shape[3:], weight.shape[3:], stride, padding, dilation)
-    return input.size(1) * outputs * weight.shape[3:].numel() <= FEW_PRODUCTS
+    taps = weight.shape[3:].numel()
+    products = input.size(1) * outputs * taps
+    if taps <= SMALL_FILTER and dilation == (1, 1):
+        return products * -(-input.size(2) // VECTOR) <= FEW_OF_SMALL
+    return input.size(2) >= FEW_CHANNELS or products <= FEW_PRODUCTS
 
 
 def pays_in_windows(
@@ -119,9 +125,13 @@ def pays_in_windows(
 ) -> bool:
     """Return True if products of windows are quicker than torch's convolution."""
     outputs, inputs, height, width = weight.shape[1:]
-    if outputs >= MANY_OUTPUTS * groups:
-        return True
     pixels = input.size(1) * output_pixels(input.shape[3:], weight.shape[3:], stride, padding, dilation)
+    products = pixels * outputs * inputs * height * width
+    if ON_OLD:
+        return products <= FEW_ON_OLD
+    if outputs >= MANY_OUTPUTS * groups:
+        apart = height <= stride[0] and width <= stride[1]
+        return apart or products <= MANY_PRODUCTS
     whole_rows = groups == 1 and dilation[1] == 1  # of taps: they are copied as one run
     runs, length = (height, width * inputs) if whole_rows else (groups * height * width, inputs)
     vectors = pixels * runs * -(-length // VECTOR)

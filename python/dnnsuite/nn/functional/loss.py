@@ -104,6 +104,8 @@ def _class_last(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor, torch.Si
         raise InvalidArgument(
             f"an input of {list(input.shape)} (class last) wants class indices {list(shape)}; got {list(target.shape)}"
         )
+    if input.dim() == 3:  # rows already: a view would have a gradient of its own
+        return input, target, shape
     rows, classes = (len(input), shape[1:].numel()), input.shape[-1]
     return (
         input.reshape(*rows, classes),

@@ -294,6 +294,16 @@ def _flat(
     return x if dims == 1 else x.flatten(-dims)
 
 
+def _flat_parameter(parameter: torch.Tensor | None) -> torch.Tensor | None:
+    """Flatten a parameter `[B, *normalized_shape]` to `[B, D]`."""
+    return parameter if parameter is None or parameter.dim() == 2 else parameter.flatten(1)
+
+
+def _shaped(y: torch.Tensor, input: torch.Tensor) -> torch.Tensor:
+    """View a result in the input's shape, if it has another: a view has a gradient of its own."""
+    return y if y.dim() == input.dim() else y.view(input.shape)
+
+
 def layer_norm(
     input: torch.Tensor,
     normalized_shape: Sequence[int],
@@ -303,13 +313,12 @@ def layer_norm(
 ) -> torch.Tensor:
     """`torch.nn.functional.layer_norm` of `[B, *, *normalized_shape]`; weight and bias `[B, *normalized_shape]`."""
     x = _flat(input, normalized_shape, (weight, bias), "LayerNorm")
-    weight = None if weight is None else weight.flatten(1)
-    bias = None if bias is None else bias.flatten(1)
+    weight, bias = _flat_parameter(weight), _flat_parameter(bias)
     if on_cpu(input) and (weight is None or input.dtype in SIXTEEN_BIT or weight.dtype == input.dtype):
         # 16 bits are computed in 32 and given back in 16, as torch does, whatever the parameters have.
         y = ops.layer_norm(computable(x), _wide(weight), _wide(bias), eps)
-        return y.view(input.shape).to(input.dtype)
-    return ops.layer_norm(match(computable(x), weight), weight, bias, eps).view(input.shape)
+        return _shaped(y, input).to(input.dtype)
+    return _shaped(ops.layer_norm(match(computable(x), weight), weight, bias, eps), input)
 
 
 def rms_norm(
@@ -320,9 +329,9 @@ def rms_norm(
 ) -> torch.Tensor:
     """`torch.nn.functional.rms_norm` of `[B, *, *normalized_shape]`; the weight is `[B, *normalized_shape]`."""
     x = computable(_flat(input, normalized_shape, (weight,), "RMSNorm"))
-    flat = None if weight is None else match(weight.flatten(1), x)
+    flat = match(_flat_parameter(weight), x)
     smallest = torch.finfo(input.dtype).eps if eps is None else eps
-    y = ops.rms_norm(x, flat, smallest).view(input.shape)
+    y = _shaped(ops.rms_norm(x, flat, smallest), input)
     if weight is None or on_cpu(input):
         return y.to(input.dtype)
     return y.to(torch.promote_types(input.dtype, weight.dtype))
