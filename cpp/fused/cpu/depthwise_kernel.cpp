@@ -129,15 +129,6 @@ __attribute__((noinline)) void tiled_sums(const Line<T>& line, int64_t count) {
     }
 }
 
-/// Sixteen channels after the other; the last block begins before the end of the one before, so that it is whole too, and
-/// gives the same numbers again.
-template <class Body>
-void each_block(int64_t channels, const Body& body) {
-    if (channels < kLanes) return body(int64_t{0}, channels);
-    for (int64_t c = 0; c < channels; c += kLanes)
-        body(c + kLanes <= channels ? c : channels - kLanes, int64_t{kLanes});
-}
-
 /// One pixel by the taps that it has: for filters, strides and channels that have no tiles.
 template <class T>
 DNNSUITE_HD void pixel(const Line<T>& line, const Taps& columns, int64_t p) {
@@ -250,7 +241,7 @@ void correlate(const DepthwiseArguments& args, bool transposed, int64_t begin, i
             line.rows = lines.of(r % height), line.row_count = lines.count[r % height];
             const T* const image = in + r / height * from_height * line.pitch;
             T* const to = out + r * width * C;
-            each_block(C, [&](int64_t c, int64_t lanes) {
+            for_each_block(C, [&](int64_t c, int64_t lanes) {
                 line.image = image + c, line.weight = weight + c, line.y = to + c, line.lanes = lanes;
                 line.start = bias == nullptr ? Vec<T>(T(0)) : Vec<T>::load(bias + c, lanes);
                 if (kernel != nullptr && lanes == kLanes)
@@ -280,7 +271,7 @@ void weight_sums(const DepthwiseArguments& args, int64_t begin, int64_t end, int
         for (int64_t r = task.first_row; r < task.last_row; ++r) {
             line.rows = lines.of(r % h.output), line.row_count = lines.count[r % h.output];
             line.sums = sums;
-            each_block(C, [&](int64_t c, int64_t lanes) {
+            for_each_block(C, [&](int64_t c, int64_t lanes) {
                 line.image = x + r / h.output * h.input * line.pitch + c, line.lanes = lanes;
                 line.grad = grad + r * w.output * C + c;
                 Vec<T> total = Vec<T>::load(line.sums + taps * kLanes);
@@ -295,7 +286,7 @@ void weight_sums(const DepthwiseArguments& args, int64_t begin, int64_t end, int
         }
         T* const to = mutable_at<T>(args.sums, t * (taps + 1) * C);
         const T* from = sums;
-        each_block(C, [&](int64_t c, int64_t lanes) {
+        for_each_block(C, [&](int64_t c, int64_t lanes) {
             for (int64_t k = 0; k <= taps; ++k, from += kLanes) Vec<T>::load(from).store(to + k * C + c, lanes);
         });
     }
