@@ -61,11 +61,7 @@ def names_that_draw(root: torch.nn.Module, method: str = "") -> set[str]:
 
 
 def may_write_parameters(root: torch.nn.Module, method: str = "") -> bool:
-<<<<<<< HEAD
-    """Return True if code that a call of `root`, or of its `method`, reaches turns gradients off, or names `.data`."""
-=======
     """Return True if code that a call of `root`, or of its `method`, can reach turns gradients off or names `.data`."""
->>>>>>> w-strangers
     return any(names & _WRITING for _, names in _reachable(root, method))
 
 
