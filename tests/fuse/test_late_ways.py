@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Code that can run for all models at once in some steps and not in others, by a counter of its own."""
 
+import copy
+
 import pytest
 import torch
 
@@ -103,3 +105,28 @@ def test_by_a_runner(kind, between, threads, width):
                 losses = runner.step(x).losses()
                 assert_near(losses, expected[every][:, step], f"every {every}, {when}: step {step}")
         assert [array[index].calls for index in range(B)] == [STEPS] * B
+
+
+class Momentum(torch.nn.Module):
+    """Layer with a slow copy, which the forward moves before it reads a number of its model."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.quick = torch.nn.Linear(3, 2)
+        self.slow = copy.deepcopy(self.quick).requires_grad_(False)
+        self.register_buffer("number", torch.tensor(number))
+
+    def forward(self, x):
+        with torch.no_grad():
+            for new, old in zip(self.quick.parameters(), self.slow.parameters(), strict=True):
+                old.data = 0.9 * old.data + 0.1 * new.data
+                old.mul_(0.5)
+        return int(self.number) * self.quick(x) + self.slow(x)
+
+
+def test_parameters_that_were_written_before_models_part_ways_are_put_back():
+    models = [Momentum(1).double(), Momentum(2).double()]
+    array, x = dnnsuite.fuse([copy.deepcopy(model) for model in models]), torch.randn(4, 3).double()
+    for _ in range(3):
+        truth = torch.stack([model(x) for model in models])
+        torch.testing.assert_close(array(dnnsuite.stack(x, 2)), truth)

@@ -67,20 +67,31 @@ class Kept(NamedTuple):
     """State before a forward that may have to start again."""
 
     buffers: list[tuple[torch.nn.Module, str, torch.Tensor | None, torch.Tensor | None]]
+    parameters: list[tuple[torch.Tensor, torch.Tensor]]
     attributes: list[KeptAttributes]
     numbers: PythonNumbers
 
 
-def keep(root: Any) -> Kept:
+def keep(root: Any, parameters: bool = False) -> Kept:
     """Copy every buffer under `root`, and the Python state of its modules. The copies are hidden from a recorder: they
-    are made in some forwards only."""
+    are made in some forwards only.
+
+    Args:
+        parameters: copy the parameters too, for code that may write into them.
+    """
     with hidden_from_modes():
         buffers = [
             (module, name, buffer, None if buffer is None else buffer.clone())
             for module in root.modules()
             for name, buffer in module._buffers.items()
         ]
-    return Kept(buffers, [KeptAttributes(m) for m in root.modules() if is_fused(m)], PythonNumbers())
+        held = [
+            (parameter.data, parameter.detach().clone())
+            for module in (root.modules() if parameters else ())
+            for parameter in module._parameters.values()
+            if parameter is not None
+        ]
+    return Kept(buffers, held, [KeptAttributes(m) for m in root.modules() if is_fused(m)], PythonNumbers())
 
 
 def _same(value: Any, content: Any) -> bool:
@@ -106,11 +117,14 @@ def undo_written(begun: int) -> None:
 
 
 def put_back(kept: Kept) -> None:
-    """Give buffers and attributes the values that they had."""
+    """Give buffers, parameters and attributes the values that they had."""
     kept.numbers.put_back()
     for attributes in kept.attributes:
         attributes.put_back()
     with torch.no_grad():
+        for parameter, before in kept.parameters:
+            if not torch.equal(parameter, before):
+                parameter.copy_(before)
         for module, name, buffer, value in kept.buffers:
             module._buffers[name] = buffer
             # One that autograd may have kept is not touched for nothing.

@@ -33,6 +33,7 @@ from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage
 from .kept_state import Kept, keep, note_written, put_back, undo_written
+from .late_draws import may_write_parameters
 from .method_name import method_named
 from .model_number import ModelNumber
 from .one_by_one import ModelParts
@@ -155,11 +156,11 @@ class UserModule(OwnTensors):
             state.B = before
 
     def _fused_keep(self, method: str) -> Kept | None:
-        """Copy the buffers before the first run of `method`; None once it has run."""
+        """Copy what `method` may change before its first run; None once it has run."""
         known = (method, self.training, torch.is_grad_enabled()) in self._fused_known
         if known and not self._fused_unsure:
             return None
-        return keep(self)
+        return keep(self, may_write_parameters(self, method))  # type: ignore[arg-type]
 
     def _fused_turn_back(self, kept: Kept | None, begun: int, reason: str) -> None:
         undo_written(begun)
