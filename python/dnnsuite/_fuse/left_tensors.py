@@ -26,7 +26,8 @@ def _found(value: Any, depth: int) -> Iterator[ModelTensor]:
     if type(value) is ModelTensor:
         yield value
     elif depth and isinstance(value, (list, tuple, dict)):
-        for part in value.values() if isinstance(value, dict) else value:
+        # Of a dictionary of the models' code its values, whatever that code does when it is asked for them.
+        for part in dict.values(value) if isinstance(value, dict) else value:
             yield from _found(part, depth - 1)
 
 

@@ -51,6 +51,7 @@ from .tensors import (
     mark_parameter,
     standard_gamma,
     standard_gamma_grad,
+    to_copy,
     unsafe_view,
     wrapper_subclass,
 )
@@ -100,6 +101,7 @@ __all__ = [
     "standard_gamma_grad",
     "step_hooks",
     "take_over_clipping",
+    "to_copy",
     "transforming",
     "tree_flatten",
     "tree_leaves",

@@ -198,6 +198,11 @@ NAMES: dict[str, Name] = {
         "gives a fresh result another shape that autograd does not take for a view",
         "Tensor.reshape: the same numbers",
     ),
+    "copy of another dtype": Name(
+        ("torch.ops.aten._to_copy.default",),
+        "widens a float that Python has read while recording, as Python does, for a replay to decide by it",
+        "steps whose code decides by floats run as written",
+    ),
     "assertion": Name(
         ("torch.ops.aten._assert_async.msg",),
         "looks in a replay whether a value that Python has read while recording is still the same",

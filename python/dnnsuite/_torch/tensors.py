@@ -23,6 +23,7 @@ __all__ = [
     "mark_parameter",
     "standard_gamma",
     "standard_gamma_grad",
+    "to_copy",
     "unsafe_view",
     "wrapper_subclass",
 ]
@@ -87,6 +88,9 @@ foreach_mul_: Callable[..., Any] = _foreach[1] if _foreach else _scale_
 
 assert_true: Any = one("assertion", None)
 """The operator `assert_true(truth, message)`, which fails unless `truth` is true; None where there is none."""
+
+to_copy: Any = one("copy of another dtype", None)
+"""The operator `to_copy(tensor, dtype=...)`, as torch's dispatcher has it; None where there is none."""
 
 unsafe_view: Callable[..., Any] = one("unsafe view", torch.reshape)
 """`unsafe_view(x, shape)` of a fresh result that nothing else looks at."""

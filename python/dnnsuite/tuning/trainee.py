@@ -36,7 +36,7 @@ def _check_loss(loss: Any) -> None:
     """Refuse what is not one number, of which gradients can be taken."""
     if not isinstance(loss, torch.Tensor):
         raise InvalidArgument(
-            f"the loss of one model is a {type(loss).__name__}: return a tensor, without .item() or float()"
+            f"the loss of one model is a {loss.__class__.__name__}: return a tensor, without .item() or float()"
         )
     if loss.dim():
         raise InvalidArgument(

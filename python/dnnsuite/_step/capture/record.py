@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..._torch import StorageWeakRef, TorchDispatchMode, assert_true, hidden_from_function_modes
+from ..._torch import StorageWeakRef, TorchDispatchMode, assert_true, hidden_from_function_modes, to_copy
 from .operators import Operator, known_operator, operator_of
 from .places import in_a_loop, user_place
 
@@ -263,7 +263,7 @@ class StepRecorder(TorchDispatchMode):
         the caller can, else refused."""
         if self._origin([slot]) is not None or self._seeded or assert_true is None:
             return  # is among `read`, or refused
-        if type(value) is float and self._follows_floats:
+        if type(value) is float and self._follows_floats and to_copy is not None:
             self.taken = self._widened(tensor, slot)
             return
         if not isinstance(value, (bool, int)):
@@ -279,7 +279,7 @@ class StepRecorder(TorchDispatchMode):
 
     def _widened(self, tensor: torch.Tensor, slot: TensorSlot) -> torch.Tensor:
         """Copy the one element of a tensor to float64, which Python has read it as."""
-        widen = torch.ops.aten._to_copy.default
+        widen = to_copy
         given = known_operator(widen).arguments((tensor,), {"dtype": torch.float64})
         wide: torch.Tensor = widen(tensor, dtype=torch.float64)
         self._add_call(widen, given, (slot, *given[1:]), wide)
