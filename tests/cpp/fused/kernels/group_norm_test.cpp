@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "fused/cpu/group_norm_kernel.hpp"
 
+#include <vector>
+
 #include "fused/kernels/arrays.hpp"
 
 namespace dnnsuite::fused::kernels {
@@ -19,6 +21,8 @@ struct GroupNorm : ::testing::Test {
         args.eps = 1e-5;
         Both<Wide<T>> statistics(models * batch * groups * 2), sums(models * batch * 2 * channels);
         GroupNormArguments cpu = for_cpu<T>(args);
+        cpu.samples = 1;
+        std::vector<Wide<T>> scratch(static_cast<size_t>(group_norm_scratch(cpu)));
         const auto give = [&](GroupNormArguments& to, auto&& at) {
             to.x = at(x), to.grad = at(grad), to.y = at(y), to.dx = at(dx);
             to.dweight = at(dweight), to.dbias = at(dbias);
@@ -30,7 +34,7 @@ struct GroupNorm : ::testing::Test {
         run_cuda({&dx.room(), &dweight.room(), &dbias.room(), &statistics.room()},
                  [&] { return group_norm_backward(args, statistics.cuda(), nullptr); });
         generic::group_norm_forward(cpu, 0, models * batch, nullptr);
-        generic::group_norm_backward(cpu, 0, models * batch, sums.cpu(), nullptr);
+        generic::group_norm_backward(cpu, 0, models * batch, sums.cpu(), scratch.data());
         for (int64_t i = 0; i < each; ++i) {
             dweight.cpu()[i] = dbias.cpu()[i] = 0;
             for (int64_t n = 0; n < batch; ++n) {
