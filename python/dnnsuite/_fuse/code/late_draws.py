@@ -121,7 +121,7 @@ def _methods(modules: list[torch.nn.Module]) -> dict[str, list[types.FunctionTyp
 
 def _functions(value: Any) -> list[types.FunctionType]:
     """Return the Python functions that a call of `value`, or a look at a property, runs first."""
-    if type(value) in _NO_CODE:
+    if type(value) in _NO_CODE or isinstance(value, torch.SymFloat):  # a look at a followed number is a read
         return []
     for inner in ("__wrapped__", "__func__", "func", "fget", "function"):
         held = getattr(value, inner, None)
