@@ -84,6 +84,7 @@ TESTED_BY: dict[str, str] = {
     "_fuse/fusing.py": "_fuse/test_array.py",
     "_runs/record_checks.py": "_runs/test_record.py",
     "_runs/record_parts.py": "_runs/test_record.py",
+    "_step/capture/recording.py": "_step/capture/test_record.py",
     "_runs/starters.py": "_runs/test_group.py",
     "_step/choices.py": "_step/test_runner.py",
     "_torch/autograd.py": "test_torch.py",

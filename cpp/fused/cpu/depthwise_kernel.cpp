@@ -165,56 +165,44 @@ constexpr bool kTiled = !kOldProcessor && (sizeof(T) == 4 || kRegisterBytes == 6
 template <class T>
 using LineKernel = void (*)(const Line<T>&, int64_t);
 
-/// The tiled kernel for this filter, or null.
+/// pick(kernel, stride), both as constants, for a filter that has tiles; else null.
+template <class T, class Pick>
+LineKernel<T> tiled(const Window& w, const Pick& pick) {
+    if (w.dilation != 1) return nullptr;
+    const auto with = [&](auto kernel) -> LineKernel<T> {
+        switch (w.stride) {
+            case 1: return pick(kernel, Number<1>());
+            case 2: return pick(kernel, Number<2>());
+            case 3: return pick(kernel, Number<3>());
+            default: return nullptr;
+        }
+    };
+    switch (w.kernel) {
+        case 2: return with(Number<2>());
+        case 3: return with(Number<3>());
+        case 4: return with(Number<4>());
+        case 5: return with(Number<5>());
+        case 7: return with(Number<7>());
+        default: return nullptr;
+    }
+}
+
 template <class T>
 LineKernel<T> line_kernel(const Window& w, bool transposed) {
     if constexpr (kTiled<T>) {
-        if (w.dilation != 1 || (transposed && w.stride != 1)) return nullptr;
-        switch (w.kernel * 10 + w.stride) {
-            case 21: return tiled_line<2, 1, T>;
-            case 22: return tiled_line<2, 2, T>;
-            case 23: return tiled_line<2, 3, T>;
-            case 31: return tiled_line<3, 1, T>;
-            case 32: return tiled_line<3, 2, T>;
-            case 33: return tiled_line<3, 3, T>;
-            case 41: return tiled_line<4, 1, T>;
-            case 42: return tiled_line<4, 2, T>;
-            case 43: return tiled_line<4, 3, T>;
-            case 51: return tiled_line<5, 1, T>;
-            case 52: return tiled_line<5, 2, T>;
-            case 53: return tiled_line<5, 3, T>;
-            case 71: return tiled_line<7, 1, T>;
-            case 72: return tiled_line<7, 2, T>;
-            case 73: return tiled_line<7, 3, T>;
-            default: break;
-        }
+        if (!transposed || w.stride == 1)
+            return tiled<T>(w, [](auto K, auto S) -> LineKernel<T> {
+                return tiled_line<decltype(K)::value, decltype(S)::value, T>;
+            });
     }
     return nullptr;
 }
 
 template <class T>
 LineKernel<T> sums_kernel(const Window& w) {
-    if constexpr (kTiled<T>) {
-        if (w.dilation != 1) return nullptr;
-        switch (w.kernel * 10 + w.stride) {
-            case 21: return tiled_sums<2, 1, T>;
-            case 22: return tiled_sums<2, 2, T>;
-            case 23: return tiled_sums<2, 3, T>;
-            case 31: return tiled_sums<3, 1, T>;
-            case 32: return tiled_sums<3, 2, T>;
-            case 33: return tiled_sums<3, 3, T>;
-            case 41: return tiled_sums<4, 1, T>;
-            case 42: return tiled_sums<4, 2, T>;
-            case 43: return tiled_sums<4, 3, T>;
-            case 51: return tiled_sums<5, 1, T>;
-            case 52: return tiled_sums<5, 2, T>;
-            case 53: return tiled_sums<5, 3, T>;
-            case 71: return tiled_sums<7, 1, T>;
-            case 72: return tiled_sums<7, 2, T>;
-            case 73: return tiled_sums<7, 3, T>;
-            default: break;
-        }
-    }
+    if constexpr (kTiled<T>)
+        return tiled<T>(
+            w, [](auto K, auto S) -> LineKernel<T> { return tiled_sums<decltype(K)::value, decltype(S)::value, T>; });
     return nullptr;
 }
 

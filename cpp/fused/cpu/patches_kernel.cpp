@@ -21,19 +21,6 @@ DNNSUITE_HD Seen seen_by(const Window& w, int64_t window) {
     return {begin, first, last > first ? last : first};
 }
 
-template <class T>
-DNNSUITE_HD void copy(const T* from, T* to, int64_t count) {
-    for_each_vector(count, [&](int64_t i, int64_t n)
-                               __attribute__((always_inline)) { Vec<T>::load(from + i, n).store(to + i, n); });
-}
-
-template <class T>
-DNNSUITE_HD void add(const T* from, T* to, int64_t count) {
-    for_each_vector(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-        (Vec<T>::load(to + i, n) + Vec<T>::load(from + i, n)).store(to + i, n);
-    });
-}
-
 /// One row of windows.
 template <class T>
 void cut(const PatchArguments& args, int64_t image, int64_t row, const T* from, T* to) {
@@ -49,7 +36,7 @@ void cut(const PatchArguments& args, int64_t image, int64_t row, const T* from, 
                 continue;
             }
             if (x.first > 0) fill(to, x.first * C, T(0));
-            copy(from + (y * w.input + x.begin + x.first) * C, to + x.first * C, (x.last - x.first) * C);
+            copy_run(from + (y * w.input + x.begin + x.first) * C, to + x.first * C, (x.last - x.first) * C);
             if (x.last < w.kernel) fill(to + x.last * C, (w.kernel - x.last) * C, T(0));
         }
     }
@@ -70,7 +57,7 @@ void put(const PatchArguments& args, int64_t image, int64_t y, const T* from, T*
             for (int64_t column = turn; column < w.output; column += turns) {
                 const Seen x = seen_by(w, column);
                 const int64_t count = (x.last - x.first) * C;
-                if (count > 0) add(row + column * window + x.first * C, to + (x.begin + x.first) * C, count);
+                if (count > 0) add_run(row + column * window + x.first * C, to + (x.begin + x.first) * C, count);
             }
         }
     }

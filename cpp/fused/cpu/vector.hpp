@@ -246,4 +246,18 @@ DNNSUITE_HD void for_each_vector(int64_t columns, const Body& body) {
     if (i < columns) body(i, columns - i);
 }
 
+/// Copies, or adds, `count` numbers to others.
+template <class T>
+DNNSUITE_HD void copy_run(const T* from, T* to, int64_t count) {
+    for_each_vector(count, [&](int64_t i, int64_t n)
+                               __attribute__((always_inline)) { Vec<T>::load(from + i, n).store(to + i, n); });
+}
+
+template <class T>
+DNNSUITE_HD void add_run(const T* from, T* to, int64_t count) {
+    for_each_vector(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+        (Vec<T>::load(to + i, n) + Vec<T>::load(from + i, n)).store(to + i, n);
+    });
+}
+
 }  // namespace dnnsuite::fused::DNNSUITE_ISA

@@ -8,19 +8,6 @@
 
 namespace dnnsuite::fused::DNNSUITE_ISA {
 
-template <class T>
-DNNSUITE_HD void copy_run(const T* from, T* to, int64_t count) {
-    for_each_vector(count, [&](int64_t i, int64_t n)
-                               __attribute__((always_inline)) { Vec<T>::load(from + i, n).store(to + i, n); });
-}
-
-template <class T>
-DNNSUITE_HD void add_run(const T* from, T* to, int64_t count) {
-    for_each_vector(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-        (Vec<T>::load(to + i, n) + Vec<T>::load(from + i, n)).store(to + i, n);
-    });
-}
-
 /// Windows of a line that see the image with one tap: [first, last), the first of them `pixel`.
 struct Span {
     int64_t first, last, pixel;

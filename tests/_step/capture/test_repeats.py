@@ -3,7 +3,8 @@
 
 import torch
 
-from dnnsuite._step.capture.record import StepRecorder, TensorSlot
+from dnnsuite._step.capture.record import StepRecorder
+from dnnsuite._step.capture.recording import TensorSlot
 from dnnsuite._step.capture.repeats import Repeats
 
 

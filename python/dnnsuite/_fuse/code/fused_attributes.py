@@ -25,6 +25,7 @@ INTERNAL = tuple(
         "ranks",
         "unsure",
         "written",
+        "writing",
     )
 )
 

@@ -55,6 +55,7 @@ class UserModule(OwnTensors):
     _fused_report: ModuleCoverage
     _fused_ranks: dict[str, int]  # of the tensors `[B, ...]` that it holds itself
     _fused_making: bool  # each model gets its own of the tensors that the code makes
+    _fused_writing: dict[str, bool]  # by method: its code may write into parameters
     _fused_unsure: bool  # its code may draw numbers in a way that makes it begin anew
     _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
     _fused_original: type[torch.nn.Module]
@@ -160,7 +161,9 @@ class UserModule(OwnTensors):
         known = (method, self.training, torch.is_grad_enabled()) in self._fused_known
         if known and not self._fused_unsure:
             return None
-        return keep(self, may_write_parameters(self, method))  # type: ignore[arg-type]
+        if method not in self._fused_writing:
+            self._fused_writing[method] = may_write_parameters(self, method)  # type: ignore[arg-type]
+        return keep(self, self._fused_writing[method])
 
     def _fused_turn_back(self, kept: Kept | None, begun: int, reason: str) -> None:
         undo_written(begun)
@@ -339,6 +342,7 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
         _fused_code=not getattr(original, "array_forward", False),
         _fused_parts=None,
         _fused_known=set(),
+        _fused_writing={},
         _fused_withheld=frozenset(),
         _fused_own=None,
         _fused_numbers=frozenset(),

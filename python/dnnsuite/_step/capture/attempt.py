@@ -14,7 +14,7 @@ from .library import Facts, Proven
 from .looks import NO_LOOKS, Looks, Outcomes, Replay
 from .paths import Paths
 from .placed import Read
-from .record import StepRecording
+from .recording import StepRecording
 
 
 @dataclass(eq=False)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .placed import Read
-from .record import StepRecording, TensorSlot, slots_of
+from .recording import StepRecording, TensorSlot, slots_of
 from .script import same_bits
 
 

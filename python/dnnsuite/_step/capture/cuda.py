@@ -14,7 +14,7 @@ from ..batches import copy_over, own_copy, static_copy
 from . import guards
 from .comparison import State
 from .looks import Replay
-from .record import StepRecording
+from .recording import StepRecording
 from .script import NotScriptable
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]

@@ -20,7 +20,8 @@ from .arithmetic import Arithmetic, FollowedNumber, Trace, followed_in_math, is_
 from .changing_numbers import ChangingNumbers, Place
 from .hidden_reads import HiddenReads
 from .operators import Operator
-from .record import OperatorCall, StepRecorder, StepRecording, TensorSlot
+from .record import StepRecorder
+from .recording import OperatorCall, StepRecording, TensorSlot
 
 _FIRST = 10**9  # slot of the first number: no step has as many tensors
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "div", "rtruediv", "rdiv", "radd", "rsub", "rmul")

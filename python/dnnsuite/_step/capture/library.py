@@ -17,7 +17,7 @@ import torch
 from .followed_step import FollowedStep
 from .looks import NO_LOOKS, CheckedReplay, Looks, Replay, without_number
 from .placed import Place, PlacedScript, Places, Read
-from .record import OperatorCall, TensorSlot
+from .recording import OperatorCall, TensorSlot
 from .repeats import Repeats
 from .rolled import Rolled
 from .script import Script, same_bits

@@ -14,7 +14,7 @@ from .attempt import Attempt, NumberedReplay, find_numbered
 from .comparison import difference, reads_of
 from .followed_step import FollowedStep, NotFollowed, WritesElsewhere, follow
 from .kept_python import CannotBeKept, KeptPython
-from .record import StepRecording
+from .recording import StepRecording
 from .script import NotScriptable
 from .watch import StepInputs, StepWatch
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .operators import known_operator
-from .record import OperatorCall, StepRecording, TensorSlot, slots_in, slots_of
+from .recording import OperatorCall, StepRecording, TensorSlot, slots_in, slots_of
 
 
 @dataclass

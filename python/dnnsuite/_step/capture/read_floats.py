@@ -23,7 +23,8 @@ import torch
 
 from ..._torch import tree_map
 from .arithmetic import FollowedNumber, plain
-from .record import READS_A_VALUE, StepRecording
+from .record import READS_A_VALUE
+from .recording import StepRecording
 
 _aten = torch.ops.aten
 _CONSTANTS = (bool, int, float, np.float64)

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,92 +12,16 @@ import torch
 from ..._torch import StorageWeakRef, TorchDispatchMode, assert_true, hidden_from_function_modes, to_copy
 from .operators import Operator, known_operator, operator_of
 from .places import in_a_loop, user_place
+from .recording import MARK, OperatorCall, StepRecording, TensorSlot, slots_in, slots_of, written_slots
 
 _KEPT_BYTES = 2**18  # a constant larger than this is computed anew in each step
 #: Operators that read lengths, their second argument, in C++: shapes and order of what follows depend on these.
 _BY_LENGTHS = frozenset(("aten._pack_padded_sequence", "aten._pad_packed_sequence"))
 _TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
 _PLAIN = frozenset((type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout))
-MARK = "Python has read another value"  # in the message of an assertion that fails
 READS_A_VALUE = "aten._local_scalar_dense hands a tensor's value to Python (as .item() does)"
 
 Key = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class TensorSlot:
-    """Number of a tensor of the step."""
-
-    index: int
-
-
-@dataclass
-class OperatorCall:
-    """One operator with all its arguments in the order of its schema, tensors as slots.
-
-    `outputs` has one entry per result, a list for a list of tensors, None for a result that is no tensor.
-    """
-
-    op: Any
-    arguments: tuple[Any, ...]
-    outputs: list[Any]
-    writes: bool
-    views: bool  # every result shares the storage of an argument
-    results: list[torch.Tensor] | None = None  # kept where they may be constants
-    place: str = ""  # line of the user's code
-
-    @property
-    def by_shape(self) -> bool:
-        """True if the results depend on the shapes of the arguments alone, or on no tensor."""
-        return known_operator(self.op).by_shape
-
-    @property
-    def name(self) -> str:
-        namespace, name = self.op._schema.name.split("::")
-        overload = self.op._schema.overload_name
-        return f"{namespace}.{name}" + (f".{overload}" if overload else "")
-
-
-@dataclass
-class StepRecording:
-    """List of a step's operators, and where their tensors come from."""
-
-    calls: list[OperatorCall] = field(default_factory=list)
-    inputs: list[int] = field(
-        default_factory=list
-    )  # slots of what each step brings: batch and hyper-parameters
-    external: dict[int, torch.Tensor] = field(default_factory=dict)  # what was there before the step
-    storage: dict[int, int] = field(default_factory=dict)  # slot → the storage it lies in
-    written: set[int] = field(default_factory=set)  # storages that an operator writes into
-    read: set[int] = field(default_factory=set)  # slots whose values decided what Python did
-    looks: list[int] = field(default_factory=list)  # places of the assertions of what Python has read
-    in_loops: set[int] = field(default_factory=set)  # those of them that are in a loop of the user's code
-    numbers: dict[int, type] = field(default_factory=dict)  # slots of inputs that are Python's numbers
-    losses: int = -1
-    refusal: str | None = None  # why this step cannot be replayed
-
-    def refuse(self, why: str) -> None:
-        self.refusal = self.refusal or why
-
-    def written_by(self, call: OperatorCall) -> set[int]:
-        """Collect the storages that an operator writes into."""
-        return (
-            {self.storage[slot] for slot in written_slots(known_operator(call.op), call.arguments)}
-            if call.writes
-            else set()
-        )
-
-    def writer_of(self, slots: Iterable[int]) -> str:
-        """Name the line of user's code that first writes into one of these tensors; empty if it is none."""
-        storages = {self.storage[slot] for slot in slots}
-        return next((call.place for call in self.calls if storages & self.written_by(call)), "")
-
-    def writes_to(self, tensor: torch.Tensor) -> bool:
-        return tensor.untyped_storage()._cdata in self.written
-
-    def written_externals(self) -> list[torch.Tensor]:
-        """List the tensors that the step changes and the next one sees."""
-        return [t for slot, t in self.external.items() if self.storage[slot] in self.written]
 
 
 class StepRecorder(TorchDispatchMode):
@@ -373,30 +296,3 @@ def _looks_for_true(given: Sequence[Any]) -> bool:
     """Return True for a list with a mask in it: an index by a mask is as long as the mask has true elements."""
     lists = [value for value in given if isinstance(value, (list, tuple))]
     return any(isinstance(t, torch.Tensor) and t.dtype in (torch.bool, torch.uint8) for v in lists for t in v)
-
-
-def written_slots(operator: Operator, arguments: Sequence[Any]) -> set[int]:
-    """Collect the numbers of the slots that an operator writes into."""
-    return slots_of([arguments[place] for place in operator.written]) - {-1}
-
-
-def slots_in(outputs: Iterable[Any]) -> set[int]:
-    """Collect the numbers of the slots among a call's outputs."""
-    found: set[int] = set()
-    for output in outputs:
-        if isinstance(output, (list, tuple)):
-            found |= slots_in(output)
-        elif output is not None:
-            found.add(output)
-    return found
-
-
-def slots_of(arguments: Iterable[Any]) -> set[int]:
-    """Collect the numbers of the slots that an operator takes."""
-    found: set[int] = set()
-    for value in arguments:
-        if type(value) is TensorSlot:
-            found.add(value.index)
-        elif isinstance(value, (list, tuple)):
-            found |= slots_of(value)
-    return found

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..._torch import assert_true
-from .record import OperatorCall, TensorSlot, slots_in
+from .recording import OperatorCall, TensorSlot, slots_in
 
 
 class Repeats:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .record import OperatorCall, TensorSlot, slots_in, slots_of
+from .recording import OperatorCall, TensorSlot, slots_in, slots_of
 
 Copy = tuple[int, int]  # how many there are, and which one
 

@@ -28,7 +28,7 @@ from ..._torch import (
 from .looks import CheckedReplay, Replay, changed_before_looks, guard_of
 from .operators import known_operator
 from .plan import ReplayPlan, make_plan
-from .record import OperatorCall, StepRecording, TensorSlot, slots_of
+from .recording import OperatorCall, StepRecording, TensorSlot, slots_of
 
 _MEMORY_FORMATS = {
     torch.contiguous_format: 0,

@@ -18,7 +18,8 @@ from .cuda import CudaGraphs
 from .hidden_reads import HiddenReads
 from .looks import Replay, ValueChanged
 from .python_state import python_values
-from .record import StepRecorder, StepRecording
+from .record import StepRecorder
+from .recording import StepRecording
 from .script import Scripts, described
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
