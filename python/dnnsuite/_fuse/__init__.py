@@ -19,6 +19,7 @@ from .coverage import coverage as coverage
 from .coverage import notes as notes
 from .coverage import take_notes as take_notes
 from .diverged import models_differ as models_differ
+from .edit_count import EditsInPlace as EditsInPlace
 from .fusing import fuse as fuse
 from .fusing import unfuse as unfuse
 from .fusing import width as width
@@ -39,6 +40,7 @@ from .state_bytes import state_bytes as state_bytes
 __all__ = [
     "Array",
     "Cover",
+    "EditsInPlace",
     "OwnAttributes",
     "StateBytes",
     "asks_for_numbers",
