@@ -284,6 +284,7 @@ class _Before:
         self.modules = [(m, dict(m._buffers), dict(m.__dict__)) for m in array._root.modules()]
 
     def put_back(self) -> None:
+        self.rows.put_back()  # first: groups make copies of what they are given
         for parameter, data, grad in self.tensors:
             _become(parameter, data, grad)
         for module, buffers, attributes in self.modules:
@@ -299,7 +300,6 @@ class _Before:
             if state:
                 companion.state.clear()
                 companion.state.update(state)
-        self.rows.put_back()
 
 
 def _tensors_of(companion: Any) -> Iterator[torch.Tensor]:

@@ -245,9 +245,14 @@ def _nobody() -> None:
 
 def _is_own(value: Any, era: object) -> bool:
     """Return True for facts of one runner alone: with what cannot be compared, or with functions that hold values."""
-    if isinstance(value, (tuple, list)):
-        return any(_is_own(part, era) for part in value)
-    return value is era or (isinstance(value, types.FunctionType) and value.__closure__ is not None)
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, (tuple, list)):
+            waiting += one
+        elif one is era or (isinstance(one, types.FunctionType) and one.__closure__ is not None):
+            return True
+    return False
 
 
 def code_of(function: Any) -> Any:
