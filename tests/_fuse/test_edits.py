@@ -136,11 +136,13 @@ def test_edits_of_as_many_models_leave_every_tensor_in_its_place():
 def test_a_companion_that_refuses_leaves_models_written_in_place_as_they_were():
     array, optimizer = trained(3)
     picky = dnnsuite.optim.lr_scheduler.StepLR(optimizer, [1, 2, 3], 0.5)
+    scaler = dnnsuite.optim.GradScaler("cpu", init_scale=[1.0, 2.0, 3.0], B=3)
     before = [state(array, i) for i in range(3)]
     states = {p: {n: v.clone() for n, v in own.items()} for p, own in optimizer.state.items()}
     vectors = {n: v.clone() for n, v in optimizer.param_groups[0].items() if isinstance(v, torch.Tensor)}
     with pytest.raises(InvalidArgument, match="needs step_size"):
-        array.replace(1, make(), optimizer, picky, lr=0.5)
+        array.replace(1, make(), optimizer, scaler, picky, lr=0.5)
+    assert scaler.get_scale().tolist() == [1.0, 2.0, 3.0]
     for index, held in enumerate(before):
         assert_same(held, state(array, index))
     for parameter, own in states.items():

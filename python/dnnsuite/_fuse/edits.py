@@ -23,7 +23,6 @@ from .left_tensors import choose_models, left_in
 from .single_model import model_of
 from .slices import set_width
 
-
 _Kept = tuple[tuple[str, torch.Tensor], str]  # (name, tensor), kind
 _Row = tuple[torch.Tensor, int, torch.Tensor, str]  # tensor, slot, its new values, kind
 
@@ -114,7 +113,7 @@ class ArrayEdit:
         new = {slot: one.state() for slot, one in self.new.items()}
         places = _state_with_kind(array._root)
         rows = self._rows(places, new)
-        before = _Before(array, self.companions, [] if rows is None else changed_slots(self.slots, array.B) or [])
+        before = _Before(array, self.companions, changed_slots(self.slots, array.B) or [])
         self._attributes.look()
         if rows is None:
             self._make_anew(places, new)
@@ -143,9 +142,10 @@ class ArrayEdit:
                 return None
             for slot in changed:
                 value = self._row(key, tensor, slot, new.get(slot, {}).get(key))
-                if key in python and not torch.equal(tensor[slot], value):
+                if key not in python:
+                    rows.append((tensor, slot, value, kind))
+                elif not torch.equal(tensor[slot], value):
                     return None
-                rows.append((tensor, slot, value, kind))
         return rows
 
     def _write(self, rows: list[_Row]) -> None:
@@ -183,7 +183,9 @@ class ArrayEdit:
     def _follow_in_modules(self) -> None:
         for path, module in list(self.array._root.named_modules()):
             if isinstance(module, ArrayModule):
-                module.__dict__.update(self._lists(module, path))  # of another number of models than until now
+                module.__dict__.update(
+                    self._lists(module, path)
+                )  # of another number of models than until now
             else:
                 self._attributes.follow(module, path)
             choose_models(module, self.slots)
@@ -303,9 +305,13 @@ class _Before:
 
 
 def _tensors_of(companion: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors in a companion's groups and state."""
+    """Yield the tensors in the groups and the state of an optimizer, and those of a scaler."""
     held = vars(companion)
-    for values in (*held.get("param_groups", ()), *held.get("state", {}).values()):
+    for values in (
+        *held.get("param_groups", ()),
+        *held.get("state", {}).values(),
+        held.get("_vectors", {}),
+    ):
         yield from (value for value in dict(values).values() if isinstance(value, torch.Tensor))
 
 

@@ -13,14 +13,14 @@ import torch
 
 from .. import _memory as memory
 from .. import _under_way as under_way
-from .._fuse import EditsInPlace, loops, run_in_a_loop
+from .._fuse import loops, run_in_a_loop
 from .._fuse import width as array_width
 from .._torch import mark_stepped
 from ..errors import InvalidArgument
 from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler
 from .batches import LentBatches
-from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards, remembers
+from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
 from .carried_python import CarriedPython
 from .deal import Deal, autocast_now, parts_of
 from .denormals import Flushed
@@ -174,7 +174,7 @@ class StepRunner:
         self._array, self._optimizers, self.B, self._widths = array, optimizers, B, widths
         self._modes, self._autocast = guards.ArrayModes(array), autocast_now(self._device)
         self._updates, self._draws, self._lent = Updates(optimizers), SharedDraws(), LentBatches()
-        self._python, self._edits = CarriedPython(array, deal.shards), EditsInPlace.count
+        self._python = CarriedPython(array, deal.shards)
         self._threads = ShardThreads(self.threads if self._on_cpu else 0, self.queue_depth)
         self._stop_threads = weakref.finalize(self, self._threads.stop)
         self._stop_threads.atexit = False  # threads.py waits for them then
@@ -282,7 +282,7 @@ class StepRunner:
         or autocast has changed since the last step; return the current hyper-parameters."""
         updates = self._updates
         known = not updates.changed and autocast_now(self._device) == self._autocast
-        known = known and not self._python.differing and not self._outdated_by_edits()
+        known = known and not self._python.differing and not self._python.outdated()
         rules, trained, vectors = updates.rules, updates.trained, updates.vectors()
         known = known and trained == updates.trained and not self._deal.code_changed()
         if known and rules == updates.rules and not self._modes.changed():
@@ -294,15 +294,6 @@ class StepRunner:
             self._known.edited()
             self._set_up(self._array, self._optimizers, self._widths)
         return self._updates.vectors()
-
-    def _outdated_by_edits(self) -> bool:
-        """Return True if models have changed in place since the last step, and the shards keep more of them than
-        their tensors."""
-        before, self._edits = self._edits, EditsInPlace.count
-        if self._edits == before:
-            return False
-        scaled = any(scaler is not None for scaler in self._scalers)
-        return scaled or self._looping or any(remembers(shard.array) for shard in self._deal.shards)
 
     def _follow_python(self) -> None:
         """Copy Python values that have changed in the array's modules to the shards, or divide it again."""
