@@ -280,6 +280,33 @@ def test_a_new_model_does_not_get_what_the_code_has_kept_of_the_old_one(threads)
             torch.testing.assert_close(mine, loss.detach(), rtol=1e-9, atol=1e-11)
 
 
+class Switched(torch.nn.Module):
+    """A layer with a factor in a buffer, which its code reads."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.layer = torch.nn.Linear(WIDTH_OF_INPUT, 3)
+        self.register_buffer("factor", torch.tensor(factor, dtype=torch.float64))
+
+    def forward(self, x):
+        return self.layer(x) * self.factor.item()
+
+
+def test_values_that_python_reads_of_new_models_are_theirs_at_any_number_of_edits():
+    array = dnnsuite.fuse([Switched(1.0).double() for _ in range(2)])
+    opt, x = optim.SGD(array.parameters(), lr=0.0), torch.ones(4, WIDTH_OF_INPUT, dtype=torch.float64)
+    with StepRunner(array, opt, lambda part, x: part(x).sum((1, 2)), threads=1, width=1) as runner:
+        for step in range(47):
+            if step % 4 == 3:
+                new = Switched(float(step)).double()
+                array.replace(1, new, opt)
+                expected = new(x).sum().detach()
+            losses = runner.step(dnnsuite.stack(x, 2)).losses()
+            if step > 3:
+                torch.testing.assert_close(losses[1], expected)
+        assert runner.mode == "captured", runner.mode
+
+
 @pytest.mark.parametrize("width", [1, 8])
 def test_a_scaler_that_follows_an_edit_goes_on_in_the_runner(width):
     """It gets tensors of its own for that."""

@@ -300,6 +300,12 @@ class Recordings:
             for one in self._proven:
                 one.owner = _nobody
 
+    @property
+    def depend_on_values(self) -> bool:
+        """True if Python reads a tensor that stays, such as a flag in a buffer, in a step that is recorded."""
+        with self._lock:
+            return any(read.given is None for one in self._proven for read in one.reads)
+
     def find(self, facts: Facts) -> list[Proven]:
         """Find the recordings of the same step, one for each outcome of what Python reads of the batch."""
         with self._lock:
