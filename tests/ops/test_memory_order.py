@@ -16,7 +16,9 @@ def test_dimensions_come_outermost_first_behind_the_model():
 
 
 def _channels_last(*shape):
-    return torch.randn(*shape, dtype=torch.float64).movedim(2, -1).contiguous().movedim(-1, 2).requires_grad_()
+    return (
+        torch.randn(*shape, dtype=torch.float64).movedim(2, -1).contiguous().movedim(-1, 2).requires_grad_()
+    )
 
 
 def test_tensors_are_concatenated_in_the_memory_order_of_the_largest():

@@ -22,7 +22,7 @@ NAMES = (
     "log2 logical_not logit logsigmoid mish nan_to_num neg negative pos positive rad2deg real reciprocal relu relu6 "
     "round rsqrt selu sgn sigmoid sign signbit silu sin sinc sinh softplus softshrink softsign sqrt square tan tanh "
     "tanhshrink threshold trunc zeros_like ones_like full_like empty_like "
-    "contiguous detach type float double half bfloat16 int long short cpu cuda byte requires_grad "
+    "contiguous detach type float double half bfloat16 int long short cpu cuda byte "
     "zero fill invert "
     # of several
     "add radd sub rsub subtract mul rmul multiply div divide truediv rtruediv floordiv rfloordiv floor_divide mod rmod "
@@ -73,8 +73,10 @@ def aligned(values: list[Any]) -> list[Any]:
 
 
 _SLOW_OF_SLICES = frozenset(
-    ("celu", "cos", "elu", "erf", "exp", "expm1", "gelu", "log", "log1p")
-    + ("mish", "selu", "sigmoid", "silu", "sin", "softplus", "sqrt", "tanh")
+    {
+        *("celu", "cos", "elu", "erf", "exp", "expm1", "gelu", "log", "log1p"),
+        *("mish", "selu", "sigmoid", "silu", "sin", "softplus", "sqrt", "tanh"),
+    }
 )
 _RELUS = frozenset((torch.relu, torch.Tensor.relu, torch.nn.functional.relu))
 
