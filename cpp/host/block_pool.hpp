@@ -27,7 +27,7 @@ class BlockPool {
     static constexpr std::size_t kAlignment = 64;
     static constexpr double kSlack = 1.1;
     static constexpr std::size_t kFree = std::size_t{64} << 20;
-    static constexpr std::size_t kLarger = 8;
+    static constexpr std::size_t kLarger = 2;
 
     struct Usage {
         std::int64_t used_bytes, kept_bytes, most_used_bytes;
