@@ -29,7 +29,7 @@ from .loop_choice import differ_by_numbers as differ_by_numbers
 from .loop_choice import loops as loops
 from .loop_choice import run_in_a_loop as run_in_a_loop
 from .rules import dimensions as _dimensions  # noqa: F401
-from .rules import elementwise, layers, products, random, shapes  # noqa: F401
+from .rules import elementwise, gradients, layers, products, random, shapes  # noqa: F401
 from .slices import OwnAttributes as OwnAttributes
 from .slices import narrow as narrow
 from .slices import views as views

@@ -10,6 +10,7 @@ import torch
 
 from ...nn import functional as ours
 from ...nn.model_tensor import ModelTensor, NotFusable, expanded, wrap_all
+from ...ops.memory_order import concatenated
 from ..code.epilogue_fusion import maximum
 from .elementwise import elementwise
 from .shapes import sizes_of, viewed
@@ -220,7 +221,12 @@ def cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = [t for t in tensors if tuple(t.shape) != (0,)]  # as torch does, for the sake of old code
     values = [expanded(t, B) for t in tensors]
     rank = max(v.dim() - 1 for v in values)
-    return wrap_all((torch.stack if stacking else torch.cat)(values, moved(dim, rank + stacking)))
+    dim = moved(dim, rank + stacking)
+    if stacking:
+        return wrap_all(torch.stack(values, dim))
+    result = wrap_all(concatenated(values, dim))
+    result.of_layer = True  # in a memory order that torch's may not have
+    return result
 
 
 @rule(
