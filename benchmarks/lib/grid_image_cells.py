@@ -21,7 +21,7 @@ UPSAMPLING: dict[str, dict[str, Any]] = {
     "bicubic": {"mode": "bicubic"},
 }
 POOLS: dict[str, Callable[[], nn.Module]] = {
-    "max dilated": lambda: nn.MaxPool2d(3, 1, 2, dilation=2),
+    "max dilated": lambda: nn.MaxPool2d(3, 1, 1, dilation=2),
     "max dilated stride": lambda: nn.MaxPool2d(3, 2, 1, dilation=2),
     "max ceil": lambda: nn.MaxPool2d(3, 2, ceil_mode=True),
     "max wide": lambda: nn.MaxPool2d((3, 5), (1, 2), (1, 2)),
@@ -77,7 +77,7 @@ def _scaled(v: Values) -> nn.Module:
 def _scaled_cost(v: Values) -> tuple[float, float]:
     factor = 1.5 if v["scale"] == "size" else v["scale"]
     numbers = float(math.prod(_shape(v))) * factor**2
-    return 10 * numbers, numbers
+    return (3000 if v["kind"] == "bicubic" else 100) * numbers, numbers
 
 
 def _groups(v: Values) -> int:
@@ -152,7 +152,7 @@ SPACES: dict[str, Space] = {
         lambda v: POOLS[v["kind"]](),
         _image,
         _image_cost,
-        lambda v: v["side"] > 3,
+        lambda v: v["side"] > 4,
         images=True,
     ),
     "transposed": Space(

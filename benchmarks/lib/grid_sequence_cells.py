@@ -12,6 +12,8 @@ from grid_cells import ROWS, SHARED, Space
 from pairwise import Values
 from torch import nn
 
+import dnnsuite
+
 OWN = {"batch": ["own"]}
 LINES = {"samples": [1, 8, 64], "channels": [1, 3, 16, 40, 64, 256], "length": [1, 7, 32, 100, 512]}
 VOLUMES = {"samples": [1, 2, 8], "channels": [1, 3, 16, 32, 64], "side": [2, 4, 7, 8, 16, 24]}
@@ -62,6 +64,21 @@ class FirstResult(nn.Module):
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         self.layer = layer
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        found = self.layer(*inputs)
+        y: torch.Tensor = found[0] if isinstance(found, tuple) else found
+        return y
+
+
+class FirstResultOfModels(nn.Module):
+    """The same of an array's layer, `[B, ...]`."""
+
+    def __init__(self, models: list[Any]) -> None:
+        super().__init__()
+        layers = [model.layer for model in models]
+        kind: Any = getattr(dnnsuite.nn, type(layers[0]).__name__)
+        self.layer = kind.from_models(layers)
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         found = self.layer(*inputs)
@@ -204,6 +221,7 @@ SPACES: dict[str, Space] = {
             8.0 * v["samples"] * v["length"] * v["width"] * (v["width"] + v["inputs"]) * v["layers"],
             float(v["samples"] * v["length"] * max(v["inputs"], 4 * v["width"])),
         ),
+        ours=FirstResultOfModels,
     ),
     "recurrent_cell": Space(
         {
@@ -216,6 +234,7 @@ SPACES: dict[str, Space] = {
         lambda v: FirstResult(CELLS[v["kind"]](v["inputs"], v["width"])),
         lambda v: [(v["samples"], v["inputs"])],
         lambda v: (8.0 * v["samples"] * v["width"] * (v["width"] + v["inputs"]), 1.0),
+        ours=FirstResultOfModels,
     ),
     "bilinear": Space(
         {"samples": [1, 16, 64], "inputs": [8, 32, 100], "more": [8, 32, 100], "outputs": [1, 10, 64]}

@@ -3,12 +3,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 from torch import Tensor
 
-__all__ = ["memory_order"]
+__all__ = ["by_memory_order", "memory_order"]
+
+Result = TypeVar("Result", Tensor, tuple[Tensor, ...])
 
 
 def memory_order(x: Tensor) -> list[int]:
     """List the dimensions of `x` `[B, ...]` as they lie in memory, outermost first; the model stays in front."""
     strides = x.stride()
     return [0, *sorted(range(1, x.dim()), key=lambda d: -strides[d])]
+
+
+def by_memory_order(
+    function: Callable[[list[Tensor], int], Result], tensors: Sequence[Tensor], dim: int
+) -> Result:
+    """Call `function(tensors, dim)` on tensors `[B, ...]` whose dimensions stand as those of the largest lie in memory,
+    and turn the results back.
+
+    torch knows the channels last of `[N, C, H, W]` only: of more dimensions `cat`, and the gradient of `split`, would
+    copy what is read run by run number by number.
+    """
+    largest = max(tensors, key=Tensor.numel)
+    order = memory_order(largest)
+    alike = all(t.dim() == largest.dim() for t in tensors)
+    if order == sorted(order) or not alike or 0 in largest.stride():
+        return function(list(tensors), dim)
+    found = function([t.permute(order) for t in tensors], order.index(dim))
+    back = sorted(range(len(order)), key=order.__getitem__)
+    if isinstance(found, Tensor):
+        return found.permute(back)
+    return tuple(part.permute(back) for part in found)

@@ -34,7 +34,8 @@ SIZES = [
     ("max_pool2d", (2,), {}),
     ("max_pool2d", ((2, 3), [1, 2], (1, 0)), {"ceil_mode": True}),
     ("max_pool2d", (), {"kernel_size": 2, "stride": (2,), "dilation": 2}),
-    ("max_pool2d", (3, None, 1, 2), {}),  # windows that may miss the image: torch's
+    ("max_pool2d", (3, None, 1, 2), {}),
+    ("max_pool2d", ((3, 5), 1, (1, 2), (9, 4)), {"ceil_mode": True}),
     ("max_pool2d", (17, 1), {}),  # more pixels than a byte counts
     ("max_pool1d", (3, 2, 1), {"ceil_mode": True}),
     ("max_pool1d", ((3,), (2,)), {"dilation": 2}),
@@ -89,3 +90,34 @@ def test_channels_stay_last_in_memory_of_ours_too(monkeypatch):
     y = functional.max_pool2d(x, 2)
     assert y.movedim(2, -1).is_contiguous()
     assert torch.autograd.grad(y.sum(), x)[0].movedim(2, -1).is_contiguous()
+
+
+@pytest.mark.parametrize("side", range(1, 6))
+@pytest.mark.parametrize("dilation", [2, 3, 4])
+def test_dilated_windows_on_small_images(side, dilation, monkeypatch):
+    monkeypatch.setattr(pooling, "FEW_NUMBERS", 0)
+    monkeypatch.setattr(pooling, "FEW_TAKEN", 0)
+    x = torch.randn(2, 3, 5, side, 6, dtype=torch.float64, requires_grad=True)
+    for ceil_mode in (False, True):
+        options = (2, 1, 1, (dilation, 1), ceil_mode)
+        if dilation >= side + 2:
+            with pytest.raises(RuntimeError):
+                functional.max_pool2d(x, *options)
+            continue
+        y = functional.max_pool2d(x, *options)
+        truth = torch.stack([torch.nn.functional.max_pool2d(one, *options) for one in x])
+        torch.testing.assert_close(y, truth)
+
+
+@pytest.mark.parametrize("lies_last", [False, True])
+def test_the_mean_of_all_pixels_has_a_gradient_of_its_size(lies_last):
+    x = torch.randn(2, 3, 4, 5, 5, dtype=torch.float64)
+    x = (x.movedim(2, -1).contiguous().movedim(-1, 2) if lies_last else x).requires_grad_()
+    y = functional.adaptive_avg_pool2d(x, 1)
+    truth = torch.stack([torch.nn.functional.adaptive_avg_pool2d(one, 1) for one in x])
+    torch.testing.assert_close(y, truth)
+    grad = torch.randn_like(truth)
+    torch.testing.assert_close(*(torch.autograd.grad(t, x, grad)[0] for t in (y, truth)))
+    # A channel's gradient, times something with the channels last, lies so too.
+    (functional.adaptive_avg_pool2d(x, 1) * x).sum().backward()
+    assert x.grad.stride() == x.stride()

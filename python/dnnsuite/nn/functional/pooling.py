@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from ... import ops
 from ...ops.device import on_cpu
 from ...ops.library import tracing
+from ._mean import mean
 from ._samples import each_sample, over_samples
 
 Size = int | Sequence[int]
@@ -50,10 +51,13 @@ def _pair(size: Size, dims: int, across: int) -> Pair:
 
 
 def _has_windows(sides: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> bool:
-    """Return True if windows fit and each has a pixel of the image; else torch's error message is used."""
+    """Return True if windows fit and each has a pixel of the image; else torch's error message is used.
+
+    Taps that are no further apart than the image is long cannot step over it.
+    """
     ends = zip(sides, kernel, stride, padding, dilation, strict=True)
     return all(
-        k > 0 and s > 0 and d > 0 and 0 <= p <= k // 2 and d * (k - 1) < n + 2 * p and (d == 1 or p == 0)
+        k > 0 and s > 0 and d > 0 and 0 <= p <= k // 2 and d * (k - 1) < n + 2 * p and (d <= n or p == 0)
         for n, k, s, p, d in ends
     )
 
@@ -220,7 +224,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """`torch.nn.functional.adaptive_avg_pool2d` of `[B, N, C, H, W]`, or without N."""
     if output_size in (1, (1, 1), [1, 1]) and input.dim() in (4, 5) and input.shape[-2:].numel() > 0:
         # What torch computes, less the strides it gives the result in place, which no recorded step can repeat.
-        return input.mean((-2, -1), keepdim=True)
+        return mean(input, (-2, -1), keepdim=True)
     return _adaptive_avg_pool2d(input, output_size)
 
 
