@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from dnnsuite.nn.functional._mean import mean
+from dnnsuite.nn.functional.mean import mean
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

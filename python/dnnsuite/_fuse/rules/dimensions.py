@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...nn import functional as ours
-from ...nn.functional._mean import mean
+from ...nn.functional.mean import mean
 from ...nn.model_tensor import ModelTensor, NotFusable, expanded, wrap_all
 from ...ops.memory_order import by_memory_order
 from ..code.epilogue_fusion import maximum

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from ... import ops
 from ...ops.device import on_cpu
 from ...ops.library import tracing
-from ._mean import mean
 from ._samples import each_sample, over_samples
+from .mean import mean
 
 Size = int | Sequence[int]
 Pair = tuple[int, int]
