@@ -61,7 +61,7 @@ def last(*shape):
         lambda module, x: module.pad(x, (0, 0, -1, 1, 2, 0)),
         lambda module, x: module.pad(x, (1, 1)),
         lambda module, x: module.pad(x, (1, 1, 1, 1), mode="reflect"),
-        lambda module, x: module.pixel_shuffle(x, 2),
+        lambda module, x: module.pixel_shuffle(module.pixel_unshuffle(x, 2), 2),
         lambda module, x: module.pixel_unshuffle(x, 2),
         lambda module, x: module.interpolate(x, scale_factor=2),
     ],
@@ -82,6 +82,13 @@ def test_layouts(function, how, B):
     if how != "shared":
         grad = torch.randn_like(truth)
         torch.testing.assert_close(*(torch.autograd.grad(t, x, grad) for t in (y, truth)))
+
+
+def test_few_channels_are_shuffled_to_contiguous_images():
+    x = last(2, 3, 12, 4, 5).requires_grad_()
+    y = functional.pixel_shuffle(x, 2)
+    assert torch.equal(y[1], F.pixel_shuffle(x[1], 2))
+    assert y.is_contiguous()
 
 
 def test_padding_of_nothing():

@@ -14,6 +14,10 @@ from ...ops.memory_order import memory_order
 from ...ops.shared import once
 from ._samples import each_sample, over_samples
 
+FEW_CHANNELS = 16
+"""Channels below which torch shuffles pixels faster to a contiguous result than to one with the channels last: 1.6
+times."""
+
 fold = over_samples(F.fold, "fold", 1)
 unfold = over_samples(F.unfold, "unfold", 2)
 
@@ -107,6 +111,8 @@ def _rearranged(function: Callable[[Tensor], Tensor], input: Tensor) -> Tensor:
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """`torch.nn.functional.pixel_shuffle` of `[B, *, C * r², H, W]`."""
+    if input.dim() == 5 and input.size(2) < FEW_CHANNELS:
+        return F.pixel_shuffle(input, upscale_factor)
     return _rearranged(lambda x: F.pixel_shuffle(x, upscale_factor), input)
 
 
