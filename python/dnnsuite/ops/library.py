@@ -23,6 +23,7 @@ __all__ = [
     "below_autograd",
     "cuda_kernels",
     "differentiable",
+    "eager",
     "instruction_set",
     "library",
     "library_folder",
@@ -101,6 +102,21 @@ def differentiable(
             (`create_graph=True`) and transforms of `torch.func` use it; without it they are errors.
     """
     torch.library.register_autograd(op.name(), backward, setup_context=setup_context)
+    return eager(op, setup_context, backward, composition, len(op._schema.returns) > 1)
+
+
+def eager(
+    op: Callable[..., Any],
+    setup_context: Callable[[Any, tuple[Any, ...], Any], None],
+    backward: Callable[..., Any],
+    composition: Callable[..., Any] | None = None,
+    many: bool = False,
+) -> Callable[..., Any]:
+    """Return the function of `differentiable` for any function of operators, which torch.compile must not meet.
+
+    Args:
+        many: True if it returns a tuple.
+    """
 
     def run(ctx: Any, args: tuple[Any, ...]) -> Any:
         with below_autograd():
@@ -113,7 +129,6 @@ def differentiable(
         if composition is None
         else _differentiated_again(run, backward, composition)
     ).apply
-    many = len(op._schema.returns) > 1
 
     def call(*args: Any) -> Any:
         if composition is not None and transforming():

@@ -117,3 +117,23 @@ def test_a_view_of_joined_maps_shows_what_is_written_into_it():
     x = torch.randn(2, 3, 6, 7)
     for model, found in zip(models, dnnsuite.fuse(models)(dnnsuite.stack(x, B=3)), strict=True):
         torch.testing.assert_close(found, model(x))
+
+
+def _images(*shape):
+    return torch.randn(*shape[:2], *shape[3:], shape[2]).movedim(-1, 2)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.cat([x, x * 2], 1) * torch.cat((x, x), dim=-3),
+        lambda x: torch.cat(x.chunk(2, 1)[::-1], 1),
+        lambda x: [part.sigmoid() for part in x.split([1, 3], dim=1)],
+        lambda x: torch.split(x, 2, -1)[1] + torch.split(x, split_size_or_sections=2, dim=3)[0],
+        lambda x: torch.tensor_split(x, torch.tensor([1, 2]), dim=1)[1] + x.tensor_split(4, 1)[0],
+        lambda x: x.split_with_sizes([2, 2], 1)[0] * x.split_with_sizes(split_sizes=[2, 2], dim=1)[1],
+        lambda x: x * x.mean((2, 3), keepdim=True).sigmoid() + x.mean(dim=1, keepdim=True) + x.mean(-1, True),
+    ],
+)
+def test_images_with_the_channels_last(function):
+    check(function, _images(3, 2, 4, 5, 6))

@@ -136,10 +136,10 @@ def _convolution(
         return y
     if plain is F.conv2d and steps_go_wrong(input, weight, *rest):
         input, rest = _pixels_at(input, weight, pair(rest[0])).movedim(-1, 2), (1, *rest[1:])
-    if plain is F.conv_transpose2d and (y := from_single_pixels(input, weight, bias, *rest)) is not None:
-        return channels_last(y)
     if plain is F.conv_transpose2d and (y := transposed_of_windows(input, weight, bias, *rest)) is not None:
         return y
+    if plain is F.conv_transpose2d and (y := from_single_pixels(input, weight, bias, *rest)) is not None:
+        return channels_last(y)
     if on_gpu(input) and input.size(0) > 1 and input.dim() == dims + 3:
         return convolve_on_gpu(plain, input, weight, bias, *rest)
     if dims == 2 and input.dim() == 5:
