@@ -52,7 +52,7 @@ inline int64_t window_panels(const WindowConvolutionArguments& args) {
 /// Numbers of scratch, for windows and for packed filters, or filters' gradients to be turned.
 inline int64_t window_scratch(const WindowConvolutionArguments& args) {
     const int64_t windows = args.lines_at_once() * args.width.output * args.depth();
-    return windows + window_panels(args) * (args.shares_x() ? args.models : 1);
+    return windows + window_panels(args) * (args.x_model == 0 ? args.models : 1);
 }
 
 /// Models [begin, end). `scratch` holds window_scratch(args) numbers of 8 bytes.
