@@ -90,8 +90,9 @@ void tiles(TileArguments<T>& t, int64_t& rows) {
 
 template <int Vectors, bool Partial, class T>
 void column_of_tiles(TileArguments<T> t, int64_t rows) {
-    tiles<kMostRows<T>, Vectors, Partial>(t, rows);
+    if (kMostRows<T> != 12 || rows != 16) tiles<kMostRows<T>, Vectors, Partial>(t, rows);  // 16 are better 8 and 8
     if constexpr (kMostRows<T> > 8) tiles<8, Vectors, Partial>(t, rows);
+    if constexpr (kMostRows<T> > 6) tiles<6, Vectors, Partial>(t, rows);
     if constexpr (kMostRows<T> > 4) tiles<4, Vectors, Partial>(t, rows);
     if constexpr (kMostRows<T> > 2) tiles<2, Vectors, Partial>(t, rows);
     tiles<1, Vectors, Partial>(t, rows);

@@ -93,7 +93,7 @@ class Pass {
     }
 
     void backward_by_positions() {
-        const bool turned = WindowCosts(args_).turns_at_positions();
+        const bool turned = WindowCosts(args_).turns_at_positions(), gathers = WindowCosts(args_).gathers();
         each_part([&](int64_t model, const Positions<T>& part) {
             const int64_t first = first_line(), last = args_.last_sample * args_.height.output;
             const Lines all{first, last, (last - first) * args_.width.output, nullptr, 0};
@@ -104,8 +104,9 @@ class Pass {
                 if (turned) turn(model);
             }
             if (args_.dx == nullptr) return;
+            if (gathers) return part.gather();
             if (group_ == 0) clear(model);
-            part.of_images();
+            part.scatter();
         });
     }
 

@@ -25,6 +25,11 @@ struct WindowConvolutionArguments {
     int64_t depth() const { return height.kernel * width.kernel * group_inputs(); }
     /// Pixels of one model's result.
     int64_t pixels() const { return samples * height.output * width.output; }
+    /// Numbers of one image and its result.
+    int64_t sample_numbers() const {
+        return height.input * width.input * inputs + height.output * width.output * outputs;
+    }
+    static constexpr int64_t kNearNumbers = 131072;  // half of a second cache of a megabyte
     int64_t some_outputs() const { return last_output - first_output; }
     /// True if a window is a pixel as it lies in memory.
     bool is_pixelwise() const {

@@ -13,18 +13,24 @@ struct WindowCosts {
                             kFetched = 4;  // a vector from one place to another; a line of the second cache
 
     explicit WindowCosts(const WindowConvolutionArguments& of)
-        : args(of), depth(of.depth()), outputs(of.group_outputs()),
-          whole(of.groups == 1 && of.width.dilation == 1),
+        : args(of), depth(of.depth()), outputs(of.group_outputs()), whole(of.groups == 1 && of.width.dilation == 1),
           runs(whole ? of.height.kernel : of.height.kernel * of.width.kernel), length(depth / runs),
           seen(seen_part(of.height) * seen_part(of.width)) {}
 
-    bool positions_can() const { return !args.is_pixelwise() && args.samples >= kFewSamples; }
+    /// Of all groups a sample's lines are read one after the other, of one group with gaps: then they must fit.
+    bool positions_can() const {
+        const bool near = args.groups == 1 || kFewSamples * args.sample_numbers() <= args.kNearNumbers;
+        return !args.is_pixelwise() && args.samples >= kFewSamples && near;
+    }
     bool forward_by_positions() const { return positions_can() && forward_at_positions() < forward_of_windows(); }
     bool filters_by_positions() const { return positions_can() && filters_at_positions() < filters_of_windows(); }
     bool images_by_positions() const { return positions_can() && images_at_positions() < images_of_windows(); }
 
     /// Filters' gradients as [depth, outputs], to be turned at the end, if that takes fewer vectors.
     bool turns_at_positions() const { return length * vectors(outputs) < outputs * vectors(length); }
+
+    /// Images' gradients pixel by pixel, if that takes less than window by window.
+    bool gathers() const { return gathered() < at_positions(outputs * vectors(length)); }
 
     const WindowConvolutionArguments& args;
     int64_t depth, outputs;
@@ -69,7 +75,12 @@ struct WindowCosts {
     double images_of_windows() const {
         return static_cast<double>(outputs * vectors(depth) + vectors(depth)) + kCopied * cut();
     }
-    double images_at_positions() const { return at_positions(outputs * vectors(length)); }
+    double images_at_positions() const { return gathers() ? gathered() : at_positions(outputs * vectors(length)); }
+    double gathered() const {
+        const int64_t taps = args.height.kernel * args.width.kernel, pixel = vectors(args.group_inputs());
+        return seen * (static_cast<double>(taps * outputs * pixel) +
+                       kFetched * static_cast<double>(args.height.kernel * (pixel + 1)));
+    }
 
     double at_positions(int64_t of_run) const {
         return seen * static_cast<double>(runs) *

@@ -3,6 +3,8 @@
 // that see the image are multiplied. Nothing is cut; on small maps most taps of a filter lie on the padding.
 #pragma once
 
+#include <numeric>
+
 #include "fused/cpu/gemm_tile.hpp"
 #include "fused/cpu/tasks.hpp"
 #include "fused/cpu/window_convolution_kernel.hpp"
@@ -22,6 +24,24 @@ inline Seen seen_from(const Window& w, int64_t position) {
     return {first, first < last ? last - first : 0, begin + first * w.dilation};
 }
 
+/// Taps that a pixel of the image is under, along one dimension: `count` from `first` on, `step` apart. The first is of
+/// the window `result`, each next one of that `back` before.
+struct Under {
+    int64_t first, count, step, result, back;
+};
+
+inline Under under(const Window& w, int64_t pixel) {
+    const int64_t step = w.stride / std::gcd(w.stride, w.dilation);
+    Under found{0, 0, step, 0, w.dilation * step / w.stride};
+    for (int64_t k = 0; k < w.kernel; ++k) {
+        const int64_t at = pixel + w.padding - k * w.dilation;
+        if (at < 0) break;
+        if (at % w.stride != 0 || at / w.stride >= w.output) continue;
+        if (found.count++ == 0) found.first = k, found.result = at / w.stride;
+    }
+    return found;
+}
+
 /// Pieces of a window that lie equally far apart, in the image and in the filters: numbers.
 struct Strip {
     int64_t image = 0, filter = 0, pieces = 0, length = 0, image_step = 0, filter_step = 0;
@@ -29,10 +49,8 @@ struct Strip {
 
 /// Samples of which positions are multiplied at a time: their images and results stay in the second cache.
 inline int64_t positions_at_once(const WindowConvolutionArguments& args) {
-    constexpr int64_t kNumbers = 131072, kFew = 24;
-    const int64_t sample =
-        args.height.input * args.width.input * args.inputs + args.pixels() / args.samples * args.outputs;
-    const int64_t near = kNumbers / sample / kFew * kFew;
+    constexpr int64_t kFew = 24;
+    const int64_t near = args.kNearNumbers / args.sample_numbers() / kFew * kFew;
     return near > kFew ? near : kFew;
 }
 
@@ -73,11 +91,15 @@ struct Positions {
     /// use(oh, ow, samples [first, first + count)) for a few samples at a time, which stay in the second cache.
     template <class Use>
     void each_position(const Use& use) const {
+        each_pixel(args.height.output, args.width.output, use);
+    }
+    template <class Use>
+    void each_pixel(int64_t height, int64_t width, const Use& use) const {
         const int64_t samples = args.last_sample - args.first_sample, step = positions_at_once(args);
         for (int64_t first = 0; first < samples; first += step) {
             const int64_t count = samples - first < step ? samples - first : step;
-            for (int64_t oh = 0; oh < args.height.output; ++oh)
-                for (int64_t ow = 0; ow < args.width.output; ++ow) use(oh, ow, first, count);
+            for (int64_t row = 0; row < height; ++row)
+                for (int64_t column = 0; column < width; ++column) use(row, column, first, count);
         }
     }
 
@@ -143,8 +165,8 @@ struct Positions {
         });
     }
 
-    /// Adds the images' gradients to dx.
-    void of_images() const {
+    /// Adds the images' gradients to dx, window by window.
+    void scatter() const {
         TileArguments<T> t{};
         t.depth = outputs, t.more = true, t.ldb = args.depth(), t.ldc = image();
         each_position([&](int64_t oh, int64_t ow, int64_t first, int64_t samples) {
@@ -156,6 +178,26 @@ struct Positions {
                     product(t, samples, strip.length);
                 }
             });
+        });
+    }
+
+    /// Writes the images' gradients to dx, pixel by pixel of the image: each is one sum.
+    void gather() const {
+        const Window &h = args.height, &w = args.width;
+        const int64_t C = args.group_inputs();
+        each_pixel(h.input, w.input, [&](int64_t ih, int64_t iw, int64_t first, int64_t samples) {
+            const Under rows = under(h, ih), columns = under(w, iw);
+            TileArguments<T> t{};
+            t.c = dx + first * image() + (ih * w.input + iw) * args.inputs, t.ldc = image();
+            t.depth = outputs, t.pieces = columns.count, t.ldb = args.depth();
+            t.a_skip = -columns.back * args.outputs - outputs, t.b_skip = columns.step * C - outputs * t.ldb;
+            for (int64_t r = 0; r < rows.count && columns.count > 0; ++r, t.more = true) {
+                t.a = {grad + place(rows.result - r * rows.back, columns.result, first), result(), 1};
+                t.b = weight + ((rows.first + r * rows.step) * w.kernel + columns.first) * C;
+                product(t, samples, C);
+            }
+            if (t.more) return;
+            for (int64_t n = 0; n < samples; ++n) fill(t.c + n * image(), C, T(0));
         });
     }
 };
