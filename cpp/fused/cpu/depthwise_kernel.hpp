@@ -36,7 +36,8 @@ inline int64_t depthwise_scratch(const DepthwiseArguments& args) {
     const int64_t forward = laid_numbers(laid_places(args, false), args.width.stride, C);
     const int64_t back = laid_numbers(laid_places(args, true), 1, C);
     const int64_t line = (args.width.input * C + 31) / 16 * 16;
-    return taps + laid_lines(args) * ((forward > back ? forward : back) + 1) + 20 * (args.taps() + 1) + line;
+    return taps + laid_lines(args) * ((forward > back ? forward : back) + 1) + 20 * (args.taps() + 1) + line +
+           args.width.stride * args.width.kernel;
 }
 
 }  // namespace dnnsuite::fused

@@ -120,6 +120,8 @@ class Narrow {
         spread_ = weights_ + (args.taps() + 1) * kLanes;
         taps_ = reinterpret_cast<LaidTap<T>*>(spread_ + padded(args.width.input * C_ + kLanes));
         sums_ = reinterpret_cast<T**>(taps_ + args.taps());
+        offsets_ = reinterpret_cast<int64_t*>(sums_ + args.taps());
+        set_offsets();
     }
 
     /// Forward; transposed: the gradient of the images.
@@ -175,20 +177,36 @@ class Narrow {
                 weights_[k * kLanes + i] = k < taps ? weight[k * C_ + i % C_] : bias == nullptr ? T(0) : bias[i % C_];
     }
 
-    /// The taps of a line of the result, of which the first pixel lies `turn` behind the padding's begin.
-    int64_t gather(const T* in, int64_t first_line, int64_t position, int64_t turn) {
+    /// Where the pixel under each column of taps lies in a line, for the first pixel of each turn of the result; -1: there
+    /// is none.
+    void set_offsets() {
         const Window& w = args_.width;
-        const int64_t margin = laid_margin(w);
+        for (int64_t turn = 0; turn < turns(); ++turn) {
+            for (int64_t k = 0; k < w.kernel; ++k) {
+                const int64_t back = turn + w.padding - k * w.dilation;
+                int64_t& to = offsets_[turn * w.kernel + k];
+                if (!transposed_)
+                    to = lines_.at(k * w.dilation);
+                else
+                    to = back % w.stride == 0 ? (laid_margin(w) + back / w.stride) * C_ : -1;
+            }
+        }
+    }
+
+    int64_t turns() const { return transposed_ ? args_.width.stride : 1; }
+
+    /// The taps of a line of the result that meet the pixels of a turn.
+    int64_t gather(const T* in, int64_t first_line, int64_t position, int64_t turn) {
+        const int64_t kernel = args_.width.kernel, *const offsets = offsets_ + turn * kernel;
         int64_t count = 0;
         for (int64_t i = 0; i < heights_.count[position]; ++i) {
             const Tap row = heights_.of(position)[i];
             const T* const from = lines_.line(in, first_line + row.from);
-            for (int64_t k = 0; k < w.kernel; ++k) {
-                const int64_t tap = row.tap * w.kernel + k, back = turn - k * w.dilation;
-                if (transposed_ && back % w.stride != 0) continue;
-                const int64_t at = transposed_ ? (margin + back / w.stride) * C_ : lines_.at(k * w.dilation);
-                sums_[count] = weights_ + tap * kLanes;
-                taps_[count++] = {from + at, weights_ + tap * kLanes};
+            for (int64_t k = 0; k < kernel; ++k) {
+                if (offsets[k] < 0) continue;
+                T* const weight = weights_ + (row.tap * kernel + k) * kLanes;
+                sums_[count] = weight;
+                taps_[count++] = {from + offsets[k], weight};
             }
         }
         return count;
@@ -199,8 +217,8 @@ class Narrow {
         const Vec<T> start = Vec<T>::load(weights_ + args_.taps() * kLanes);
         if (!transposed_) return laid_line(taps_, gather(in, first_line, position, 0), w.output * C_, step_, start, to);
         for (int64_t first = 0; first < w.stride && first < w.input; ++first) {  // pixels of the image in turns
-            const int64_t pixels = (w.input - first - 1) / w.stride + 1, behind = first + w.padding;
-            const int64_t count = gather(in, first_line, position, behind);
+            const int64_t pixels = (w.input - first - 1) / w.stride + 1;
+            const int64_t count = gather(in, first_line, position, first);
             T* const place = w.stride == 1 ? to : spread_;
             laid_line(taps_, count, pixels * C_, step_, start, place);
             if (w.stride == 1) return;
@@ -231,6 +249,7 @@ class Narrow {
     T *weights_, *spread_;  // [taps + 1, 16], weights or sums; one line of the result
     LaidTap<T>* taps_;
     T** sums_;
+    int64_t* offsets_;
 };
 
 }  // namespace dnnsuite::fused::DNNSUITE_ISA
