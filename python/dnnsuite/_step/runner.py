@@ -61,7 +61,7 @@ class StepRunner:
             For several optimizers a list, one for each.
         threads: CPU threads; by default torch's number. With several, `step` returns before the step is done.
         width: models per shard; by default measured on the first steps, which train as all others do.
-        queue_depth: most steps under way at a time.
+        queue_depth: most steps under way at a time; from 3 on a thread takes its models through two steps in a row.
         capture: record steps and replay them; False runs every step as written.
         accumulate: take each batch in this many equal parts (dimension 1) before the update, to save activations.
         scaler: `optim.GradScaler`, with a scale per model, or torch's, which skips the step of all models on an
@@ -113,7 +113,7 @@ class StepRunner:
         *,
         threads: int | None = None,
         width: int | None = None,
-        queue_depth: int = 2,
+        queue_depth: int = 3,
         capture: bool = True,
         accumulate: int = 1,
         scaler: Scaler | Sequence[Scaler | None] | None = None,
