@@ -71,7 +71,7 @@ def test_a_number_that_all_models_share_may_steer():
 
 
 class Marks(torch.nn.Module):
-    """Counts places by what `where` finds: as many in the whole array as there are models, or in each another number."""
+    """Counts places by what `where` finds: in all together as many as models, in each another number."""
 
     def __init__(self):
         super().__init__()
