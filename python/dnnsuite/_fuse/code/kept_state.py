@@ -56,7 +56,7 @@ class PythonNumbers:
         """Return True if numbers were drawn since."""
         kind, words, *rest = np.random.get_state()
         kind_before, words_before, *rest_before = self.numpy
-        same = (kind, *rest) == (kind_before, *rest_before) and bool((words == words_before).all())
+        same = (kind, *rest) == (kind_before, *rest_before) and np.array_equal(words, words_before)
         return not same or self.python != random.getstate()
 
     def put_back(self) -> None:
