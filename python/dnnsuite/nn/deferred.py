@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .computed_once import runs_once, spread_all
-from .forward_state import in_layer
+from .forward_state import outside
 from .sharing import is_frozen
 
 __all__ = ["Deferred", "Fresh"]
@@ -76,7 +76,7 @@ class Deferred:
         return self.given(self._computed())
 
     def _computed(self) -> Any:
-        with in_layer(), torch.set_grad_enabled(self.grad):
+        with outside(), torch.set_grad_enabled(self.grad):
             if self.taken:
                 result = self.layer.repeated(self.x)
                 result = result if self.residual is None else result + self.residual

@@ -6,13 +6,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from .._torch import hidden_from_function_modes
 from ..errors import InvalidArgument
 
 if TYPE_CHECKING:
     from .model_tensor import ModelTensor
 
-__all__ = ["NotFusable", "Refused", "RunsAnew", "Stray", "WritesShared", "in_layer", "outside", "state"]
+__all__ = ["NotFusable", "Refused", "RunsAnew", "Stray", "WritesShared", "outside", "state"]
 
 
 class NotFusable(Exception):
@@ -71,21 +70,3 @@ class outside:
 
     def __exit__(self, *error: Any) -> None:
         state.B = self.B
-
-
-class in_layer(outside):
-    """Context manager: `outside`, and out of sight of the mode in which models draw, which costs time in every torch
-    function."""
-
-    __slots__ = ("unseen",)
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        self.unseen = hidden_from_function_modes() if state.making else None
-        if self.unseen is not None:
-            self.unseen.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        if self.unseen is not None:
-            self.unseen.__exit__(*error)
-        super().__exit__(*error)

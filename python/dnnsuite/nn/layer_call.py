@@ -9,7 +9,7 @@ from typing import Any
 
 from .computed_once import call_once
 from .deferred import Deferred, Fresh
-from .forward_state import in_layer, state
+from .forward_state import outside, state
 from .model_tensor import ModelTensor, expanded, mark_fresh, wrap_all
 from .own_tensors import GivenTensors
 
@@ -51,7 +51,7 @@ def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
 def _called(forward: Callable[..., Any], layer: Any, B: int, args: Any, kwargs: dict[str, Any]) -> Any:
     own = tuple(expanded(a, B) for a in args)
     kwargs = {name: expanded(a, B) for name, a in kwargs.items()}
-    with in_layer():
+    with outside():
         result = wrap_all(call_once(forward, layer, own, kwargs))
     if type(result) is ModelTensor:
         result.of_layer = True
