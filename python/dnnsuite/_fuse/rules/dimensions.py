@@ -170,6 +170,12 @@ def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return wrap_all(func(flat, 1, *rest, **kwargs))
 
 
+@rule("_is_all_true _is_any_true")
+def _is_true(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    flat = args[0].value.flatten(1)
+    return ModelTensor(flat.all(1) if "all" in func.__name__ else flat.any(1))
+
+
 @rule("norm")
 def norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x, rank = args[0].value, args[0].dim()

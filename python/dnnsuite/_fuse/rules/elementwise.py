@@ -23,11 +23,11 @@ NAMES = (
     "round rsqrt selu sgn sigmoid sign signbit silu sin sinc sinh softplus softshrink softsign sqrt square tan tanh "
     "tanhshrink threshold trunc zeros_like ones_like full_like empty_like "
     "contiguous detach type float double half bfloat16 int long short cpu cuda byte "
-    "zero fill invert "
+    "zero fill invert log_sigmoid "
     # of several
     "add radd sub rsub subtract mul rmul multiply div divide truediv rtruediv floordiv rfloordiv floor_divide mod rmod "
     "remainder fmod pow rpow float_power atan2 arctan2 maximum minimum fmax fmin hypot lerp addcmul addcdiv clamp clip "
-    "clamp_min clamp_max where masked_fill copysign eq ne lt le gt ge greater less greater_equal less_equal "
+    "clamp_min clamp_max masked_fill copysign eq ne lt le gt ge greater less greater_equal less_equal "
     "not_equal isclose logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor and rand or ror xor rxor "
     "true_divide xlogy logaddexp logaddexp2 heaviside nextafter copy dequantize"
 )
@@ -119,6 +119,14 @@ def _in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise RuntimeError(f"{func.__name__}: the result does not have the shape {list(target.shape)}")
     func(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
     return target
+
+
+@rule("where")
+def _where(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Choose between two tensors; a condition alone gives the places of its true elements, another number per model."""
+    if len(args) + len(kwargs) == 1:
+        raise NotFusable("where of a condition alone finds another number of places in each model")
+    return elementwise(func, args, kwargs)
 
 
 @rule("to type_as")
