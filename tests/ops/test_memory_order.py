@@ -4,7 +4,7 @@ import itertools
 import pytest
 import torch
 
-from dnnsuite.ops.memory_order import by_memory_order, memory_order
+from dnnsuite.ops.memory_order import by_memory_order, in_one_piece, memory_order
 
 
 def test_dimensions_come_outermost_first_behind_the_model():
@@ -54,3 +54,15 @@ def test_what_is_cut_has_a_gradient_in_the_memory_order():
 )
 def test_any_strides_give_torchs_numbers(tensors):
     assert torch.equal(by_memory_order(torch.cat, tensors, 1), torch.cat(tensors, 1))
+
+
+def test_a_slice_is_copied_into_one_piece():
+    images = last(2, 3, 8, 4, 6)
+    whole = torch.randn(2, 3, 4)
+    for x in (images, whole, whole.mT, whole[:1], whole[:1].expand(5, 3, 4), whole[:, :, :1].expand(2, 3, 8)):
+        assert in_one_piece(x) is x
+    for x in (images[:, :, :4], whole[:, :, :2], whole[:, ::2]):
+        found = in_one_piece(x)
+        assert torch.equal(found, x)
+        assert in_one_piece(found) is found
+        assert memory_order(found) == memory_order(x)

@@ -282,7 +282,7 @@ class StepRunner:
         or autocast has changed since the last step; return the current hyper-parameters."""
         updates = self._updates
         known = not updates.changed and autocast_now(self._device) == self._autocast
-        known = known and not self._python.differing
+        known = known and not self._python.differing and not self._python.outdated(self._known)
         rules, trained, vectors = updates.rules, updates.trained, updates.vectors()
         known = known and trained == updates.trained and not self._deal.code_changed()
         if known and rules == updates.rules and not self._modes.changed():

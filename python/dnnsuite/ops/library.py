@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._torch import below_autograd, transforming
+from .._torch import below_autograd, gradient_asked, transforming
 from ..errors import Unavailable
 
 __all__ = [
@@ -212,6 +212,13 @@ def remember(ctx: Any, args: tuple[Any, ...]) -> None:
         ctx.save_for_backward(*saved, *extra)
 
 
+def _is_tensor(entry: tuple[Any, Any]) -> bool:
+    """Return True for what `remember` notes of a tensor."""
+    index, other = entry
+    described = isinstance(other, tuple) and len(other) == 3 and isinstance(other[0], torch.Size)
+    return index is not None or described
+
+
 def gradients_through(composition: Any, ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
     """Compute differentiable gradients of a Function's inputs, through its composition of torch's operators."""
     saved = ctx.saved_tensors
@@ -220,7 +227,7 @@ def gradients_through(composition: Any, ctx: Any, grads: tuple[Any, ...]) -> tup
         if index is not None:  # a view, so that a tensor that came in twice has two gradients
             tensor = saved[index]
             inputs.append(tensor.view_as(tensor) if tensor.is_floating_point() else tensor)
-        elif isinstance(other, tuple) and len(other) == 3 and isinstance(other[0], torch.Size):
+        elif _is_tensor((index, other)):
             shape, dtype, device = other
             stand_in = torch.zeros((), dtype=dtype, device=device).expand(shape)
             inputs.append(stand_in.requires_grad_(dtype.is_floating_point))
@@ -233,7 +240,9 @@ def gradients_through(composition: Any, ctx: Any, grads: tuple[Any, ...]) -> tup
         for y, g in zip(outputs, grads, strict=False)
         if g is not None and y is not None and y.requires_grad
     ]
-    wanted = [i for i, needed in enumerate(ctx.needs_input_grad) if needed]
+    nodes = (node for node, _ in ctx.next_functions)  # one for each tensor
+    asked = [_is_tensor(entry) and gradient_asked(next(nodes)) for entry in ctx.inputs]
+    wanted = [i for i, needed in enumerate(ctx.needs_input_grad) if needed and asked[i]]
     result: list[Any] = [None] * len(inputs)
     if pairs and wanted:
         ys, gs = zip(*pairs, strict=True)

@@ -240,9 +240,12 @@ def cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = [t for t in tensors if tuple(t.shape) != (0,)]  # as torch does, for the sake of old code
     values = [expanded(t, B) for t in tensors]
     rank = max(v.dim() - 1 for v in values)
+    dim = moved(dim, rank + stacking)
     if stacking:
-        return wrap_all(torch.stack(values, moved(dim, rank + 1)))
-    return wrap_all(by_memory_order(torch.cat, values, moved(dim, rank)))
+        return wrap_all(torch.stack(values, dim))
+    result = wrap_all(by_memory_order(torch.cat, values, dim))
+    result.of_layer = True  # in a memory order that torch's may not have
+    return result
 
 
 @rule(
