@@ -115,7 +115,6 @@ TESTED_BY: dict[str, str] = {
     "nn/functional/distance.py": "nn/test_distance.py",
     "nn/functional/dropout.py": "nn/test_dropout.py",
     "nn/functional/recurrent.py": "nn/test_rnn_cell.py",
-    "nn/functional/sparse.py": "nn/test_sparse.py",
     "optim/_adam.py": "optim/test_optimizers.py",
     "optim/lr_scheduler/_base.py": "optim/test_lr_scheduler.py",
     "optim/lr_scheduler/_combined.py": "optim/test_lr_scheduler.py",

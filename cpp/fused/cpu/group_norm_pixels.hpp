@@ -269,17 +269,17 @@ struct Pixels {
         });
     }
 
-    /// The same of groups of one channel, several at once. The shift is near the mean: no digits are lost in T.
+    /// The same of groups of one channel, in a loop that the compiler can vectorise.
     void find_statistics_of_channels() const {
-        const Vec<T> share(T(1) / static_cast<T>(args.inner)), eps(static_cast<T>(args.eps)), zero(T(0)), one(T(1));
-        const T *first = sums, *second = sums + ld, *from = shift;
-        T *means = mean, *roots = inverse;
-        for_each_vector(channels, [=](int64_t c, int64_t n) __attribute__((always_inline)) {
-            const Vec<T> shifted = Vec<T>::load(first + c, n) * share;
-            const Vec<T> variance = maximum(Vec<T>::load(second + c, n) * share - shifted * shifted, zero);
-            (Vec<T>::load(from + c, n) + shifted).store(means + c, n);
-            (one / square_root(variance + eps)).store(roots + c, n);
-        });
+        const double n = static_cast<double>(args.inner), eps = args.eps;
+        const T* __restrict first = sums, * __restrict second = sums + ld, * __restrict from = shift;
+        T* __restrict means = mean, * __restrict roots = inverse;
+        for (int64_t c = 0; c < channels; ++c) {
+            const double shifted = static_cast<double>(first[c]) / n;
+            const double variance = static_cast<double>(second[c]) / n - shifted * shifted;
+            means[c] = static_cast<T>(static_cast<double>(from[c]) + shifted);
+            roots[c] = static_cast<T>(1.0 / square_root((variance < 0.0 ? 0.0 : variance) + eps));
+        }
     }
 
     void find_scale(const T* weight) const {

@@ -23,6 +23,7 @@ from ._gradient import clamp_gradients_ as clamp_gradients_
 from ._gradient import gradient_norms as gradient_norms
 from ._gradient import scale_gradients_ as scale_gradients_
 from ._group_norm import group_norm as group_norm
+from ._group_norm import has_group_norm as has_group_norm
 from ._layer_norm import bias_dropout_add_layer_norm as bias_dropout_add_layer_norm
 from ._layer_norm import layer_norm as layer_norm
 from ._linear import linear as linear
@@ -75,6 +76,7 @@ __all__ = [
     "embedding",
     "gradient_norms",
     "group_norm",
+    "has_group_norm",
     "instruction_set",
     "layer_norm",
     "linear",

@@ -12,7 +12,7 @@ from torch import Tensor
 from ._batch_norm import laid_out
 from .library import cuda_kernels, differentiable, library, tracing, transforming
 
-__all__ = ["group_norm"]
+__all__ = ["group_norm", "has_group_norm"]
 
 _forward = library.group_norm.default
 _backward = library.group_norm_backward.default
@@ -62,7 +62,8 @@ def _composition(
 _eager = differentiable(_forward, _setup, _grad, _composition)
 
 
-def _has_kernel(x: Tensor) -> bool:
+def has_group_norm(x: Tensor) -> bool:
+    """Return True if `group_norm` of x `[B, N, C, *]` has a kernel, and is not torch's, model by model."""
     inner = math.prod(x.shape[3:])
     if x.is_cuda:
         return cuda_kernels and (inner >= SMALLEST or len(x) == 0)
@@ -83,7 +84,7 @@ def group_norm(
     Channels of less than 16 elements are computed by torch, model by model, unless they are last in memory on a CPU."""
     if transforming():
         return _composition(x, num_groups, weight, bias, eps)
-    if _has_kernel(x):
+    if has_group_norm(x):
         result: Tensor = (_forward if tracing() else _eager)(x, num_groups, weight, bias, eps)
         return result
     if not x.requires_grad:  # torch's gradient of the weights alone crashes on channels that lie last

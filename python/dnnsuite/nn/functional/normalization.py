@@ -243,10 +243,12 @@ def instance_norm(
     check_channels(input, (running_mean, running_var, weight, bias), "instance_norm")
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    if running_mean is None or running_var is None:
+    untracked = running_mean is None or running_var is None
+    if untracked and input.numel() > 0 and ops.has_group_norm(input):
         check_batch(input[:, :1], True, "instance_norm")
         return group_norm(input, input.size(2), weight, bias, eps)  # each channel a group
-    # Statistics are wanted: each sample is a model of its own, a batch norm of B * N models with one sample each.
+    # Statistics are wanted, or channels are short and contiguous: each sample is a model of its own, a batch norm of
+    # B * N models with one sample each.
     models, samples = input.shape[:2]
 
     def each(parameter: torch.Tensor | None) -> torch.Tensor | None:
@@ -257,7 +259,7 @@ def instance_norm(
     x = computable(input).reshape(models * samples, 1, *input.shape[2:])
     check_batch(x, True, "instance_norm")
     y, statistics = ops.batch_norm_act(x, each(weight), each(bias), eps=eps)
-    if input.numel() > 0:
+    if running_mean is not None and running_var is not None and input.numel() > 0:
         mean, _, var = statistics.view(3, models, samples, -1).mean(2)
         _take_in(running_mean, mean, momentum)
         _take_in(running_var, var, momentum)
