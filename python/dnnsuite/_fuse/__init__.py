@@ -19,6 +19,7 @@ from .coverage import coverage as coverage
 from .coverage import notes as notes
 from .coverage import take_notes as take_notes
 from .diverged import models_differ as models_differ
+from .edit_count import EditsInPlace as EditsInPlace
 from .fusing import fuse as fuse
 from .fusing import unfuse as unfuse
 from .fusing import width as width
@@ -28,7 +29,7 @@ from .loop_choice import differ_by_numbers as differ_by_numbers
 from .loop_choice import loops as loops
 from .loop_choice import run_in_a_loop as run_in_a_loop
 from .rules import dimensions as _dimensions  # noqa: F401
-from .rules import elementwise, layers, products, random, shapes  # noqa: F401
+from .rules import elementwise, gradients, layers, products, random, shapes  # noqa: F401
 from .slices import OwnAttributes as OwnAttributes
 from .slices import narrow as narrow
 from .slices import views as views
@@ -39,6 +40,7 @@ from .state_bytes import state_bytes as state_bytes
 __all__ = [
     "Array",
     "Cover",
+    "EditsInPlace",
     "OwnAttributes",
     "StateBytes",
     "asks_for_numbers",

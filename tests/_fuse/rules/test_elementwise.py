@@ -2,6 +2,7 @@
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from dnnsuite.errors import InvalidArgument
 from function_cases import check, run
@@ -107,3 +108,23 @@ def test_a_parameter_of_nobody_is_refused():
     weight = torch.nn.Parameter(torch.randn(3))
     with pytest.raises(InvalidArgument, match="closure"):
         run(lambda x: x * weight, torch.randn(2, 3))
+
+
+class _Inputs(TorchDispatchMode):
+    """Note whether what the sigmoid is given is contiguous."""
+
+    def __init__(self):
+        super().__init__()
+        self.contiguous = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.sigmoid.default:
+            self.contiguous.append(args[0].is_contiguous())
+        return func(*args, **(kwargs or {}))
+
+
+def test_exponentials_of_a_slice_are_of_a_copy_in_one_piece():
+    models = torch.randn(3, 3, 4)
+    with _Inputs() as inputs:
+        check(lambda x: torch.sigmoid(x[:, :2]) + x[:, 1:3].sigmoid() + torch.sigmoid(input=x)[:, :2], models)
+    assert inputs.contiguous.count(False) == len(models) * 2  # of the models alone
