@@ -40,7 +40,12 @@ INDEX = torch.tensor([[0, 1, 2, 0], [2, 1, 0, 1]])
         lambda x: x.index_select(1, torch.tensor([0, 2])),
         lambda x: F.normalize(x) + F.normalize(x, dim=-1),
         lambda x: torch.std_mean(x, dim=0),
-        lambda x: (torch._is_all_true(x > -9), torch._is_all_true(x > 0), torch._is_any_true(x[0, 0] > 0)),
+        lambda x: (
+            torch._is_all_true(x > -9),
+            torch._is_all_true(x > 0),
+            torch._is_any_true(x[0, 0] > 0),
+            torch._is_all_true(x.sum() > 0),
+        ),
         lambda x: (
             x.round().mode().values,
             x.round().mode(0).values,

@@ -172,7 +172,7 @@ def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @rule("_is_all_true _is_any_true")
 def _is_true(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    flat = args[0].value.flatten(1)
+    flat = args[0].value.reshape(args[0].B, -1)
     return ModelTensor(flat.all(1) if "all" in func.__name__ else flat.any(1))
 
 
