@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Count of the edits of arrays that write new models where the old ones were."""
+"""Count of edits that write new models in the memory of the old ones."""
 
 from __future__ import annotations
 
 
 class EditsInPlace:
-    """Edits in this process that left every tensor of an array where it was: whoever keeps something of its models
-    beside the tensors compares the count."""
+    """Counter of this process; code with state of models beside their tensors compares it with the last one it has
+    seen."""
 
     count = 0
 

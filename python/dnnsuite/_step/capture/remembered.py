@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the modules of a shard remember of its models beside parameters and buffers."""
+"""Search for state of models that modules keep beside parameters and buffers."""
 
 from __future__ import annotations
 

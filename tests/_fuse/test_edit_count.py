@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+"""Edits in place are counted, others are not."""
+
+import torch
+
+import dnnsuite
+from dnnsuite._fuse import EditsInPlace
+
+
+def test_only_edits_in_place_are_counted():
+    array = dnnsuite.fuse([torch.nn.Linear(3, 2) for _ in range(3)])
+    before = EditsInPlace.count
+    array.replace(1, torch.nn.Linear(3, 2))
+    assert EditsInPlace.count == before + 1
+    array.clone(0, into=2)
+    assert EditsInPlace.count == before + 2
+    array.drop(0)
+    array.append(torch.nn.Linear(3, 2))
+    assert EditsInPlace.count == before + 2
+
+
+def test_a_model_that_differs_in_more_than_tensors_is_not_written_in_place():
+    array = dnnsuite.fuse([torch.nn.Dropout(0.2) for _ in range(2)])
+    before = EditsInPlace.count
+    array.replace(1, torch.nn.Dropout(0.5))
+    assert EditsInPlace.count == before
+    array.replace(1, torch.nn.Dropout(0.5))
+    assert EditsInPlace.count == before + 1
