@@ -11,7 +11,8 @@ constexpr int64_t kGemmDepth = 256;   // of the part of B that is used at a time
 
 /// True for few rows by a matrix with contiguous columns, which is not packed. Depends on one model's shape only.
 inline bool gemm_by_dots(const GemmArguments& args) {
-    return args.b_row == 1 && args.b_column != 1 && args.a_column == 1 && args.rows <= 8 && args.depth >= 32;
+    if (args.b_row != 1 || args.a_column != 1 || args.depth < 32) return false;
+    return args.columns == 1 || (args.b_column != 1 && args.rows <= 8);
 }
 
 /// A column times a row: nothing is summed, so rows are written whole, one after the other.

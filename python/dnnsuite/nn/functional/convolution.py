@@ -24,6 +24,7 @@ from ._convolution_rules import (
     Size,
     fits,
     is_outer,
+    is_own_depthwise,
     padding_of,
     pair,
     pays_in_windows,
@@ -69,6 +70,8 @@ def _quick_conv2d(
     if not fits(input, weight, *steps, groups):
         return None
     of_channels = groups == input.size(2) == weight.size(1)
+    if of_channels and not is_own_depthwise(input, weight, steps[0]):
+        return None
     tap = single_tap(input, weight, *steps) if groups == 1 else None
     if is_outer(input, weight, *steps[:2]):
         tap = 0, 0
