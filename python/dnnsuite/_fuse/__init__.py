@@ -18,7 +18,9 @@ from .coverage import Cover as Cover
 from .coverage import coverage as coverage
 from .coverage import notes as notes
 from .coverage import take_notes as take_notes
-from .diverged import models_differ as models_differ
+from .diverged import Divergence as Divergence
+from .diverged import take_from_models as take_from_models
+from .edits import edition_of as edition_of
 from .fusing import fuse as fuse
 from .fusing import unfuse as unfuse
 from .fusing import width as width
@@ -39,12 +41,14 @@ from .state_bytes import state_bytes as state_bytes
 __all__ = [
     "Array",
     "Cover",
+    "Divergence",
     "OwnAttributes",
     "StateBytes",
     "asks_for_numbers",
     "attributes_alone",
     "coverage",
     "differ_by_numbers",
+    "edition_of",
     "fuse",
     "generator_loans",
     "has_gradient_hook",
@@ -52,7 +56,6 @@ __all__ = [
     "joined",
     "loops",
     "models_apart",
-    "models_differ",
     "names_of_own",
     "names_of_record",
     "narrow",
@@ -64,6 +67,7 @@ __all__ = [
     "stack",
     "stands_in",
     "state_bytes",
+    "take_from_models",
     "take_notes",
     "unfuse",
     "unstack",

@@ -22,7 +22,8 @@ from .code.fused_attributes import bare_class
 from .code.method_name import MethodName
 from .code.user_module import UserModule
 from .coverage import Cover, coverage
-from .edits import ArrayEdit
+from .diverged import take_from_models
+from .edits import EDITION, ArrayEdit, edition_of
 from .html import array_html
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .loop_choice import LoopChoice
@@ -65,6 +66,7 @@ class Array(SharedState, torch.nn.Module):
 
     B: int
     _root: torch.nn.Module
+    _fused_copied_by_state = True  # see `module_copies.py`
 
     def __init__(self, root: torch.nn.Module, B: int) -> None:
         super().__init__()
@@ -240,6 +242,11 @@ class Array(SharedState, torch.nn.Module):
     def extra_repr(self) -> str:
         return f"{self.single_name}, B={self.B}"
 
+    def __getstate__(self) -> dict[str, Any]:
+        under_way.finish(self)
+        take_from_models(self)
+        return vars(self)
+
     # -- the models ------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
@@ -326,8 +333,17 @@ class Array(SharedState, torch.nn.Module):
         companions: Sequence[Any],
         fresh: dict[str, Any] | None = None,
     ) -> None:
-        under_way.finish(self)
-        ArrayEdit(self, slots, models, companions, fresh or {}).carry_out()
+        for owner in (self, *companions):
+            under_way.finish(owner)
+        take_from_models(self)
+        edit = ArrayEdit(self, slots, models, companions, fresh or {})
+        before = edition_of(self)
+        self.__dict__[EDITION] = before + 1  # from here on no runner's shards are models of this array
+        try:
+            edit.carry_out()
+        except BaseException:
+            self.__dict__[EDITION] = before
+            raise
         self.__dict__.pop("_plain", None)
         self.__dict__.pop("_fused_choice", None)
 

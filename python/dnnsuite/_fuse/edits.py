@@ -21,6 +21,13 @@ from .left_tensors import choose_models
 from .single_model import model_of
 from .slices import set_width
 
+EDITION = "_fused_edition"  # attribute of an array: how often its models were exchanged
+
+
+def edition_of(array: torch.nn.Module) -> int:
+    """Count the edits of an array: what was taken of its models in an earlier edition is not theirs any more."""
+    return int(array.__dict__.get(EDITION, 0))
+
 
 class _NewModel:
     """A model on its way into an array: number `place` of those fused in `tree`, whose first is one of the array's."""

@@ -6,14 +6,22 @@ Whatever takes some models of an array, or one, or adds some, takes theirs of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import collections
+import copy
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from ..nn.model_tensor import ModelTensor
+from .code.fused_attributes import PLAIN_VALUES
 
 _DEEP = 3  # containers in containers that are looked into
+_LISTS = (list, tuple, collections.deque)
+
+
+class NotJoined(Exception):
+    """Raised for values of models that are not one value of all of them."""
 
 
 def left_in(module: torch.nn.Module) -> Iterator[ModelTensor]:
@@ -23,12 +31,17 @@ def left_in(module: torch.nn.Module) -> Iterator[ModelTensor]:
 
 
 def _found(value: Any, depth: int) -> Iterator[ModelTensor]:
-    if type(value) is ModelTensor:
+    return (tensor for tensor in tensors_in(value, depth) if type(tensor) is ModelTensor)
+
+
+def tensors_in(value: Any, depth: int = _DEEP) -> Iterator[torch.Tensor]:
+    """Yield a tensor, or those in a container, and in containers there."""
+    if isinstance(value, torch.Tensor):
         yield value
-    elif depth and isinstance(value, (list, tuple, dict)):
+    elif depth and isinstance(value, (*_LISTS, dict)):
         # Of a dictionary of the models' code its values, whatever that code does when it is asked for them.
         for part in dict.values(value) if isinstance(value, dict) else value:
-            yield from _found(part, depth - 1)
+            yield from tensors_in(part, depth - 1)
 
 
 def some_models(module: torch.nn.Module, start: int, length: int) -> dict[int, ModelTensor]:
@@ -39,6 +52,24 @@ def some_models(module: torch.nn.Module, start: int, length: int) -> dict[int, M
 def one_model(module: torch.nn.Module, index: int) -> dict[int, torch.Tensor]:
     """Collect what is left in a module for model `index`, as ordinary tensors, by identity."""
     return {id(left): left.value.detach()[index].clone() for left in left_in(module)}
+
+
+def value_of_model(value: Any, index: int, memo: dict[int, Any]) -> Any:
+    """Copy an attribute for model `index`: of tensors of all models it gets its own, and none has a history."""
+    for tensor in tensors_in(value):
+        own = tensor.value[index] if type(tensor) is ModelTensor else tensor
+        memo[id(tensor)] = own.detach().clone()
+    return copy.deepcopy(value, memo)
+
+
+def give_attributes(
+    source: torch.nn.Module, target: torch.nn.Module, names: Iterable[str], index: int = 0
+) -> None:
+    """Copy the attributes `names` of model `index` in `source` to `target`, a module with the same parts."""
+    parts = dict(target.named_modules())
+    memo = {id(part): parts[path] for path, part in source.named_modules() if path in parts}
+    held = vars(source)
+    vars(target).update({name: value_of_model(held[name], index, memo) for name in names if name in held})
 
 
 def choose_models(module: torch.nn.Module, slots: Sequence[int | None]) -> None:
@@ -55,3 +86,30 @@ def joined(parts: Sequence[Any]) -> Any:
     if type(parts[0]) is torch.Tensor and type(parts[-1]) is torch.Tensor:
         return parts[0].detach()
     return None
+
+
+def joined_inside(parts: Sequence[Any]) -> Any:
+    """Join the containers that shards, in order, have under one name: equal ones but for tensors of their models.
+
+    Raises:
+        NotJoined: they differ in something else.
+    """
+    first = parts[0]
+    if any(type(part) is not type(first) for part in parts):
+        raise NotJoined
+    if type(first) is ModelTensor:
+        return joined(parts)
+    if isinstance(first, torch.Tensor):  # made of nothing that the models have of their own
+        if all(part.shape == first.shape and torch.equal(part, first) for part in parts):
+            return first.detach()
+        raise NotJoined
+    if isinstance(first, PLAIN_VALUES) and all(part == first for part in parts):
+        return first
+    if type(first) in _LISTS and len({len(part) for part in parts}) == 1:
+        made = [joined_inside(own) for own in zip(*parts, strict=True)]
+        return (
+            collections.deque(made, first.maxlen) if type(first) is collections.deque else type(first)(made)
+        )
+    if type(first) is dict and all(list(part) == list(first) for part in parts):
+        return {key: joined_inside([part[key] for part in parts]) for key in first}
+    raise NotJoined

@@ -10,8 +10,9 @@ import torch
 
 from ..nn.array_module import ArrayModule
 from .code.fused_attributes import ModuleCoverage, plain_attributes
-from .left_tensors import some_models
+from .left_tensors import give_attributes, some_models
 from .module_copies import copied
+from .pictures import pictures
 
 
 def tree(array: torch.nn.Module) -> Iterator[torch.nn.Module]:
@@ -98,7 +99,11 @@ class OwnAttributes:
         self._known = self._now()
 
     def _now(self) -> list[list[dict[str, Any]]]:
-        return [[plain_attributes(one) for one in self._models(theirs)] for _, theirs in self._pairs]
+        seen: dict[int, Any] = {}
+        return [
+            [plain_attributes(one) | pictures(one, seen) for one in self._models(theirs)]
+            for _, theirs in self._pairs
+        ]
 
     def _models(self, module: torch.nn.Module) -> list[Any]:
         own: Any = module.__dict__.get("_fused_parts")
@@ -112,10 +117,10 @@ class OwnAttributes:
         if not self._pairs:
             return
         now = self._now()
-        for (parts, _), own, known in zip(self._pairs, now, self._known, strict=True):
+        for (parts, theirs), own, known in zip(self._pairs, now, self._known, strict=True):
             for index, (new, old) in enumerate(zip(own, known, strict=True)):
-                changed = {name: value for name, value in new.items() if old.get(name, self) != value}
+                changed = [name for name, value in new.items() if old.get(name, self) != value]
                 if changed:
-                    parts.trees[self._start + index].__dict__.update(changed)
+                    give_attributes(self._models(theirs)[index], parts.trees[self._start + index], changed)
                     parts.plain = None  # made again, with these
         self._known = now

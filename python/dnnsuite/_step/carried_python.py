@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .._fuse import OwnAttributes, models_differ
+from .._fuse import Divergence, OwnAttributes, edition_of
 from .capture import NotPlain, PythonState
 from .shard import Shard
 
@@ -25,8 +25,10 @@ class CarriedPython:
 
     def deal(self, shards: Sequence[Shard]) -> None:
         """Carry values from and to these shards from now on."""
+        self._edition = edition_of(self._array)
         self._arrays = [shard.array for shard in shards]
         self._state = PythonState(self._array, self._arrays)
+        self._divergence = Divergence(self._array, self._arrays)
         self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in shards]
 
     def changed(self) -> bool:
@@ -41,11 +43,15 @@ class CarriedPython:
         """
         if self.differing:
             raise NotPlain
-        return self._state.carry_over(), self._state.state()
+        names = self._state.carry_over()
+        self._divergence.keep()
+        return names, self._state.state()
 
     def carry_back(self) -> None:
-        """Copy plain values that the models' code has changed in the shards to the array."""
-        self._state.carry_back()
+        """Copy plain values that the models' code has changed in the shards to the array, unless it was edited: the
+        shards are of other models then, and what they had to give was taken before."""
+        if edition_of(self._array) == self._edition:
+            self._state.carry_back()
 
     def settle(self, replayed: bool) -> None:
         """Copy all that the models' code has changed in the shards to the array.
@@ -53,8 +59,10 @@ class CarriedPython:
         Args:
             replayed: the last steps ran no Python.
         """
+        if edition_of(self._array) != self._edition:
+            return
         self.carry_back()
         for own in self._own:
             own.give_back()
         if not replayed:
-            self.differing = models_differ(self._array, self._arrays) or self.differing
+            self.differing = self._divergence.found() or self.differing

@@ -13,7 +13,7 @@ import torch
 
 from .. import _memory as memory
 from .. import _under_way as under_way
-from .._fuse import loops, run_in_a_loop
+from .._fuse import loops, run_in_a_loop, take_from_models
 from .._fuse import width as array_width
 from .._torch import mark_stepped
 from ..errors import InvalidArgument
@@ -168,6 +168,7 @@ class StepRunner:
         for one in optimizers:
             check_optimizer(one, B)
         own_what_trains(array)  # a shard would keep it for itself
+        take_from_models(array)
         widths = ShardWidths(array, self._asked, before)
         deal = self._dealt_out(array, optimizers, widths.width, False)
         self._end_threads()
@@ -262,7 +263,8 @@ class StepRunner:
         """Hand a step to the threads; wait for one that may read what the user changes before the next."""
         deal = self._deal
         draws = self._draws
-        if self._later and (deal.follows or draws.found or not draws.known or self._lent.awaited):
+        waits = deal.follows or deal.takes_turns or draws.found or not draws.known or self._lent.awaited
+        if self._later and waits:
             self._threads.settle()
             deal.run_alone(True)
             draws.begin()
