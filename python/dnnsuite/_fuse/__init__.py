@@ -29,6 +29,7 @@ from .loop_choice import asks_for_numbers as asks_for_numbers
 from .loop_choice import differ_by_numbers as differ_by_numbers
 from .loop_choice import loops as loops
 from .loop_choice import run_in_a_loop as run_in_a_loop
+from .loop_choice import runs_of as runs_of
 from .rules import dimensions as _dimensions  # noqa: F401
 from .rules import elementwise, layers, products, random, shapes  # noqa: F401
 from .slices import OwnAttributes as OwnAttributes
@@ -64,6 +65,7 @@ __all__ = [
     "plain_models_of",
     "reads_own_values",
     "run_in_a_loop",
+    "runs_of",
     "stack",
     "stands_in",
     "state_bytes",

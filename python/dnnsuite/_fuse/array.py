@@ -258,6 +258,7 @@ class Array(SharedState, torch.nn.Module):
     def __getitem__(self, index: int) -> torch.nn.Module:
         """Copy model `index` into an ordinary torch module."""
         under_way.finish(self)
+        take_from_models(self)
         index = self._index(index)
         return self._finished(model_of(self._root, index), index)
 

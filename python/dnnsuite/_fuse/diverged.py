@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What models' code has left in the parts of an array since they were made, and the array lacks: numbers in which
-models that were alike have come to differ, such as a running mean of the losses, and contents of lists and objects."""
+"""Divergence of an array's models: numbers in which models that were alike have come to differ, such as a running mean
+of the losses, and contents of lists and objects, which their code has left in the parts of the array."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from ..nn.model_tensor import ModelTensor
 from .build import Fusion
 from .code.fused_attributes import bare_class, is_fused, plain_attributes
 from .code.one_by_one import ModelParts
@@ -63,9 +62,8 @@ class Divergence:
             left = _changed(before.get(path, ()), self._known.get(path, ()))
             known = names_of_own(module)
             names = self._numbers(path, module) - known
-            if left:
-                left, joined = self._join(path, module, left)
-                anew = anew or joined
+            joined, changed = self._join(path, module, left) if left else (set(), False)
+            left, anew = left - joined, anew or changed
             read = module._fused_own is not None and bool(module._fused_report.reason)
             if names or left or read:  # read: code of a part has read what models have of their own
                 _set_apart(module, self._each(path), names | left | known)
@@ -74,11 +72,10 @@ class Divergence:
 
     def _each(self, path: str) -> list[tuple[Any, int]]:
         """List the module at `path` of each model, and the model's number among all of that module."""
-        found = []
+        found: list[tuple[Any, int]] = []
         for part in self._parts:
-            models = _models_at(part, path)
-            alone = len(models) > 1 or part.B == 1
-            found += [(one, 0) for one in models] if alone else [(models[0], k) for k in range(part.B)]
+            models, B = _models_at(part, path), int(part.B)  # type: ignore[arg-type]
+            found += [(one, 0) for one in models] if len(models) == B else [(models[0], k) for k in range(B)]
         return found
 
     def _numbers(self, path: str, module: Any) -> Set[str]:
@@ -88,40 +85,51 @@ class Divergence:
         held = [plain_attributes(one) for part in self._parts for one in _models_at(part, path)]
         return {name for name in held[0] if _differs(name, held)}
 
-    def _join(self, path: str, module: Any, names: Set[str]) -> tuple[Set[str], bool]:
+    def _join(self, path: str, module: Any, names: Set[str]) -> tuple[set[str], bool]:
         """Give the array's module what code of all models has left in it, tensors of all of them joined.
 
-        Returns the names that are left, and True if containers of the array have changed.
+        Returns the names of what was joined, and True if containers of the array have changed.
         """
         models = [_models_at(part, path) for part in self._parts]
         if any(len(own) > 1 for own in models):
-            return names, False
-        left, changed = set(names), False
+            return set(), False
+        done, changed = set[str](), False
         for name in names - names_of_own(module):
             try:
                 made = joined_inside([vars(own[0]).get(name, _MISSING) for own in models])
             except NotJoined:
                 continue
-            left.discard(name)
+            done.add(name)
             changed = _put(vars(module), name, made) or changed
-        return left, changed
+        return done, changed
 
 
-def take_from_models(array: torch.nn.Module) -> None:
+def take_from_models(array: torch.nn.Module) -> bool:
     """Give the models of an array that ran one by one what their code has left in them: call before the array is
-    copied, divided or edited, which makes its models anew."""
+    copied, divided or edited, which makes its models anew.
+
+    Returns True if models have attributes of their own, which a call may have changed.
+    """
+    own = False
     root = array.__dict__.get("_root")
     for path, module in list(root.named_modules()) if root is not None else ():
-        if not is_fused(module) or getattr(module.__dict__["_fused_parts"], "own", False):
-            continue
-        models = _models_at(array, path)
+        models = _models_at(array, path) if is_fused(module) else [module]
         if models[0] is module:
             continue
-        mine, seen = _state(module, {}), dict[int, Any]()
+        mine, seen, known = _state(module, {}), dict[int, Any](), names_of_own(module)
         now = [_state(one, seen) for one in models]
-        names = {name for own in now for name, held in own.items() if mine.get(name, _MISSING) != held}
-        if names:
-            _set_apart(module, [(one, 0) for one in models], names | names_of_own(module))
+        names = {
+            name for one in now for name, held in one.items() if mine.get(name, _MISSING) != held
+        } - known
+        parts = module.__dict__["_fused_parts"]
+        if parts is not None and parts.own:
+            own = True
+            parts.withhold(names)
+            parts.look()
+        elif names:
+            _set_apart(module, [(one, 0) for one in models], names | known)
+            own = True
+    return own
 
 
 def _state(module: torch.nn.Module, seen: dict[int, Any]) -> dict[str, Any]:
@@ -184,7 +192,7 @@ def _models_at(part: Any, path: str) -> list[Any]:
         outer = root.get_submodule(".".join(names[:length]))
         parts = outer.__dict__.get("_fused_parts")
         if parts is not None and outer._fused_report.reason:
-            models = parts.trees if parts.plain is None else parts.plain.models
+            models = parts.models()
             if models and (parts.plain is None or parts.plain.follow()):
                 return [model.get_submodule(".".join(names[length:])) for model in models]
     return [root.get_submodule(path)]

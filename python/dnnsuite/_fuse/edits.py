@@ -147,8 +147,8 @@ class ArrayEdit:
                 self._lists(module, path)
             else:
                 self._attributes.follow(module, path)
-            choose_models(module, self.slots)
             set_width(module, len(self.slots))
+        choose_models(self.array._root.modules(), self.slots)
         set_width(self.array, len(self.slots))
 
     def _gathered(self, key: str, tensor: torch.Tensor, fresh: dict[int, Any]) -> torch.Tensor:

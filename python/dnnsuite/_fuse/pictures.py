@@ -6,6 +6,8 @@ from __future__ import annotations
 import collections
 import random
 import types
+import warnings
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -13,28 +15,31 @@ import torch
 
 from ..nn.model_tensor import ModelTensor
 from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
+from .left_tensors import OPAQUE
 
 _DEEP = 4  # containers and objects in one another that are looked into
 _MANY = 4096  # elements of a container or an array that are looked at
-_OPAQUE = (
-    *(torch.nn.Module, torch.dtype, torch.device, type, types.ModuleType),
-    *(types.FunctionType, types.BuiltinFunctionType, types.MethodType),
-)
 _NO_STATE = frozenset(
     (torch.nn.Parameter, torch.Size, types.FunctionType, types.MethodType, type)
 )  # looked up in a fraction of the time of `isinstance`
 
 
 class _Held:
-    """An object as it was: equal to one of the same content; a tensor that was written since is equal to none."""
+    """An object as it was: equal to one of the same content; a tensor that was written since is equal to none.
 
-    __slots__ = ("content", "value")
+    All parameters are equal: they are state that other code takes care of.
+    """
+
+    __slots__ = ("content", "parameter", "value")
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, value: Any) -> None:
         self.value, self.content = value, None
+        self.parameter = isinstance(value, torch.nn.Parameter)
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, _Held) and (self.parameter or other.parameter):
+            return self.parameter and other.parameter
         if not isinstance(other, _Held) or type(other.value) is not type(self.value):
             return False
         if not isinstance(self.value, torch.Tensor):
@@ -65,7 +70,7 @@ def may_change_in_place(name: str, value: Any) -> bool:
         kind in _NO_STATE
         or name in NO_ATTRIBUTES
         or name.startswith("_fused_")
-        or isinstance(value, (*PLAIN_VALUES, *_OPAQUE))
+        or isinstance(value, (*PLAIN_VALUES, *OPAQUE))
     )
 
 
@@ -99,10 +104,12 @@ def _content(value: Any, known: dict[int, Any], depth: int) -> Any:
     """Picture what is in an object; None for one that shows nothing, such as a module or a function."""
     if isinstance(value, torch.Tensor):
         return _version(value)
-    if not depth or isinstance(value, _OPAQUE):
+    if not depth or isinstance(value, OPAQUE):
         return None
     if isinstance(value, (list, tuple, collections.deque)):
-        return len(value), [_picture(part, known, depth - 1) for part, _ in zip(value, range(_MANY))]
+        return len(value), [
+            _picture(part, known, depth - 1) for part, _ in zip(value, range(_MANY), strict=False)
+        ]
     if isinstance(value, dict):
         parts = list(dict.items(value))[:_MANY]
         held = [(_picture(key, known, 1), _picture(part, known, depth - 1)) for key, part in parts]
@@ -115,9 +122,21 @@ def _content(value: Any, known: dict[int, Any], depth: int) -> Any:
         return value.getstate()
     if isinstance(value, torch.Generator):
         return value.get_state().tolist()
-    if isinstance(value, (np.random.Generator, np.random.RandomState)):
-        return repr(value.__getstate__())
+    if isinstance(value, np.random.Generator):
+        return repr(value.bit_generator.state)
+    if isinstance(value, np.random.RandomState):
+        return repr(value.get_state(legacy=False))
+    if hasattr(type(value), "__next__"):
+        return _place(value)
     return _attributes(value, known, depth)
+
+
+def _place(iterator: Any) -> Any:
+    """Describe how far an iterator has come; None if it does not say."""
+    with warnings.catch_warnings(), suppress(Exception):
+        warnings.simplefilter("ignore")
+        return repr(iterator.__reduce__())
+    return None
 
 
 def _attributes(value: Any, known: dict[int, Any], depth: int) -> Any:

@@ -109,7 +109,7 @@ class OwnAttributes:
         own: Any = module.__dict__.get("_fused_parts")
         if own is None:  # a part of one model, which is that model
             return [module]
-        models: list[Any] = own.trees if own.plain is None else own.plain.models
+        models: list[Any] = own.models()
         return models
 
     def give_back(self) -> None:
@@ -122,5 +122,6 @@ class OwnAttributes:
                 changed = [name for name, value in new.items() if old.get(name, self) != value]
                 if changed:
                     give_attributes(self._models(theirs)[index], parts.trees[self._start + index], changed)
+                    parts.withhold(changed)
                     parts.plain = None  # made again, with these
         self._known = now

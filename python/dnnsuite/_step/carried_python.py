@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .._fuse import Divergence, OwnAttributes, edition_of
+from .._fuse import Divergence, OwnAttributes, edition_of, runs_of, take_from_models
 from .capture import NotPlain, PythonState
 from .shard import Shard
 
@@ -25,7 +25,7 @@ class CarriedPython:
 
     def deal(self, shards: Sequence[Shard]) -> None:
         """Carry values from and to these shards from now on."""
-        self._edition = edition_of(self._array)
+        self._edition, self._runs = edition_of(self._array), runs_of(self._array)
         self._arrays = [shard.array for shard in shards]
         self._state = PythonState(self._array, self._arrays)
         self._divergence = Divergence(self._array, self._arrays)
@@ -33,7 +33,10 @@ class CarriedPython:
 
     def changed(self) -> bool:
         """Return True if a value of the array has changed since it was carried over."""
-        return self._state.changed()
+        if runs_of(self._array) != self._runs:  # it was called by hand
+            self._runs = runs_of(self._array)
+            self.differing = take_from_models(self._array) or self.differing
+        return self.differing or self._state.changed()
 
     def carry_over(self) -> tuple[Sequence[str], Any]:
         """Copy values that have changed in the array to the shards; return their names, and the state now.
