@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Contents of lists, objects and generators that a forward changes: each model's own, also when shards are made anew."""
+"""Contents of lists, objects and generators that a forward changes: each model's own, whenever shards are made."""
 
 import collections
 import copy

@@ -90,7 +90,8 @@ class OwnAttributes:
     """
 
     def __init__(self, array: torch.nn.Module, part: torch.nn.Module, start: int, length: int) -> None:
-        self._start, self._length = start, length
+        self._start, self._length, self._part = start, length, part
+        self._paths = {module: path for path, module in part.__dict__.get("_root", part).named_modules()}
         self._pairs = [
             (parts, theirs)
             for mine, theirs in zip(tree(array), tree(part), strict=True)
@@ -106,7 +107,9 @@ class OwnAttributes:
         ]
 
     def _models(self, module: torch.nn.Module) -> list[Any]:
-        own: Any = module.__dict__.get("_fused_parts")
+        choice, own = self._part.__dict__.get("_fused_choice"), module.__dict__.get("_fused_parts")
+        if choice is not None and choice.looping and choice.follows():
+            return [model.get_submodule(self._paths[module]) for model in choice.models]
         if own is None:  # a part of one model, which is that model
             return [module]
         models: list[Any] = own.models()
