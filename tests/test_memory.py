@@ -111,6 +111,31 @@ def test_an_array_that_is_trained_by_hand_holds_the_pool_until_it_is_collected()
     ) == ["False", "True", "True", "False", "3"]
 
 
+@pytest.mark.parametrize("call", ["array.judged(x)", "array.judge(x)"])
+def test_an_array_whose_forward_is_not_called_holds_the_pool_too(call):
+    assert run(
+        RUNNER
+        + f"""
+    class Critic(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.judge = torch.nn.Linear(4, 4)
+        def judged(self, x):
+            return self.judge(x)
+    array = dnnsuite.fuse([Critic() for _ in range(3)])
+    x = torch.randn(3, 2, 4)
+    with torch.no_grad():
+        {call}
+    print(from_pool())
+    {call}.sum().backward()
+    print(from_pool())
+    del array
+    gc.collect()
+    print(from_pool())
+    """
+    ) == ["False", "True", "False"]
+
+
 def test_tensors_of_the_pool_outlive_it():
     assert run("""
         release = memory.hold()

@@ -37,6 +37,7 @@ class Space:
     cost: Callable[[Values], tuple[float, float]]
     valid: Callable[[Values], bool] = lambda values: True
     images: bool = False
+    lines: bool = False  # [N, C, L]: ours come from a convolution with the channels last, torch's contiguous
     ours: Callable[[list[Any]], Callable[..., torch.Tensor]] | None = (
         None  # of B layers; None: layer or array
     )

@@ -62,8 +62,9 @@ def sides(space: Space, values: Values, B: int) -> dict[str, Side]:
         shared and any(True for _ in models[0].parameters())
     )
     laid_out = [[_last(x) if x.dim() == 4 else x for x in own] for own in inputs]
+    handed_over = laid_out if space.images else inputs
     found = {
-        OURS: _array(space, models, laid_out if space.images else inputs, shared, differentiated),
+        OURS: _array(space, models, handed_over, shared, differentiated),
         "contiguous": _loop(models, inputs, differentiated),
     }
     if space.images:
@@ -107,6 +108,13 @@ def _loop(models: list[torch.nn.Module], inputs: list[list[torch.Tensor]], diffe
     return _side(models, leaves)
 
 
+def _handed_over(space: Space, x: torch.Tensor) -> torch.Tensor:
+    """Lay `[B, ...]` out as an array's convolution leaves it."""
+    if space.images:
+        return dnnsuite.nn.functional.convolution.channels_last(x)
+    return x.transpose(-1, -2).contiguous().transpose(-1, -2) if space.lines else x
+
+
 def layer_of(models: list[torch.nn.Module]) -> torch.nn.Module:
     """The layer of ours for B layers of torch; where there is none, their array."""
     ours = getattr(dnnsuite.nn, type(models[0]).__name__, None)
@@ -124,11 +132,7 @@ def _array(
     layer: Any = space.ours(models) if space.ours else layer_of(models)
     B = len(models)
     stacked = [
-        dnnsuite.stack(own[0], B)
-        if shared
-        else dnnsuite.nn.functional.convolution.channels_last(torch.stack(own))
-        if space.images
-        else torch.stack(own)
+        dnnsuite.stack(own[0], B) if shared else _handed_over(space, torch.stack(own))
         for own in zip(*inputs, strict=True)
     ]
     first = inputs[0]

@@ -37,8 +37,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import command
 import setting
 import torch
-from grid_cells import SPACES, Space
+from grid_cells import Space
 from grid_sides import OURS
+from grid_spaces import SPACES
 from grid_table import BAR, TEMPERATURES, WORST, Cell, kept, worst, write
 from grid_temperature import OtherLayers, Stopwatch, ratio
 from pairwise import Values, pairwise

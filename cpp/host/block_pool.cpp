@@ -28,9 +28,13 @@ std::size_t whole_pages(std::size_t size) {
     return (size + kPage - 1) / kPage * kPage;
 }
 
+/// Fresh pages; large ones where a block holds one for certain, which costs a tenth of the page faults' time.
 void* mapped(std::size_t bytes) {
     void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return base == MAP_FAILED ? nullptr : base;
+    if (base == MAP_FAILED) return nullptr;
+    constexpr std::size_t kLargePage = std::size_t{2} << 20;
+    if (bytes >= 2 * kLargePage) madvise(base, bytes, MADV_HUGEPAGE);  // a system without them serves small ones
+    return base;
 }
 
 }  // namespace
@@ -44,7 +48,8 @@ void* BlockPool::take(std::size_t size) noexcept {
     }
     std::size_t bytes = whole_pages(whole);
     const std::lock_guard<std::mutex> guard(mutex_);
-    void* base = reused(bytes);
+    void* base = reused(bytes, bytes + bytes / 16);
+    if (base == nullptr && !has_room_for(bytes)) base = reused(bytes, bytes * kLarger);
     if (base == nullptr) {
         shrink(bytes);
         base = mapped(bytes);
@@ -97,11 +102,11 @@ BlockPool::Usage BlockPool::usage() const noexcept {
     return {static_cast<std::int64_t>(used_), static_cast<std::int64_t>(kept_bytes_), static_cast<std::int64_t>(most_)};
 }
 
-/// The block that was given back last, for its memory may still be in a cache, of the least size that will do; `bytes`
-/// becomes that size.
-void* BlockPool::reused(std::size_t& bytes) noexcept {
+/// The block that was given back last, for its memory may still be in a cache, of the least size that will do and is no
+/// more than `most`; `bytes` becomes that size.
+void* BlockPool::reused(std::size_t& bytes, std::size_t most) noexcept {
     for (auto found = by_size_.lower_bound(bytes); found != by_size_.end(); ++found) {
-        if (found->first > bytes + bytes / 16) break;
+        if (found->first > most) break;
         if (found->second.empty()) continue;
         const auto block = found->second.back();
         found->second.pop_back();
@@ -114,11 +119,16 @@ void* BlockPool::reused(std::size_t& bytes) noexcept {
     return nullptr;
 }
 
-/// Makes room for `bytes` more, as far as what is in use allows for it.
-void BlockPool::shrink(std::size_t bytes) noexcept {
+/// True if `bytes` more can be mapped beside all that is kept.
+bool BlockPool::has_room_for(std::size_t bytes) const noexcept {
     const std::size_t most = std::max(most_, used_ + bytes);
     const std::size_t limit = std::max(static_cast<std::size_t>(kSlack * static_cast<double>(most)), most + kFree);
-    while (!kept_.empty() && used_ + kept_bytes_ + bytes > limit) drop(kept_.begin());
+    return used_ + kept_bytes_ + bytes <= limit;
+}
+
+/// Makes room for `bytes` more, as far as what is in use allows for it.
+void BlockPool::shrink(std::size_t bytes) noexcept {
+    while (!kept_.empty() && !has_room_for(bytes)) drop(kept_.begin());
 }
 
 void BlockPool::drop(Kept::iterator block) noexcept {

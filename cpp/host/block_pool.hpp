@@ -17,14 +17,17 @@ namespace dnnsuite::host {
 /// aligned block of glibc before 2.38 does not fit where one of the same size was.
 ///
 /// No more is kept than brings the whole to kSlack times the most that was in use at once, or to kFree more than it: small
-/// steps and the validation between them have sizes of their own, and would unmap each other's blocks at every turn. What
-/// was unused for longest is unmapped. All functions may be called from any thread.
+/// steps and the validation between them have sizes of their own, and would unmap each other's blocks at every turn. At
+/// that limit a request takes a block of up to kLarger times its size; only if there is none, what was unused for longest
+/// is unmapped: a step that needs a little more than the limit would lose each block shortly before it needs it again.
+/// All functions may be called from any thread.
 class BlockPool {
   public:
     static constexpr std::size_t kLeast = std::size_t{1} << 16;  // smaller requests are malloc's
     static constexpr std::size_t kAlignment = 64;
     static constexpr double kSlack = 1.1;
     static constexpr std::size_t kFree = std::size_t{64} << 20;
+    static constexpr std::size_t kLarger = 2;
 
     struct Usage {
         std::int64_t used_bytes, kept_bytes, most_used_bytes;
@@ -55,7 +58,8 @@ class BlockPool {
     };
     using Kept = std::list<Block>;  // what was given back first is in front
 
-    void* reused(std::size_t& bytes) noexcept;
+    void* reused(std::size_t& bytes, std::size_t most) noexcept;
+    bool has_room_for(std::size_t bytes) const noexcept;
     void shrink(std::size_t bytes) noexcept;
     void drop(Kept::iterator block) noexcept;
 

@@ -7,7 +7,7 @@ small models take turns without a page fault.
 
 Scope: torch has one CPU allocator per process. From `hold` to its release every large CPU tensor that the process makes
 comes from the pool. A `StepRunner` on a CPU holds the pool from its construction until it is closed or collected; an
-array that is trained by hand from its first forward until it is collected. When nobody holds it any more, torch's own
+array that is trained by hand from its first call until it is collected. When nobody holds it any more, torch's own
 allocator serves again, and what the pool kept is given back to the system; tensors of the pool that live on stay valid,
 and are unmapped when they are freed.
 

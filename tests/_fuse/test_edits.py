@@ -109,6 +109,58 @@ def test_a_replaced_model_starts_anew():
     assert held[0].any()
 
 
+def addresses(array, optimizer):
+    states = [value for own in optimizer.state.values() for value in own.values()]
+    vectors = [value for group in optimizer.param_groups for value in group.values()]
+    tensors = [*array.parameters(), *array.buffers(), *states, *vectors]
+    return [one.data_ptr() for one in tensors if isinstance(one, torch.Tensor)]
+
+
+def test_edits_of_as_many_models_leave_every_tensor_in_its_place():
+    array, optimizer = trained(4)
+    places, held = addresses(array, optimizer), optimizer.param_groups[0]["lr"]
+    others = [state(array, i) for i in (0, 2)]
+    (new,) = make_models(make, 1)
+    array.replace(3, new, optimizer, lr=0.25)
+    array.clone(2, optimizer, into=1)
+    assert addresses(array, optimizer) == places
+    assert held[3] == 0.25
+    assert_same(new.state_dict(), state(array, 3))
+    for before, index in zip(others, (0, 2), strict=True):
+        assert_same(before, state(array, index))
+    assert_same(others[1], state(array, 1))
+    array.drop(0, optimizer)
+    assert addresses(array, optimizer) != places
+
+
+def test_a_companion_that_refuses_leaves_models_written_in_place_as_they_were():
+    array, optimizer = trained(3)
+    picky = dnnsuite.optim.lr_scheduler.StepLR(optimizer, [1, 2, 3], 0.5)
+    scaler = dnnsuite.optim.GradScaler("cpu", init_scale=[1.0, 2.0, 3.0], B=3)
+    before = [state(array, i) for i in range(3)]
+    states = {p: {n: v.clone() for n, v in own.items()} for p, own in optimizer.state.items()}
+    vectors = {n: v.clone() for n, v in optimizer.param_groups[0].items() if isinstance(v, torch.Tensor)}
+    with pytest.raises(InvalidArgument, match="needs step_size"):
+        array.replace(1, make(), optimizer, scaler, picky, lr=0.5)
+    assert scaler.get_scale().tolist() == [1.0, 2.0, 3.0]
+    for index, held in enumerate(before):
+        assert_same(held, state(array, index))
+    for parameter, own in states.items():
+        assert_same(own, optimizer.state[parameter])
+    assert_same(vectors, {name: optimizer.param_groups[0][name] for name in vectors})
+
+
+def test_a_new_models_state_begins_as_its_kind_of_optimizer_says():
+    array = dnnsuite.fuse(make_models(make, 3))
+    optimizer = dnnsuite.optim.Adagrad(array.parameters(), lr=0.1, initial_accumulator_value=[1.0, 2.0, 3.0])
+    train(array, optimizer, 2, range(3))
+    sums = optimizer.state[array.get_submodule("0").weight]["sum"]
+    kept = sums[0].clone()
+    array.replace(1, make(), optimizer, initial_accumulator_value=5.0)
+    assert (sums[1] == 5.0).all()
+    assert torch.equal(sums[0], kept)
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_a_part_that_stays_in_eval_mode_does_so_in_new_models(training):
     """As a teacher does, and whatever the mode of the array."""

@@ -147,6 +147,28 @@ def test_the_choice_of_an_array_stepped_by_hand_is_in_its_coverage(table):
     assert way in (FUSED, LOOP)
 
 
+class Judge(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(3, 1)
+
+    def judged(self, x):
+        return self.inner(x).square().mean()
+
+
+def test_a_method_has_a_choice_of_its_own(table):
+    array = dnnsuite.fuse(models := make_models(Judge, 3))
+    x = torch.randn(3, 5, 3)
+    for _ in range(STEPS):
+        array.judged(x).sum().backward()
+    ((key, (_, why)),) = [item for item in json.loads(table.path.read_text()).items() if "judged" in item[0]]
+    table.put(key, [LOOP, why])
+    again = dnnsuite.fuse(models)
+    expected = torch.stack([model.judged(part) for model, part in zip(models, x, strict=True)])
+    torch.testing.assert_close(again.judged(x), expected)
+    assert any(why in cover.reason for cover in again.coverage())
+
+
 def test_side_effects_are_not_run_in_a_loop_by_choice():
     class Counting(torch.nn.Module):
         def __init__(self):

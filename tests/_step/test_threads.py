@@ -37,6 +37,18 @@ def test_each_shard_takes_every_step_in_order(threads):
     workers.close()
 
 
+def test_a_thread_goes_on_with_its_shard_but_not_with_the_newest_step():
+    seen = []
+    workers = ShardThreads(2, 3)
+    workers.deal(2, lambda index, batch, asked: seen.append((index, batch[0])) or torch.zeros(1))
+    for number in range(3):
+        workers.submit(SubmittedStep(workers.wait, (number,), [], 2))
+    workers.start(1)
+    workers.wait_for_all()
+    workers.close()
+    assert seen == [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (1, 2)]
+
+
 def test_one_thread_is_the_callers():
     names = []
     workers = make(lambda *_: names.append(threading.current_thread().name) or torch.zeros(1), 1, 2)

@@ -12,7 +12,8 @@ import grid_table
 import grid_temperature
 import pytest
 import torch
-from grid_cells import MOST_FLOP, MOST_NUMBERS, SPACES
+from grid_cells import MOST_FLOP, MOST_NUMBERS
+from grid_spaces import SPACES
 from pairwise import pairwise
 
 from dnnsuite.errors import InvalidArgument

@@ -3,6 +3,7 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from dnnsuite import _memory, ops
 
@@ -132,3 +133,26 @@ def test_shapes_without_values():
 def test_refuses(x, weight, message):
     with pytest.raises(RuntimeError, match=message):
         ops.convolve_models(torch.randn(x), torch.randn(weight), None, PLAIN)
+
+
+class _Masks(TorchDispatchMode):
+    """Note of which inputs each convolution's gradient is computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.convolution_backward.default:
+            self.found.append(list(args[-1][:2]))
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_gradient_by_the_images_computes_none_by_the_filters():
+    x = torch.randn(2, 3, 2, 5, 5, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(2, 4, 2, 3, 3, dtype=torch.float64, requires_grad=True)
+    for wanted, mask in ((x, [True, False]), (weight, [False, True])):
+        y = ops.convolve_models(x * 1, weight * 1, None, PLAIN)
+        with _Masks() as masks:
+            torch.autograd.grad(y.square().sum(), wanted, create_graph=True)
+        assert masks.found == [mask] * 2

@@ -18,11 +18,12 @@ def expected(x, weight, bias, steps):
     return torch.stack(own).movedim(2, -1)
 
 
-@pytest.mark.parametrize("channels", [5, 16, 37])
+@pytest.mark.parametrize("channels", [1, 3, 8, 16, 37])
 @pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (5, 5), (3, 5), (2, 7)])
 def test_every_shape(channels, kernel):
-    """Tiles of four, two and one, their borders, filters without tiles, and channels that do not fill a vector."""
-    for side, stride, padding, dilation in itertools.product((1, 2, 7, 9), (1, 2, 3), (0, 1, 2), (1, 2)):
+    """Tiles of four, two and one, their borders, filters without tiles, and channels that do not fill a vector, whose
+    lines are laid out."""
+    for side, stride, padding, dilation in itertools.product((1, 2, 7, 19), (1, 2, 3, 4), (0, 1, 2), (1, 2)):
         if any(side + 2 * padding <= dilation * (k - 1) for k in kernel):
             continue
         steps = ((stride, stride), (padding, padding), (dilation, dilation))
@@ -47,12 +48,29 @@ def test_a_shared_batch_is_not_copied():
     assert torch.equal(dweight, again)
 
 
-def test_nothing_outside_an_image_is_looked_at():
+@pytest.mark.parametrize("channels", [1, 3, 16])
+def test_nothing_outside_an_image_is_looked_at(channels):
     """Zeros stand for the padding, also beside an infinite pixel."""
-    x = torch.zeros(1, 1, 2, 2, 16)
+    x, weight = torch.zeros(1, 1, 2, 2, channels), torch.ones(1, 3, 3, channels, requires_grad=True)
     x[0, 0, 0, 0] = torch.inf
-    y = ops.depthwise(x, torch.ones(1, 3, 3, 16), None, (1, 1), (1, 1))
+    y = ops.depthwise(x, weight, None, (1, 1), (1, 1))
     assert (y == torch.inf).all()
+    (dweight,) = torch.autograd.grad(y, weight, torch.ones_like(y))
+    assert not dweight.isnan().any()
+
+
+@pytest.mark.parametrize("channels", [3, 32])
+def test_any_number_of_threads_gives_the_same_bits(channels):
+    inputs = torch.randn(3, 2, 19, 17, channels), torch.randn(3, 3, 3, channels), torch.randn(3, channels)
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        leaves = [t.detach().requires_grad_() for t in inputs]
+        y = ops.depthwise(*leaves, (2, 2), (1, 1))
+        factors = torch.cos(torch.arange(y.numel(), dtype=y.dtype)).view(y.shape)
+        found.append((y.detach(), *torch.autograd.grad(y, leaves, factors)))
+    torch.set_num_threads(1)
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
 @pytest.mark.parametrize(

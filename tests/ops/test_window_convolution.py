@@ -24,8 +24,13 @@ def gradients(x, weight, bias, *rest):
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("outputs", [6, 80])
-def test_any_number_of_threads_gives_the_same_bits(groups, shared, outputs):
-    x, weight, bias = last(B, N, 8, 19, 17), last(B, outputs, 8 // groups, 3, 3), torch.randn(B, outputs)
+@pytest.mark.parametrize(("samples", "height"), [(4, 19), (40, 3)])
+def test_any_number_of_threads_gives_the_same_bits(groups, shared, outputs, samples, height):
+    x, weight, bias = (
+        last(B, samples, 8, height, 17),
+        last(B, outputs, 8 // groups, 3, 3),
+        torch.randn(B, outputs),
+    )
     if shared:
         x = x[:1].expand_as(x)
     rest = (1, 2), (1, 0), (1, 2), groups
@@ -38,9 +43,10 @@ def test_any_number_of_threads_gives_the_same_bits(groups, shared, outputs):
         assert all(torch.equal(a, b) for a, b in zip(found[1], found[threads], strict=True))
 
 
-def test_a_batch_that_all_models_share_has_the_bits_of_copies():
-    one, weight, bias = last(1, N, 5, 9, 8), last(B, 40, 5, 3, 3), torch.randn(B, 40)
-    factors = torch.randn(B, N, 40, 7, 6)
+@pytest.mark.parametrize("samples", [4, 40])
+def test_a_batch_that_all_models_share_has_the_bits_of_copies(samples):
+    one, weight, bias = last(1, samples, 5, 9, 8), last(B, 40, 5, 3, 3), torch.randn(B, 40)
+    factors = torch.randn(B, samples, 40, 7, 6)
 
     def filters_gradient(x):
         w = weight.detach().requires_grad_()
@@ -49,6 +55,44 @@ def test_a_batch_that_all_models_share_has_the_bits_of_copies():
 
     shared, copied = (filters_gradient(x) for x in (one.expand(B, -1, -1, -1, -1), one.repeat(B, 1, 1, 1, 1)))
     assert all(torch.equal(a, b) for a, b in zip(shared, copied, strict=True))
+
+
+@pytest.mark.parametrize("inputs", [1, 4, 20])
+@pytest.mark.parametrize("outputs", [2, 6, 48])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(
+    ("side", "kernel", "steps"),
+    [
+        (2, 5, ((1, 1), (2, 2), (1, 1))),  # no position sees all taps
+        (4, 3, ((2, 2), (3, 3), (1, 1))),  # some see none
+        (5, 2, ((3, 1), (0, 1), (2, 3))),  # pixels that nothing sees
+        (6, 1, ((2, 2), (0, 0), (1, 1))),
+    ],
+)
+def test_many_samples_of_small_maps(inputs, outputs, groups, side, kernel, steps):
+    """Products at single positions: of more samples than are multiplied at a time, and a rest."""
+    x = last(2, 53, inputs * groups, side, side, dtype=torch.float64)
+    weight = last(2, outputs * groups, inputs, kernel, kernel, dtype=torch.float64)
+    leaves = [t.requires_grad_() for t in (x, weight, torch.randn(2, outputs * groups, dtype=torch.float64))]
+    truth = torch.stack(
+        [torch.nn.functional.conv2d(*own, *steps, groups) for own in zip(*leaves, strict=True)]
+    )
+    factors = torch.randn_like(truth)
+    y = ops.window_convolution(*leaves, *steps, groups)
+    found, expected = ((z, *torch.autograd.grad(z, leaves, factors)) for z in (y, truth))
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("samples", [4, 40])
+def test_a_gradient_has_the_same_bits_whichever_others_are_asked_for(samples):
+    x, weight, bias = last(2, samples, 24, 4, 4), last(2, 40, 24, 3, 3), torch.randn(2, 40)
+    together = gradients(x, weight, bias, (1, 1), (1, 1))[1:]
+    for asked, expected in enumerate(together):
+        leaves = [t.detach().requires_grad_(i == asked) for i, t in enumerate((x, weight, bias))]
+        y = ops.window_convolution(*leaves, (1, 1), (1, 1))
+        factors = torch.cos(torch.arange(y.numel(), dtype=y.dtype)).view(y.shape)
+        assert torch.equal(torch.autograd.grad(y, leaves[asked], factors)[0], expected)
 
 
 def test_a_shared_batch_may_have_a_gradient():

@@ -5,6 +5,7 @@
 // instruction set.
 #include "fused/cpu/depthwise_kernel.hpp"
 
+#include "fused/cpu/depthwise_narrow.hpp"
 #include "fused/cpu/taps.hpp"
 #include "fused/cpu/tasks.hpp"
 #include "fused/cpu/vector.hpp"
@@ -21,7 +22,7 @@ struct Line {
     int64_t row_count;
     int64_t pitch, width, C, lanes, kernel_w;  // of the image: numbers from line to line, pixels
     int64_t margin;                            // pixels of padding before the first
-    bool flipped;                              // taps run from right to left: the gradient of the input
+    int64_t first_tap, tap_step, y_step;       // of a row of taps, and of pixels of the result
     Vec<T> start;                              // the bias, or zeros
 };
 
@@ -53,15 +54,15 @@ DNNSUITE_HD void tile(const Line<T>& line, int64_t p) {
     DNNSUITE_UNROLL for (int i = 0; i < P; ++i) sum[i] = line.start;
     const int64_t rows = Rows > 0 ? Rows : line.row_count;
     DNNSUITE_UNROLL for (int64_t r = 0; r < rows; ++r) {
-        const T* weight = line.weight + (line.rows[r].tap * K + (line.flipped ? K - 1 : 0)) * line.C;
-        const int64_t step = line.flipped ? -line.C : line.C;
+        const T* weight = line.weight + (line.rows[r].tap * line.kernel_w + line.first_tap) * line.C;
+        const int64_t step = line.tap_step * line.C;
         load_pixels<(P - 1) * S + K, border>(line, line.rows[r].from, p * S - line.margin, v);
         DNNSUITE_UNROLL for (int k = 0; k < K; ++k) {
             const Vec<T> w = Vec<T>::load(weight + k * step);
             DNNSUITE_UNROLL for (int i = 0; i < P; ++i) sum[i] = sum[i] + v[i * S + k] * w;
         }
     }
-    DNNSUITE_UNROLL for (int i = 0; i < P; ++i) sum[i].store(line.y + (p + i) * line.C);
+    DNNSUITE_UNROLL for (int i = 0; i < P; ++i) sum[i].store(line.y + (p + i) * line.y_step);
 }
 
 /// Adds grad * x of P neighbours to one row of taps.
@@ -167,17 +168,17 @@ using LineKernel = void (*)(const Line<T>&, int64_t);
 
 /// pick(kernel, stride), both as constants, for a filter that has tiles; else null.
 template <class T, class Pick>
-LineKernel<T> tiled(const Window& w, const Pick& pick) {
-    if (w.dilation != 1) return nullptr;
+LineKernel<T> tiled(int64_t taps, int64_t stride, const Pick& pick) {
     const auto with = [&](auto kernel) -> LineKernel<T> {
-        switch (w.stride) {
+        switch (stride) {
             case 1: return pick(kernel, Number<1>());
             case 2: return pick(kernel, Number<2>());
             case 3: return pick(kernel, Number<3>());
             default: return nullptr;
         }
     };
-    switch (w.kernel) {
+    switch (taps) {
+        case 1: return with(Number<1>());
         case 2: return with(Number<2>());
         case 3: return with(Number<3>());
         case 4: return with(Number<4>());
@@ -188,36 +189,80 @@ LineKernel<T> tiled(const Window& w, const Pick& pick) {
 }
 
 template <class T>
-LineKernel<T> line_kernel(const Window& w, bool transposed) {
-    if constexpr (kTiled<T>) {
-        if (!transposed || w.stride == 1)
-            return tiled<T>(w, [](auto K, auto S) -> LineKernel<T> {
-                return tiled_line<decltype(K)::value, decltype(S)::value, T>;
-            });
-    }
+LineKernel<T> line_kernel(int64_t taps, int64_t stride) {
+    if constexpr (kTiled<T>)
+        return tiled<T>(taps, stride, [](auto K, auto S) -> LineKernel<T> {
+            return tiled_line<decltype(K)::value, decltype(S)::value, T>;
+        });
     return nullptr;
 }
 
 template <class T>
 LineKernel<T> sums_kernel(const Window& w) {
     if constexpr (kTiled<T>)
-        return tiled<T>(
-            w, [](auto K, auto S) -> LineKernel<T> { return tiled_sums<decltype(K)::value, decltype(S)::value, T>; });
+        if (w.dilation == 1)
+            return tiled<T>(w.kernel, w.stride, [](auto K, auto S) -> LineKernel<T> {
+                return tiled_sums<decltype(K)::value, decltype(S)::value, T>;
+            });
     return nullptr;
+}
+
+/// Pixels of a line of the result that meet the same taps: a line kernel's, `first` the first of them.
+template <class T>
+struct Turn {
+    LineKernel<T> kernel;
+    int64_t taps, first, count, margin, first_tap, tap_step;
+};
+
+/// Turns of a line. Gradients of images under a stride of S meet every S-th tap, from right to left: S turns of pixels,
+/// each of a convolution without a stride.
+template <class T>
+struct Turns {
+    Turn<T> turn[3];
+    int64_t count = 0, pixels = 1;  // 0: there are no kernels; pixels from one of a turn to the next
+
+    Turns(const Window& w, bool transposed) {
+        if (w.dilation != 1 || w.stride > 3) return;
+        if (!transposed) {
+            turn[0] = {line_kernel<T>(w.kernel, w.stride), w.kernel, 0, w.output, w.padding, 0, 1};
+            count = turn[0].kernel != nullptr;
+            return;
+        }
+        pixels = w.stride;
+        for (int64_t behind = 0; behind < w.stride; ++behind) {  // the begin of the padding
+            const int64_t taps = w.kernel > behind ? (w.kernel - behind - 1) / w.stride + 1 : 0;
+            const int64_t out = w.padding > behind ? (w.padding - behind + w.stride - 1) / w.stride : 0;
+            const int64_t first = out * w.stride + behind - w.padding;
+            const int64_t left = first < w.input ? (w.input - first - 1) / w.stride + 1 : 0;
+            const auto kernel = line_kernel<T>(taps > 0 ? taps : 1, 1);
+            if (kernel == nullptr) return;
+            turn[behind] = {kernel, taps, first, left, taps - 1 - out, behind + w.stride * (taps - 1), -w.stride};
+        }
+        count = w.stride;
+    }
+};
+
+/// Asks for what is read a few lines later. Blocks of channels are read from, pixel by pixel, in steps that a processor
+/// does not foresee.
+template <class T>
+void foresee(const T* line, int64_t numbers) {
+    constexpr int64_t kAhead = 8192, kCacheLine = 64;
+    const char* const from = reinterpret_cast<const char*>(line) + kAhead;
+    for (int64_t i = 0; i < numbers * static_cast<int64_t>(sizeof(T)); i += kCacheLine) __builtin_prefetch(from + i);
 }
 
 /// The lines of a task: forward, or with transposed taps the gradient of the input.
 template <class T>
 void correlate(const DepthwiseArguments& args, bool transposed, int64_t begin, int64_t end, int64_t* room) {
+    if (is_narrow(args)) return Narrow<T>(args, transposed, room).correlate(begin, end);
     const Window &h = args.height, &w = args.width;
     const Taps lines = taps_of(h, transposed, room), columns = taps_of(w, transposed, room);
     const int64_t C = args.channels, height = transposed ? h.input : h.output, width = transposed ? w.input : w.output;
     const int64_t from_height = transposed ? h.output : h.input;
-    const LineKernel<T> kernel = line_kernel<T>(w, transposed);
+    const Turns<T> turns(w, transposed);
     Line<T> line{};
-    line.C = C, line.kernel_w = w.kernel, line.flipped = transposed;
+    line.C = C, line.kernel_w = w.kernel, line.y_step = turns.pixels * C;
     line.width = transposed ? w.output : w.input, line.pitch = line.width * C;
-    line.margin = transposed ? w.kernel - 1 - w.padding : w.padding;
     for (int64_t t = begin; t < end; ++t) {
         const Task task = task_at(args.rows, t);
         const T* const in =
@@ -229,13 +274,20 @@ void correlate(const DepthwiseArguments& args, bool transposed, int64_t begin, i
             line.rows = lines.of(r % height), line.row_count = lines.count[r % height];
             const T* const image = in + r / height * from_height * line.pitch;
             T* const to = out + r * width * C;
+            foresee(in + r * from_height / height * line.pitch, from_height * line.pitch / height);
             for_each_block(C, [&](int64_t c, int64_t lanes) {
-                line.image = image + c, line.weight = weight + c, line.y = to + c, line.lanes = lanes;
+                line.image = image + c, line.weight = weight + c, line.lanes = lanes;
                 line.start = bias == nullptr ? Vec<T>(T(0)) : Vec<T>::load(bias + c, lanes);
-                if (kernel != nullptr && lanes == kLanes)
-                    kernel(line, width);
-                else
-                    for (int64_t p = 0; p < width; ++p) pixel(line, columns, p);
+                for (int64_t i = 0; i < turns.count; ++i) {
+                    const Turn<T>& turn = turns.turn[i];
+                    line.margin = turn.margin, line.first_tap = turn.first_tap, line.tap_step = turn.tap_step;
+                    line.y = to + turn.first * C + c;
+                    line.row_count = turn.taps > 0 ? lines.count[r % height] : 0;
+                    turn.kernel(line, turn.count);
+                }
+                if (turns.count > 0) return;
+                line.y = to + c;
+                for (int64_t p = 0; p < width; ++p) pixel(line, columns, p);
             });
         }
     }
@@ -243,6 +295,7 @@ void correlate(const DepthwiseArguments& args, bool transposed, int64_t begin, i
 
 template <class T>
 void weight_sums(const DepthwiseArguments& args, int64_t begin, int64_t end, int64_t* room) {
+    if (is_narrow(args)) return Narrow<T>(args, false, room).weight_sums(begin, end);
     const Window &h = args.height, &w = args.width;
     const Taps lines = taps_of(h, false, room), columns = taps_of(w, false, room);
     const int64_t C = args.channels, taps = args.taps();
@@ -259,6 +312,8 @@ void weight_sums(const DepthwiseArguments& args, int64_t begin, int64_t end, int
         for (int64_t r = task.first_row; r < task.last_row; ++r) {
             line.rows = lines.of(r % h.output), line.row_count = lines.count[r % h.output];
             line.sums = sums;
+            foresee(x + r * h.input / h.output * line.pitch, h.input * line.pitch / h.output);
+            foresee(grad + r * w.output * C, w.output * C);
             for_each_block(C, [&](int64_t c, int64_t lanes) {
                 line.image = x + r / h.output * h.input * line.pitch + c, line.lanes = lanes;
                 line.grad = grad + r * w.output * C + c;

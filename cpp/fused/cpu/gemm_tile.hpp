@@ -18,6 +18,8 @@ struct TileArguments {
     T* c;
     int64_t ldc, last;
     bool more;  // C already holds the sum over what came before
+    // The sum goes over so many pieces of `depth`; from the end of one to the begin of the next these numbers are skipped.
+    int64_t pieces = 1, a_skip = 0, b_skip = 0;
 };
 
 template <int Rows, int Vectors, bool Partial, class T>
@@ -39,13 +41,15 @@ __attribute__((noinline)) void tile(const TileArguments<T>& t) {
     }
     const T *a = t.a.data, *b = t.b;
     const int64_t row = t.a.row, column = t.a.column, ldb = t.ldb, last = t.last;
-    for (int64_t k = 0; k < t.depth; ++k, a += column, b += ldb) {
-        Vec<T> right[Vectors];
-        _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v) right[v] =
-            v < kWhole ? Vec<T>::load(b + v * kLanes) : Vec<T>::load(b + v * kLanes, last);
-        _Pragma("GCC unroll 16") for (int r = 0; r < Rows; ++r) {
-            const Vec<T> left(a[r * row]);
-            _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v) sum[r][v] = sum[r][v] + left * right[v];
+    for (int64_t piece = 0; piece < t.pieces; ++piece, a += t.a_skip, b += t.b_skip) {
+        for (int64_t k = 0; k < t.depth; ++k, a += column, b += ldb) {
+            Vec<T> right[Vectors];
+            _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v) right[v] =
+                v < kWhole ? Vec<T>::load(b + v * kLanes) : Vec<T>::load(b + v * kLanes, last);
+            _Pragma("GCC unroll 16") for (int r = 0; r < Rows; ++r) {
+                const Vec<T> left(a[r * row]);
+                _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v) sum[r][v] = sum[r][v] + left * right[v];
+            }
         }
     }
     _Pragma("GCC unroll 16") for (int r = 0; r < Rows; ++r) {
@@ -86,8 +90,9 @@ void tiles(TileArguments<T>& t, int64_t& rows) {
 
 template <int Vectors, bool Partial, class T>
 void column_of_tiles(TileArguments<T> t, int64_t rows) {
-    tiles<kMostRows<T>, Vectors, Partial>(t, rows);
+    if (kMostRows<T> != 12 || rows != 16) tiles<kMostRows<T>, Vectors, Partial>(t, rows);  // 16 are better 8 and 8
     if constexpr (kMostRows<T> > 8) tiles<8, Vectors, Partial>(t, rows);
+    if constexpr (kMostRows<T> > 6) tiles<6, Vectors, Partial>(t, rows);
     if constexpr (kMostRows<T> > 4) tiles<4, Vectors, Partial>(t, rows);
     if constexpr (kMostRows<T> > 2) tiles<2, Vectors, Partial>(t, rows);
     tiles<1, Vectors, Partial>(t, rows);
@@ -118,22 +123,27 @@ __attribute__((noinline)) void dot_tile(const TileArguments<T>& t) {
     _Pragma("GCC unroll 4") for (int r = 0; r < Rows; ++r) {
         _Pragma("GCC unroll 4") for (int j = 0; j < Columns; ++j) lanes[r][j] = Vec<T>(T(0));
     }
+    const T *a = t.a.data, *b = t.b;
     const auto step = [&](int64_t k, auto load) __attribute__((always_inline)) {
         Vec<T> left[Rows];
-        _Pragma("GCC unroll 4") for (int r = 0; r < Rows; ++r) left[r] = load(t.a.data + r * t.a.row + k);
+        _Pragma("GCC unroll 4") for (int r = 0; r < Rows; ++r) left[r] = load(a + r * t.a.row + k);
         _Pragma("GCC unroll 4") for (int j = 0; j < Columns; ++j) {
-            const Vec<T> right = load(t.b + j * t.ldb + k);
+            const Vec<T> right = load(b + j * t.ldb + k);
             _Pragma("GCC unroll 4") for (int r = 0; r < Rows; ++r) lanes[r][j] = lanes[r][j] + left[r] * right;
         }
     };
-    int64_t k = 0;
-    for (; k + kLanes <= t.depth; k += kLanes)
-        step(k, [](const T* from) __attribute__((always_inline)) { return Vec<T>::load(from); });
-    if (const int64_t rest = t.depth - k; rest > 0)
-        step(k, [rest](const T* from) __attribute__((always_inline)) { return Vec<T>::load(from, rest); });
+    for (int64_t piece = 0; piece < t.pieces; ++piece, a += t.depth + t.a_skip, b += t.depth + t.b_skip) {
+        int64_t k = 0;
+        for (; k + kLanes <= t.depth; k += kLanes)
+            step(k, [](const T* from) __attribute__((always_inline)) { return Vec<T>::load(from); });
+        if (const int64_t rest = t.depth - k; rest > 0)
+            step(k, [rest](const T* from) __attribute__((always_inline)) { return Vec<T>::load(from, rest); });
+    }
     _Pragma("GCC unroll 4") for (int r = 0; r < Rows; ++r) {
-        _Pragma("GCC unroll 4") for (int j = 0; j < Columns; ++j) t.c[r * t.ldc + j] =
-            (t.init == nullptr ? T(0) : t.init[j]) + sum(lanes[r][j]);
+        _Pragma("GCC unroll 4") for (int j = 0; j < Columns; ++j) {
+            T& to = t.c[r * t.ldc + j];
+            to = (t.more ? to : t.init == nullptr ? T(0) : t.init[j]) + sum(lanes[r][j]);
+        }
     }
 }
 

@@ -219,6 +219,14 @@ struct Pixels {
     /// The mean of a few pixels of the group, for each channel: what is left of a value loses no digits.
     void choose_shift(const T* x) const {
         const int64_t count = std::min(args.inner, kSamples);
+        if (each == 1) {
+            for_each_vector(channels, [&](int64_t c, int64_t n) __attribute__((always_inline)) {
+                Vec<T> total(T(0));
+                for (int64_t k = 0; k < count; ++k) total = total + Vec<T>::load(x + k * channels + c, n);
+                (total / Vec<T>(static_cast<T>(count))).store(shift + c, n);
+            });
+            return spread({shift});
+        }
         for_each_group([&](int64_t c) {
             T total(0);
             for (int64_t k = 0; k < count; ++k) total += sum_of(x + k * channels + c, each);
@@ -251,12 +259,26 @@ struct Pixels {
 
     /// `mean` and `inverse` of the channels, from `sums`.
     void find_statistics() const {
+        if (each == 1) return find_statistics_of_channels();
         const double n = static_cast<double>(each * args.inner);
         for_each_group([&](int64_t c) {
             const double shifted = static_cast<double>(sum_of(sums + c, each)) / n;
             const double variance = static_cast<double>(sum_of(sums + ld + c, each)) / n - shifted * shifted;
             fill(mean + c, each, static_cast<T>(static_cast<double>(shift[c]) + shifted));
             fill(inverse + c, each, static_cast<T>(1.0 / square_root((variance < 0.0 ? 0.0 : variance) + args.eps)));
+        });
+    }
+
+    /// The same of groups of one channel, several at once. The shift is near the mean: no digits are lost in T.
+    void find_statistics_of_channels() const {
+        const Vec<T> share(T(1) / static_cast<T>(args.inner)), eps(static_cast<T>(args.eps)), zero(T(0)), one(T(1));
+        const T *first = sums, *second = sums + ld, *from = shift;
+        T *means = mean, *roots = inverse;
+        for_each_vector(channels, [=](int64_t c, int64_t n) __attribute__((always_inline)) {
+            const Vec<T> shifted = Vec<T>::load(first + c, n) * share;
+            const Vec<T> variance = maximum(Vec<T>::load(second + c, n) * share - shifted * shifted, zero);
+            (Vec<T>::load(from + c, n) + shifted).store(means + c, n);
+            (one / square_root(variance + eps)).store(roots + c, n);
         });
     }
 
@@ -314,6 +336,16 @@ struct Pixels {
         T *plain = sums + 2 * ld, *product = sums + 3 * ld;
         for (int64_t c = 0; weight != nullptr && c < channels; ++c) plain[c] *= weight[c], product[c] *= weight[c];
         const T n = static_cast<T>(each * args.inner);
+        if (each == 1) {
+            const Vec<T> share(T(1) / n);
+            const T *roots = inverse, *first = plain, *second = product;
+            T *levels = level, *curves = curve;
+            return for_each_vector(channels, [=](int64_t c, int64_t m) __attribute__((always_inline)) {
+                const Vec<T> root = Vec<T>::load(roots + c, m), scaled = root * share;
+                (scaled * Vec<T>::load(first + c, m)).store(levels + c, m);
+                (scaled * root * root * Vec<T>::load(second + c, m)).store(curves + c, m);
+            });
+        }
         for_each_group([&](int64_t c) {
             const T root = inverse[c];
             fill(level + c, each, root * sum_of(plain + c, each) / n);

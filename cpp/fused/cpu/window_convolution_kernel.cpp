@@ -6,7 +6,9 @@
 #include "fused/cpu/gemm_tile.hpp"
 #include "fused/cpu/tasks.hpp"
 #include "fused/cpu/transpose.hpp"
+#include "fused/cpu/window_costs.hpp"
 #include "fused/cpu/window_lines.hpp"
+#include "fused/cpu/window_positions.hpp"
 
 namespace dnnsuite::fused::DNNSUITE_ISA {
 namespace {
@@ -82,6 +84,32 @@ class Pass {
             });
     }
 
+    void forward_by_positions() {
+        const bool along = sums_along_windows(args_);
+        each_part([&](int64_t model, const Positions<T>& part) {
+            if (!along) pack(model);
+            part.forward(along ? nullptr : filters_, at<T>(args_.bias, model * args_.outputs + first_output()));
+        });
+    }
+
+    void backward_by_positions() {
+        const bool turned = WindowCosts(args_).turns_at_positions(), gathers = WindowCosts(args_).gathers();
+        each_part([&](int64_t model, const Positions<T>& part) {
+            const int64_t first = first_line(), last = args_.last_sample * args_.height.output;
+            const Lines all{first, last, (last - first) * args_.width.output, nullptr, 0};
+            if (args_.dbias != nullptr) of_bias(model, all);
+            if (args_.dweight != nullptr) {
+                fill(turned ? filters_ : part.dweight, part.outputs * depth_, T(0));
+                part.of_filters(turned ? filters_ : nullptr);
+                if (turned) turn(model);
+            }
+            if (args_.dx == nullptr) return;
+            if (gathers) return part.gather();
+            if (group_ == 0) clear(model);
+            part.scatter();
+        });
+    }
+
   private:
     /// Lines [first, last) of the result, and their windows: pixel by pixel, `ld` numbers apart.
     struct Lines {
@@ -89,6 +117,23 @@ class Pass {
         const T* windows;
         int64_t ld;
     };
+
+    /// use(model, its part of the group) for models and groups one by one.
+    template <class Use>
+    void each_part(const Use& use) {
+        const int64_t pixel = args_.height.input * args_.width.input * args_.inputs;
+        for (group_ = 0; group_ < args_.groups; ++group_) {
+            for (first_ = begin_; first_ < end_; ++first_) {
+                const int64_t in = args_.first_sample * pixel + group_ * args_.group_inputs();
+                const int64_t out = result(first_, first_line()), own = first_ * args_.samples * pixel + in;
+                const int64_t filter = (first_ * args_.outputs + first_output()) * depth_;
+                use(first_,
+                    Positions<T>{args_, at<T>(args_.x, first_ * args_.x_model + in), weight(first_),
+                                 at<T>(args_.grad, out), mutable_at<T>(args_.y, out), mutable_at<T>(args_.dx, own),
+                                 mutable_at<T>(args_.dweight, filter), args_.some_outputs()});
+            }
+        }
+    }
 
     template <class Begin, class Use, class End>
     void each_group(const Begin& before, const Use& use, const End& after) {
@@ -126,8 +171,8 @@ class Pass {
     const T* weight(int64_t model) const {
         return at<T>(args_.weight, (model * args_.outputs + first_output()) * depth_);
     }
-    int64_t result(int64_t model, const Lines& lines) const {
-        return (model * args_.pixels() + lines.first * args_.width.output) * args_.outputs + first_output();
+    int64_t result(int64_t model, int64_t line) const {
+        return (model * args_.pixels() + line * args_.width.output) * args_.outputs + first_output();
     }
     T* filters(int64_t model) const { return filters_ + (model - first_) * window_panels(args_); }
 
@@ -144,7 +189,7 @@ class Pass {
         const int64_t outputs = args_.some_outputs();
         TileArguments<T> t{};
         t.init = at<T>(args_.bias, model * args_.outputs + first_output());
-        t.c = mutable_at<T>(args_.y, result(model, lines));
+        t.c = mutable_at<T>(args_.y, result(model, lines.first));
         t.ldc = args_.outputs;
         t.a = {lines.windows, lines.ld, 1};
         if (along) {
@@ -174,7 +219,7 @@ class Pass {
     }
 
     void of_filters(int64_t model, const Lines& lines, bool turned) const {
-        const T* const grad = at<T>(args_.grad, result(model, lines));
+        const T* const grad = at<T>(args_.grad, result(model, lines.first));
         const int64_t outputs = args_.some_outputs();
         T* const to = mutable_at<T>(args_.dweight, (model * args_.outputs + first_output()) * depth_);
         const bool more = lines.first > first_line();
@@ -196,7 +241,7 @@ class Pass {
     void of_bias(int64_t model, const Lines& lines) const {
         constexpr int64_t kRows = 32;
         const int64_t all = args_.outputs;
-        const T* grad = at<T>(args_.grad, result(model, lines));
+        const T* grad = at<T>(args_.grad, result(model, lines.first));
         T* const to = mutable_at<T>(args_.dbias, model * all + first_output());
         for (int64_t row = 0; row < lines.rows; row += kRows, grad += kRows * all) {
             const int64_t rows = lines.rows - row < kRows ? lines.rows - row : kRows;
@@ -213,7 +258,7 @@ class Pass {
     void of_images(int64_t model, const Lines& lines) const {
         const int64_t pixels = args_.samples * args_.height.input * args_.width.input;
         T* const dx = mutable_at<T>(args_.dx, model * pixels * args_.inputs + group_ * args_.group_inputs());
-        const T* const grad = at<T>(args_.grad, result(model, lines));
+        const T* const grad = at<T>(args_.grad, result(model, lines.first));
         const bool direct = args_.is_pixelwise();
         T* const to = direct ? dx + lines.first * args_.width.output * args_.inputs : windows_;
         multiply<T>({{grad, args_.outputs, 1}, weight(model), depth_, to, lines.ld}, lines.rows, depth_,
@@ -227,16 +272,35 @@ class Pass {
     int64_t depth_;
 };
 
+template <class T>
+void forward(const WindowConvolutionArguments& args, int64_t begin, int64_t end, void* scratch) {
+    Pass<T> pass(args, begin, end, scratch);
+    WindowCosts(args).forward_by_positions() ? pass.forward_by_positions() : pass.forward();
+}
+
+/// Each gradient in its way, whichever others are asked for: so are its bits the same.
+template <class T>
+void backward(const WindowConvolutionArguments& args, int64_t begin, int64_t end, void* scratch) {
+    const WindowCosts costs(args);
+    WindowConvolutionArguments windows = args, positions = args;
+    (costs.filters_by_positions() ? windows : positions).dweight = nullptr;
+    (costs.images_by_positions() ? windows : positions).dx = nullptr;
+    const bool cuts = windows.dweight != nullptr || windows.dx != nullptr;
+    (cuts ? positions : windows).dbias = nullptr;
+    if (cuts) Pass<T>(windows, begin, end, scratch).backward();
+    Pass<T>(positions, begin, end, scratch).backward_by_positions();
+}
+
 }  // namespace
 
 void window_convolution(const WindowConvolutionArguments& args, int64_t begin, int64_t end, void* scratch) {
-    if (args.dtype == DType::kFloat64) return Pass<double>(args, begin, end, scratch).forward();
-    Pass<float>(args, begin, end, scratch).forward();
+    if (args.dtype == DType::kFloat64) return forward<double>(args, begin, end, scratch);
+    forward<float>(args, begin, end, scratch);
 }
 
 void window_convolution_backward(const WindowConvolutionArguments& args, int64_t begin, int64_t end, void* scratch) {
-    if (args.dtype == DType::kFloat64) return Pass<double>(args, begin, end, scratch).backward();
-    Pass<float>(args, begin, end, scratch).backward();
+    if (args.dtype == DType::kFloat64) return backward<double>(args, begin, end, scratch);
+    backward<float>(args, begin, end, scratch);
 }
 
 }  // namespace dnnsuite::fused::DNNSUITE_ISA

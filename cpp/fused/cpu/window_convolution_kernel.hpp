@@ -25,6 +25,11 @@ struct WindowConvolutionArguments {
     int64_t depth() const { return height.kernel * width.kernel * group_inputs(); }
     /// Pixels of one model's result.
     int64_t pixels() const { return samples * height.output * width.output; }
+    /// Numbers of one image and its result.
+    int64_t sample_numbers() const {
+        return height.input * width.input * inputs + height.output * width.output * outputs;
+    }
+    static constexpr int64_t kNearNumbers = 131072;  // half of a second cache of a megabyte
     int64_t some_outputs() const { return last_output - first_output; }
     /// True if a window is a pixel as it lies in memory.
     bool is_pixelwise() const {
@@ -52,7 +57,7 @@ inline int64_t window_panels(const WindowConvolutionArguments& args) {
 /// Numbers of scratch, for windows and for packed filters, or filters' gradients to be turned.
 inline int64_t window_scratch(const WindowConvolutionArguments& args) {
     const int64_t windows = args.lines_at_once() * args.width.output * args.depth();
-    return windows + window_panels(args) * (args.shares_x() ? args.models : 1);
+    return windows + window_panels(args) * (args.x_model == 0 ? args.models : 1);
 }
 
 /// Models [begin, end). `scratch` holds window_scratch(args) numbers of 8 bytes.

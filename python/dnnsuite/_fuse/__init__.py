@@ -20,6 +20,7 @@ from .coverage import notes as notes
 from .coverage import take_notes as take_notes
 from .diverged import Divergence as Divergence
 from .diverged import take_from_models as take_from_models
+from .edit_count import EditsInPlace as EditsInPlace
 from .edits import edition_of as edition_of
 from .fusing import fuse as fuse
 from .fusing import unfuse as unfuse
@@ -31,7 +32,7 @@ from .loop_choice import loops as loops
 from .loop_choice import run_in_a_loop as run_in_a_loop
 from .loop_choice import runs_of as runs_of
 from .rules import dimensions as _dimensions  # noqa: F401
-from .rules import elementwise, layers, products, random, shapes  # noqa: F401
+from .rules import elementwise, gradients, layers, products, random, shapes  # noqa: F401
 from .slices import OwnAttributes as OwnAttributes
 from .slices import narrow as narrow
 from .slices import views as views
@@ -43,6 +44,7 @@ __all__ = [
     "Array",
     "Cover",
     "Divergence",
+    "EditsInPlace",
     "OwnAttributes",
     "StateBytes",
     "asks_for_numbers",

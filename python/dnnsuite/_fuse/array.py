@@ -23,7 +23,7 @@ from .code.method_name import MethodName
 from .code.user_module import UserModule
 from .coverage import Cover, coverage
 from .diverged import take_from_models
-from .edits import EDITION, ArrayEdit, edition_of
+from .edits import ArrayEdit
 from .html import array_html
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .loop_choice import LoopChoice
@@ -61,7 +61,8 @@ class Array(SharedState, torch.nn.Module):
     cost of one copy of the parameters; give them the optimizer, scheduler and scaler, so that these change along.
 
     On a CPU an array that is trained without a `StepRunner` holds the memory pool that `StepRunner` describes, from
-    its first forward with gradients on until it is collected: large tensors would be paged in anew in every step.
+    the first call with gradients on of its forward, of another method or of a part until it is collected: large tensors
+    would be paged in anew in every step.
     """
 
     B: int
@@ -90,12 +91,16 @@ class Array(SharedState, torch.nn.Module):
         if torch.compiler.is_compiling():
             return self._at_once(*args, **kwargs)
         under_way.finish(self)
-        choice = self._choice
-        if choice.forced is None and self not in _pooled and torch.is_grad_enabled():
-            _pooled.add(self)
-            if all(p.device.type == "cpu" for p in self._root.parameters()):
-                memory.hold_while(self)
-        return choice.call(args, kwargs, self._at_once)
+        self._hold_pool()
+        return self._choice.call(args, kwargs, self._at_once)
+
+    def _hold_pool(self) -> None:
+        """Hold the memory pool from now on, if the array is trained on a CPU without a runner."""
+        if self in _pooled or not torch.is_grad_enabled() or self._choice.forced is not None:
+            return
+        _pooled.add(self)
+        if all(p.device.type == "cpu" for p in self._root.parameters()):
+            memory.hold_while(self)
 
     def _at_once(self, *args: Any, **kwargs: Any) -> Any:
         if self._shares:
@@ -142,10 +147,14 @@ class Array(SharedState, torch.nn.Module):
     def __getattr__(self, name: str) -> Any:
         under_way.finish(self)  # a step changes parameters and buffers, and what a forward counts
         try:
-            return super().__getattr__(name)
+            found = super().__getattr__(name)
         except AttributeError:
             if "_root" not in self.__dict__:
                 raise
+        else:
+            if isinstance(found, torch.nn.Module):  # perhaps to be called
+                self._hold_pool()
+            return found
         value = getattr(self._root, name)
         if callable(value) and getattr(value, "__self__", None) is self._root:
             return self._method(name, value)
@@ -184,6 +193,7 @@ class Array(SharedState, torch.nn.Module):
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
             under_way.finish(self)
+            self._hold_pool()
             if not users:
                 return enter(self, method, self.B, args, kwargs)
             return self._choice.call((MethodName(name), *args), kwargs, self._at_once)
@@ -337,14 +347,7 @@ class Array(SharedState, torch.nn.Module):
         for owner in (self, *companions):
             under_way.finish(owner)
         take_from_models(self)
-        edit = ArrayEdit(self, slots, models, companions, fresh or {})
-        before = edition_of(self)
-        self.__dict__[EDITION] = before + 1  # from here on no runner's shards are models of this array
-        try:
-            edit.carry_out()
-        except BaseException:
-            self.__dict__[EDITION] = before
-            raise
+        ArrayEdit(self, slots, models, companions, fresh or {}).carry_out()
         self.__dict__.pop("_plain", None)
         self.__dict__.pop("_fused_choice", None)
 

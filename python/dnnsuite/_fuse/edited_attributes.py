@@ -57,6 +57,11 @@ class EditedAttributes:
                     "array's models are alike: fuse them anew, with the new one"
                 )
 
+    @property
+    def same(self) -> bool:
+        """True if the new models have the attributes of the first."""
+        return not self._unlike and not self._read
+
     def look(self) -> None:
         """Keep the models that the edit needs as they are now; call before tensors change."""
         for module in self._root.modules():

@@ -15,11 +15,16 @@ from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM
 from ..nn.sharing import equal_values, held_once, spread
 from ..ops.memory_order import memory_order
+from ..ops.rows import SavedRows, changed_slots, has_rows
 from .build import Fusion
+from .edit_count import EditsInPlace
 from .edited_attributes import EditedAttributes
-from .left_tensors import choose_models
+from .left_tensors import choose_models, left_in
 from .single_model import model_of
 from .slices import set_width
+
+_Kept = tuple[tuple[str, torch.Tensor], str]  # (name, tensor), kind
+_Row = tuple[torch.Tensor, int, torch.Tensor, str]  # tensor, slot, its new values, kind
 
 EDITION = "_fused_edition"  # attribute of an array: how often its models were exchanged
 
@@ -65,7 +70,8 @@ class ArrayEdit:
     """Edit that fills slot k of `array` from slot `slots[k]`, or with `models[k]` where that is None.
 
     All checks come before the first change. Parameters stay the same objects with other data, so an optimizer's
-    references hold; `companions` have `select(slots, **fresh)`.
+    references hold; `companions` have `select(slots, **fresh)`. Where the number of models stays, and they differ in
+    tensors alone, the rows of these are written in place.
     """
 
     def __init__(
@@ -109,13 +115,64 @@ class ArrayEdit:
 
     @torch.no_grad()
     def carry_out(self) -> None:
-        """Make all new tensors, put them in place, and let the companions follow; an error undoes it."""
+        """Give the array its new values, and let the companions follow; an error undoes it."""
         array = self.array
-        before = _Before(array, self.companions)
-        self._attributes.look()
         new = {slot: one.state() for slot, one in self.new.items()}
-        made: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
         places = _state_with_kind(array._root)
+        rows = self._rows(places, new)
+        edition = edition_of(array)
+        before = _Before(array, self.companions, changed_slots(self.slots, array.B) or [])
+        self._attributes.look()
+        if rows is None:
+            self._make_anew(places, new)
+        else:
+            self._write(rows)
+        try:
+            for companion in self.companions:
+                companion.select(self.slots, **_accepted(companion, self.fresh))
+        except Exception:
+            array.__dict__[EDITION] = edition
+            before.put_back()
+            raise
+
+    def _rows(self, places: Sequence[_Kept], new: dict[int, dict[str, torch.Tensor]]) -> list[_Row] | None:
+        """Collect the rows to write in place; None if more changes than values of tensors."""
+        root, changed = self.array._root, changed_slots(self.slots, self.array.B)
+        if changed is None or not self._attributes.same or any(map(_keeps_more, root.modules())):
+            return None
+        if any(self._other_lists(module, path) for path, module in root.named_modules()):
+            return None
+        rows, python, seen = [], _read_by_python(root), set()
+        for (key, tensor), kind in places:
+            if id(tensor) in seen or self._stays_shared(key, tensor):
+                continue
+            seen.add(id(tensor))
+            if not has_rows(tensor):
+                return None
+            for slot in changed:
+                value = self._row(key, tensor, slot, new.get(slot, {}).get(key))
+                if key not in python:
+                    rows.append((tensor, slot, value, kind))
+                elif not torch.equal(tensor[slot], value):
+                    return None
+        return rows
+
+    def _write(self, rows: list[_Row]) -> None:
+        """Write rows in place; their tensors count a version more, as after a step of an optimizer."""
+        grads = {tensor: self._gradient(tensor) for tensor, _, _, kind in rows if kind == "parameter"}
+        for tensor, slot, value, _ in rows:
+            tensor[slot].copy_(value)
+        for tensor, grad in grads.items():
+            tensor.grad = grad
+        EditsInPlace.note()
+
+    def _make_anew(self, places: Sequence[_Kept], new: dict[int, dict[str, torch.Tensor]]) -> None:
+        """Make all tensors anew and put them in place."""
+        array = self.array
+        array.__dict__[EDITION] = (
+            edition_of(array) + 1
+        )  # from here on no runner's shards are models of this array
+        made: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
         for (key, tensor), _ in places:
             if id(tensor) not in made:
                 fresh = {slot: held.get(key) for slot, held in new.items()}
@@ -128,12 +185,6 @@ class ArrayEdit:
                 path, _, name = key.rpartition(".")
                 array._root.get_submodule(path)._buffers[name] = value
         self._follow_in_modules()
-        try:
-            for companion in self.companions:
-                companion.select(self.slots, **_accepted(companion, self.fresh))
-        except Exception:
-            before.put_back()
-            raise
 
     def _gradient(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """Gather the gradients of the models that stay; None if there are new ones, which have none yet."""
@@ -144,7 +195,9 @@ class ArrayEdit:
     def _follow_in_modules(self) -> None:
         for path, module in list(self.array._root.named_modules()):
             if isinstance(module, ArrayModule):
-                self._lists(module, path)
+                module.__dict__.update(
+                    self._lists(module, path)
+                )  # of another number of models than until now
             else:
                 self._attributes.follow(module, path)
             set_width(module, len(self.slots))
@@ -156,17 +209,19 @@ class ArrayEdit:
             return spread(tensor.data[:1], len(self.slots))
         if all(slot is not None for slot in self.slots):
             return _like(tensor, tensor.data[torch.tensor(self.slots, device=tensor.device)])
-        rows = []
-        for slot, source in enumerate(self.slots):
-            if source is not None:
-                rows.append(tensor.data[source])
-                continue
-            made = fresh[slot]
-            if made is None and key == FUNCTION_STREAM:
-                made = torch.randint(-(1 << 62), 1 << 62, (2,), dtype=torch.int64)
-                made[1] = 0
-            rows.append(made.to(tensor.device, tensor.dtype))
+        rows = [self._row(key, tensor, slot, fresh.get(slot)) for slot in range(len(self.slots))]
         return _like(tensor, torch.stack(rows))
+
+    def _row(self, key: str, tensor: torch.Tensor, slot: int, made: Any) -> torch.Tensor:
+        """Find the values `[...]` that a slot of a tensor gets; `made` are a new model's."""
+        source = self.slots[slot]
+        if source is not None:
+            return tensor.data[source]
+        if made is None and key == FUNCTION_STREAM:
+            made = torch.randint(-(1 << 62), 1 << 62, (2,), dtype=torch.int64)
+            made[1] = 0
+        row: torch.Tensor = made.to(tensor.device, tensor.dtype)
+        return row
 
     def _stays_shared(self, key: str, tensor: torch.Tensor) -> bool:
         path, _, name = key.rpartition(".")
@@ -174,12 +229,31 @@ class ArrayEdit:
         new = (one.shares(path, name) for slot, one in self.new.items() if slot < len(self.slots))
         return (held_once(tensor) or alone) and name != FUNCTION_STREAM and all(new)
 
-    def _lists(self, module: ArrayModule, path: str) -> None:
+    def _lists(self, module: ArrayModule, path: str) -> dict[str, list[Any]]:
+        """Collect a layer's lists of one value per model, as they are after the edit."""
+        found = {}
         for name in module.per_model_lists:
             held = getattr(module, name)
             fresh = {slot: one.value(path, name) for slot, one in self.new.items()}
-            values = [fresh[k] if s is None else held[s] for k, s in enumerate(self.slots)]
-            module.__dict__[name] = values  # of another number of models than the layer has until now
+            found[name] = [fresh[k] if s is None else held[s] for k, s in enumerate(self.slots)]
+        return found
+
+    def _other_lists(self, module: torch.nn.Module, path: str) -> bool:
+        lists = self._lists(module, path) if isinstance(module, ArrayModule) else {}
+        return any(list(getattr(module, name)) != values for name, values in lists.items())
+
+
+def _keeps_more(module: torch.nn.Module) -> bool:
+    """Return True if a module keeps something for each model beside parameters and buffers."""
+    own = vars(module)
+    apart = own.get("_fused_parts") is not None or own.get("_fused_own") is not None
+    return apart or any(True for _ in left_in(module))
+
+
+def _read_by_python(root: torch.nn.Module) -> set[str]:
+    """Collect the names of buffers with arguments of layers, whose values Python knows."""
+    layers = ((path, module) for path, module in root.named_modules() if isinstance(module, ArrayModule))
+    return {f"{path}.{name}".lstrip(".") for path, layer in layers for name in layer.per_model_arguments()}
 
 
 def _of_new_models(message: str, count: int) -> str:
@@ -212,13 +286,19 @@ def _become(parameter: torch.Tensor, value: torch.Tensor, grad: torch.Tensor | N
 class _Before:
     """State that an edit changes, to put it back."""
 
-    def __init__(self, array: Any, companions: Sequence[Any]) -> None:
+    def __init__(self, array: Any, companions: Sequence[Any], written: Sequence[int]) -> None:
+        """`written` are the slots of which rows are written in place."""
         self.companions = [(one, _kept(one)) for companion in companions for one in _with_parts(companion)]
         self.array, self.B = array, array.B
+        held = [tensor for (_, tensor), _ in _state_with_kind(array._root)] if written else []
+        states = [tensor for companion, _ in self.companions for tensor in _tensors_of(companion)]
+        own = [t for t in (*held, *states) if has_rows(t) and t.dim() and len(t) == array.B]
+        self.rows = SavedRows(own, written)
         self.tensors = [(p, p.data, p.grad) for p in array.parameters()]
         self.modules = [(m, dict(m._buffers), dict(m.__dict__)) for m in array._root.modules()]
 
     def put_back(self) -> None:
+        self.rows.put_back()  # first: groups make copies of what they are given
         for parameter, data, grad in self.tensors:
             _become(parameter, data, grad)
         for module, buffers, attributes in self.modules:
@@ -234,6 +314,17 @@ class _Before:
             if state:
                 companion.state.clear()
                 companion.state.update(state)
+
+
+def _tensors_of(companion: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in the groups and the state of an optimizer, and those of a scaler."""
+    held = vars(companion)
+    for values in (
+        *held.get("param_groups", ()),
+        *held.get("state", {}).values(),
+        held.get("_vectors", {}),
+    ):
+        yield from (value for value in dict(values).values() if isinstance(value, torch.Tensor))
 
 
 def _with_parts(companion: Any) -> Iterator[Any]:
@@ -254,9 +345,9 @@ def _state(tree: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
     return [pair for pair, _ in _state_with_kind(tree)]
 
 
-def _state_with_kind(tree: torch.nn.Module) -> list[tuple[tuple[str, torch.Tensor], str]]:
+def _state_with_kind(tree: torch.nn.Module) -> list[_Kept]:
     """List every tensor with a dimension for the models: ((name, tensor), kind)."""
-    found: list[tuple[tuple[str, torch.Tensor], str]] = []
+    found: list[_Kept] = []
     for path, module in tree.named_modules():
         shared = getattr(module, "shared_buffers", ())
         for name, value in module._parameters.items():

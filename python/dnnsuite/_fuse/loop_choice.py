@@ -20,7 +20,6 @@ from ..nn.model_tensor import state
 from ..ops.device import on_cpu
 from .code.fused_attributes import ModuleCoverage, bare_class, is_fused
 from .code.joined_outputs import joined
-from .code.method_name import method_named
 from .code.plain_models import PlainModels
 from .single_model import parts_of
 
@@ -100,7 +99,7 @@ class LoopChoice:
             wanted = (needed or self.forced == LOOP) and self._can(args, kwargs)
             self.looping = wanted and (needed or not self.plain.has_side_effects(args))
             return self._loop(args, kwargs) if self.looping else fused(*args, **kwargs)
-        trial = None if method_named(args) else self._trial(args, kwargs)
+        trial = self._trial(args, kwargs)
         if trial is None:
             return fused(*args, **kwargs)
         way = trial.next()

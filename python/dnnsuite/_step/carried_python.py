@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from .._fuse import Divergence, OwnAttributes, edition_of, runs_of, take_from_models
-from .capture import NotPlain, PythonState
+from .._fuse import Divergence, EditsInPlace, OwnAttributes, edition_of, loops, runs_of, take_from_models
+from .capture import NotPlain, PythonState, Recordings, remembers
 from .shard import Shard
 
 __all__ = ["CarriedPython"]
@@ -30,6 +30,15 @@ class CarriedPython:
         self._state = PythonState(self._array, self._arrays)
         self._divergence = Divergence(self._array, self._arrays)
         self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in shards]
+        self._edits = EditsInPlace.count
+
+    def outdated(self, known: Recordings) -> bool:
+        """Return True if models were edited in place since the last call, and the shards keep more of theirs than
+        tensors, or recordings are `known` that depend on the values of tensors."""
+        before, self._edits = self._edits, EditsInPlace.count
+        if self._edits == before:
+            return False
+        return known.depend_on_values or any(loops(one) or remembers(one) for one in self._arrays)
 
     def changed(self) -> bool:
         """Return True if a value of the array has changed since it was carried over."""

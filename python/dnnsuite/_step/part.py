@@ -132,7 +132,9 @@ class ShardPart:
             found |= {f"group {number} {name}": value for name, value in group.items()}
             for place, tensor in enumerate(self.optimizer.plan_tensors(group)):
                 found[f"plan {number} {place}"] = tensor
-        return found | {f"scaler {name}": value for name, value in vars(self._scaler or _NOTHING).items()}
+        held = vars(self._scaler or _NOTHING)
+        scaler = {**held, **held.get("_vectors", {})}
+        return found | {f"scaler {name}": value for name, value in scaler.items()}
 
     def facts(self, names: Mapping[torch.Tensor, str]) -> tuple[Any, ...]:
         """List the Python values that the optimizer's code sees; `names` are those of the shard's parameters."""

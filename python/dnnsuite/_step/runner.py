@@ -61,7 +61,7 @@ class StepRunner:
             For several optimizers a list, one for each.
         threads: CPU threads; by default torch's number. With several, `step` returns before the step is done.
         width: models per shard; by default measured on the first steps, which train as all others do.
-        queue_depth: most steps under way at a time.
+        queue_depth: most steps under way at a time; from 3 on a thread takes its models through two steps in a row.
         capture: record steps and replay them; False runs every step as written.
         accumulate: take each batch in this many equal parts (dimension 1) before the update, to save activations.
         scaler: `optim.GradScaler`, with a scale per model, or torch's, which skips the step of all models on an
@@ -113,7 +113,7 @@ class StepRunner:
         *,
         threads: int | None = None,
         width: int | None = None,
-        queue_depth: int = 2,
+        queue_depth: int = 3,
         capture: bool = True,
         accumulate: int = 1,
         scaler: Scaler | Sequence[Scaler | None] | None = None,
@@ -284,7 +284,7 @@ class StepRunner:
         or autocast has changed since the last step; return the current hyper-parameters."""
         updates = self._updates
         known = not updates.changed and autocast_now(self._device) == self._autocast
-        known = known and not self._python.differing
+        known = known and not self._python.differing and not self._python.outdated(self._known)
         rules, trained, vectors = updates.rules, updates.trained, updates.vectors()
         known = known and trained == updates.trained and not self._deal.code_changed()
         if known and rules == updates.rules and not self._modes.changed():

@@ -217,24 +217,29 @@ class ShardThreads:
     def _work(self, inner_threads: int) -> None:
         torch.get_num_threads()  # torch's first use in a thread takes over the number of another: have that behind us
         torch.set_num_threads(inner_threads)
+        last = -1
         while True:
             with self._changed:
-                taken = self._take()
+                taken = self._take(last)
             if taken is None:
                 return
-            index, step = taken
+            last, step = taken
             losses, error = None, None
             try:
-                losses = self._run(index, step.batch, step.asked)
+                losses = self._run(last, step.batch, step.asked)
             except BaseException as raised:
                 error = raised
             with self._changed:
-                self._finish(index, step, losses, error)
+                self._finish(last, step, losses, error)
                 self._changed.notify_all()
             del taken, step, losses, error  # not held while this thread waits for the next
 
-    def _take(self) -> tuple[int, SubmittedStep] | None:
-        """Return a shard whose next step is pending and that no thread works on, earliest step first; None to end."""
+    def _take(self, last: int) -> tuple[int, SubmittedStep] | None:
+        """Return a shard whose next step is pending and that no thread works on, earliest step first; None to end.
+
+        A thread goes on with the shard it had `last`, while the core's caches hold its models, but not with the newest
+        step: the oldest would end so late that the threads were idle while the caller makes the next batch.
+        """
         while True:
             if self._closed:
                 return None
@@ -244,7 +249,9 @@ class ShardThreads:
                 if not self._busy[index] and number - self._first < len(self._pending)
             ]
             if ready:
-                number, index = min(ready)
+                newest = self._first + len(self._pending) - 1
+                going_on = [one for one in ready if one[1] == last and one[0] < newest]
+                number, index = min(going_on or ready)
                 self._busy[index] = True
                 return index, self._pending[number - self._first]
             self._changed.wait()

@@ -22,6 +22,7 @@ from .autograd import (
     below_autograd,
     forward_gradients,
     function_apply_code,
+    gradient_asked,
     has_gradient_hook,
     transforming,
 )
@@ -81,6 +82,7 @@ __all__ = [
     "function_apply_code",
     "get_graph_optimize",
     "global_hooks",
+    "gradient_asked",
     "has_gradient_hook",
     "hidden_from_function_modes",
     "hidden_from_modes",

@@ -18,6 +18,7 @@ __all__ = [
     "below_autograd",
     "forward_gradients",
     "function_apply_code",
+    "gradient_asked",
     "has_gradient_hook",
     "transforming",
 ]
@@ -44,6 +45,19 @@ backward_pass: Callable[[], int] = one("backward", _search_for_backward)
 
 at_end_of_backward: Callable[[Callable[[], None]], None] | None = one("end of backward", None)
 """Calls a function once the backward pass that this thread is in has ended; None where that cannot be."""
+
+_will_execute: Callable[[Any], bool] | None = one("asked gradients", None)
+
+
+def gradient_asked(node: Any) -> bool:
+    """Return True if the backward pass under way needs the gradient that goes to a node of the graph."""
+    if node is None or _will_execute is None:
+        return node is not None
+    try:
+        return bool(_will_execute(node))
+    except RuntimeError:  # torch's answer for a leaf whose gradient is asked for
+        return True
+
 
 below_autograd: Any = one("below autograd", torch.no_grad)
 """Context manager: operators skip their gradient, recorded or registered."""

@@ -63,6 +63,11 @@ NAMES: dict[str, Name] = {
         "times the backward pass of an array's first steps, to choose the faster way for its models",
         "an array stepped by hand runs all its models at once wherever it can",
     ),
+    "asked gradients": Name(
+        ("torch._C._will_engine_execute_node",),
+        "tells a gradient which gradients are asked for: a gradient penalty needs none of weights",
+        "all are computed: slower gradients of gradients, same results",
+    ),
     "transforms": Name(
         ("torch._C._are_functorch_transforms_active", "torch._C._functorch.maybe_current_level"),
         "sends transforms of torch.func (grad, vmap, jvp) through compositions of torch's own operators",

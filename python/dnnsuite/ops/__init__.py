@@ -40,6 +40,8 @@ from ._pool import max_pool as max_pool
 from ._recurrence import GATES as GATES
 from ._recurrence import recurrence as recurrence
 from ._rms_norm import rms_norm as rms_norm
+from ._transposed_convolution import transposed_convolution as transposed_convolution
+from ._transposed_convolution import transposed_depthwise as transposed_depthwise
 from ._window_convolution import window_convolution as window_convolution
 from .library import instruction_set as instruction_set
 from .optimizer import RULES as RULES
@@ -87,5 +89,7 @@ __all__ = [
     "recurrence",
     "rms_norm",
     "scale_gradients_",
+    "transposed_convolution",
+    "transposed_depthwise",
     "window_convolution",
 ]

@@ -16,13 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._torch import below_autograd, transforming
+from .._torch import below_autograd, gradient_asked, transforming
 from ..errors import Unavailable
 
 __all__ = [
     "below_autograd",
     "cuda_kernels",
     "differentiable",
+    "eager",
     "instruction_set",
     "library",
     "library_folder",
@@ -101,6 +102,21 @@ def differentiable(
             (`create_graph=True`) and transforms of `torch.func` use it; without it they are errors.
     """
     torch.library.register_autograd(op.name(), backward, setup_context=setup_context)
+    return eager(op, setup_context, backward, composition, len(op._schema.returns) > 1)
+
+
+def eager(
+    op: Callable[..., Any],
+    setup_context: Callable[[Any, tuple[Any, ...], Any], None],
+    backward: Callable[..., Any],
+    composition: Callable[..., Any] | None = None,
+    many: bool = False,
+) -> Callable[..., Any]:
+    """Return the function of `differentiable` for any function of operators, which torch.compile must not meet.
+
+    Args:
+        many: True if it returns a tuple.
+    """
 
     def run(ctx: Any, args: tuple[Any, ...]) -> Any:
         with below_autograd():
@@ -113,7 +129,6 @@ def differentiable(
         if composition is None
         else _differentiated_again(run, backward, composition)
     ).apply
-    many = len(op._schema.returns) > 1
 
     def call(*args: Any) -> Any:
         if composition is not None and transforming():
@@ -197,6 +212,13 @@ def remember(ctx: Any, args: tuple[Any, ...]) -> None:
         ctx.save_for_backward(*saved, *extra)
 
 
+def _is_tensor(entry: tuple[Any, Any]) -> bool:
+    """Return True for what `remember` notes of a tensor."""
+    index, other = entry
+    described = isinstance(other, tuple) and len(other) == 3 and isinstance(other[0], torch.Size)
+    return index is not None or described
+
+
 def gradients_through(composition: Any, ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
     """Compute differentiable gradients of a Function's inputs, through its composition of torch's operators."""
     saved = ctx.saved_tensors
@@ -205,7 +227,7 @@ def gradients_through(composition: Any, ctx: Any, grads: tuple[Any, ...]) -> tup
         if index is not None:  # a view, so that a tensor that came in twice has two gradients
             tensor = saved[index]
             inputs.append(tensor.view_as(tensor) if tensor.is_floating_point() else tensor)
-        elif isinstance(other, tuple) and len(other) == 3 and isinstance(other[0], torch.Size):
+        elif _is_tensor((index, other)):
             shape, dtype, device = other
             stand_in = torch.zeros((), dtype=dtype, device=device).expand(shape)
             inputs.append(stand_in.requires_grad_(dtype.is_floating_point))
@@ -218,7 +240,9 @@ def gradients_through(composition: Any, ctx: Any, grads: tuple[Any, ...]) -> tup
         for y, g in zip(outputs, grads, strict=False)
         if g is not None and y is not None and y.requires_grad
     ]
-    wanted = [i for i, needed in enumerate(ctx.needs_input_grad) if needed]
+    nodes = (node for node, _ in ctx.next_functions)  # one for each tensor
+    asked = [_is_tensor(entry) and gradient_asked(next(nodes)) for entry in ctx.inputs]
+    wanted = [i for i, needed in enumerate(ctx.needs_input_grad) if needed and asked[i]]
     result: list[Any] = [None] * len(inputs)
     if pairs and wanted:
         ys, gs = zip(*pairs, strict=True)

@@ -10,7 +10,8 @@ import torch
 
 from .. import ops
 from ..errors import InvalidArgument
-from ._group import Group
+from ..ops.rows import changed_slots
+from ._group import Group, plain
 from ._state import OptimizerState
 from ._state_table import SCALARS, STATES
 from ._values import check_range, fill_fresh, fresh_values, pick
@@ -161,12 +162,17 @@ def _take_state(state: Group, own: Group, index: int) -> None:
 
 
 def select(optimizer: OptimizerState, indices: list[int | None], fresh: Group) -> None:
-    """Fill slot k of every vector and state from model indices[k]. Everything is made before anything is changed."""
+    """Fill slot k of every vector and state from model indices[k]. Everything is made before anything is changed; where
+    the number of models stays, only the rows of those that change are written, in place."""
     B, count = len(indices), indices.count(None)
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             _check_shape(parameter, optimizer.state.get(parameter), B)
     values = _fresh_hypers(optimizer, fresh, count)
+    slots = changed_slots(indices, optimizer.B)
+    if slots is not None:
+        _write(optimizer, indices, slots, values)
+        return
     made: dict[int, torch.Tensor] = {}
     groups: list[Group] = []
     for group in optimizer.own_groups():
@@ -200,6 +206,40 @@ def select(optimizer: OptimizerState, indices: list[int | None], fresh: Group) -
     for parameter, new in states.items():
         optimizer.state[parameter] = new
     optimizer._plans = {}
+
+
+def _write(
+    optimizer: OptimizerState,
+    indices: Sequence[int | None],
+    slots: Sequence[int],
+    values: dict[str, list[float]],
+) -> None:
+    """Write `slots` of every vector and state, in place."""
+    new = [slot for slot in slots if indices[slot] is None]
+    from_others = [slot for slot in slots if indices[slot] is not None]
+    others = [indices[slot] for slot in from_others]
+    written: set[int] = set()
+    for group in optimizer.own_groups():
+        for name, vector in group.items():
+            if _is_per_model(vector, optimizer.B) and id(vector) not in written:
+                written.add(id(vector))
+                _write_rows(plain(vector), from_others, others)
+                for slot, value in zip(new, _start_of(name, vector, values, len(new)), strict=True):
+                    vector[slot] = value
+        for parameter in group["params"]:
+            for name, value in optimizer.state.get(parameter, {}).items():
+                if _is_per_model(value, optimizer.B):
+                    _write_rows(value, from_others, others)
+                    start = torch.zeros_like(value) if new else value
+                    start = optimizer.start_state(name, start, group) if new and name in STATES else start
+                    for slot in new:
+                        value[slot] = start[slot]
+
+
+def _write_rows(tensor: torch.Tensor, slots: Sequence[int], others: Sequence[int | None]) -> None:
+    """Copy rows `others` of a tensor to its rows `slots`."""
+    for slot, other in zip(slots, others, strict=True):
+        tensor[slot] = tensor[other]
 
 
 def _is_per_model(value: Any, B: int) -> bool:

@@ -213,10 +213,14 @@ class GradScaler:
         for name, vector in self._vectors.items():
             new = pick(vector, chosen)
             starts = {"scale": scales, "growth_tracker": [0.0] * len(scales)}
-            self._vectors[name] = fill_fresh(new, chosen, starts.get(name, [float(vector[0])] * len(scales)))
+            new = fill_fresh(new, chosen, starts.get(name, [float(vector[0])] * len(scales)))
+            self._vectors[name] = (
+                vector.copy_(new) if len(chosen) == self.B else new
+            )  # a runner may hold views
         self.B = len(chosen)
-        self._found = torch.zeros(self.B, dtype=torch.bool, device=self._found.device)
-        self._active = torch.ones_like(self._found)
+        found = self._found.new_zeros(self.B)
+        self._found = self._found.zero_() if len(self._found) == self.B else found
+        self._active = self._active.fill_(True) if len(self._active) == self.B else torch.ones_like(found)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return the state that a resumed run needs."""

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import dnnsuite
-from dnnsuite._fuse.code.late_draws import names_that_draw
+from dnnsuite._fuse.code.late_draws import may_write_parameters, names_that_draw
 from dnnsuite.errors import InvalidArgument
 
 
@@ -27,6 +27,52 @@ def xavier(x):
 def without_gradients(x):
     with torch.no_grad():
         return torch.randn(4)
+
+
+class Prepared(torch.nn.Module):
+    def __init__(self, prepare):
+        super().__init__()
+        self.fc, self.prepare = torch.nn.Linear(4, 4), prepare
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.prepare(self, x)
+        return self.fc(x)
+
+
+def halve(weight):
+    weight *= 0.5
+
+
+def fill(weight):
+    weight[0] = 1.0
+
+
+WRITES = {
+    "in place": lambda self, x: self.fc.weight.mul_(2),
+    "many": lambda self, x: torch._foreach_mul_([self.fc.weight], 2),
+    "operator": lambda self, x: halve(self.fc.weight),
+    "part": lambda self, x: fill(self.fc.weight),
+    "out": lambda self, x: torch.add(self.fc.weight, 1, out=self.fc.weight),
+    "data": lambda self, x: torch.Tensor.set_(self.fc.weight.data, x),
+    "vector": lambda self, x: torch.nn.utils.vector_to_parameters(x, self.parameters()),
+}
+READS = {
+    "target": lambda self, x: self.fc(x).max(1)[0],
+    "noise": lambda self, x: x + torch.randn(4),
+    "comprehension": lambda self, x: torch.stack([self.fc(row) for row in x]),
+    "counter": lambda self, x: [i + 1 for i in range(3)],
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_code_without_gradients_that_may_write_parameters(name):
+    assert may_write_parameters(Prepared(WRITES[name]))
+
+
+@pytest.mark.parametrize("name", READS)
+def test_code_without_gradients_that_only_reads(name):
+    assert not may_write_parameters(Prepared(READS[name]))
 
 
 HIDDEN = "ran"  # no name that a search finds

@@ -3,6 +3,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+import dnnsuite
 from function_cases import check, run
 
 INDEX = torch.tensor([[0, 1, 2, 0], [2, 1, 0, 1]])
@@ -39,6 +40,7 @@ INDEX = torch.tensor([[0, 1, 2, 0], [2, 1, 0, 1]])
         lambda x: x.index_select(1, torch.tensor([0, 2])),
         lambda x: F.normalize(x) + F.normalize(x, dim=-1),
         lambda x: torch.std_mean(x, dim=0),
+        lambda x: (torch._is_all_true(x > -9), torch._is_all_true(x > 0), torch._is_any_true(x[0, 0] > 0)),
         lambda x: (
             x.round().mode().values,
             x.round().mode(0).values,
@@ -84,3 +86,55 @@ def test_a_scalar_of_each_model():
 def test_what_has_no_rule_is_mapped():
     check(lambda x: torch.cdist(x, x + 1), torch.randn(2, 3, 4), mapped=True)
     check(lambda x: torch.vstack([x, x]), torch.randn(2, 3, 4), mapped=True)
+
+
+class _Dense(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.Conv2d(4, 5, 3, padding=1)
+
+    def forward(self, x):
+        h = self.first(x)
+        return torch.cat([h, self.second(h)], 1)
+
+
+def test_maps_with_channels_last_are_joined_in_that_order():
+    models = [_Dense() for _ in range(3)]
+    x = torch.randn(2, 3, 6, 7)
+    joined = dnnsuite.fuse(models)(dnnsuite.stack(x, B=3))
+    assert joined.stride(2) == 1
+    for model, found in zip(models, joined, strict=True):
+        torch.testing.assert_close(found, model(x))
+
+
+def test_a_view_of_joined_maps_shows_what_is_written_into_it():
+    class Written(_Dense):
+        def forward(self, x):
+            joined = super().forward(x)
+            joined.view(2, -1).mul_(2.0)
+            return joined
+
+    models = [Written() for _ in range(3)]
+    x = torch.randn(2, 3, 6, 7)
+    for model, found in zip(models, dnnsuite.fuse(models)(dnnsuite.stack(x, B=3)), strict=True):
+        torch.testing.assert_close(found, model(x))
+
+
+def _images(*shape):
+    return torch.randn(*shape[:2], *shape[3:], shape[2]).movedim(-1, 2)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.cat([x, x * 2], 1) * torch.cat((x, x), dim=-3),
+        lambda x: torch.cat(x.chunk(2, 1)[::-1], 1),
+        lambda x: [part.sigmoid() for part in x.split([1, 3], dim=1)],
+        lambda x: torch.split(x, 2, -1)[1] + torch.split(x, split_size_or_sections=2, dim=3)[0],
+        lambda x: torch.tensor_split(x, torch.tensor([1, 2]), dim=1)[1] + x.tensor_split(4, 1)[0],
+        lambda x: x.split_with_sizes([2, 2], 1)[0] * x.split_with_sizes(split_sizes=[2, 2], dim=1)[1],
+        lambda x: x * x.mean((2, 3), keepdim=True).sigmoid() + x.mean(dim=1, keepdim=True) + x.mean(-1, True),
+    ],
+)
+def test_images_with_the_channels_last(function):
+    check(function, _images(3, 2, 4, 5, 6))

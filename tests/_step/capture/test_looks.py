@@ -126,6 +126,24 @@ def test_checks_of_distributions_are_made_in_replays():
         assert all(map(torch.equal, before, array.parameters()))
 
 
+class Scaled(torch.nn.Module):
+    """Has a scale that no input reaches, as the policy of PPO has, and goes another way once it is large."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean, self.scale = torch.nn.Linear(4, 3), torch.nn.Parameter(torch.zeros(3))
+
+    def forward(self, x):
+        law = torch.distributions.Normal(self.mean(x), self.scale.exp())
+        return law.log_prob(x[:, :3]) * (2 if self.scale.abs().sum() > 0.2 else 1) + self.scale
+
+
+def test_what_python_decides_by_parameters_alone_is_asserted():
+    modes = check(Scaled, [(torch.randn(B, 5, 4),) for _ in range(2 * STEPS)], width=1)
+    assert modes[3] == "captured"
+    assert modes[-1] == "captured"
+
+
 def test_a_replay_that_reads_another_value_leaves_nothing():
     batches = [(torch.randn(B, 5, 4) + (9 if step == 6 else 0),) for step in range(10)]
     modes = check(Signed, batches)

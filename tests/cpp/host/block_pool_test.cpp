@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -93,6 +95,39 @@ TEST(BlockPool, SmallStepsOfTwoKindsKeepEachTheirBlocks) {
         EXPECT_EQ(turn(3 * kMiB), step);
         EXPECT_EQ(turn(5 * kMiB), validation);
     }
+}
+
+TEST(BlockPool, AStepThatNeedsMoreThanTheLimitKeepsItsBlocks) {
+    BlockPool pool;
+    std::set<void*> seen;
+    const auto turn = [&] {  // sizes that take turns: each alone fits the limit, all together do not
+        for (const std::size_t size : {40 * kMiB, 33 * kMiB, 27 * kMiB, 22 * kMiB, 18 * kMiB, 15 * kMiB}) {
+            void* pointer = pool.take(size);
+            seen.insert(pointer);
+            pool.give(pointer);
+        }
+    };
+    for (int i = 0; i < 3; ++i) turn();
+    seen.clear();
+    const BlockPool::Usage before = pool.usage();
+    for (int i = 0; i < 3; ++i) turn();
+    EXPECT_LE(seen.size(), 4U);  // no block is mapped anew
+    EXPECT_EQ(pool.usage().kept_bytes, before.kept_bytes);
+    EXPECT_EQ(pool.usage().most_used_bytes, before.most_used_bytes);
+}
+
+TEST(BlockPool, FirstUseOfALargeBlockTakesFewPageFaults) {
+    BlockPool pool;
+    std::ifstream setting("/sys/kernel/mm/transparent_hugepage/enabled");
+    std::string line;
+    if (!std::getline(setting, line) || line.find("[never]") != std::string::npos) GTEST_SKIP() << "no large pages";
+    const long before = page_faults();
+    void* pointer = pool.take(64 * kMiB);
+    std::memset(pointer, 1, 64 * kMiB);
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+    EXPECT_LT(page_faults() - before, 8192);  // half of its 16384 pages: there may be few large ones left
+#endif
+    pool.give(pointer);
 }
 
 TEST(BlockPool, NoMemoryIsNullAndLeavesThePoolInUse) {

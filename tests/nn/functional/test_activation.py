@@ -31,3 +31,25 @@ def test_gumbel_softmax():
 def test_prelu_refuses_another_count():
     with pytest.raises(InvalidArgument, match=r"\[2, 5\]"):
         functional.prelu(torch.randn(2, 3, 4), torch.randn(2, 5))
+
+
+@pytest.mark.parametrize("weights", [1, 4])
+@pytest.mark.parametrize("how", ["last", "contiguous", "strided", "shared"])
+@pytest.mark.parametrize("B", [1, 3])
+def test_prelu_in_any_layout(weights, how, B):
+    x = torch.randn(B, 2, 5, 6, 4, dtype=torch.float64).movedim(-1, 2)
+    x = torch.randn(B, 2, 4, 5, 12, dtype=torch.float64)[..., ::2] if how == "strided" else x
+    x = x.contiguous() if how == "contiguous" else x[:1].expand_as(x) if how == "shared" else x
+    own = x.requires_grad_(), torch.randn(B, weights, dtype=torch.float64, requires_grad=True)
+    y = functional.prelu(*own)
+    truth = torch.stack([F.prelu(*one) for one in zip(*own, strict=True)])
+    torch.testing.assert_close(y, truth)
+    grad = torch.randn_like(truth)
+    torch.testing.assert_close(*(torch.autograd.grad(t, own, grad) for t in (y, truth)))
+    if how == "last":
+        assert y.movedim(2, -1).is_contiguous()
+
+
+def test_prelu_of_nothing():
+    assert functional.prelu(torch.randn(2, 0, 4), torch.randn(2, 1)).shape == (2, 0, 4)
+    assert functional.prelu(torch.randn(0, 3, 4), torch.randn(0, 1)).shape == (0, 3, 4)

@@ -34,7 +34,8 @@ SIZES = [
     ("max_pool2d", (2,), {}),
     ("max_pool2d", ((2, 3), [1, 2], (1, 0)), {"ceil_mode": True}),
     ("max_pool2d", (), {"kernel_size": 2, "stride": (2,), "dilation": 2}),
-    ("max_pool2d", (3, None, 1, 2), {}),  # windows that may miss the image: torch's
+    ("max_pool2d", (3, None, 1, 2), {}),
+    ("max_pool2d", ((3, 5), 1, (1, 2), (9, 4)), {"ceil_mode": True}),
     ("max_pool2d", (17, 1), {}),  # more pixels than a byte counts
     ("max_pool1d", (3, 2, 1), {"ceil_mode": True}),
     ("max_pool1d", ((3,), (2,)), {"dilation": 2}),
@@ -89,3 +90,61 @@ def test_channels_stay_last_in_memory_of_ours_too(monkeypatch):
     y = functional.max_pool2d(x, 2)
     assert y.movedim(2, -1).is_contiguous()
     assert torch.autograd.grad(y.sum(), x)[0].movedim(2, -1).is_contiguous()
+
+
+@pytest.mark.parametrize("side", range(1, 6))
+@pytest.mark.parametrize("dilation", [2, 3, 4])
+def test_dilated_windows_on_small_images(side, dilation, monkeypatch):
+    monkeypatch.setattr(pooling, "FEW_NUMBERS", 0)
+    monkeypatch.setattr(pooling, "FEW_TAKEN", 0)
+    x = torch.randn(2, 3, 5, side, 6, dtype=torch.float64, requires_grad=True)
+    for ceil_mode in (False, True):
+        options = (2, 1, 1, (dilation, 1), ceil_mode)
+        if dilation >= side + 2:
+            with pytest.raises(RuntimeError):
+                functional.max_pool2d(x, *options)
+            continue
+        y = functional.max_pool2d(x, *options)
+        truth = torch.stack([torch.nn.functional.max_pool2d(one, *options) for one in x])
+        torch.testing.assert_close(y, truth)
+
+
+@pytest.mark.parametrize("lies_last", [False, True])
+def test_the_mean_of_all_pixels_has_a_gradient_of_its_size(lies_last):
+    x = torch.randn(2, 3, 4, 5, 5, dtype=torch.float64)
+    x = (x.movedim(2, -1).contiguous().movedim(-1, 2) if lies_last else x).requires_grad_()
+    y = functional.adaptive_avg_pool2d(x, 1)
+    truth = torch.stack([torch.nn.functional.adaptive_avg_pool2d(one, 1) for one in x])
+    torch.testing.assert_close(y, truth)
+    grad = torch.randn_like(truth)
+    torch.testing.assert_close(*(torch.autograd.grad(t, x, grad)[0] for t in (y, truth)))
+    # A channel's gradient, times something with the channels last, lies so too.
+    (functional.adaptive_avg_pool2d(x, 1) * x).sum().backward()
+    assert x.grad.stride() == x.stride()
+
+
+@pytest.mark.parametrize("kind", ["avg", "max"])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 6, (3, 2), (6, 8), (None, 4), [2, None], (12, 16)])
+@pytest.mark.parametrize("how", ["last", "contiguous", "shared"])
+def test_adaptive_pools(kind, size, how, monkeypatch):
+    monkeypatch.setattr(pooling, "FEW_NUMBERS", 0)
+    monkeypatch.setattr(pooling, "FEW_TAKEN", 0)
+    x = torch.randn(3, 2, 6, 8, 5, dtype=torch.float64).movedim(-1, 2)
+    x = x.contiguous() if how == "contiguous" else x[:1].expand_as(x) if how == "shared" else x
+    name = f"adaptive_{kind}_pool2d"
+    y = getattr(functional, name)(x.requires_grad_(how != "shared"), size)
+    truth = torch.stack([getattr(torch.nn.functional, name)(one, size) for one in x])
+    torch.testing.assert_close(y, truth)
+    if how != "shared":
+        grad = torch.randn_like(truth)
+        torch.testing.assert_close(*(torch.autograd.grad(t, x, grad)[0] for t in (y, truth)))
+
+
+def test_adaptive_pools_of_large_windows_and_of_nothing():
+    x = torch.randn(2, 3, 20, 32, 32)
+    assert torch.equal(functional.adaptive_max_pool2d(x, 1), x.amax((-2, -1), keepdim=True))
+    values, indices = functional.adaptive_max_pool2d(x, 2, return_indices=True)
+    assert torch.equal(x.flatten(-2).gather(-1, indices.flatten(-2)), values.flatten(-2))
+    assert functional.adaptive_avg_pool2d(torch.randn(2, 0, 3, 4, 4), 2).shape == (2, 0, 3, 2, 2)
+    with pytest.raises(RuntimeError):
+        functional.adaptive_avg_pool2d(x, (2, 2, 2))

@@ -48,3 +48,50 @@ def test_padding_never_reaches_the_model():
         functional.pad(torch.randn(2, 3), (0, 0, 1, 1))
     with pytest.raises(InvalidArgument, match="interpolate"):
         functional.interpolate(torch.randn(2, 3, 4), 2)
+
+
+def last(*shape):
+    return torch.randn(*shape[:2], *shape[3:], shape[2]).movedim(-1, 2)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda module, x: module.pad(x, (1, 2, 0, 3), value=0.5),
+        lambda module, x: module.pad(x, (0, 0, -1, 1, 2, 0)),
+        lambda module, x: module.pad(x, (1, 1)),
+        lambda module, x: module.pad(x, (1, 1, 1, 1), mode="reflect"),
+        lambda module, x: module.pixel_shuffle(module.pixel_unshuffle(x, 2), 2),
+        lambda module, x: module.pixel_unshuffle(x, 2),
+        lambda module, x: module.interpolate(x, scale_factor=2),
+    ],
+)
+@pytest.mark.parametrize("how", ["last", "contiguous", "strided", "shared"])
+@pytest.mark.parametrize("B", [1, 3])
+def test_layouts(function, how, B):
+    shape = (B, 2, 4, 6, 8)
+    x = last(*shape) if how in ("last", "shared") else torch.randn(shape)
+    x = torch.randn(*shape[:-1], 16)[..., ::2] if how == "strided" else x
+    x = x[:1].expand(shape) if how == "shared" else x
+    x.requires_grad_()
+    y = function(functional, x)
+    truth = torch.stack([function(F, one) for one in x.unbind(0)])
+    torch.testing.assert_close(y, truth)
+    if how == "last":
+        assert y.movedim(2, -1).is_contiguous()
+    if how != "shared":
+        grad = torch.randn_like(truth)
+        torch.testing.assert_close(*(torch.autograd.grad(t, x, grad) for t in (y, truth)))
+
+
+def test_few_channels_are_shuffled_to_contiguous_images():
+    x = last(2, 3, 12, 4, 5).requires_grad_()
+    y = functional.pixel_shuffle(x, 2)
+    assert torch.equal(y[1], F.pixel_shuffle(x[1], 2))
+    assert y.is_contiguous()
+
+
+def test_padding_of_nothing():
+    assert functional.pad(last(2, 0, 3, 4, 4), (1, 1, 1, 1)).shape == (2, 0, 3, 6, 6)
+    assert functional.pixel_shuffle(last(2, 0, 4, 3, 3), 2).shape == (2, 0, 1, 6, 6)
+    assert functional.pixel_shuffle(torch.randn(2, 4, 3, 3), 2).shape == (2, 1, 6, 6)

@@ -61,8 +61,11 @@ def test_a_convolution(channels, sides, kernel, rest, with_bias):
         ((6, 2), (3, 4), (3, 5), {"stride": (2, 3), "padding": (1, 0), "output_padding": (1, 2)}),
         ((40, 24), (3, 3), (3, 3), {"stride": 1, "padding": 2}),
         ((5, 3), (2, 3), (1, 2), {"stride": 3, "output_padding": 2}),  # pixels that no window has
-        ((4, 3), (4, 4), (3, 3), {"dilation": 2}),  # these are torch's
+        ((4, 3), (4, 4), (3, 3), {"dilation": 2}),
         ((4, 6), (4, 4), (3, 3), {"groups": 2, "stride": 2}),
+        ((4, 4), (4, 3), (3, 4), {"groups": 4, "stride": 2, "padding": 1}),
+        ((2, 1), (9, 8), (3, 3), {"dilation": 3, "output_padding": 2}),  # of more than a step: torch's
+        ((8, 40), (64, 66), (5, 5), {"groups": 2, "padding": 2}),  # few filters on many pixels: torch's
     ],
 )
 def test_a_transposed_convolution(channels, sides, kernel, rest, with_bias):
@@ -110,3 +113,8 @@ def test_impossible_convolutions_have_torchs_errors():
         functional.conv_transpose2d(torch.randn(B, N, 3, 2, 2), torch.randn(B, 3, 4, 2, 2), padding=3)
     with pytest.raises(RuntimeError):
         functional.conv_transpose2d(torch.randn(B, N, 3, 2, 2), torch.randn(B, 3, 4, 2, 2), output_padding=1)
+
+
+def test_no_images_make_no_images():
+    x, weight = torch.randn(B, 0, 4, 5, 5), torch.randn(B, 4, 2, 3, 3)
+    assert functional.conv_transpose2d(x, weight, stride=2).shape == (B, 0, 2, 11, 11)

@@ -54,9 +54,10 @@ class PythonNumbers:
 
     def moved(self) -> bool:
         """Return True if numbers were drawn since."""
-        now = np.random.get_state()
-        pairs = zip(now, self.numpy, strict=True)
-        return self.python != random.getstate() or any(not np.array_equal(a, b) for a, b in pairs)
+        kind, words, *rest = np.random.get_state()
+        kind_before, words_before, *rest_before = self.numpy
+        same = (kind, *rest) == (kind_before, *rest_before) and np.array_equal(words, words_before)
+        return not same or self.python != random.getstate()
 
     def put_back(self) -> None:
         random.setstate(self.python)
@@ -79,19 +80,20 @@ def keep(root: Any, parameters: bool = False) -> Kept:
     Args:
         parameters: copy the parameters too, for code that may write into them.
     """
+    modules = list(root.modules())
     with hidden_from_modes():
         buffers = [
             (module, name, buffer, None if buffer is None else buffer.clone())
-            for module in root.modules()
+            for module in modules
             for name, buffer in module._buffers.items()
         ]
         held = [
             (parameter.data, parameter.detach().clone())
-            for module in (root.modules() if parameters else ())
+            for module in (modules if parameters else ())
             for parameter in module._parameters.values()
             if parameter is not None
         ]
-    return Kept(buffers, held, [KeptAttributes(m) for m in root.modules() if is_fused(m)], PythonNumbers())
+    return Kept(buffers, held, [KeptAttributes(m) for m in modules if is_fused(m)], PythonNumbers())
 
 
 def _same(value: Any, content: Any) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dis
 import random
 import types
 from collections import OrderedDict
@@ -42,7 +43,27 @@ _DRAWING = frozenset(
         *(f"{kind}_{law}_" for kind in ("xavier", "kaiming") for law in ("normal", "uniform")),
     ]
 )
-_WRITING = frozenset(("no_grad", "set_grad_enabled", "inference_mode", "data"))
+_GRADIENTS_OFF = frozenset(("no_grad", "set_grad_enabled", "inference_mode"))
+#: Names that write, beside those that end in an underscore: of torch's functions, whose code is not followed.
+_WRITING = frozenset(
+    (
+        "setattr",
+        "__setitem__",
+        "load_state_dict",
+        "vector_to_parameters",
+        "update_parameters",
+        "step",
+        "register_parameter",
+        "apply",
+    )
+)
+_STORING = frozenset(
+    opcode
+    for name, opcode in dis.opmap.items()
+    if name in ("STORE_SUBSCR", "STORE_SLICE") or name.startswith("INPLACE_")
+)
+_BINARY = dis.opmap.get("BINARY_OP")  # from Python 3.11 on: `x += y` is one, with an argument from 13 to 25
+_IN_PLACE = range(13, 26)
 _NO_CODE = frozenset(
     (bool, int, float, str, type(None), dict, list, set, tuple, OrderedDict, torch.Tensor, torch.nn.Parameter)
 )
@@ -61,8 +82,27 @@ def names_that_draw(root: torch.nn.Module, method: str = "") -> set[str]:
 
 
 def may_write_parameters(root: torch.nn.Module, method: str = "") -> bool:
-    """Return True if code that a call of `root`, or of its `method`, can reach turns gradients off or names `.data`."""
-    return any(names & _WRITING for _, names in _reachable(root, method))
+    """Return True if code that a call of `root`, or of its `method`, can reach names `.data`, or turns gradients off
+    and writes into anything."""
+    off = writes = False
+    for function, names in _reachable(root, method):
+        off = off or bool(names & _GRADIENTS_OFF)
+        writes = writes or _writes(function.__code__, names)
+        if "data" in names or (off and writes):
+            return True
+    return False
+
+
+def _writes(code: types.CodeType, names: set[str]) -> bool:
+    """Return True if code calls functions in place, or stores into parts of anything."""
+    if names & _WRITING or any(name.endswith("_") and not name.endswith("__") for name in names):
+        return True
+    pairs = zip(code.co_code[::2], code.co_code[1::2], strict=True)
+    if any(opcode in _STORING or (opcode == _BINARY and held in _IN_PLACE) for opcode, held in pairs):
+        return True
+    tuples = [constant for constant in code.co_consts if isinstance(constant, tuple)]
+    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return any("out" in constant for constant in tuples) or any(_writes(one, names) for one in inner)
 
 
 def _reachable(root: torch.nn.Module, method: str) -> Iterator[tuple[types.FunctionType, set[str]]]:

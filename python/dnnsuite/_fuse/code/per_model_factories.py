@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -66,25 +66,27 @@ _DROPPING = frozenset(
 _LIKE = {torch.rand_like: torch.rand, torch.randn_like: torch.randn}
 
 
-class PerModelMode(TorchFunctionMode):
-    """Function mode in which each model draws its own numbers and, with `memory`, gets its own of new tensors."""
+_RANDOM = _DRAWN | _DRAWN_INTO | _DROPPING
+_SPECIAL = (frozenset[Any](), _RANDOM, _RANDOM | _MEMORY)  # by `state.making`
 
-    def __init__(self, memory: bool) -> None:
-        super().__init__()
-        self._special = _DRAWN | _DRAWN_INTO | _DROPPING | (_MEMORY if memory else frozenset())
+
+class PerModelMode(TorchFunctionMode):
+    """Function mode in which each model draws its own numbers and, if `state.making` is 2, gets its own of new
+    tensors."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func not in _SPECIAL[state.making] or not state.B:
+            return func(*args, **kwargs) if kwargs else func(*args)
         kwargs = dict(kwargs or {})
-        if func in self._special and state.B:
-            own = any(type(leaf) is ModelTensor for leaf in tree_leaves((args, kwargs)))
-            if func not in _MEMORY:
-                state.drew = True
-            if kwargs.get("generator", 0) is None:
-                del kwargs["generator"]  # torch.nn.init says so
-            if not own and not _given(func, kwargs):
-                return _made(func, args, kwargs)
-            if not own and func in _DRAWN and "generator" not in kwargs:
-                kwargs["generator"] = generators_of(next_stream(1), kwargs["out"].device)[0]
+        own = any(type(leaf) is ModelTensor for leaf in tree_leaves((args, kwargs)))
+        if func not in _MEMORY:
+            state.drew = True
+        if kwargs.get("generator", 0) is None:
+            del kwargs["generator"]  # torch.nn.init says so
+        if not own and not _given(func, kwargs):
+            return _made(func, args, kwargs)
+        if not own and func in _DRAWN and "generator" not in kwargs:
+            kwargs["generator"] = generators_of(next_stream(1), kwargs["out"].device)[0]
         return func(*args, **kwargs)
 
 
@@ -191,7 +193,7 @@ def making(memory: bool) -> Iterator[None]:
         return
     state.making = wanted
     try:
-        with PerModelMode(memory):
+        with nullcontext() if before else PerModelMode():  # the outer one does more from now on
             yield
     finally:
         state.making = before

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 
 from ...nn import functional as ours
+from ...nn.functional.mean import mean
 from ...nn.model_tensor import ModelTensor, NotFusable, expanded, wrap_all
+from ...ops.memory_order import by_memory_order
 from ..code.epilogue_fusion import maximum
 from .elementwise import elementwise
 from .shapes import sizes_of, viewed
@@ -84,7 +86,6 @@ _TABLE: list[tuple[str, dict[int, str], dict[str, Any]]] = [
     *[(n, {1: "dim"}, {"dim": -1}) for n in ["sort", "argsort", "glu", "mode"]],
     ("diff", {2: "dim"}, {"dim": -1}),
     *[(n, {2: "dim"}, {"dim": -1}) for n in ["topk", "kthvalue"]],
-    *[(n, {2: "dim"}, {"dim": 0}) for n in ["chunk", "split", "tensor_split", "split_with_sizes"]],
     *[(n, {1: "dim"}, {"dim": 0}) for n in ["unbind"]],
     *[(n, {1: "dim"}, {}) for n in ["narrow", "select", "unflatten"]],
     ("flatten", {1: "start_dim", 2: "end_dim"}, {"start_dim": 0, "end_dim": -1}),
@@ -96,6 +97,23 @@ _TABLE: list[tuple[str, dict[int, str], dict[str, Any]]] = [
 ]
 for _name, _places, _defaults in _TABLE:
     _named(_name, _places, _defaults)
+
+
+@rule("chunk split tensor_split split_with_sizes")
+def parts(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Cut a tensor in parts, views of it."""
+    if type(args[0]) is not ModelTensor:
+        return map_over_models(func, args, kwargs)
+    first, dim = args[0], args[2] if len(args) > 2 else kwargs.get("dim", 0)
+    sizes = {name: raw(value) for name, value in kwargs.items() if name != "dim"}
+
+    def cut(tensors: list[torch.Tensor], dim: int) -> tuple[torch.Tensor, ...]:
+        return tuple(func(tensors[0], *args[1:2], dim=dim, **sizes))
+
+    found = wrap_all(by_memory_order(cut, [first.value], moved(dim, first.dim())))
+    for part in found:
+        part.unsure = first.unsure
+    return found
 
 
 @rule("renorm")
@@ -139,6 +157,8 @@ def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name == "max" and isinstance(dim, int) and "out" not in kwargs:
         return wrap_all(ours.max(x, dim, rest[0] if rest else kwargs.get("keepdim", False)))
     if dim is not None and not (isinstance(dim, Sequence) and not dim):
+        if name == "mean" and kwargs.keys() <= {"keepdim"}:
+            return wrap_all(mean(x, moved(dim, rank), *rest, **kwargs))
         return wrap_all(func(x, moved(dim, rank), *rest, **kwargs))
     if kwargs.pop("keepdim", False):
         return wrap_all(func(x, tuple(range(1, rank + 1)), *rest, keepdim=True, **kwargs))
@@ -148,6 +168,12 @@ def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name == "aminmax":
         return wrap_all(func(flat, dim=1))
     return wrap_all(func(flat, 1, *rest, **kwargs))
+
+
+@rule("_is_all_true _is_any_true")
+def _is_true(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    flat = args[0].value.flatten(1)
+    return ModelTensor(flat.all(1) if "all" in func.__name__ else flat.any(1))
 
 
 @rule("norm")
@@ -220,7 +246,12 @@ def cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = [t for t in tensors if tuple(t.shape) != (0,)]  # as torch does, for the sake of old code
     values = [expanded(t, B) for t in tensors]
     rank = max(v.dim() - 1 for v in values)
-    return wrap_all((torch.stack if stacking else torch.cat)(values, moved(dim, rank + stacking)))
+    dim = moved(dim, rank + stacking)
+    if stacking:
+        return wrap_all(torch.stack(values, dim))
+    result = wrap_all(by_memory_order(torch.cat, values, dim))
+    result.of_layer = True  # in a memory order that torch's may not have
+    return result
 
 
 @rule(

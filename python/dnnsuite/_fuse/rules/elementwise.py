@@ -9,6 +9,7 @@ import torch
 
 from ...nn.model_tensor import ModelTensor, NotFusable, check_stray, expanded, physical, state, wrap_all
 from ...nn.waiting_relu import waiting_relu
+from ...ops.memory_order import in_one_piece
 from ..code.epilogue_fusion import continued
 from .once import shared_result
 from .table import CONTINUING, FINDERS, WRITING, before_writing, in_place, rule
@@ -21,12 +22,12 @@ NAMES = (
     "log2 logical_not logit logsigmoid mish nan_to_num neg negative pos positive rad2deg real reciprocal relu relu6 "
     "round rsqrt selu sgn sigmoid sign signbit silu sin sinc sinh softplus softshrink softsign sqrt square tan tanh "
     "tanhshrink threshold trunc zeros_like ones_like full_like empty_like "
-    "contiguous detach type float double half bfloat16 int long short cpu cuda byte requires_grad "
-    "zero fill invert "
+    "contiguous detach type float double half bfloat16 int long short cpu cuda byte "
+    "zero fill invert log_sigmoid "
     # of several
     "add radd sub rsub subtract mul rmul multiply div divide truediv rtruediv floordiv rfloordiv floor_divide mod rmod "
     "remainder fmod pow rpow float_power atan2 arctan2 maximum minimum fmax fmin hypot lerp addcmul addcdiv clamp clip "
-    "clamp_min clamp_max where masked_fill copysign eq ne lt le gt ge greater less greater_equal less_equal "
+    "clamp_min clamp_max masked_fill copysign eq ne lt le gt ge greater less greater_equal less_equal "
     "not_equal isclose logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor and rand or ror xor rxor "
     "true_divide xlogy logaddexp logaddexp2 heaviside nextafter copy dequantize"
 )
@@ -71,6 +72,12 @@ def aligned(values: list[Any]) -> list[Any]:
     return result
 
 
+_SLOW_OF_SLICES = frozenset(
+    {
+        *("celu", "cos", "elu", "erf", "exp", "expm1", "gelu", "log", "log1p"),
+        *("mish", "selu", "sigmoid", "silu", "sin", "softplus", "sqrt", "tanh"),
+    }
+)
 _RELUS = frozenset((torch.relu, torch.Tensor.relu, torch.nn.functional.relu))
 
 
@@ -91,6 +98,9 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return _in_place(func, args, kwargs)
     if "out" in kwargs:
         raise NotFusable(f"{func.__name__}(out=...) has no meaning for several models")
+    if func.__name__ in _SLOW_OF_SLICES and args and type(args[0]) is ModelTensor:
+        whole = in_one_piece(args[0].value)
+        args = args if whole is args[0].value else (ModelTensor(whole), *args[1:])
     if len(args) == 1 and type(args[0]) is ModelTensor and not kwargs:
         return wrap_all(func(args[0].value))
     values = aligned([*args, *kwargs.values()])
@@ -109,6 +119,14 @@ def _in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise RuntimeError(f"{func.__name__}: the result does not have the shape {list(target.shape)}")
     func(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
     return target
+
+
+@rule("where")
+def _where(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Choose between two tensors; a condition alone gives the places of its true elements, another number per model."""
+    if len(args) + len(kwargs) == 1:
+        raise NotFusable("where of a condition alone finds another number of places in each model")
+    return elementwise(func, args, kwargs)
 
 
 @rule("to type_as")

@@ -59,7 +59,9 @@ FOR_ONE: dict[Any, Callable[..., Any]] = {}
 def shared_result(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rule: Any = None) -> Any:
     """Compute `func(*args, **kwargs)`, of which `rule` is the rule, once; NotImplemented if it is not the same for all
     models."""
-    leaves = tree_leaves((args, kwargs))
+    leaves = [*args, *kwargs.values()]
+    if any(isinstance(leaf, (tuple, list, dict)) for leaf in leaves):
+        leaves = tree_leaves(leaves)
     if not any(type(leaf) is ModelTensor for leaf in leaves) or not all(map(_is_of_all, leaves)):
         return NotImplemented
     name = getattr(func, "__name__", "__get__")

@@ -66,7 +66,7 @@ def _view_as(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return reshape(torch.reshape, (args[0], tuple(args[1].shape)), {})
 
 
-@rule("expand")
+@rule("expand broadcast_to")
 def expand(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x, sizes = args[0].value, sizes_of(args[1:], kwargs, "size")
     x = x.reshape(x.size(0), *(1,) * (len(sizes) - args[0].dim()), *x.shape[1:])
@@ -78,6 +78,25 @@ def _expand_as(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if type(args[0]) is not ModelTensor:
         return args[0].expand(args[1].shape)
     return expand(torch.Tensor.expand, (args[0], tuple(args[1].shape)), {})
+
+
+@rule("broadcast_tensors")
+def _broadcast_tensors(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Expand each tensor to the shape that all have together; a tensor that all models share stays one."""
+    shape = tuple(torch.broadcast_shapes(*(tuple(tensor.shape) for tensor in args)))
+    return tuple(expand(func, (t, shape), {}) if type(t) is ModelTensor else t.expand(shape) for t in args)
+
+
+@rule("repeat_interleave")
+def _repeat_interleave(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Repeat each element as often as the others; counts in a tensor are for torch.vmap."""
+    values = dict(zip(("input", "repeats", "dim"), args, strict=False)) | kwargs
+    x, repeats, dim = values.pop("input", None), values.pop("repeats", None), values.pop("dim", None)
+    if type(x) is not ModelTensor or type(repeats) is not int or values:
+        return map_over_models(func, args, kwargs)
+    if dim is None:
+        return wrap_all(x.value.reshape(x.B, -1).repeat_interleave(repeats, 1))
+    return wrap_all(x.value.repeat_interleave(repeats, range(x.dim())[dim] + 1))
 
 
 @rule("repeat tile")

@@ -4,7 +4,17 @@
 from .cuda import CudaDevice, CudaGraphs
 from .library import Recordings
 from .python_state import NotPlain, PythonState
+from .remembered import remembers
 from .script import Scripts
 from .step import CapturedStep
 
-__all__ = ["CapturedStep", "CudaDevice", "CudaGraphs", "NotPlain", "PythonState", "Recordings", "Scripts"]
+__all__ = [
+    "CapturedStep",
+    "CudaDevice",
+    "CudaGraphs",
+    "NotPlain",
+    "PythonState",
+    "Recordings",
+    "Scripts",
+    "remembers",
+]

@@ -312,6 +312,7 @@ def followed_in_math(spaces: Sequence[dict[str, Any]]) -> Iterator[None]:
                     space[name] = _in_math.pop((id(space), name))[0]
 
 
+@functools.lru_cache(256)  # Python's `math` has some fifty, and each recorded step wants them
 def _followed(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

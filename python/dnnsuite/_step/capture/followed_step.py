@@ -139,8 +139,10 @@ class _FollowingRecorder(StepRecorder):
             self.fed.append((self.handed[value], type(value)))
         return self._slots_of_numbers[key]
 
-    def _check(self, func: Any, operator: Operator, given: Sequence[Any], masked: bool) -> None:
-        super()._check(func, operator, given, masked)
+    def _check(
+        self, func: Any, operator: Operator, values: Sequence[Any], given: Sequence[Any], masked: bool
+    ) -> None:
+        super()._check(func, operator, values, given, masked)
         recording = self.recording
         outer = {recording.storage[slot] for slot in recording.external} - self._may_change
         call = OperatorCall(func, tuple(given), [], writes=True, views=False)

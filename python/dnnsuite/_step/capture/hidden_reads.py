@@ -30,7 +30,9 @@ class HiddenReads(TorchFunctionMode):
         self._floats = ReadFloats(recorder.recording)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = self._floats.plain((args, kwargs or {}))
+        kwargs = kwargs or {}
+        if self._floats.made:
+            args, kwargs = self._floats.plain((args, kwargs))
         if func in _READS:
             place = called_by_user()
             if place is not None and not kwargs and len(args) == 1:

@@ -245,9 +245,14 @@ def _nobody() -> None:
 
 def _is_own(value: Any, era: object) -> bool:
     """Return True for facts of one runner alone: with what cannot be compared, or with functions that hold values."""
-    if isinstance(value, (tuple, list)):
-        return any(_is_own(part, era) for part in value)
-    return value is era or (isinstance(value, types.FunctionType) and value.__closure__ is not None)
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, (tuple, list)):
+            waiting += one
+        elif one is era or (isinstance(one, types.FunctionType) and one.__closure__ is not None):
+            return True
+    return False
 
 
 def code_of(function: Any) -> Any:
@@ -294,6 +299,12 @@ class Recordings:
             self._leaders, self._alone = [], []
             for one in self._proven:
                 one.owner = _nobody
+
+    @property
+    def depend_on_values(self) -> bool:
+        """True if Python reads a tensor that stays, such as a flag in a buffer, in a step that is recorded."""
+        with self._lock:
+            return any(read.given is None for one in self._proven for read in one.reads)
 
     def find(self, facts: Facts) -> list[Proven]:
         """Find the recordings of the same step, one for each outcome of what Python reads of the batch."""
@@ -357,5 +368,6 @@ class Recordings:
 
 def _agree(known: Proven, made: Proven) -> bool:
     """Return True if the tensors without a role are the same in both, or constants of equal value."""
-    pairs = zip(known.others, made.others, strict=True)  # the outlines have as many
-    return all(a.data_ptr() == b.data_ptr() or same_bits(a, b) for a, b in pairs)
+    written = [slot in script.written for script in made.scripts for slot in script.others]
+    each = zip(known.others, made.others, written, strict=True)  # the outlines have as many
+    return all(a.data_ptr() == b.data_ptr() or (not changes and same_bits(a, b)) for a, b, changes in each)

@@ -98,38 +98,30 @@ def _read(func: Any) -> Operator | None:
     schema = getattr(func, "_schema", None)
     if schema is None:
         return None
-    tags, name = func.tags, schema.name.split("::")[1]
+    tags, name, arguments = func.tags, schema.name.split("::")[1], schema.arguments
+    aliases, types = [one.alias_info for one in arguments], tuple(str(one.type) for one in arguments)
     unsaid = _WRITES_UNSAID.get(schema.name, ())
+    said = [place for place, alias in enumerate(aliases) if alias is not None and alias.is_write]
+    names, returns = [one.name for one in arguments], schema.returns
     return Operator(
         schema.name.replace("::", "."),
         str(schema),
-        tuple((one.name, one.default_value) for one in schema.arguments),
-        tuple(
-            place
-            for place, one in enumerate(schema.arguments)
-            if (one.alias_info is not None and one.alias_info.is_write) or one.name in unsaid
-        ),
-        tuple(place for place, one in enumerate(schema.arguments) if one.name in _RATE_ARGUMENTS),
+        tuple((one.name, one.default_value) for one in arguments),
+        tuple(place for place, one in enumerate(names) if place in said or one in unsaid),
+        tuple(place for place, one in enumerate(names) if one in _RATE_ARGUMENTS),
         by_shape=name in _FILLED,
-        only_acts=not schema.returns,
-        returns_list=len(schema.returns) == 1 and isinstance(schema.returns[0].type, torch.ListType),
+        only_acts=not returns,
+        returns_list=len(returns) == 1 and isinstance(returns[0].type, torch.ListType),
         looks=torch.Tag.data_dependent_output in tags or schema.name == _LOOK,
         scalar=schema.name == _LOOK,
         sized_by_values=torch.Tag.dynamic_output_shape in tags,
         reshapes=torch.Tag.inplace_view in tags,
         view=_view_of(func),
         draws=torch.Tag.nondeterministic_seeded in tags,
-        types=tuple(str(one.type) for one in schema.arguments),
-        keywords=tuple(one.kwarg_only for one in schema.arguments),
-        written_list=next(
-            (
-                place
-                for place, one in enumerate(schema.arguments)
-                if one.alias_info is not None and one.alias_info.is_write and "List" in str(one.type)
-            ),
-            None,
-        ),
-        returns=bool(schema.returns),
+        types=types,
+        keywords=tuple(one.kwarg_only for one in arguments),
+        written_list=next((place for place in said if "List" in types[place]), None),
+        returns=bool(returns),
     )
 
 

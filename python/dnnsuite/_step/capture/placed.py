@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
+from .operators import known_operator
 from .plan import ReplayPlan
+from .recording import written_slots
 from .script import Script, same_bits
 
 _NOTHING = torch.empty(0)
@@ -89,6 +91,14 @@ class Read:
         return True
 
 
+def _written(plan: ReplayPlan, tensors: Mapping[int, torch.Tensor]) -> Iterator[int]:
+    """Yield the slots of those `tensors` whose memory a plan writes into."""
+    calls = [call for call in plan.calls if call.writes]
+    slots = {slot for call in calls for slot in written_slots(known_operator(call.op), call.arguments)}
+    memory = {t.untyped_storage()._cdata for slot, t in (plan.roots | plan.static).items() if slot in slots}
+    yield from (slot for slot, tensor in tensors.items() if tensor.untyped_storage()._cdata in memory)
+
+
 @dataclass
 class PlacedScript:
     """Script in terms of roles."""
@@ -99,6 +109,7 @@ class PlacedScript:
     others: dict[
         int, torch.Tensor
     ]  # by slot: tensors without a role, such as those that a loss function closes over
+    written: frozenset[int]  # slots of those of `others` that the script writes into
 
     @classmethod
     def of(cls, script: Script, search: Places) -> PlacedScript:
@@ -109,7 +120,7 @@ class PlacedScript:
         others = {slot: plan.roots[slot] for slot in plan.external if found[slot] is None}
         constants = {slot: tensor for slot, tensor in plan.roots.items() if slot not in plan.external}
         light = replace(plan, static=dict.fromkeys(plan.static, _NOTHING), roots=constants)
-        return cls(script.bound(light, []), light, places, others)
+        return cls(script.bound(light, []), light, places, others, frozenset(_written(plan, others)))
 
     def on(self, roles: Mapping[str, torch.Tensor]) -> Script:
         """Make the script for another shard."""

@@ -59,13 +59,13 @@ class ReadFloats:
 
     def __init__(self, recording: StepRecording) -> None:
         self._recording = recording
-        self._made: list[weakref.ref[FollowedNumber]] = []
+        self.made: list[weakref.ref[FollowedNumber]] = []
         self.open = True
 
     def stand_in(self, tensor: torch.Tensor, value: float, place: str) -> FollowedNumber:
         """Make the stand-in for `value`, the element of a float64 `tensor`."""
         made = FollowedNumber(self, Source(tensor, place), value)
-        self._made.append(weakref.ref(made))
+        self.made.append(weakref.ref(made))
         return made
 
     def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -93,7 +93,7 @@ class ReadFloats:
 
     def plain(self, value: Any) -> Any:
         """Replace stand-ins in the arguments of a function of torch by their values."""
-        if not self._made or not _holds_a_stand_in(value):
+        if not _holds_a_stand_in(value):
             return value
         return tree_map(lambda leaf: self.read(leaf) if self._is_mine(leaf) else leaf, value)
 
@@ -102,10 +102,10 @@ class ReadFloats:
         if failed:  # its frames hold what they will
             self.open = False
             return
-        if any(one() is not None for one in self._made):
+        if any(one() is not None for one in self.made):
             gc.collect()  # those in a circle of objects that nobody holds
         self.open = False
-        for one in self._made:
+        for one in self.made:
             number = one()
             if number is not None:
                 self._refuse(number)

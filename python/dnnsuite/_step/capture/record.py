@@ -122,7 +122,7 @@ class StepRecorder(TorchDispatchMode):
                 given = operator.arguments(args, kwargs)
                 arguments = tuple(map(self._with_slots, given))
                 masked = operator.sized_by_values and _looks_for_true(given)
-                self._check(func, operator, arguments, masked)
+                self._check(func, operator, given, arguments, masked)
         except Exception as error:
             self._refuse_unknown(func, error)
         output = func(*args, **kwargs)
@@ -141,14 +141,21 @@ class StepRecorder(TorchDispatchMode):
         """End the recording, not the step, if the schema of `func`, which is private to torch, has another form."""
         self._refuse(f"{func} is not understood: {type(error).__name__}: {error}")
 
-    def _check(self, func: Any, operator: Operator, given: Sequence[Any], masked: bool) -> None:
+    def _check(
+        self, func: Any, operator: Operator, values: Sequence[Any], given: Sequence[Any], masked: bool
+    ) -> None:
         name = operator.name
         if operator.looks:
-            origins = self._origin(given)
-            if origins is not None:  # a flag or a hyper-parameter: it holds until somebody changes it
-                self.recording.read |= origins
+            origins, asserted = (
+                self._origin(given),
+                operator.scalar and not self._seeded and assert_true is not None,
+            )
+            if origins is not None and not (asserted and self._are_trained(values[0], origins)):
+                self.recording.read |= (
+                    origins  # a flag or a hyper-parameter: it holds until somebody changes it
+                )
                 return
-            if operator.scalar and not self._seeded and assert_true is not None:
+            if asserted:
                 return  # `_look` takes note of it
             self._refuse(f"{name} hands a tensor's value to Python (as .item() does)")
         elif name in _BY_LENGTHS:
@@ -184,7 +191,9 @@ class StepRecorder(TorchDispatchMode):
     def _look(self, tensor: torch.Tensor, slot: TensorSlot, value: Any) -> None:
         """Add an assertion of the value that Python has read. Floats, which differ in each step, are followed where
         the caller can, else refused."""
-        if self._origin([slot]) is not None or self._seeded or assert_true is None:
+        origins = self._origin([slot])
+        holds = origins is not None and not self._are_trained(tensor, origins)
+        if holds or self._seeded or assert_true is None:
             return  # is among `read`, or refused
         if type(value) is float and self._follows_floats and to_copy is not None:
             self.taken = self._widened(tensor, slot)
@@ -199,6 +208,14 @@ class StepRecorder(TorchDispatchMode):
         self.recording.looks.append(len(self.recording.calls) - 1)
         if in_a_loop():
             self.recording.in_loops.add(self.recording.looks[-1])
+
+    def _are_trained(self, value: torch.Tensor, origins: set[int]) -> bool:
+        """Return True for a `value` that is no fraction and follows from parameters that take gradients: it is
+        asserted in each step, as `torch.distributions` checks a scale."""
+        known = self.recording.external
+        return not value.is_floating_point() and any(
+            known[origin].requires_grad for origin in origins if origin in known
+        )
 
     def _widened(self, tensor: torch.Tensor, slot: TensorSlot) -> torch.Tensor:
         """Copy the one element of a tensor to float64, which Python has read it as."""

@@ -15,21 +15,15 @@ from ...ops.windows import output_pixels
 Size = int | Sequence[int]
 Pair = tuple[int, int]
 
-FEW_CHANNELS, FEW_PRODUCTS = 16, 64_000
-"""Channels of depthwise filters that do not fill a vector, and pixels that come out, times taps, up to which they are
-ours all the same: 1.1 to 6 times torch's rate, half of it at 400,000 (`benchmarks/ops/grid.py`)."""
+MANY_OUTPUTS, MANY_PRODUCTS, PRODUCTS_OF_ONE = 32, 150_000_000, 60_000_000
+"""Filters of a group that fill the registers; and multiplications of one model, with windows that overlap, up to which
+products of windows are quicker than torch's convolution, channels last: 0.8 times at 2,000,000,000. `PRODUCTS_OF_ONE`:
+the same of filters that fill one vector, 0.85 times at 100,000,000. Fewer fill none, and leave torch's idle too."""
 
-SMALL_FILTER, FEW_OF_SMALL = 9, 32_768
-"""Taps of filters of single channels that torch is quick with, if they are not dilated, and vectors of channels, times
-taps and pixels that come out, up to which such filters are ours: 1.1 to 6 times torch's rate, half of it at 80,000."""
-
-MANY_OUTPUTS, MANY_PRODUCTS = 32, 150_000_000
-"""Filters of a group from which products of windows are quicker than torch's convolution, channels last, 1.0 to 3 times
-its rate; and multiplications of one model, with windows that overlap, up to which: 0.8 times at 2,000,000,000."""
-
-FEW_VECTORS, NEW_GRADIENT = 65536, 3
-"""With fewer filters, vectors of one model's windows up to which products are quicker: cutting windows is then most of
-the work. Adding windows up to a gradient of the images costs `NEW_GRADIENT` - 1 times as much as cutting."""
+FEW_VECTORS, NEW_GRADIENT = 49152, 3
+"""Where a row of taps is not one run of the image's numbers, and its runs or filters fill no vector: vectors of one
+model's windows up to which products are quicker. Cutting windows is then most of the work. Adding windows up to a
+gradient of the images costs `NEW_GRADIENT` - 1 times as much as cutting."""
 
 ON_OLD, FEW_ON_OLD = instruction_set() == "generic", 1_000_000
 """On a processor without AVX2, multiplications of one model up to which they are quicker."""
@@ -104,20 +98,9 @@ def steps_go_wrong(input: Tensor, weight: Tensor, stride: Size, padding: str | S
     return not padded and pair(stride) != (1, 1) and min(pair(stride)) > 0
 
 
-def is_own_depthwise(
-    input: Tensor,
-    weight: Tensor,
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
-) -> bool:
-    """Return True if filters of single channels are quicker with this package's kernel."""
-    outputs = output_pixels(input.shape[3:], weight.shape[3:], stride, padding, dilation)
-    taps = weight.shape[3:].numel()
-    products = input.size(1) * outputs * taps
-    if taps <= SMALL_FILTER and dilation == (1, 1):
-        return products * -(-input.size(2) // VECTOR) <= FEW_OF_SMALL
-    return input.size(2) >= FEW_CHANNELS or products <= FEW_PRODUCTS
+def is_outer(input: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> bool:
+    """Return True for filters of one tap and one channel: a column of pixels times a row of filters."""
+    return input.size(2) == 1 and weight.shape[3:] == (1, 1) and stride == (1, 1) and padding == (0, 0)
 
 
 def pays_in_windows(
@@ -129,16 +112,9 @@ def pays_in_windows(
     products = pixels * outputs * inputs * height * width
     if ON_OLD:
         return products <= FEW_ON_OLD
-    if outputs >= MANY_OUTPUTS * groups:
+    if (groups == 1 and dilation[1] == 1) or (outputs >= MANY_OUTPUTS * groups and inputs >= VECTOR):
         apart = height <= stride[0] and width <= stride[1]
-        return apart or products <= MANY_PRODUCTS
-    whole_rows = groups == 1 and dilation[1] == 1  # of taps: they are copied as one run
-    runs, length = (height, width * inputs) if whole_rows else (groups * height * width, inputs)
-    vectors = pixels * runs * -(-length // VECTOR)
+        one = VECTOR <= outputs // groups < MANY_OUTPUTS
+        return apart or products <= (PRODUCTS_OF_ONE if one else MANY_PRODUCTS)
+    vectors = pixels * groups * height * width * -(-inputs // VECTOR)
     return vectors * (NEW_GRADIENT if input.requires_grad else 1) <= NEW_GRADIENT * FEW_VECTORS
-
-
-def quicker_contiguous(input: Tensor, weight: Tensor) -> bool:
-    """Return True for convolutions that torch does faster contiguous than channels last, on a CPU: those of one channel
-    to one, which lie the same either way (1.3 times), unless the images have a gradient."""
-    return on_cpu(input) and not input.requires_grad and input.size(2) == weight.size(1) == 1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Convolutions of whole maps as products: the last layer of a LeNet or of a DCGAN's discriminator, the first one of its
-generator. torch's convolution takes 2 to 10 times as long (`benchmarks/ops/bench_convolution.py`).
+"""Convolutions of whole maps as products: the last layer of a LeNet or of a DCGAN's discriminator, in 16 bits also the
+first one of its generator. torch's convolution takes 2 to 10 times as long (`benchmarks/ops/bench_convolution.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Convolutions as products of the windows that filters see, on a CPU. A small one is quicker so than by the library,
-which rearranges filters at every call (`benchmarks/ops/bench_convolution.py`).
-"""
+"""Convolutions as products of the windows that filters see, on a CPU."""
 
 from __future__ import annotations
 
@@ -16,21 +14,16 @@ from ._whole_maps import sizes_of
 
 Pair = tuple[int, int]
 
-
-MOST = 10_000_000
-"""Multiplications of one model up to which a product of windows takes 0.4 to 0.97 of the time of torch's convolution,
-channels last, forward and backward: the gradient of the filters 0.2 to 0.7. Of twice as many it takes up to 1.2."""
-
-
-FEW_PIXELS = 2048
-"""Pixels that come out of a single filter of one channel up to which windows are quicker, 2 to 3 times: their product
-has a single column."""
+FEW_FILTERS, FEW_VECTORS, VECTOR = 16, 131072, 16
+"""With fewer filters in a group, vectors of one model's windows up to which products are quicker than torch's
+transposed convolution, channels last: 1.0 to 4 times its rate; half of it at 300,000 (`benchmarks/ops/grid.py`)."""
 
 
-def _is_quicker(pixels: int, inputs: int, outputs: int, taps: int) -> bool:
-    if inputs == outputs == 1 and pixels > FEW_PIXELS:
-        return False
-    return taps > 1 and pixels * inputs * outputs * taps <= MOST
+def _is_quicker(input: Tensor, weight: Tensor, groups: int) -> bool:
+    outputs, height, width = weight.shape[2:]
+    runs, length = (height, width * outputs) if groups == 1 else (groups * height * width, outputs)
+    vectors = input.size(1) * input.shape[3:].numel() * runs * -(-length // VECTOR)
+    return input.size(2) >= FEW_FILTERS * groups or vectors <= FEW_VECTORS
 
 
 def takes_windows(input: Tensor, weight: Tensor) -> bool:
@@ -51,26 +44,29 @@ def transposed_of_windows(
 ) -> Tensor | None:
     """Return the transposed convolution of images `[B, N, I, H, W]` with filters `[B, I, O, KH, KW]`: a product,
     whose windows are added up; None where the library's is quicker."""
-    if input.dim() != 5 or groups != 1 or set(_pair(dilation)) != {1} or not takes_windows(input, weight):
+    if input.dim() != 5 or not takes_windows(input, weight) or input.numel() == 0:
         return None
-    if input.size(2) != weight.size(1) or len(input) == 0:
+    if input.size(2) != weight.size(1) or groups < 1 or input.size(2) % groups != 0:
         return None
-    steps, edges, more = _pair(stride), _pair(padding), _pair(output_padding)
-    inputs, outputs, *kernel = weight.shape[1:]
-    if min(steps) < 1 or min(edges) < 0 or any(m >= s for m, s in zip(more, steps, strict=True)):
+    outputs = weight.size(2) * groups
+    if bias is not None and (bias.size(1) != outputs or bias.dtype != weight.dtype):
         return None
-    if not _is_quicker(input.shape[1] * input.shape[3:].numel(), inputs, outputs, kernel[0] * kernel[1]):
+    steps, edges, more, apart = _pair(stride), _pair(padding), _pair(output_padding), _pair(dilation)
+    if (
+        min(*steps, *apart) < 1
+        or min(*edges, *more) < 0
+        or any(m >= s for m, s in zip(more, steps, strict=True))
+    ):
         return None
-    sides = [
-        (n - 1) * s - 2 * p + k + m
-        for n, s, p, k, m in zip(input.shape[3:], steps, edges, kernel, more, strict=True)
-    ]
+    ends = zip(input.shape[3:], weight.shape[3:], steps, edges, apart, more, strict=True)
+    sides = [(n - 1) * s - 2 * p + d * (k - 1) + 1 + m for n, k, s, p, d, m in ends]
     if min(sides) < 1:
         return None
-    pixels = input.movedim(2, -1)
-    products = ops.matmul(pixels.flatten(1, 3), weight.movedim(2, -1).flatten(2))
-    y = ops.add_patches(products.unflatten(1, pixels.shape[1:4]), sides, kernel, steps, edges)
-    return (y if bias is None else y + bias[:, None, None, None]).movedim(-1, 2)
+    if 1 < groups == input.size(2) == outputs:
+        return ops.transposed_depthwise(input, weight, bias, steps, edges, apart, sides)
+    if not _is_quicker(input, weight, groups):
+        return None
+    return ops.transposed_convolution(input, weight, bias, steps, edges, apart, groups, sides)
 
 
 def _pair(size: Any) -> Pair:

@@ -38,6 +38,7 @@ from torch.nn.functional import threshold as threshold
 from torch.nn.functional import threshold_ as threshold_  # type: ignore[attr-defined]
 
 from ...errors import InvalidArgument
+from ...ops.memory_order import memory_order
 from .._models import each_model, shifted
 from ..random_draws import fill
 
@@ -107,4 +108,9 @@ def prelu(input: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
             f"prelu of {list(input.shape)} takes a weight [{len(input)}, 1] or [{len(input)}, {channels}]; "
             f"got {list(weight.shape)}"
         )
-    return each_model(torch.prelu, input, weight.to(input.dtype))
+    if weight.size(1) != 1 or len(input) == 0:
+        return each_model(torch.prelu, input, weight.to(input.dtype))
+    order = memory_order(input)  # one weight for a model: the models are the channels of one long sample
+    laid_out = input.permute(order)
+    y = torch.prelu(laid_out.reshape(1, len(input), -1), weight.flatten().to(input.dtype))
+    return y.view(laid_out.shape).permute(sorted(range(input.dim()), key=order.__getitem__))

@@ -23,11 +23,10 @@ from .._wide_convolution import wide_convolution
 from ._convolution_rules import (
     Size,
     fits,
-    is_own_depthwise,
+    is_outer,
     padding_of,
     pair,
     pays_in_windows,
-    quicker_contiguous,
     single_tap,
     steps_go_wrong,
 )
@@ -69,10 +68,10 @@ def _quick_conv2d(
     steps = pair(stride), pair(padding), pair(dilation)
     if not fits(input, weight, *steps, groups):
         return None
-    of_channels = 1 < groups == input.size(2) == weight.size(1)
-    if of_channels and not is_own_depthwise(input, weight, *steps):
-        return None
+    of_channels = groups == input.size(2) == weight.size(1)
     tap = single_tap(input, weight, *steps) if groups == 1 else None
+    if is_outer(input, weight, *steps[:2]):
+        tap = 0, 0
     by_windows = not of_channels and tap is None and takes_windows(input, weight)
     if by_windows and pays_in_windows(input, weight, *steps, groups):
         return ops.window_convolution(input, weight, bias, *steps, groups)
@@ -136,17 +135,14 @@ def _convolution(
         return y
     if plain is F.conv2d and steps_go_wrong(input, weight, *rest):
         input, rest = _pixels_at(input, weight, pair(rest[0])).movedim(-1, 2), (1, *rest[1:])
-    if plain is F.conv_transpose2d and (y := from_single_pixels(input, weight, bias, *rest)) is not None:
-        return channels_last(y)
     if plain is F.conv_transpose2d and (y := transposed_of_windows(input, weight, bias, *rest)) is not None:
         return y
+    if plain is F.conv_transpose2d and (y := from_single_pixels(input, weight, bias, *rest)) is not None:
+        return channels_last(y)
     if on_gpu(input) and input.size(0) > 1 and input.dim() == dims + 3:
         return convolve_on_gpu(plain, input, weight, bias, *rest)
     if dims == 2 and input.dim() == 5:
-        if plain is F.conv2d and quicker_contiguous(input, weight):
-            input, weight = _contiguous(input), _contiguous(weight)
-        else:
-            input = channels_last(input)
+        input = channels_last(input)
     if len(input) == 1:
         y = plain(input.squeeze(0), weight.squeeze(0), None if bias is None else bias.squeeze(0), *rest)
         # No view for autograd: an activation in place behind it would be one of a part, with copies to and fro.
@@ -172,13 +168,6 @@ def _of_shared_filters(
         return spread(_convolution(plain, dims, input[:1], filters, offsets, *rest), B)
     y = _convolution(plain, dims, folded(input), filters, offsets, *rest)
     return y.view(B, -1, *y.shape[2:])
-
-
-def _contiguous(x: Tensor) -> Tensor:
-    """Make `[B, ...]` contiguous, with the canonical strides; shared tensors stay shared."""
-    if x.size(0) > 1 and x.stride(0) == 0:
-        return _contiguous(x[:1]).expand_as(x)
-    return x.flatten().view(x.shape)
 
 
 def _geometry(

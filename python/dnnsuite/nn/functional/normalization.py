@@ -243,7 +243,10 @@ def instance_norm(
     check_channels(input, (running_mean, running_var, weight, bias), "instance_norm")
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    # Each sample is a model of its own: a batch norm of B * N models with one sample each.
+    if running_mean is None or running_var is None:
+        check_batch(input[:, :1], True, "instance_norm")
+        return group_norm(input, input.size(2), weight, bias, eps)  # each channel a group
+    # Statistics are wanted: each sample is a model of its own, a batch norm of B * N models with one sample each.
     models, samples = input.shape[:2]
 
     def each(parameter: torch.Tensor | None) -> torch.Tensor | None:
@@ -254,7 +257,7 @@ def instance_norm(
     x = computable(input).reshape(models * samples, 1, *input.shape[2:])
     check_batch(x, True, "instance_norm")
     y, statistics = ops.batch_norm_act(x, each(weight), each(bias), eps=eps)
-    if running_mean is not None and running_var is not None and input.numel() > 0:
+    if input.numel() > 0:
         mean, _, var = statistics.view(3, models, samples, -1).mean(2)
         _take_in(running_mean, mean, momentum)
         _take_in(running_var, var, momentum)
@@ -342,7 +345,13 @@ def local_response_norm(
 ) -> torch.Tensor:
     """`torch.nn.functional.local_response_norm` of `[B, N, C, *]`."""
     check_channels(input, (), "local_response_norm")
-    return each_model(lambda x: F.local_response_norm(x, size, alpha, beta, k), input)
+    pixels = input.movedim(2, -1)
+    if input.numel() == 0 or not pixels.is_contiguous():
+        return each_model(lambda x: F.local_response_norm(x, size, alpha, beta, k), input)
+    # The mean of neighbouring channels, which lie side by side, as that of a line.
+    squares = F.pad(pixels.square().view(-1, 1, pixels.size(-1)), (size // 2, (size - 1) // 2))
+    level = F.avg_pool1d(squares, size, 1).view(pixels.shape).mul(alpha).add(k).pow(beta)
+    return (pixels / level).movedim(-1, 2)
 
 
 def normalize(

@@ -16,6 +16,7 @@ from ... import ops
 from ...ops.device import on_cpu
 from ...ops.library import tracing
 from ._samples import each_sample, over_samples
+from .mean import mean
 
 Size = int | Sequence[int]
 Pair = tuple[int, int]
@@ -33,7 +34,7 @@ adaptive_avg_pool1d = over_samples(F.adaptive_avg_pool1d, "adaptive_avg_pool1d",
 _adaptive_avg_pool2d = over_samples(F.adaptive_avg_pool2d, "adaptive_avg_pool2d", 2)
 adaptive_avg_pool3d = over_samples(F.adaptive_avg_pool3d, "adaptive_avg_pool3d", 3)
 adaptive_max_pool1d = over_samples(F.adaptive_max_pool1d, "adaptive_max_pool1d", 1)
-adaptive_max_pool2d = over_samples(F.adaptive_max_pool2d, "adaptive_max_pool2d", 2)
+_adaptive_max_pool2d = over_samples(F.adaptive_max_pool2d, "adaptive_max_pool2d", 2)
 adaptive_max_pool3d = over_samples(F.adaptive_max_pool3d, "adaptive_max_pool3d", 3)
 lp_pool1d = over_samples(F.lp_pool1d, "lp_pool1d", 1)
 lp_pool2d = over_samples(F.lp_pool2d, "lp_pool2d", 2)
@@ -50,10 +51,13 @@ def _pair(size: Size, dims: int, across: int) -> Pair:
 
 
 def _has_windows(sides: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> bool:
-    """Return True if windows fit and each has a pixel of the image; else torch's error message is used."""
+    """Return True if windows fit and each has a pixel of the image; else torch's error message is used.
+
+    Taps that are no further apart than the image is long cannot step over it.
+    """
     ends = zip(sides, kernel, stride, padding, dilation, strict=True)
     return all(
-        k > 0 and s > 0 and d > 0 and 0 <= p <= k // 2 and d * (k - 1) < n + 2 * p and (d == 1 or p == 0)
+        k > 0 and s > 0 and d > 0 and 0 <= p <= k // 2 and d * (k - 1) < n + 2 * p and (d <= n or p == 0)
         for n, k, s, p, d in ends
     )
 
@@ -63,6 +67,10 @@ FEW_NUMBERS, FEW_TAKEN = 65536, 16384
 function; of few channels those of all windows, for torch's call fills no vector then."""
 
 FEW_CHANNELS = 16
+
+MOST_OF_ADAPTIVE = 49
+"""Pixels of a window up to which this package's maximum is 1.1 to 1.7 times as fast as torch's adaptive one; of 256
+pixels, or of whole maps, 0.7 to 1.0 times."""
 
 
 Steps = tuple[Pair, Pair, Pair, Pair]
@@ -216,12 +224,37 @@ def avg_pool2d(
     return _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
+def _even_windows(input: Tensor, output_size: Any) -> Pair | None:
+    """Return the side lengths of an adaptive pool's windows if all are alike and none overlap; None for others."""
+    sides = input.shape[-2:]
+    sizes = (output_size,) * 2 if isinstance(output_size, int) else tuple(output_size)
+    if input.dim() != 5 or len(sizes) != 2:
+        return None
+    asked = [n if size is None else size for n, size in zip(sides, sizes, strict=True)]
+    if any(size < 1 or n % size != 0 for n, size in zip(sides, asked, strict=True)):
+        return None
+    return sides[0] // asked[0], sides[1] // asked[1]
+
+
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """`torch.nn.functional.adaptive_avg_pool2d` of `[B, N, C, H, W]`, or without N."""
     if output_size in (1, (1, 1), [1, 1]) and input.dim() in (4, 5) and input.shape[-2:].numel() > 0:
         # What torch computes, less the strides it gives the result in place, which no recorded step can repeat.
-        return input.mean((-2, -1), keepdim=True)
+        return mean(input, (-2, -1), keepdim=True)
+    kernel = _even_windows(input, output_size)
+    if kernel is not None and (steps := _ours(2, input, kernel, None, 0, 1)) is not None:
+        return _pooled(ops.avg_pool, 2, input, *steps[:3])
     return _adaptive_avg_pool2d(input, output_size)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """`torch.nn.functional.adaptive_max_pool2d` of `[B, N, C, H, W]`, or without N."""
+    kernel = None if return_indices else _even_windows(input, output_size)
+    if kernel is not None and kernel[0] * kernel[1] <= MOST_OF_ADAPTIVE and kernel != input.shape[-2:]:
+        steps = _ours(2, input, kernel, None, 0, 1)
+        if steps is not None:
+            return _pooled(ops.max_pool, 2, input, *steps)
+    return _adaptive_max_pool2d(input, output_size, return_indices)
 
 
 def _unpool(plain: Any, name: str, dims: int, input: Tensor, indices: Tensor, *args: Any) -> Tensor:

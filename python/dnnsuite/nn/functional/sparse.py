@@ -9,7 +9,9 @@ import torch
 
 from ... import ops
 from ...errors import InvalidArgument
+from ...ops.device import on_cpu
 from .._precision import computable
+from .mean import mean
 
 Tensor = torch.Tensor
 
@@ -70,8 +72,9 @@ def embedding_bag(
 ) -> Tensor:
     """`torch.nn.functional.embedding_bag` for B models: the sum, mean or maximum of bags of rows, `[B, N, D]`.
 
-    `input` is `[B, N, L]`, or `[B, M]` with `offsets` `[B, N]`; `weight` `[B, V, D]`. One call of torch's kernel for
-    each model: one call for all would give bits that depend on B. The gradient is dense, also with `sparse`.
+    `input` is `[B, N, L]`, or `[B, M]` with `offsets` `[B, N]`; `weight` `[B, V, D]`. Sums and means of bags of one
+    length are those of an embedding's rows; others are one call of torch's kernel for each model, for one call for all
+    would give bits that depend on B. The gradient is dense, also with `sparse`.
     """
     if input.dim() not in (2, 3) or (input.dim() == 2) == (offsets is None):
         raise InvalidArgument(
@@ -80,6 +83,11 @@ def embedding_bag(
         )
     if max_norm is not None:
         _renormalize(weight, input, max_norm, norm_type)
+    weighted = per_sample_weights is not None or scale_grad_by_freq or padding_idx is not None
+    alike = input.dim() == 3 and input.size(2) > 0 and weight.dtype in (torch.float32, torch.float64)
+    if alike and mode in ("sum", "mean") and not weighted and on_cpu(weight):
+        rows = embedding(input, weight)
+        return rows.sum(2) if mode == "sum" else mean(rows, 2)
     rules: dict[str, Any] = {"norm_type": norm_type, "scale_grad_by_freq": scale_grad_by_freq, "mode": mode}
     ends: dict[str, Any] = {"include_last_offset": include_last_offset, "padding_idx": padding_idx}
     nothing = [None] * len(weight)

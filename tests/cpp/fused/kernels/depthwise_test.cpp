@@ -61,6 +61,10 @@ TYPED_TEST(Depthwise, IsTheCpus) {
     this->check(3, 40, window(7, 3, 2, 1, 1), window(5, 5, 1, 2, 1), true, true);
     this->check(2, 64, window(8, 3, 1, 2, 2), window(8, 3, 2, 0, 1), false, false, 1);
     this->check(1, 3, window(4, 1, 1, 0, 1), window(4, 2, 3, 1, 1), false, false);
+    this->check(2, 1, window(5, 3, 1, 1, 1), window(40, 5, 1, 2, 1), true, false, 1);
+    this->check(2, 6, window(9, 3, 2, 1, 2), window(33, 7, 2, 3, 1), true, true);
+    this->check(1, 15, window(3, 2, 4, 2, 1), window(7, 3, 1, 1, 2), false, false);
+    this->check(2, 16, window(9, 7, 2, 3, 1), window(11, 5, 3, 2, 1), true, false);
 }
 
 }  // namespace
