@@ -236,11 +236,10 @@ class StepRunner:
             deal = self._dealt_out(self._array, self._optimizers, wanted, loop)
             self._python.deal(deal.shards)
             self._run(deal, wanted)
-        threads = self._threads
         if self._later:
             batch = self._lent.lend(batch)
         asked = vectors, self._deal.read()
-        step = SubmittedStep(threads.wait, batch, asked, len(self._deal.shards), len(self._optimizers))
+        step = SubmittedStep(self._threads.wait, batch, asked, len(self._deal.shards), len(self._optimizers))
         if trial is None:
             self._submit(step)
         else:
@@ -261,8 +260,7 @@ class StepRunner:
 
     def _submit(self, step: SubmittedStep) -> None:
         """Hand a step to the threads; wait for one that may read what the user changes before the next."""
-        deal = self._deal
-        draws = self._draws
+        deal, draws = self._deal, self._draws
         waits = deal.follows or deal.takes_turns or draws.found or not draws.known or self._lent.awaited
         if self._later and waits:
             self._threads.settle()
