@@ -122,7 +122,7 @@ def test_parts_of_what_is_left():
     assert list(left_in(module)) == [left]
     assert torch.equal(some_models(module, 1, 2)[id(left)].value, value[1:])
     assert torch.equal(one_model(module, 2)[id(left)], value[2])
-    choose_models(module, [2, None])
+    choose_models([module], [2, None])
     assert torch.equal(left.value, value[[2, 0]])
     assert torch.equal(joined([ModelTensor(value[:1]), ModelTensor(value[1:])]).value, value)
     assert joined([ModelTensor(value), None]) is None

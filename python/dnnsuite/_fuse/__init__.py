@@ -18,8 +18,10 @@ from .coverage import Cover as Cover
 from .coverage import coverage as coverage
 from .coverage import notes as notes
 from .coverage import take_notes as take_notes
-from .diverged import models_differ as models_differ
+from .diverged import Divergence as Divergence
+from .diverged import take_from_models as take_from_models
 from .edit_count import EditsInPlace as EditsInPlace
+from .edits import edition_of as edition_of
 from .fusing import fuse as fuse
 from .fusing import unfuse as unfuse
 from .fusing import width as width
@@ -28,6 +30,7 @@ from .loop_choice import asks_for_numbers as asks_for_numbers
 from .loop_choice import differ_by_numbers as differ_by_numbers
 from .loop_choice import loops as loops
 from .loop_choice import run_in_a_loop as run_in_a_loop
+from .loop_choice import runs_of as runs_of
 from .rules import dimensions as _dimensions  # noqa: F401
 from .rules import elementwise, gradients, layers, products, random, shapes  # noqa: F401
 from .slices import OwnAttributes as OwnAttributes
@@ -40,6 +43,7 @@ from .state_bytes import state_bytes as state_bytes
 __all__ = [
     "Array",
     "Cover",
+    "Divergence",
     "EditsInPlace",
     "OwnAttributes",
     "StateBytes",
@@ -47,6 +51,7 @@ __all__ = [
     "attributes_alone",
     "coverage",
     "differ_by_numbers",
+    "edition_of",
     "fuse",
     "generator_loans",
     "has_gradient_hook",
@@ -54,7 +59,6 @@ __all__ = [
     "joined",
     "loops",
     "models_apart",
-    "models_differ",
     "names_of_own",
     "names_of_record",
     "narrow",
@@ -63,9 +67,11 @@ __all__ = [
     "plain_models_of",
     "reads_own_values",
     "run_in_a_loop",
+    "runs_of",
     "stack",
     "stands_in",
     "state_bytes",
+    "take_from_models",
     "take_notes",
     "unfuse",
     "unstack",

@@ -22,6 +22,7 @@ from .code.fused_attributes import bare_class
 from .code.method_name import MethodName
 from .code.user_module import UserModule
 from .coverage import Cover, coverage
+from .diverged import take_from_models
 from .edits import ArrayEdit
 from .html import array_html
 from .layer_table import CONTAINERS, ELEMENTWISE
@@ -66,6 +67,7 @@ class Array(SharedState, torch.nn.Module):
 
     B: int
     _root: torch.nn.Module
+    _fused_copied_by_state = True  # see `module_copies.py`
 
     def __init__(self, root: torch.nn.Module, B: int) -> None:
         super().__init__()
@@ -250,6 +252,11 @@ class Array(SharedState, torch.nn.Module):
     def extra_repr(self) -> str:
         return f"{self.single_name}, B={self.B}"
 
+    def __getstate__(self) -> dict[str, Any]:
+        under_way.finish(self)
+        take_from_models(self)
+        return vars(self)
+
     # -- the models ------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
@@ -261,6 +268,7 @@ class Array(SharedState, torch.nn.Module):
     def __getitem__(self, index: int) -> torch.nn.Module:
         """Copy model `index` into an ordinary torch module."""
         under_way.finish(self)
+        take_from_models(self)
         index = self._index(index)
         return self._finished(model_of(self._root, index), index)
 
@@ -336,7 +344,9 @@ class Array(SharedState, torch.nn.Module):
         companions: Sequence[Any],
         fresh: dict[str, Any] | None = None,
     ) -> None:
-        under_way.finish(self)
+        for owner in (self, *companions):
+            under_way.finish(owner)
+        take_from_models(self)
         ArrayEdit(self, slots, models, companions, fresh or {}).carry_out()
         self.__dict__.pop("_plain", None)
         self.__dict__.pop("_fused_choice", None)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Attributes in which models that were alike have come to differ, such as a running mean of the losses."""
+"""Divergence of an array's models: numbers in which models that were alike have come to differ, such as a running mean
+of the losses, and contents of lists and objects, which their code has left in the parts of the array."""
 
 from __future__ import annotations
 
+import collections
 import dis
 import functools
 import types
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -15,42 +17,161 @@ from .build import Fusion
 from .code.fused_attributes import bare_class, is_fused, plain_attributes
 from .code.one_by_one import ModelParts
 from .code.own_values import names_of_own
+from .code.stand_in import StandIn
+from .left_tensors import NotJoined, give_attributes, joined_inside
+from .pictures import may_change_in_place, picture, pictures
 from .single_model import model_of
 
 _MISSING = object()
+Pictures = Sequence[Mapping[str, Any]]
 
 
-def models_differ(array: torch.nn.Module, parts: Sequence[torch.nn.Module]) -> bool:
-    """Give models of `array` their own of the attributes in which those of its `parts`, shards in order, differ now.
+class Divergence:
+    """Attributes of the models in `parts` of an `array`, shards in order, compared with what they were at the start."""
 
-    Returns True if there are such: parts of the array have to be made anew.
-    """
-    root = array.__dict__.get("_root")
-    found = False
-    for path, module in root.named_modules() if root is not None else ():
-        if not is_fused(module):
-            continue
-        own = module.__dict__["_fused_parts"]
-        read = module._fused_own is not None and bool(module._fused_report.reason)
-        if read or (_sets(bare_class(module)) and (own is None or not own.own)):
-            held = [plain_attributes(one) for part in parts for one in _models_at(part, path)]
+    def __init__(self, array: torch.nn.Module, parts: Sequence[torch.nn.Module]) -> None:
+        self._root, self._parts = array.__dict__.get("_root"), parts
+        self.keep()
+
+    def keep(self) -> None:
+        """Take the attributes as they are now for what the array has."""
+        self._known = self._pictures()
+
+    def _modules(self) -> Iterator[tuple[str, Any]]:
+        """Yield by name the user's modules whose models have no attributes of their own."""
+        for path, module in self._root.named_modules() if self._root is not None else ():
+            if is_fused(module) and not getattr(module.__dict__["_fused_parts"], "own", False):
+                yield path, module
+
+    def _pictures(self) -> dict[str, Pictures]:
+        seen: dict[int, Any] = {}
+        return {
+            path: [pictures(one, seen) for part in self._parts for one in _models_at(part, path)]
+            for path, module in self._modules()
+            if _sets(bare_class(module)) or any(may_change_in_place(*held) for held in vars(module).items())
+        }
+
+    def found(self) -> bool:
+        """Give the models of the array what their code has left in those of its parts.
+
+        Returns True if parts of the array have to be made anew.
+        """
+        before, self._known = self._known, self._pictures()
+        anew = False
+        for path, module in list(self._modules()):
+            left = _changed(before.get(path, ()), self._known.get(path, ()))
             known = names_of_own(module)
-            names = {name for name in held[0].keys() - known if _differs(name, held)}
-            if names or read:  # the latter: code of a part has read what models have of their own
-                _set_apart(module, held, names | known)
-                found = True
-    return found
+            names = self._numbers(path, module) - known
+            joined, changed = self._join(path, module, left) if left else (set(), False)
+            left, anew = left - joined, anew or changed
+            read = module._fused_own is not None and bool(module._fused_report.reason)
+            if names or left or read:  # read: code of a part has read what models have of their own
+                _set_apart(module, self._each(path), names | left | known)
+                anew = True
+        return anew
+
+    def _each(self, path: str) -> list[tuple[Any, int]]:
+        """List the module at `path` of each model, and the model's number among all of that module."""
+        found: list[tuple[Any, int]] = []
+        for part in self._parts:
+            models, B = _models_at(part, path), int(part.B)  # type: ignore[arg-type]
+            found += [(one, 0) for one in models] if len(models) == B else [(models[0], k) for k in range(B)]
+        return found
+
+    def _numbers(self, path: str, module: Any) -> Set[str]:
+        """Name the numbers and strings in which the models differ."""
+        if not _sets(bare_class(module)):
+            return set()
+        held = [plain_attributes(one) for part in self._parts for one in _models_at(part, path)]
+        return {name for name in held[0] if _differs(name, held)}
+
+    def _join(self, path: str, module: Any, names: Set[str]) -> tuple[set[str], bool]:
+        """Give the array's module what code of all models has left in it, tensors of all of them joined.
+
+        Returns the names of what was joined, and True if containers of the array have changed.
+        """
+        models = [_models_at(part, path) for part in self._parts]
+        if any(len(own) > 1 for own in models):
+            return set(), False
+        done, changed = set[str](), False
+        for name in names - names_of_own(module):
+            try:
+                made = joined_inside([vars(own[0]).get(name, _MISSING) for own in models])
+            except NotJoined:
+                continue
+            done.add(name)
+            changed = _put(vars(module), name, made) or changed
+        return done, changed
+
+
+def take_from_models(array: torch.nn.Module) -> bool:
+    """Give the models of an array that ran one by one what their code has left in them: call before the array is
+    copied, divided or edited, which makes its models anew.
+
+    Returns True if models have attributes of their own, which a call may have changed.
+    """
+    own = False
+    root = array.__dict__.get("_root")
+    for path, module in list(root.named_modules()) if root is not None else ():
+        models = _models_at(array, path) if is_fused(module) else [module]
+        if models[0] is module:
+            continue
+        mine, seen, known = _state(module, {}), dict[int, Any](), names_of_own(module)
+        now = [_state(one, seen) for one in models]
+        names = {
+            name for one in now for name, held in one.items() if mine.get(name, _MISSING) != held
+        } - known
+        parts = module.__dict__["_fused_parts"]
+        if parts is not None and parts.own:
+            own = True
+            parts.withhold(names)
+            parts.look()
+        elif names:
+            _set_apart(module, [(one, 0) for one in models], names | known)
+            own = True
+    return own
+
+
+def _state(module: torch.nn.Module, seen: dict[int, Any]) -> dict[str, Any]:
+    return plain_attributes(module) | pictures(module, seen)
+
+
+def _changed(before: Pictures, now: Pictures) -> set[str]:
+    """Name the attributes that have another picture in a model than before."""
+    if len(before) != len(now):  # models that ran all at once run one by one now
+        before = [before[0] if before else {}] * len(now)
+    pairs = list(zip(before, now, strict=True))
+    names = {name for own in now for name in own}
+    return {name for name in names if any(old.get(name) != new.get(name) for old, new in pairs)}
+
+
+def _put(held: dict[str, Any], name: str, made: Any) -> bool:
+    """Put a value in an attribute, into the container that is there already; return True if its contents change."""
+    now = held.get(name, _MISSING)
+    if picture(now) == picture(made):
+        return False
+    if type(now) is type(made) and type(now) in (list, dict, set, collections.deque):
+        now.clear()
+        (now.extend if hasattr(now, "extend") else now.update)(made)
+    else:
+        held[name] = made
+    return not isinstance(made, torch.Tensor)  # no step asks for a tensor that a forward has left
 
 
 def _differs(name: str, held: Sequence[dict[str, Any]]) -> bool:
     return any(_other(own.get(name, _MISSING), held[0][name]) for own in held[1:])
 
 
-def _set_apart(module: Any, held: Sequence[dict[str, Any]], names: Set[str]) -> None:
-    """Run the models one by one from now on, each with its own of the attributes `names`, as far as they are `held`."""
-    trees = [Fusion([model_of(module, index)]).tree() for index in range(len(held))]
-    for tree, own in zip(trees, held, strict=True):
-        tree.__dict__.update({name: own[name] for name in names if name in own})
+def _set_apart(module: Any, models: Sequence[tuple[Any, int]], names: Set[str]) -> None:
+    """Run the models one by one from now on, each with its own of the attributes `names`, as far as `models` have them.
+
+    Args:
+        models: the module of each model, and the model's number in it.
+    """
+    trees = [Fusion([model_of(module, index)]).tree() for index in range(len(models))]
+    for tree, (one, index) in zip(trees, models, strict=True):
+        held = vars(one)
+        give_attributes(one, tree, [name for name in names if not isinstance(held.get(name), StandIn)], index)
     module._fused_parts, module._fused_own = ModelParts(module, trees), None
     module._fused_withhold(names)
     report = module._fused_report
@@ -71,7 +192,7 @@ def _models_at(part: Any, path: str) -> list[Any]:
         outer = root.get_submodule(".".join(names[:length]))
         parts = outer.__dict__.get("_fused_parts")
         if parts is not None and outer._fused_report.reason:
-            models = parts.trees if parts.plain is None else parts.plain.models
+            models = parts.models()
             if models and (parts.plain is None or parts.plain.follow()):
                 return [model.get_submodule(".".join(names[length:])) for model in models]
     return [root.get_submodule(path)]

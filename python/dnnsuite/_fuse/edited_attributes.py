@@ -12,6 +12,7 @@ import torch
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from .build import Fusion
+from .code.fused_attributes import is_fused
 from .code.one_by_one import ModelParts
 from .code.own_values import StandIns, give_own, names_of_own, own_attributes
 from .code.user_module import UserModule, make_user_module
@@ -68,6 +69,8 @@ class EditedAttributes:
             if parts is not None:
                 parts.look()
         if self._unlike:
+            for module in filter(is_fused, self._root.modules()):
+                module._fused_known.clear()  # code that reads what differs now may have to begin anew
             apart = any(map(_have_own, map(self._root.get_submodule, self._read)))
             kept = {slot for slot in self._slots if slot is not None} if apart else set()
             self._models = {slot: model_of(self._root, slot) for slot in sorted(kept | {0})}

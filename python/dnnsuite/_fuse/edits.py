@@ -26,6 +26,13 @@ from .slices import set_width
 _Kept = tuple[tuple[str, torch.Tensor], str]  # (name, tensor), kind
 _Row = tuple[torch.Tensor, int, torch.Tensor, str]  # tensor, slot, its new values, kind
 
+EDITION = "_fused_edition"  # attribute of an array: how often its models were exchanged
+
+
+def edition_of(array: torch.nn.Module) -> int:
+    """Count the edits of an array: what was taken of its models in an earlier edition is not theirs any more."""
+    return int(array.__dict__.get(EDITION, 0))
+
 
 class _NewModel:
     """A model on its way into an array: number `place` of those fused in `tree`, whose first is one of the array's."""
@@ -113,6 +120,7 @@ class ArrayEdit:
         new = {slot: one.state() for slot, one in self.new.items()}
         places = _state_with_kind(array._root)
         rows = self._rows(places, new)
+        edition = edition_of(array)
         before = _Before(array, self.companions, changed_slots(self.slots, array.B) or [])
         self._attributes.look()
         if rows is None:
@@ -123,6 +131,7 @@ class ArrayEdit:
             for companion in self.companions:
                 companion.select(self.slots, **_accepted(companion, self.fresh))
         except Exception:
+            array.__dict__[EDITION] = edition
             before.put_back()
             raise
 
@@ -160,6 +169,9 @@ class ArrayEdit:
     def _make_anew(self, places: Sequence[_Kept], new: dict[int, dict[str, torch.Tensor]]) -> None:
         """Make all tensors anew and put them in place."""
         array = self.array
+        array.__dict__[EDITION] = (
+            edition_of(array) + 1
+        )  # from here on no runner's shards are models of this array
         made: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
         for (key, tensor), _ in places:
             if id(tensor) not in made:
@@ -188,8 +200,8 @@ class ArrayEdit:
                 )  # of another number of models than until now
             else:
                 self._attributes.follow(module, path)
-            choose_models(module, self.slots)
             set_width(module, len(self.slots))
+        choose_models(self.array._root.modules(), self.slots)
         set_width(self.array, len(self.slots))
 
     def _gathered(self, key: str, tensor: torch.Tensor, fresh: dict[int, Any]) -> torch.Tensor:

@@ -15,6 +15,7 @@ from ..nn.sharing import equal_values
 from .array import Array
 from .build import Fusion
 from .code.user_module import UserModule
+from .diverged import take_from_models
 from .single_model import models_of
 from .unfused import Unfused, chosen_parts
 
@@ -104,6 +105,7 @@ def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
     """
     under_way.finish(array)
     if isinstance(array, Array):
+        take_from_models(array)
         return [array._finished(model, i) for i, model in enumerate(models_of(array._root, array.B))]
     return models_of(array, width(array))
 

@@ -6,29 +6,62 @@ Whatever takes some models of an array, or one, or adds some, takes theirs of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import collections
+import copy
+import types
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from ..nn.model_tensor import ModelTensor
+from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
 
 _DEEP = 3  # containers in containers that are looked into
+_LISTS = (list, tuple, collections.deque)
+_PLAIN_TYPES = frozenset(PLAIN_VALUES)
+#: Of these no content is looked into.
+OPAQUE = (
+    *(torch.nn.Module, torch.dtype, torch.device, type, types.ModuleType),
+    *(types.FunctionType, types.BuiltinFunctionType, types.MethodType),
+)
+
+
+class NotJoined(Exception):
+    """Raised for values of models that are not one value of all of them."""
 
 
 def left_in(module: torch.nn.Module) -> Iterator[ModelTensor]:
-    """Yield the tensors of all models in the attributes of a module, and in containers there."""
-    for value in vars(module).values():
-        yield from _found(value, _DEEP)
+    """Yield the tensors of all models in the attributes of a module, and in containers and objects there."""
+    for name, value in vars(module).items():
+        if name not in NO_ATTRIBUTES and type(value) not in _PLAIN_TYPES:
+            yield from (tensor for tensor in tensors_in(value) if type(tensor) is ModelTensor)
 
 
-def _found(value: Any, depth: int) -> Iterator[ModelTensor]:
-    if type(value) is ModelTensor:
+def tensors_in(value: Any, depth: int = _DEEP) -> Iterator[torch.Tensor]:
+    """Yield a tensor, or those in a container or an object, and in such in there."""
+    if isinstance(value, torch.Tensor):
         yield value
-    elif depth and isinstance(value, (list, tuple, dict)):
+    elif depth:
+        for part in parts_inside(value):
+            if type(part) not in _PLAIN_TYPES:
+                yield from tensors_in(part, depth - 1)
+
+
+def parts_inside(value: Any) -> Iterable[Any]:
+    """List what a container or an object of a user's holds."""
+    if isinstance(value, _LISTS):
+        return value
+    if isinstance(value, dict):
         # Of a dictionary of the models' code its values, whatever that code does when it is asked for them.
-        for part in dict.values(value) if isinstance(value, dict) else value:
-            yield from _found(part, depth - 1)
+        return dict.values(value)
+    return attributes_inside(value).values()
+
+
+def attributes_inside(value: Any) -> dict[str, Any]:
+    """Collect the attributes of an object of a user's; none of a module, a class or a function."""
+    held = {} if isinstance(value, OPAQUE) else getattr(value, "__dict__", {})
+    return held if type(held) is dict else {}
 
 
 def some_models(module: torch.nn.Module, start: int, length: int) -> dict[int, ModelTensor]:
@@ -41,10 +74,29 @@ def one_model(module: torch.nn.Module, index: int) -> dict[int, torch.Tensor]:
     return {id(left): left.value.detach()[index].clone() for left in left_in(module)}
 
 
-def choose_models(module: torch.nn.Module, slots: Sequence[int | None]) -> None:
-    """Let what is left in a module be that of the models in `slots`; a new one, None, is like the first."""
+def value_of_model(value: Any, index: int, memo: dict[int, Any]) -> Any:
+    """Copy an attribute for model `index`: of tensors of all models it gets its own, and none has a history."""
+    for tensor in tensors_in(value):
+        own = tensor.value[index] if type(tensor) is ModelTensor else tensor
+        memo[id(tensor)] = own.detach().clone()
+    return copy.deepcopy(value, memo)
+
+
+def give_attributes(
+    source: torch.nn.Module, target: torch.nn.Module, names: Iterable[str], index: int = 0
+) -> None:
+    """Copy the attributes `names` of model `index` in `source` to `target`, a module with the same parts."""
+    parts = dict(target.named_modules())
+    memo = {id(part): parts[path] for path, part in source.named_modules() if path in parts}
+    held = vars(source)
+    vars(target).update({name: value_of_model(held[name], index, memo) for name in names if name in held})
+
+
+def choose_models(modules: Iterable[torch.nn.Module], slots: Sequence[int | None]) -> None:
+    """Let what is left in modules be that of the models in `slots`; a new one, None, is like the first."""
     rows = [0 if slot is None else slot for slot in slots]
-    for left in left_in(module):
+    found = {id(left): left for module in modules for left in left_in(module)}  # modules may share an object
+    for left in found.values():
         left.become(left.value.detach()[torch.tensor(rows, device=left.device)])
 
 
@@ -55,3 +107,35 @@ def joined(parts: Sequence[Any]) -> Any:
     if type(parts[0]) is torch.Tensor and type(parts[-1]) is torch.Tensor:
         return parts[0].detach()
     return None
+
+
+def joined_inside(parts: Sequence[Any]) -> Any:
+    """Join the containers that shards, in order, have under one name: equal ones but for tensors of their models.
+
+    Raises:
+        NotJoined: they differ in something else.
+    """
+    first = parts[0]
+    if any(type(part) is not type(first) for part in parts):
+        raise NotJoined
+    if type(first) is ModelTensor:
+        return joined(parts)
+    if isinstance(first, torch.Tensor):  # made of nothing that the models have of their own
+        if all(part.shape == first.shape and torch.equal(part, first) for part in parts):
+            return first.detach()
+        raise NotJoined
+    if isinstance(first, PLAIN_VALUES) and all(part == first for part in parts):
+        return first
+    if type(first) in _LISTS and len({len(part) for part in parts}) == 1:
+        made = [joined_inside(own) for own in zip(*parts, strict=True)]
+        return (
+            collections.deque(made, first.maxlen) if type(first) is collections.deque else type(first)(made)
+        )
+    if type(first) is dict and all(list(part) == list(first) for part in parts):
+        return {key: joined_inside([part[key] for part in parts]) for key in first}
+    held = [attributes_inside(part) for part in parts]
+    if isinstance(first, (dict, set)) or not held[0] or any(own.keys() != held[0].keys() for own in held):
+        raise NotJoined
+    made = copy.copy(first)
+    vars(made).update({name: joined_inside([own[name] for own in held]) for name in held[0]})
+    return made

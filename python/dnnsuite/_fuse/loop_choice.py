@@ -78,6 +78,7 @@ class LoopChoice:
     def __init__(self, root: Any, B: int) -> None:
         self.root, self.B = root, B
         self.forced: str | None = None
+        self.runs = 0  # calls of the array by hand
         self.looping = False  # the last call was forced into a loop, and was one
         self.why = ""  # the models run one by one; empty: they do not
         self.report = root._fused_report if is_fused(root) else ModuleCoverage()
@@ -90,6 +91,7 @@ class LoopChoice:
 
     def call(self, args: Any, kwargs: Any, fused: Callable[..., Any]) -> Any:
         """Run the models the faster way; `fused` runs all at once."""
+        self.runs += 1
         if state.B or transforming():
             return fused(*args, **kwargs)
         needed = is_fused(self.root) and bool(self.root._fused_report.reason)
@@ -250,6 +252,12 @@ def run_in_a_loop(array: torch.nn.Module, loop: bool | None, why: str = "") -> N
     if isinstance(choice, LoopChoice):
         choice.forced = None if loop is None else LOOP if loop else FUSED
         choice.why = why
+
+
+def runs_of(array: torch.nn.Module) -> int:
+    """Count the calls of an array since it was made or edited."""
+    choice = vars(array).get("_fused_choice")
+    return 0 if choice is None else int(choice.runs)
 
 
 def loops(array: torch.nn.Module) -> bool:

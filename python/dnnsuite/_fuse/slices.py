@@ -10,8 +10,9 @@ import torch
 
 from ..nn.array_module import ArrayModule
 from .code.fused_attributes import ModuleCoverage, plain_attributes
-from .left_tensors import some_models
+from .left_tensors import give_attributes, some_models
 from .module_copies import copied
+from .pictures import pictures
 
 
 def tree(array: torch.nn.Module) -> Iterator[torch.nn.Module]:
@@ -89,7 +90,8 @@ class OwnAttributes:
     """
 
     def __init__(self, array: torch.nn.Module, part: torch.nn.Module, start: int, length: int) -> None:
-        self._start, self._length = start, length
+        self._start, self._length, self._part = start, length, part
+        self._paths = {module: path for path, module in part.__dict__.get("_root", part).named_modules()}
         self._pairs = [
             (parts, theirs)
             for mine, theirs in zip(tree(array), tree(part), strict=True)
@@ -98,13 +100,19 @@ class OwnAttributes:
         self._known = self._now()
 
     def _now(self) -> list[list[dict[str, Any]]]:
-        return [[plain_attributes(one) for one in self._models(theirs)] for _, theirs in self._pairs]
+        seen: dict[int, Any] = {}
+        return [
+            [plain_attributes(one) | pictures(one, seen) for one in self._models(theirs)]
+            for _, theirs in self._pairs
+        ]
 
     def _models(self, module: torch.nn.Module) -> list[Any]:
-        own: Any = module.__dict__.get("_fused_parts")
+        choice, own = self._part.__dict__.get("_fused_choice"), module.__dict__.get("_fused_parts")
+        if choice is not None and choice.looping and choice.follows():
+            return [model.get_submodule(self._paths[module]) for model in choice.models]
         if own is None:  # a part of one model, which is that model
             return [module]
-        models: list[Any] = own.trees if own.plain is None else own.plain.models
+        models: list[Any] = own.models()
         return models
 
     def give_back(self) -> None:
@@ -112,10 +120,11 @@ class OwnAttributes:
         if not self._pairs:
             return
         now = self._now()
-        for (parts, _), own, known in zip(self._pairs, now, self._known, strict=True):
+        for (parts, theirs), own, known in zip(self._pairs, now, self._known, strict=True):
             for index, (new, old) in enumerate(zip(own, known, strict=True)):
-                changed = {name: value for name, value in new.items() if old.get(name, self) != value}
+                changed = [name for name, value in new.items() if old.get(name, self) != value]
                 if changed:
-                    parts.trees[self._start + index].__dict__.update(changed)
+                    give_attributes(self._models(theirs)[index], parts.trees[self._start + index], changed)
+                    parts.withhold(changed)
                     parts.plain = None  # made again, with these
         self._known = now

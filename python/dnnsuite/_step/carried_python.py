@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .._fuse import EditsInPlace, OwnAttributes, loops, models_differ
+from .._fuse import Divergence, EditsInPlace, OwnAttributes, edition_of, loops, runs_of, take_from_models
 from .capture import NotPlain, PythonState, Recordings, remembers
 from .shard import Shard
 
@@ -25,8 +25,10 @@ class CarriedPython:
 
     def deal(self, shards: Sequence[Shard]) -> None:
         """Carry values from and to these shards from now on."""
+        self._edition, self._runs = edition_of(self._array), runs_of(self._array)
         self._arrays = [shard.array for shard in shards]
         self._state = PythonState(self._array, self._arrays)
+        self._divergence = Divergence(self._array, self._arrays)
         self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in shards]
         self._edits = EditsInPlace.count
 
@@ -40,7 +42,10 @@ class CarriedPython:
 
     def changed(self) -> bool:
         """Return True if a value of the array has changed since it was carried over."""
-        return self._state.changed()
+        if runs_of(self._array) != self._runs:  # it was called by hand
+            self._runs = runs_of(self._array)
+            self.differing = take_from_models(self._array) or self.differing
+        return self.differing or self._state.changed()
 
     def carry_over(self) -> tuple[Sequence[str], Any]:
         """Copy values that have changed in the array to the shards; return their names, and the state now.
@@ -50,11 +55,15 @@ class CarriedPython:
         """
         if self.differing:
             raise NotPlain
-        return self._state.carry_over(), self._state.state()
+        names = self._state.carry_over()
+        self._divergence.keep()
+        return names, self._state.state()
 
     def carry_back(self) -> None:
-        """Copy plain values that the models' code has changed in the shards to the array."""
-        self._state.carry_back()
+        """Copy plain values that the models' code has changed in the shards to the array, unless it was edited: the
+        shards are of other models then, and what they had to give was taken before."""
+        if edition_of(self._array) == self._edition:
+            self._state.carry_back()
 
     def settle(self, replayed: bool) -> None:
         """Copy all that the models' code has changed in the shards to the array.
@@ -62,8 +71,10 @@ class CarriedPython:
         Args:
             replayed: the last steps ran no Python.
         """
+        if edition_of(self._array) != self._edition:
+            return
         self.carry_back()
         for own in self._own:
             own.give_back()
         if not replayed:
-            self.differing = models_differ(self._array, self._arrays) or self.differing
+            self.differing = self._divergence.found() or self.differing

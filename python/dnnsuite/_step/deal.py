@@ -16,6 +16,11 @@ from .shard import Shard, Vectors
 
 Autocast = tuple[str, bool, torch.dtype, bool]
 
+#: Names in code that differentiates forward: torch counts the levels of this in one place for all threads.
+_FORWARD_MODE = frozenset(
+    ("jvp", "jacfwd", "hessian", "linearize", "forward_ad", "dual_level", "make_dual", "enter_dual_level")
+)
+
 
 def autocast_now(device: str = "cpu") -> Autocast:
     """Return the autocast of a type of device as the calling thread has it: device, enabled, dtype, cache enabled."""
@@ -63,7 +68,10 @@ class Deal:
         self.shards = shards
         self._flush, self._autocast = flush, autocast
         self._seen: Any = None
-        self._reach = guards.reach_of(loss_function, shards[0].array if replays is not None else None)
+        self._reach = guards.reach_of(loss_function, shards[0].array)
+        self.takes_turns = not _FORWARD_MODE.isdisjoint(
+            self._reach.names
+        )  # its shards must not run side by side
         self._captured = [
             CapturedStep(
                 shard.train, shard.array, loss_function, shard.state, replays, shard, known, self._reach

@@ -13,7 +13,7 @@ import torch
 
 from .. import _memory as memory
 from .. import _under_way as under_way
-from .._fuse import loops, run_in_a_loop
+from .._fuse import loops, run_in_a_loop, take_from_models
 from .._fuse import width as array_width
 from .._torch import mark_stepped
 from ..errors import InvalidArgument
@@ -168,6 +168,7 @@ class StepRunner:
         for one in optimizers:
             check_optimizer(one, B)
         own_what_trains(array)  # a shard would keep it for itself
+        take_from_models(array)
         widths = ShardWidths(array, self._asked, before)
         deal = self._dealt_out(array, optimizers, widths.width, False)
         self._end_threads()
@@ -235,11 +236,10 @@ class StepRunner:
             deal = self._dealt_out(self._array, self._optimizers, wanted, loop)
             self._python.deal(deal.shards)
             self._run(deal, wanted)
-        threads = self._threads
         if self._later:
             batch = self._lent.lend(batch)
         asked = vectors, self._deal.read()
-        step = SubmittedStep(threads.wait, batch, asked, len(self._deal.shards), len(self._optimizers))
+        step = SubmittedStep(self._threads.wait, batch, asked, len(self._deal.shards), len(self._optimizers))
         if trial is None:
             self._submit(step)
         else:
@@ -260,9 +260,9 @@ class StepRunner:
 
     def _submit(self, step: SubmittedStep) -> None:
         """Hand a step to the threads; wait for one that may read what the user changes before the next."""
-        deal = self._deal
-        draws = self._draws
-        if self._later and (deal.follows or draws.found or not draws.known or self._lent.awaited):
+        deal, draws = self._deal, self._draws
+        waits = deal.follows or deal.takes_turns or draws.found or not draws.known or self._lent.awaited
+        if self._later and waits:
             self._threads.settle()
             deal.run_alone(True)
             draws.begin()

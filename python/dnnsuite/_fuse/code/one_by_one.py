@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import threading
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import SimpleNamespace
@@ -36,6 +36,7 @@ from .lent_parameters import Lent, put_at
 from .plain_models import WRITES_ARGUMENTS, PlainModels
 
 _NUMBERS = (bool, int, float, complex, str)
+_FUNCTIONS = (types.FunctionType, types.MethodType, partial)
 
 
 _changes = 0  # attributes that were set from outside, in any array
@@ -89,15 +90,22 @@ class ModelParts:
         self.trees: list[Any] = list(trees or [])
         self.plain: PlainModels | None = None
         self._made_at = _changes  # copies of the module are made anew after a change
+        self._trees_ran = False  # the plain models lack what the code of the trees has set
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out, in a copy, the modules made for calls: they hold tensors of the last one, and are made again."""
         return {**vars(self), "plain": None, "trees": self.trees if self.own else []}
 
+    def models(self) -> list[Any]:
+        """List the modules that hold what the models' code has set."""
+        if self.plain is not None and (self.plain.has_run or not self.trees):
+            return list(self.plain.models)
+        return [_innermost(tree) for tree in self.trees]
+
     def attributes(self, index: int, target: torch.nn.Module) -> dict[str, Any]:
         """Copy the plain attributes of model `index` that may differ, with modules of `target` in them."""
-        sources: list[Any] = [self.trees[index]] if self.own else []
-        if self.plain is not None and self.plain.follow():
+        sources: list[Any] = [_innermost(self.trees[index])] if self.own else []
+        if self.plain is not None and self.plain.has_run and self.plain.follow():
             sources.append(self.plain.models[index])
         parts, found = dict(target.named_modules()), {}
         for tree in sources:
@@ -105,10 +113,17 @@ class ModelParts:
             held = vars(model_of(tree, 0) if isinstance(tree, ArrayModule) else tree)
             memo = {id(part): parts[path] for path, part in tree.named_modules() if path in parts}
             for name, value in held.items():
-                bound = name in found and callable(value)  # a plain model's function holds that model
+                bound = name in found and isinstance(
+                    value, _FUNCTIONS
+                )  # a plain model's function holds that model
                 if self._is_own(name, value) and not bound:
                     found[name] = _copied(value, memo)
         return found
+
+    def withhold(self, names: Iterable[str]) -> None:
+        """Let each model have its own of the attributes `names`, too. The module keeps what it has there: to take it
+        away would be a change that models follow."""
+        self.module._fused_withheld = self.module._fused_withheld.union(names)
 
     def look(self) -> None:
         """Take over what calls have changed in the models since their trees were made, as a counter."""
@@ -128,6 +143,8 @@ class ModelParts:
             plain = self.plain_models()
             refusal = plain.refusal(*given[0])
             if not refusal:
+                if self._trees_ran:
+                    plain = self._anew()
                 return joined(plain.run(given), ModelTensor)
             if refusal == WRITES_ARGUMENTS and all(map(_may_be_written, leaves)):
                 return self._on_copies(leaves, spec, parts)
@@ -165,8 +182,17 @@ class ModelParts:
             self.plain = PlainModels(self.module, self.module._fused_B)
         return self.plain
 
+    def _anew(self) -> PlainModels:
+        """Make the plain models again, with what the code of the trees has set."""
+        self.plain, self._trees_ran = None, False
+        return self.plain_models()
+
     def _as_arrays(self, leaves: Sequence[Any], spec: Any) -> Any:
         """Run each model as an array of one."""
+        if self.plain is not None and self.plain.has_run:
+            self.look()
+            self.plain.has_run = False
+        self._trees_ran = True
         if self._made_at != _changes and not self.own:
             self.trees, self._made_at = [], _changes
         if not self.own and len(self.trees) != self.module._fused_B:
@@ -231,6 +257,13 @@ class ModelParts:
                             held.append((owner, names, name, getattr(owner, names)[name]))
                             put_at(owner, names, name, part)
         return held, put, lent
+
+
+def _innermost(tree: torch.nn.Module) -> Any:
+    """Return the plain model that runs in place of a tree of one model, if there is one."""
+    parts: Any = vars(tree).get("_fused_parts")
+    found = parts.models() if parts is not None else []
+    return found[0] if found else tree
 
 
 def _buffer(module: torch.nn.Module, name: str, index: int) -> torch.Tensor:

@@ -40,6 +40,7 @@ class PlainModels:
 
     def __init__(self, module: Any, B: int) -> None:
         self.module, self.B = module, B
+        self.has_run = False  # what the models' code has set is in these models
         self.models: list[Any] = [
             with_dense_gradients(model_of(module, index, copied=False)) for index in range(B)
         ]
@@ -263,6 +264,7 @@ class PlainModels:
     def run(self, given: Sequence[tuple[Sequence[Any], dict[str, Any]]]) -> list[Any]:
         """Call each model with its own arguments; return the models' outputs. Not inside code of all models."""
         writes = self._kind_of(given[0][0]) in self._writing
+        self.has_run = True
         self._lend(writes)
         outputs = [call_model(model, *arguments) for model, arguments in zip(self.models, given, strict=True)]
         if writes:

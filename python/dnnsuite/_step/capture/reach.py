@@ -64,7 +64,8 @@ class Reach:
     """Walk through code from a function.
 
     `readers` read the values that it can see, `spaces` are the globals that it names things in, `bindings` the
-    functions that it calls by name. `code` is equal for equal code, and None if that cannot be told.
+    functions that it calls by name, `names` all names in the code. `code` is equal for equal code, and None if that
+    cannot be told.
     """
 
     def __init__(self) -> None:
@@ -72,6 +73,7 @@ class Reach:
         self.spaces: list[dict[str, Any]] = []
         self.bindings = Bindings()
         self.code: list[Any] | None = []
+        self.names: set[str] = set()
         self._seen: set[Any] = set()
         self._named_of: dict[type, set[str]] = {}
 
@@ -118,6 +120,7 @@ class Reach:
             return
         self._seen.add(key)
         names = _names(function.__code__)
+        self.names |= names
         self._note(function, names)
         if not any(space is function.__globals__ for space in self.spaces):
             self.spaces.append(function.__globals__)
