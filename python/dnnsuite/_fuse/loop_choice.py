@@ -87,7 +87,7 @@ class LoopChoice:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out, in a copy, what was made for calls."""
-        return {**vars(self), "_trials": {}, "plain": None, "why": ""}
+        return {**vars(self), "_trials": {}, "plain": None, "why": "", "looping": False}
 
     def call(self, args: Any, kwargs: Any, fused: Callable[..., Any]) -> Any:
         """Run the models the faster way; `fused` runs all at once."""
