@@ -33,6 +33,22 @@ def test_is_the_definition(kind, reverse, given, ragged, N, H):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("N", "H"), [(1, 5), (3, 16), (9, 37), (2, 64)])
+def test_a_single_step_is_the_definition(kind, given, dtype, N, H):
+    """As cells take it: without a state no weight is read. 16 and 64 columns are whole blocks, 37 has an end."""
+    args = inputs(kind, N=N, H=H, T=1, given=given, dtype=dtype)
+    leaves = [t for t in args if t is not None]
+    exact = [None if t is None else t.detach().double().requires_grad_() for t in args]
+    found, expected = ops.recurrence(*args, kind=kind), _composed(*exact, None, kind, False)
+    got = torch.autograd.grad(found[1].cos().sum(), leaves)
+    wanted = torch.autograd.grad(expected[1].cos().sum(), [t for t in exact if t is not None])
+    for a, b in zip((*found[:2], *got), (*expected[:2], *wanted), strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_single_precision_is_near_and_large_numbers_saturate(kind):
     single = inputs(kind, H=20, dtype=torch.float32)
     double = [None if t is None else t.detach().double() for t in single]

@@ -5,6 +5,7 @@
 
 #include "fused/cpu/small_gemm.hpp"
 #include "fused/cpu/tasks.hpp"
+#include "fused/cpu/transpose.hpp"
 #include "fused/cpu/vector_math.hpp"
 
 namespace dnnsuite::fused::DNNSUITE_ISA {
@@ -67,18 +68,28 @@ __attribute__((noinline)) void product(const T* a, int64_t lda, const T* packed,
 }
 
 template <class T>
+void copy_row(const T* from, T* to, int64_t count) {
+    if (from == nullptr)
+        fill(to, count, T(0));
+    else
+        for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+}
+
+template <class T>
 void pack(const RecurrenceArguments& args, bool backward, int64_t model) {
     const int64_t H = args.hidden, gates = gates_of(args.cell) * H;
     const int64_t depth = backward ? gates : H, columns = backward ? H : gates;
     const T* weight = static_cast<const T*>(args.weight) + model * gates * H;
     T* to = static_cast<T*>(args.packed) + model * depth * recurrence_columns(columns);
-    const int64_t down = backward ? H : 1, across = backward ? 1 : H;
     for (int64_t j = 0; j < columns; j += kPanel, to += kPanel * depth) {
         const int64_t used = columns - j < kPanel ? columns - j : kPanel;
+        if (!backward) {
+            pack_transposed(weight + j * H, H, used, depth, T(1), to, kPanel);
+            continue;
+        }
         for (int64_t k = 0; k < depth; ++k) {
-            const T* from = weight + k * down + j * across;
-            for (int64_t v = 0; v < used; ++v) to[k * kPanel + v] = from[v * across];
-            for (int64_t v = used; v < kPanel; ++v) to[k * kPanel + v] = T(0);
+            copy_row(weight + k * H + j, to + k * kPanel, used);
+            fill(to + k * kPanel + used, kPanel - used, T(0));
         }
     }
 }
@@ -149,14 +160,6 @@ void forward_row(const T* x, const T* hidden, const T* bias, T* h, T* c, T* save
             plain_step<cell>(given(0) + own(0)).store(h + i, n);
         }
     });
-}
-
-template <class T>
-void copy_row(const T* from, T* to, int64_t count) {
-    if (from == nullptr)
-        fill(to, count, T(0));
-    else
-        for (int64_t i = 0; i < count; ++i) to[i] = from[i];
 }
 
 template <Cell cell, class T>
