@@ -137,6 +137,8 @@ struct GemmArguments {
     int64_t a_model, a_row, a_column, b_model, b_row, b_column, bias_model;  // a stride of 0 for models: shared
     const void *a, *b, *bias;                                                // bias [B, columns] or null
     void* c;
+    bool bias_of_rows = false;                  // bias is [B, rows]
+    int64_t parts = 1, a_part = 0, b_part = 0;  // the sum goes over `depth` of each part of A and B, these apart
 };
 
 /// to = grad where result > 0, sums [B, columns] over the rows; all [B, rows, columns].

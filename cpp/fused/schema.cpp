@@ -64,6 +64,8 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         "linear_backward(Tensor grad, Tensor x, Tensor weight, Tensor? relu_output, bool needs_x, bool needs_weight,"
         " bool needs_bias) -> (Tensor, Tensor, Tensor)");
     m.def("matmul(Tensor a, Tensor b) -> Tensor");
+    m.def("pixel_products(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
+    m.def("sum_of_products(Tensor a, Tensor b) -> Tensor");
 
     m.def(
         "convolve_models(Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation,"

@@ -209,6 +209,8 @@ def opcheck_samples(device):
         (library.embedding, (r(2, 9, 5), target.clamp(min=0), -1)),
         (library.linear, (x, r(2, 4, 5), r(2, 4), True)),
         (library.matmul, (x, r(2, 5, 4))),
+        (library.pixel_products, (r(2, 3, 5, 6), r(2, 4, 5), r(2, 4))),
+        (library.sum_of_products, (r(2, 3, 4, 5).detach(), r(2, 3, 5, 6).detach())),
         (library.patches, (r(2, 2, 5, 6, 3), 3, 2, 2, 1, 1, 1)),
         (library.add_patches, (r(2, 2, 3, 7, 18), 5, 6, 3, 2, 2, 1, 1, 1)),
         (
@@ -229,7 +231,7 @@ def opcheck_samples(device):
 def test_opcheck(index, device):
     op, arguments = opcheck_samples(device)[index]
     if device == "cuda" and op.__name__.split(".")[-1] in (
-        *("linear", "matmul", "convolve_models"),
+        *("linear", "matmul", "pixel_products", "sum_of_products", "convolve_models"),
         *("patches", "add_patches", "window_convolution"),
     ):
         pytest.skip("on a GPU torch's own operators stand for it")
@@ -246,7 +248,9 @@ def test_every_operator_has_a_sample():
         "optimizer_plan",
         "recurrence",
     }  # the last in test_recurrence
-    assert names == public | {"signed_max_over", "batch_norm_statistics"}  # parts of batch_norm_max
+    # Parts of batch_norm_max and pixel_products:
+    parts = {"signed_max_over", "batch_norm_statistics", "sum_of_products"}
+    assert names == public | parts
 
 
 @pytest.mark.gpu

@@ -53,6 +53,18 @@ def test_attention():
     assert work("dnnsuite::attention_backward", [(2, 4, 128, 768), qkv], [None]).flops == 5 * one * 8
 
 
+def test_pixel_products():
+    """Two models, three samples, 5 x 4 times 4 x 7."""
+    found = work("dnnsuite::pixel_products", [(2, 3, 4, 7), (2, 5, 4), (2, 5)], [None] * 3)
+    assert found == (2 * 2 * 3 * 5 * 4 * 7, ((2, 3, 5, 7),))
+
+
+def test_sum_of_products():
+    """Four products of 3 x 5 x 7 for each of two models."""
+    found = work("dnnsuite::sum_of_products", [(2, 4, 3, 5), (2, 4, 5, 7)], [None] * 2)
+    assert found == (2 * 4 * 2 * 3 * 5 * 7, ((2, 3, 7),))
+
+
 def test_an_operator_without_a_formula_and_arguments_that_do_not_fit():
     assert work("aten::relu", [(3, 4)], [None]) is None
     assert not knows("aten::relu")

@@ -29,7 +29,7 @@ void run(const GemmArguments& all, int64_t first, int64_t models) {
     args.b = moved(all.dtype, all.b, first * all.b_model);
     args.bias = moved(all.dtype, all.bias, first * all.bias_model);
     args.c = moved(all.dtype, all.c, first * all.rows * all.columns);
-    const int64_t per_task = args.rows * args.depth * kGemmColumns / 16;
+    const int64_t per_task = args.rows * args.depth * args.parts * kGemmColumns / 16;
     const auto kernel = DNNSUITE_SELECT(gemm);
     run_tasks(models * gemm_tasks_per_model(args), per_task, gemm_scratch(args),
               [&](int64_t begin, int64_t end, void* scratch) { kernel(args, streams, begin, end, scratch); });
@@ -228,6 +228,57 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& grad, const Ten
     return {needs_x ? of_x->dx : new_tensor(x, {0}), needs_weight ? of_weight->dweight : new_tensor(x, {0}), dbias};
 }
 
+/// weight [B, O, I] times each sample of x [B, N, I, P], plus bias [B, O]: [B, N, O, P].
+Tensor pixel_products(const Tensor& x, const Tensor& weight, OptionalTensor given_bias) {
+    const Checker check("pixel_products");
+    check_cube(check, weight, "weight");
+    check.same_kind(x, "x", weight);
+    STD_TORCH_CHECK(x.dim() == 4, check.op(), ": x must be [B, N, I, P], not shape ", shape_text(x));
+    check.shape(x, "x", {weight.size(0), x.size(1), weight.size(2), x.size(3)});
+    GemmArguments args{};
+    args.dtype = check.floating(x, "x");
+    set_left(args, weight, 1, 2);
+    set_right(args, x, 2, 3);
+    args.a_model = 0;
+    args.b_model = x.stride(1);
+    const int64_t models = x.size(0), samples = args.models = x.size(1);
+    const OptionalTensor bias = packed(given_bias);
+    if (bias.has_value()) {
+        check.same_kind(*bias, "bias", x);
+        check.shape(*bias, "bias", {models, args.rows});
+        args.bias_of_rows = true;
+    }
+    Tensor y = new_tensor(x, {models, samples, args.rows, args.columns});
+    for (int64_t model = 0; model < models; ++model) {
+        args.a = moved(args.dtype, weight.data_ptr(), model * weight.stride(0));
+        args.b = moved(args.dtype, x.data_ptr(), model * x.stride(0));
+        if (bias.has_value()) args.bias = moved(args.dtype, bias->data_ptr(), model * args.rows);
+        args.c = moved(args.dtype, y.data_ptr(), model * samples * args.rows * args.columns);
+        run(args);
+    }
+    return y;
+}
+
+/// The sums over S of the products of a [B, S, M, K] and b [B, S, K, N]: c [B, M, N].
+Tensor sum_of_products(const Tensor& a, const Tensor& b) {
+    const Checker check("sum_of_products");
+    STD_TORCH_CHECK(a.dim() == 4 && a.size(1) > 0, check.op(), ": a must be [B, S, M, K] of a sample or more, not ",
+                    shape_text(a));
+    check.same_kind(b, "b", a);
+    check.shape(b, "b", {a.size(0), a.size(1), a.size(3), b.size(b.dim() - 1)});
+    GemmArguments args{};
+    args.dtype = check.floating(a, "the first matrix");
+    set_left(args, a, 2, 3);
+    set_right(args, b, 2, 3);
+    args.parts = a.size(1);
+    args.a_part = a.stride(1);
+    args.b_part = b.stride(1);
+    Tensor c = new_tensor(a, {args.models, args.rows, args.columns});
+    args.c = c.data_ptr();
+    run(args);
+    return c;
+}
+
 Tensor matmul(const Tensor& a, const Tensor& b) {
     const Checker check("matmul");
     check_cube(check, a, "a");
@@ -250,6 +301,8 @@ STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) {
     m.impl("linear", TORCH_BOX(&linear));
     m.impl("linear_backward", TORCH_BOX(&linear_backward));
     m.impl("matmul", TORCH_BOX(&matmul));
+    m.impl("pixel_products", TORCH_BOX(&pixel_products));
+    m.impl("sum_of_products", TORCH_BOX(&sum_of_products));
 }
 
 }  // namespace dnnsuite::fused

@@ -22,18 +22,37 @@ void relu_block(T* c, int64_t ld, int64_t rows, int64_t columns) {
     }
 }
 
-/// Rows [first, first + t.depth) of a task's columns of B, as rows of whole vectors.
+/// Rows of a task's columns of B, packed as rows of whole vectors.
+template <class T>
+void pack_rows(const GemmArguments& args, const T* b, int64_t rows, int64_t columns, T* to) {
+    const int64_t ld = padded(columns);
+    if (args.b_row == 1) return pack_transposed(b, args.b_column, columns, rows, T(1), to, ld);
+    for (int64_t k = 0; k < rows; ++k) {
+        for (int64_t j = 0; j < columns; ++j) to[k * ld + j] = b[k * args.b_row + j * args.b_column];
+    }
+}
+
+/// t.depth rows of a task's columns of B, of each of t.pieces parts of the sum: where they lie, or packed.
 template <class T>
 void pack_b(const GemmArguments& args, const T* b, int64_t columns, T* scratch, TileArguments<T>& t) {
-    t.b = b;
-    t.ldb = args.b_row;
-    if (args.b_column == 1) return;
+    t.a_skip = args.a_part - t.depth * t.a.column;
+    if (args.b_column == 1) {
+        t.b = b;
+        t.ldb = args.b_row;
+        t.b_skip = args.b_part - t.depth * t.ldb;
+        return;
+    }
     t.b = scratch;
     t.ldb = padded(columns);
-    if (args.b_row == 1) return pack_transposed(b, args.b_column, columns, t.depth, T(1), scratch, t.ldb);
-    for (int64_t k = 0; k < t.depth; ++k) {
-        for (int64_t j = 0; j < columns; ++j) scratch[k * t.ldb + j] = b[k * args.b_row + j * args.b_column];
-    }
+    for (int64_t part = 0; part < t.pieces; ++part)
+        pack_rows(args, b + part * args.b_part, t.depth, columns, scratch + part * t.depth * t.ldb);
+}
+
+/// The bias of each row in all of a task's columns of C, where the sums go on from it.
+template <class T>
+void begin_rows(const GemmArguments& args, int64_t model, T* c, int64_t columns) {
+    const T* bias = at<T>(args.bias, model * args.bias_model);
+    for (int64_t r = 0; r < args.rows; ++r) fill(c + r * args.columns, columns, bias[r]);
 }
 
 /// The product, over pieces of the depth whose part of B stays in cache. C keeps the sums in between: their bits are
@@ -41,15 +60,20 @@ void pack_b(const GemmArguments& args, const T* b, int64_t columns, T* scratch, 
 template <class T>
 void by_tiles(const GemmArguments& args, TileArguments<T> t, const T* b, int64_t columns, T* scratch) {
     const T* a = t.a.data;
-    int64_t k = 0;
-    do {
-        t.depth = args.depth - k < kGemmDepth ? args.depth - k : kGemmDepth;
-        t.a.data = a + k * t.a.column;
-        t.more = k > 0;
-        pack_b(args, b + k * args.b_row, columns, scratch, t);
-        product(t, args.rows, columns);
-        k += t.depth;
-    } while (k < args.depth);
+    const int64_t at_once = gemm_parts_at_once(args);
+    const bool begun = t.more;
+    for (int64_t part = 0; part < args.parts; part += at_once) {
+        t.pieces = args.parts - part < at_once ? args.parts - part : at_once;
+        int64_t k = 0;
+        do {
+            t.depth = args.depth - k < kGemmDepth ? args.depth - k : kGemmDepth;
+            t.a.data = a + part * args.a_part + k * t.a.column;
+            t.more = begun || part + k > 0;
+            pack_b(args, b + part * args.b_part + k * args.b_row, columns, scratch, t);
+            product(t, args.rows, columns);
+            k += t.depth;
+        } while (k < args.depth);
+    }
 }
 
 /// Rows [first, last) of a column times a row, plus bias.
@@ -128,9 +152,13 @@ void run(const GemmArguments& args, bool streams, int64_t begin, int64_t end, vo
         const T* b = at<T>(args.b, model * args.b_model + first * args.b_column);
         TileArguments<T> t{};
         t.a = Strided<T>{at<T>(args.a, model * args.a_model), args.a_row, args.a_column};
-        t.init = at<T>(args.bias, model * args.bias_model + first);
+        if (!args.bias_of_rows) t.init = at<T>(args.bias, model * args.bias_model + first);
         t.c = mutable_at<T>(args.c, offset);
         t.ldc = args.columns;
+        if (args.bias_of_rows) {
+            begin_rows(args, model, t.c, columns);
+            t.more = true;
+        }
         if (gemm_by_dots(args)) {
             t.depth = args.depth;
             t.b = b;

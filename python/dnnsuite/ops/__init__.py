@@ -32,6 +32,7 @@ from ._matmul import matmul as matmul
 from ._max_over import max_over as max_over
 from ._patches import add_patches as add_patches
 from ._patches import patches as patches
+from ._pixel_products import pixel_products as pixel_products
 from ._pointwise import bias_act_dropout as bias_act_dropout
 from ._pointwise import bias_dropout_add as bias_dropout_add
 from ._pointwise import dropout as dropout
@@ -88,6 +89,7 @@ __all__ = [
     "optimizer_plan",
     "optimizer_step_",
     "patches",
+    "pixel_products",
     "recurrence",
     "rms_norm",
     "scale_gradients_",

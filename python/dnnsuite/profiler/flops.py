@@ -39,6 +39,18 @@ def _first(position: int) -> Callable[[Shapes, Values], Work]:
     return lambda shapes, values: _mm(shapes[position], shapes[position + 1])
 
 
+def _pixel_products(shapes: Shapes, values: Values) -> Work:
+    """x [B, N, I, P] times weight [B, O, I]."""
+    x, outputs = shapes[0], shapes[1][1]
+    return Work(2 * prod(x) * outputs, ((*x[:2], outputs, x[3]),))
+
+
+def _sum_of_products(shapes: Shapes, values: Values) -> Work:
+    """[B, S, M, K] times [B, S, K, N], summed over S."""
+    a, b = shapes[:2]
+    return Work(2 * prod(a) * b[-1], ((a[0], a[2], b[3]),))
+
+
 def _vector(position: int) -> Callable[[Shapes, Values], Work]:
     return lambda shapes, values: Work(2 * prod(shapes[position]), (tuple(shapes[position][:-1]),))
 
@@ -239,6 +251,8 @@ _FORMULAS: dict[str, Callable[[Shapes, Values], Work]] = {
     "dnnsuite::linear": _linear,
     "dnnsuite::linear_backward": _linear_backward,
     "dnnsuite::matmul": _first(0),
+    "dnnsuite::pixel_products": _pixel_products,
+    "dnnsuite::sum_of_products": _sum_of_products,
     "dnnsuite::attention": _attention,
     "dnnsuite::attention_backward": _attention_backward,
     "dnnsuite::recurrence": _recurrence,

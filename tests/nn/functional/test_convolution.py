@@ -47,6 +47,25 @@ def test_products_in_disguise(side, kernel, rest, last):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("sides", [(16,), (5, 7)])
+def test_contiguous_images_by_fewer_filters_of_one_tap_are_not_copied(sides, shared, has_bias):
+    dims, B = len(sides), 3
+    x = torch.randn(1 if shared else B, 4, 20, *sides).double().requires_grad_()
+    weight = torch.randn(B, 6, 20, *[1] * dims).double().requires_grad_()
+    bias = torch.randn(B, 6).double().requires_grad_() if has_bias else None
+    images = x.expand(B, *x.shape[1:])
+    y = getattr(functional, f"conv{dims}d")(images, weight, bias)
+    plain = getattr(torch.nn.functional, f"conv{dims}d")
+    biases = [None] * B if bias is None else bias
+    truth = torch.stack([plain(*one) for one in zip(images, weight, biases, strict=True)])
+    leaves = (x, weight, *[bias] * has_bias)
+    got, wanted = (torch.autograd.grad(z.cos().sum(), leaves) for z in (y, truth))
+    torch.testing.assert_close((y, *got), (truth, *wanted))
+    assert y.is_contiguous()
+
+
 @pytest.mark.parametrize("groups", [1, 4])
 def test_sixteen_bits(groups):
     x, weight = torch.randn(2, 3, 4, 1, 1), torch.randn(2, 4, 4 // groups, 3, 3)

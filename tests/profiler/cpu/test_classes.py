@@ -8,8 +8,10 @@ from dnnsuite.profiler.cpu._classes import class_of, phase_of, replayed_phases
     ("name", "kind"),
     [
         ("aten::mm", "gemm"), ("aten::addmm", "gemm"), ("aten::baddbmm", "gemm"), ("dnnsuite::linear_backward", "gemm"),
-        ("dnnsuite::matmul", "gemm"), ("aten::convolution", "conv"), ("aten::mkldnn_convolution", "conv"),
-        ("dnnsuite::depthwise", "conv"), ("aten::native_layer_norm", "norm"), ("dnnsuite::batch_norm_act", "norm"),
+        ("dnnsuite::matmul", "gemm"), ("dnnsuite::sum_of_products", "gemm"),
+        ("dnnsuite::pixel_products", "gemm"),
+        ("aten::convolution", "conv"), ("aten::mkldnn_convolution", "conv"), ("dnnsuite::depthwise", "conv"),
+        ("aten::native_layer_norm", "norm"), ("dnnsuite::batch_norm_act", "norm"),
         ("dnnsuite::bias_dropout_add_layer_norm", "norm"), ("aten::_softmax", "softmax"),
         ("aten::_scaled_dot_product_flash_attention_for_cpu", "attention"), ("dnnsuite::attention", "attention"),
         ("aten::lstm", "recurrence"), ("dnnsuite::recurrence", "recurrence"), ("aten::relu", "elementwise"),

@@ -115,6 +115,17 @@ def is_outer(input: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> bool
     return input.size(2) == 1 and weight.shape[3:] == (1, 1) and stride == (1, 1) and padding == (0, 0)
 
 
+def is_pixel_product(input: Tensor, weight: Tensor, stride: Pair, padding: Pair, groups: int) -> bool:
+    """Return True for filters of one tap, fewer than channels, on contiguous images whose pixels fill a vector: to lay
+    them out with the channels last, forward and again backward, would take longer than to lay out the result."""
+    if groups != 1 or weight.shape[3:] != (1, 1) or stride != (1, 1) or padding != (0, 0):
+        return False
+    height, width = input.shape[3:]
+    if input.size(2) <= weight.size(1) or height * width < VECTOR:
+        return False
+    return input.stride()[2:] == (height * width, width, 1)
+
+
 def pays_in_windows(
     input: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> bool:

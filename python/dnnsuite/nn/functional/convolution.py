@@ -25,6 +25,7 @@ from ._convolution_rules import (
     fits,
     is_outer,
     is_own_depthwise,
+    is_pixel_product,
     padding_of,
     pair,
     pays_in_windows,
@@ -75,8 +76,11 @@ def _quick_conv2d(
     tap = single_tap(input, weight, *steps) if groups == 1 else None
     if is_outer(input, weight, *steps[:2]):
         tap = 0, 0
-    by_windows = not of_channels and tap is None and takes_windows(input, weight)
-    if by_windows and pays_in_windows(input, weight, *steps, groups):
+    products = not of_channels and tap is None and takes_windows(input, weight)
+    if products and is_pixel_product(input, weight, *steps[:2], groups):
+        flat = ops.pixel_products(input.flatten(3), weight.flatten(2), bias)
+        return flat.unflatten(3, input.shape[3:])
+    if products and pays_in_windows(input, weight, *steps, groups):
         return ops.window_convolution(input, weight, bias, *steps, groups)
     wide = computable(weight)
     x, b = match(computable(input), wide), match(bias, wide)

@@ -17,7 +17,8 @@ _CLASSES = (
     ("conv", r"conv|depthwise|slow_conv"),
     (
         "gemm",
-        r"^(mm|bmm|addmm|baddbmm|addbmm|mv|addmv|dot|vdot|ger|addr|linear|matmul|einsum|_addmm)(_|$)|gemm",
+        r"^(mm|bmm|addmm|baddbmm|addbmm|mv|addmv|dot|vdot|ger|addr|linear|matmul|einsum|_addmm)(_|$)"
+        r"|gemm|pixel_products|sum_of_products",
     ),
     ("norm", r"norm"),
     ("loss", r"cross_entropy|nll_loss|mse_loss|l1_loss|bce|kl_div|ctc_loss"),
