@@ -95,6 +95,7 @@ TESTED_BY: dict[str, str] = {
     "_torch/interpreter.py": "test_torch.py",
     "_torch/lookup.py": "test_torch.py",
     "_torch/names.py": "test_torch.py",
+    "_torch/parametrizations.py": "test_torch.py",
     "_torch/profilers_and_loaders.py": "test_torch.py",
     "_torch/tensors.py": "test_torch.py",
     "_torch/trees.py": "test_torch.py",

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .._torch import caches_parametrizations, own_parametrizations
 from .capture import CapturedStep, CudaGraphs, Recordings, Scripts, guards
 from .part import LossFunction
 from .shard import Shard, Vectors
@@ -69,9 +70,10 @@ class Deal:
         self._flush, self._autocast = flush, autocast
         self._seen: Any = None
         self._reach = guards.reach_of(loss_function, shards[0].array)
-        self.takes_turns = not _FORWARD_MODE.isdisjoint(
-            self._reach.names
-        )  # its shards must not run side by side
+        names = self._reach.names
+        # `parametrize.cached` has one cache for all threads.
+        cached = "cached" in names and any(hasattr(m, "parametrizations") for m in shards[0].array.modules())
+        self._takes_turns = cached or not _FORWARD_MODE.isdisjoint(names)
         self._captured = [
             CapturedStep(
                 shard.train, shard.array, loss_function, shard.state, replays, shard, known, self._reach
@@ -89,6 +91,11 @@ class Deal:
                 if mode.startswith(start):
                     return mode
         return "captured"
+
+    @property
+    def takes_turns(self) -> bool:
+        """True if the shards must not run side by side."""
+        return self._takes_turns or caches_parametrizations()
 
     @property
     def replayed(self) -> bool:
@@ -141,7 +148,7 @@ class Deal:
     ) -> torch.Tensor:
         """Run one step of `batch` on shard `index`; return its losses `[length]`. `seen` is a result of `read`."""
         shard = self.shards[index]
-        with self._flush(), _under(self._autocast):
+        with self._flush(), _under(self._autocast), own_parametrizations():
             if not self._captured:
                 return shard.step(batch, vectors)
             return self._captured[index](shard.part(batch), shard.hyper(vectors), seen)

@@ -33,6 +33,7 @@ from .hooks import GlobalHooks, global_hooks, mark_stepped, step_hooks
 from .interpreter import create_function, get_graph_optimize, parse_ir, set_graph_optimize
 from .lookup import lost, reason_against
 from .names import ATTRIBUTES, NAMES, Attribute, Name
+from .parametrizations import caches_parametrizations, own_parametrizations
 from .profilers_and_loaders import (
     abandon_loader,
     all_threads_config,
@@ -74,6 +75,7 @@ __all__ = [
     "at_end_of_backward",
     "backward_pass",
     "below_autograd",
+    "caches_parametrizations",
     "create_function",
     "dispatch_modes",
     "foreach_mul_",
@@ -96,6 +98,7 @@ __all__ = [
     "no_fuse",
     "no_script",
     "not_compiled",
+    "own_parametrizations",
     "parse_ir",
     "profiler_recording",
     "set_graph_optimize",

@@ -63,6 +63,11 @@ NAMES: dict[str, Name] = {
         "times the backward pass of an array's first steps, to choose the faster way for its models",
         "an array stepped by hand runs all its models at once wherever it can",
     ),
+    "parametrizations": Name(
+        ("torch.nn.utils.parametrize._cache", "torch.nn.utils.parametrize._cache_enabled"),
+        "keeps apart what copies of one module have cached under torch.nn.utils.parametrize.cached",
+        "the first copy's weights are used for all: leave parametrize.cached away around models that run one by one",
+    ),
     "asked gradients": Name(
         ("torch._C._will_engine_execute_node",),
         "tells a gradient which gradients are asked for: a gradient penalty needs none of weights",

@@ -93,3 +93,37 @@ def test_models_that_run_one_by_one_get_their_numbers_back(held):
                 expected.backward()
                 own.step()
                 torch.testing.assert_close(loss, expected.detach())
+
+
+class Hooked(torch.nn.Module):
+    """Code whose hook of a gradient uses a number: torch hands it to operators out of sight of function modes."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.clip = torch.nn.Linear(3, 2), 1.0
+
+    def forward(self, x):
+        out = self.layer(x)
+        if out.requires_grad:
+            out.register_hook(lambda grad: grad.clamp(-self.clip, self.clip) * 2.0)
+        return out
+
+
+def test_a_number_of_a_hook_that_changes():
+    plain = make_models(Hooked, 2)
+    array = dnnsuite.fuse(make_models(Hooked, 2))
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in plain]
+    with StepRunner(
+        array, optim.SGD(array.parameters(), lr=0.1), lambda part, x: part(x).square().sum((1, 2)), threads=1
+    ) as runner:
+        for step in range(20):
+            x = torch.randn(2, 4, 3)
+            for model in (*plain, array):
+                model.clip = 0.2 + 0.05 * step
+            found = runner.step(x).losses()
+            for index, (model, optimizer) in enumerate(zip(plain, optimizers, strict=True)):
+                optimizer.zero_grad()
+                loss = model(x[index]).square().sum()
+                loss.backward()
+                optimizer.step()
+                torch.testing.assert_close(found[index], loss.detach(), rtol=1e-4, atol=1e-5)

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..._torch import own_parametrizations
+
 
 class MethodName(str):
     """Name of a method to call in place of `forward`: the first argument of a call of a model."""
@@ -19,6 +21,7 @@ def method_named(args: Sequence[Any]) -> str:
 
 
 def call_model(model: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Call a model, or the method of it that the first argument names."""
+    """Call a plain model, or the method of it that the first argument names."""
     name = method_named(args)
-    return getattr(model, name)(*args[1:], **kwargs) if name else model(*args, **kwargs)
+    with own_parametrizations():
+        return getattr(model, name)(*args[1:], **kwargs) if name else model(*args, **kwargs)

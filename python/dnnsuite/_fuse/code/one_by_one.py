@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ..._torch import tree_flatten, tree_unflatten
+from ..._torch import own_parametrizations, tree_flatten, tree_unflatten
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, outside, state
 from ...nn.random_streams import FUNCTION_STREAM, seeds_of
@@ -333,7 +333,8 @@ def _called(tree: Any, args: Any, kwargs: Any, lent: Lent) -> Any:
     state.B, state.lent = 1, (*state.lent, *lent)
     mark = len(state.pending)
     try:
-        output = tree(*args, **kwargs)
+        with own_parametrizations():
+            output = tree(*args, **kwargs)
         settle_since(mark)  # all of it: soon the part does not hold its parameters any more
         return output
     finally:

@@ -121,7 +121,7 @@ class _FollowingRecorder(StepRecorder):
         self.fed: list[tuple[int, type]] = []
 
     def _with_slots(self, value: Any) -> Any:
-        if type(value) is FollowedNumber:
+        if type(value) in (FollowedNumber, torch.SymFloat):  # the latter is what C++ has made of it
             self._refuse(
                 "a number that changes reaches torch where it is not followed, as in a backward pass"
             )
