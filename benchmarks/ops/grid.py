@@ -20,7 +20,7 @@ until nothing of the cell is left in the caches, outside the clock; results are 
 share each model of the loop has a copy, for all of another model's step lies before its own. The code stays hot, to the
 loop's good, which calls it B times as often.
 
-The whole grid takes about eight minutes of a quiet core. `--markdown FILE` has the tables and, beside it with the
+The whole grid takes about 25 minutes of a quiet core. `--markdown FILE` has the tables and, beside it with the
 ending .csv, every cell; both are written anew after each cell, and `--resume` goes on where a run was interrupted.
 """
 

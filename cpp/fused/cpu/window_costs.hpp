@@ -60,7 +60,13 @@ struct WindowCosts {
     double forward_at_positions() const {
         const int64_t again = whole ? 0 : args.height.kernel;  // the sums are stored and loaded
         return seen * static_cast<double>(depth * vectors(outputs)) +
-               kCopied * static_cast<double>(again * vectors(outputs));
+               kCopied * static_cast<double>(again * vectors(outputs)) + far();
+    }
+
+    /// A row of the result is a sample's: those of one position lie far apart, and its neighbours come too late.
+    double far() const {
+        const int64_t numbers = args.samples * args.height.output * args.width.output * outputs;
+        return numbers > args.kNearNumbers ? kFetched * static_cast<double>(vectors(outputs)) : 0.0;
     }
 
     double filters_of_windows() const {
@@ -69,7 +75,9 @@ struct WindowCosts {
     }
     double filters_at_positions() const {
         const int64_t plain = outputs * vectors(length), turned = length * vectors(outputs);
-        return at_positions(plain < turned ? plain : turned);
+        const int64_t run = plain < turned ? plain : turned;  // sums that are loaded and stored once a position
+        return at_positions(run) + seen * static_cast<double>(2 * runs * run) / static_cast<double>(args.samples) +
+               far();
     }
 
     double images_of_windows() const {
