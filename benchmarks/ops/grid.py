@@ -169,6 +169,8 @@ def main() -> None:
         print(line(cell), flush=True)
         if chosen.markdown:
             write(chosen.markdown, cells, header(chosen, heap))
+    if chosen.markdown and cells:
+        write(chosen.markdown, cells, header(chosen, heap))  # of a run that had nothing left to time, too
     for title, ratio_of in TEMPERATURES.items():
         print(f"\nthe {WORST} worst of {len(cells)}, {title}:")
         for cell in worst(cells, ratio_of):

@@ -180,3 +180,8 @@ def test_the_command(tmp_path):
     )
     assert again.stdout.splitlines()[1].endswith(f"layer_norm {rows[1]['shape']} {rows[1]['batch']}")
     assert next(iter(csv.DictReader(written.read_text(encoding="utf-8").splitlines()))) == rows[0]
+    (tmp_path / "results/grid.md").unlink()
+    subprocess.run(
+        [*command, *fast, "--resume"], capture_output=True, text=True, check=True, timeout=100, cwd=tmp_path
+    )
+    assert "| layer_norm | 2 |" in (tmp_path / "results/grid.md").read_text(encoding="utf-8")
