@@ -110,12 +110,12 @@ def _image_cost(v: Values) -> tuple[float, float]:
     return 10 * numbers, numbers
 
 
-def _rows(v: Values) -> list[Any]:
+def rows(v: Values) -> list[Any]:
     return [(v["samples"], v["length"], v["width"])]
 
 
-def _rows_cost(v: Values) -> tuple[float, float]:
-    numbers = float(math.prod(_rows(v)[0]))
+def rows_cost(v: Values) -> tuple[float, float]:
+    numbers = float(math.prod(rows(v)[0]))
     return 10 * numbers, numbers
 
 
@@ -204,16 +204,16 @@ SPACES: dict[str, Space] = {
         lambda v: v["channels"] % 4 == 0 and v["channels"] * v["side"] ** 2 > 4,
         images=True,
     ),
-    "layer_norm": Space(ROWS | SHARED, lambda v: nn.LayerNorm(v["width"]), _rows, _rows_cost),
-    "rms_norm": Space(ROWS | SHARED, lambda v: nn.RMSNorm(v["width"]), _rows, _rows_cost),
+    "layer_norm": Space(ROWS | SHARED, lambda v: nn.LayerNorm(v["width"]), rows, rows_cost),
+    "rms_norm": Space(ROWS | SHARED, lambda v: nn.RMSNorm(v["width"]), rows, rows_cost),
     "activation": Space(
         ROWS | {"kind": list(ACTIVATIONS), "batch": ["own"]},
         lambda v: ACTIVATIONS[v["kind"]](),
-        _rows,
-        _rows_cost,
+        rows,
+        rows_cost,
     ),
-    "softmax": Space(ROWS | {"batch": ["own"]}, lambda v: nn.Softmax(-1), _rows, _rows_cost),
-    "dropout": Space(ROWS | {"batch": ["own"]}, lambda v: nn.Dropout(0.3), _rows, _rows_cost),
+    "softmax": Space(ROWS | {"batch": ["own"]}, lambda v: nn.Softmax(-1), rows, rows_cost),
+    "dropout": Space(ROWS | {"batch": ["own"]}, lambda v: nn.Dropout(0.3), rows, rows_cost),
     "attention": Space(
         {
             "samples": [1, 4, 16],

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from grid_cells import ROWS, SHARED, Space
+from grid_cells import ROWS, SHARED, Space, rows, rows_cost
 from pairwise import Values
 from torch import nn
 
@@ -104,15 +104,6 @@ def _volume_cost(v: Values) -> tuple[float, float]:
     return 10 * numbers, numbers
 
 
-def _rows(v: Values) -> list[Any]:
-    return [(v["samples"], v["length"], v["width"])]
-
-
-def _rows_cost(v: Values) -> tuple[float, float]:
-    numbers = float(math.prod(_rows(v)[0]))
-    return 10 * numbers, numbers
-
-
 def _groups(v: Values) -> int:
     return {"one": 1, "depthwise": v["inputs"]}[v["groups"]]
 
@@ -193,8 +184,8 @@ SPACES: dict[str, Space] = {
     "more_activation": Space(
         ROWS | {"kind": list(ACTIVATIONS)} | OWN,
         lambda v: ACTIVATIONS[v["kind"]](),
-        _rows,
-        _rows_cost,
+        rows,
+        rows_cost,
     ),
     "recurrent": Space(
         {

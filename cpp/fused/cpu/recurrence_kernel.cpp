@@ -72,7 +72,7 @@ void copy_row(const T* from, T* to, int64_t count) {
     if (from == nullptr)
         fill(to, count, T(0));
     else
-        for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+        copy_run(from, to, count);
 }
 
 template <class T>

@@ -93,7 +93,8 @@ class Pass {
     }
 
     void backward_by_positions() {
-        const bool turned = WindowCosts(args_).turns_at_positions(), gathers = WindowCosts(args_).gathers();
+        const WindowCosts costs(args_);
+        const bool turned = costs.turns_at_positions(), gathers = costs.gathers();
         each_part([&](int64_t model, const Positions<T>& part) {
             const int64_t first = first_line(), last = args_.last_sample * args_.height.output;
             const Lines all{first, last, (last - first) * args_.width.output, nullptr, 0};

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
-__all__ = ["by_memory_order", "in_one_piece", "memory_order"]
+__all__ = ["by_memory_order", "in_one_piece", "memory_order", "way_back"]
 
 Result = TypeVar("Result", Tensor, tuple[Tensor, ...])
 
@@ -17,6 +17,11 @@ def memory_order(x: Tensor) -> list[int]:
     """List the dimensions of `x` `[B, ...]` as they lie in memory, outermost first; the model stays in front."""
     strides = x.stride()
     return [0, *sorted(range(1, x.dim()), key=lambda d: -strides[d])]
+
+
+def way_back(order: Sequence[int]) -> list[int]:
+    """List the dimensions that undo `permute(order)`."""
+    return sorted(range(len(order)), key=order.__getitem__)
 
 
 def by_memory_order(
@@ -34,7 +39,7 @@ def by_memory_order(
     if order == sorted(order) or not alike or 0 in largest.stride():
         return function(list(tensors), dim)
     found = function([t.permute(order) for t in tensors], order.index(dim))
-    back = sorted(range(len(order)), key=order.__getitem__)
+    back = way_back(order)
     if isinstance(found, Tensor):
         return found.permute(back)
     return tuple(part.permute(back) for part in found)

@@ -110,15 +110,20 @@ def is_own_depthwise(input: Tensor, weight: Tensor, stride: Pair) -> bool:
     return input.size(1) * input.shape[3:].numel() * -(-input.size(2) // VECTOR) <= FEW_SCALED
 
 
+def _is_pixelwise(weight: Tensor, stride: Pair, padding: Pair) -> bool:
+    """Return True for filters of one tap that meet each pixel once, and nothing else."""
+    return weight.shape[3:] == (1, 1) and stride == (1, 1) and padding == (0, 0)
+
+
 def is_outer(input: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> bool:
     """Return True for filters of one tap and one channel: a column of pixels times a row of filters."""
-    return input.size(2) == 1 and weight.shape[3:] == (1, 1) and stride == (1, 1) and padding == (0, 0)
+    return input.size(2) == 1 and _is_pixelwise(weight, stride, padding)
 
 
 def is_pixel_product(input: Tensor, weight: Tensor, stride: Pair, padding: Pair, groups: int) -> bool:
     """Return True for filters of one tap, fewer than channels, on contiguous images whose pixels fill a vector: to lay
     them out with the channels last, forward and again backward, would take longer than to lay out the result."""
-    if groups != 1 or weight.shape[3:] != (1, 1) or stride != (1, 1) or padding != (0, 0):
+    if groups != 1 or not _is_pixelwise(weight, stride, padding):
         return False
     height, width = input.shape[3:]
     if input.size(2) <= weight.size(1) or height * width < VECTOR:

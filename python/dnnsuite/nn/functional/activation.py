@@ -38,7 +38,7 @@ from torch.nn.functional import threshold as threshold
 from torch.nn.functional import threshold_ as threshold_  # type: ignore[attr-defined]
 
 from ...errors import InvalidArgument
-from ...ops.memory_order import memory_order
+from ...ops.memory_order import memory_order, way_back
 from .._models import each_model, shifted
 from ..random_draws import fill
 
@@ -113,4 +113,4 @@ def prelu(input: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     order = memory_order(input)  # one weight for a model: the models are the channels of one long sample
     laid_out = input.permute(order)
     y = torch.prelu(laid_out.reshape(1, len(input), -1), weight.flatten().to(input.dtype))
-    return y.view(laid_out.shape).permute(sorted(range(input.dim()), key=order.__getitem__))
+    return y.view(laid_out.shape).permute(way_back(order))

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...errors import InvalidArgument
-from ...ops.memory_order import memory_order
+from ...ops.memory_order import memory_order, way_back
 from ...ops.shared import once
 from ._samples import each_sample, over_samples
 
@@ -45,8 +45,7 @@ def _with_constants(input: Tensor, padding: list[int], value: float | None) -> T
     ends = {input.dim() - 1 - i: padding[2 * i : 2 * i + 2] for i in range(len(padding) // 2)}
     outermost = min(place for place, dim in enumerate(order) if dim in ends)
     turned = [size for dim in reversed(order[outermost:]) for size in ends.get(dim, (0, 0))]
-    back = sorted(range(input.dim()), key=order.__getitem__)
-    return F.pad(input.permute(order), turned, "constant", value).permute(back)
+    return F.pad(input.permute(order), turned, "constant", value).permute(way_back(order))
 
 
 def _images(input: Tensor, name: str) -> int:
