@@ -20,6 +20,8 @@ CPU_ONLY = {
     "convolution",
     "gemm",
     "patches",
+    "rearrange",
+    "resample",
     "window_convolution",
 }  # on CUDA torch's own operators are called
 COMPOSED_ON_CUDA = {"pool", "recurrence"}

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from ... import ops
 from ...ops.device import on_cpu
 from ...ops.library import tracing
+from ._resampling import averaged
 from ._samples import each_sample, over_samples
 from .mean import mean
 
@@ -30,7 +31,7 @@ max_pool3d_with_indices = over_samples(F.max_pool3d_with_indices, "max_pool3d_wi
 _avg_pool1d = over_samples(F.avg_pool1d, "avg_pool1d", 1)
 _avg_pool2d = over_samples(F.avg_pool2d, "avg_pool2d", 2)
 avg_pool3d = over_samples(F.avg_pool3d, "avg_pool3d", 3)
-adaptive_avg_pool1d = over_samples(F.adaptive_avg_pool1d, "adaptive_avg_pool1d", 1)
+_adaptive_avg_pool1d = over_samples(F.adaptive_avg_pool1d, "adaptive_avg_pool1d", 1)
 _adaptive_avg_pool2d = over_samples(F.adaptive_avg_pool2d, "adaptive_avg_pool2d", 2)
 adaptive_avg_pool3d = over_samples(F.adaptive_avg_pool3d, "adaptive_avg_pool3d", 3)
 adaptive_max_pool1d = over_samples(F.adaptive_max_pool1d, "adaptive_max_pool1d", 1)
@@ -236,6 +237,12 @@ def _even_windows(input: Tensor, output_size: Any) -> Pair | None:
     return sides[0] // asked[0], sides[1] // asked[1]
 
 
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+    """`torch.nn.functional.adaptive_avg_pool1d` of `[B, N, C, L]`, or without N."""
+    y = averaged(input, output_size, 1)
+    return _adaptive_avg_pool1d(input, output_size) if y is None else y
+
+
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """`torch.nn.functional.adaptive_avg_pool2d` of `[B, N, C, H, W]`, or without N."""
     if output_size in (1, (1, 1), [1, 1]) and input.dim() in (4, 5) and input.shape[-2:].numel() > 0:
@@ -244,7 +251,8 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     kernel = _even_windows(input, output_size)
     if kernel is not None and (steps := _ours(2, input, kernel, None, 0, 1)) is not None:
         return _pooled(ops.avg_pool, 2, input, *steps[:3])
-    return _adaptive_avg_pool2d(input, output_size)
+    y = averaged(input, output_size, 2)
+    return _adaptive_avg_pool2d(input, output_size) if y is None else y
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:

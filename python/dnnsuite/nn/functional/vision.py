@@ -12,11 +12,9 @@ from torch.nn import functional as F
 from ...errors import InvalidArgument
 from ...ops.memory_order import memory_order, way_back
 from ...ops.shared import once
+from ._rearranging import shuffled_channels, shuffled_pixels, unshuffled_pixels
+from ._resampling import interpolated, repeated, takes_channels_last
 from ._samples import each_sample, over_samples
-
-FEW_CHANNELS = 16
-"""Channels below which torch shuffles pixels faster to a contiguous result than to one with the channels last: 1.6
-times."""
 
 fold = over_samples(F.fold, "fold", 1)
 unfold = over_samples(F.unfold, "unfold", 2)
@@ -31,6 +29,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     padding = list(pad)
     if mode == "constant":
         return once(lambda one: _with_constants(one, padding, value), input)
+    if value is None and (y := repeated(input, padding, mode)) is not None:
+        return y
     result: Tensor = each_sample(
         lambda x: F.pad(x, padding, mode, value), f"pad with mode={mode!r}", len(padding) // 2, input
     )
@@ -69,6 +69,8 @@ def interpolate(
     """`torch.nn.functional.interpolate` of `[B, N, C, *]`."""
     arguments: tuple[Any, ...] = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     dims = _images(input, "interpolate")
+    if (y := interpolated(input, *arguments)) is not None:
+        return y
     result: Tensor = each_sample(lambda x: F.interpolate(x, *arguments), "interpolate", dims, input)
     return result
 
@@ -110,19 +112,24 @@ def _rearranged(function: Callable[[Tensor], Tensor], input: Tensor) -> Tensor:
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """`torch.nn.functional.pixel_shuffle` of `[B, *, C * r², H, W]`."""
-    if input.dim() == 5 and input.size(2) < FEW_CHANNELS:
-        return F.pixel_shuffle(input, upscale_factor)
+    if upscale_factor > 0 and takes_channels_last(input, 2) and input.size(2) % upscale_factor**2 == 0:
+        return shuffled_pixels(input, upscale_factor)
     return _rearranged(lambda x: F.pixel_shuffle(x, upscale_factor), input)
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """`torch.nn.functional.pixel_unshuffle` of `[B, *, C, H * r, W * r]`."""
-    return _rearranged(lambda x: F.pixel_unshuffle(x, downscale_factor), input)
+    r = downscale_factor
+    if r > 0 and takes_channels_last(input, 2) and input.size(3) % r == 0 and input.size(4) % r == 0:
+        return unshuffled_pixels(input, r)
+    return _rearranged(lambda x: F.pixel_unshuffle(x, r), input)
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """`torch.nn.functional.channel_shuffle` of `[B, N, C, *]`."""
     dims = _images(input, "channel_shuffle")
+    if groups > 0 and takes_channels_last(input, dims) and input.size(2) % groups == 0:
+        return shuffled_channels(input, groups)
     result: Tensor = each_sample(lambda x: F.channel_shuffle(x, groups), "channel_shuffle", dims, input)
     return result
 
