@@ -20,6 +20,7 @@ CPU_ONLY = {
     "convolution",
     "gemm",
     "patches",
+    "prelu",
     "rearrange",
     "resample",
     "window_convolution",

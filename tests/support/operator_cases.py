@@ -20,6 +20,7 @@ from channel_cases import (
     LARGE_WINDOW_CASES,
     PATCH_CASES,
     POOL_CASES,
+    PRELU_CASES,
     WINDOW_CASES,
     batch_norm_case,
     depthwise_case,
@@ -252,6 +253,7 @@ CASES = [
     *LARGE_WINDOW_CASES,
     *PATCH_CASES,
     *POOL_CASES,
+    *PRELU_CASES,
     *REARRANGED_CASES,
     *RESAMPLE_CASES,
     batch_norm_case((700, 64), "relu", "x weight bias"),  # several tasks for each model

@@ -32,7 +32,7 @@ def resample_case(
         f"resample-{kind.replace(' ', '-')}-{'x'.join(map(str, (*sides, channels, *after)))}",
         "resample",
         maker((3, *sides), channels, "x", False),
-        lambda t: ops.resample(t["x"], kind, after, steps),
+        lambda t: ops.resample(t["x"].movedim(-1, 2), kind, after, steps).movedim(2, -1),
         of_torch,
     )
 
@@ -40,12 +40,13 @@ def resample_case(
 def pad_case(kind: str, channels: int) -> Case:
     """3 images with repeated pixels around them."""
     left, right, top, bottom = 2, 1, 0, 3
+    ours = {"constant": "zero"}.get(kind, kind)
 
     return Case(
         f"resample-{kind}-{channels}",
         "resample",
         maker((3, 5, 4), channels, "x", False),
-        lambda t: ops.resample(t["x"], kind, (8, 7), before=(top, left)),
+        lambda t: ops.resample(t["x"].movedim(-1, 2), ours, (8, 7), before=(top, left)).movedim(2, -1),
         lambda t: functional.pad(t["x"].movedim(-1, 1), (left, right, top, bottom), kind).movedim(1, -1),
     )
 
@@ -80,7 +81,7 @@ RESAMPLE_CASES = [
     resample_case("cubic corners", (3, 4), 16, (5, 2), mode="bicubic"),
     resample_case("average", (7, 5), 5, (3, 4)),
     resample_case("linear", (30, 500), 16, (40, 640), mode="bilinear"),  # larger than the caches
-    *(pad_case(kind, 5) for kind in ("circular", "replicate", "reflect")),
+    *(pad_case(kind, 5) for kind in ("constant", "circular", "replicate", "reflect")),
 ]
 REARRANGED_CASES = [
     rearranged_case("runs", (2, 3, 2, 2, 5), (0, 1, 3, 2, 4, 5)),

@@ -10,14 +10,9 @@
 namespace dnnsuite::fused {
 namespace {
 
-TapsView view(const LineTaps& taps, int64_t inputs) {
-    const auto outputs = static_cast<int64_t>(taps.starts.size()) - 1;
-    bool same = outputs == inputs && taps.sources.size() == static_cast<size_t>(inputs);
-    for (size_t i = 0; same && i < taps.sources.size(); ++i) {
-        const auto place = static_cast<int64_t>(i);
-        same = taps.starts[i] == place && taps.sources[i] == place && taps.weights[i] == 1.0;
-    }
-    return {taps.starts.data(), taps.sources.data(), taps.weights.data(), outputs, same};
+TapsView view(const LineTaps& taps) {
+    return {taps.starts.data(), taps.sources.data(), taps.weights.data(), taps.runs.data(),
+            static_cast<int64_t>(taps.runs.size())};
 }
 
 void check_line(const Resampling& line) {
@@ -34,11 +29,12 @@ LineTaps taps(const Resampling& line, DType dtype) {
 }
 
 /// x [B, N, H, W, C] by two tables.
-Tensor run(const Tensor& x, DType dtype, const LineTaps& rows, const LineTaps& columns) {
+Tensor run(const Tensor& x, DType dtype, LineTaps rows, LineTaps columns) {
     ResampleArguments args{};
     args.dtype = dtype;
     args.height = x.size(2), args.width = x.size(3), args.channels = x.size(4);
-    args.rows = view(rows, args.height), args.columns = view(columns, args.width);
+    find_runs(rows), find_runs(columns);
+    args.rows = view(rows), args.columns = view(columns);
     Tensor y = new_tensor(x, {x.size(0), x.size(1), args.rows.outputs, args.columns.outputs, args.channels});
     args.from = x.data_ptr(), args.to = y.data_ptr();
     const auto kernel = DNNSUITE_SELECT(resample);

@@ -19,6 +19,15 @@ DNNSUITE_HD Taps taps_at(const TapsView& view, int64_t i) {
     return {view.sources + view.starts[i], view.starts[i + 1] - view.starts[i]};
 }
 
+constexpr int64_t kAhead = 256;  // numbers: the hardware starts anew with each row and each page
+
+/// Fetches the line that is `ahead` numbers behind x, to be written.
+template <class T>
+DNNSUITE_HD void fetch_to_write(const T* x, int64_t ahead) {
+    const auto place = reinterpret_cast<intptr_t>(x) + ahead * static_cast<int64_t>(sizeof(T));
+    __builtin_prefetch(reinterpret_cast<const char*>(place), 1, 3);
+}
+
 /// Writes to memory, past the caches if `Streams`.
 template <bool Streams, class T>
 DNNSUITE_HD void put(const Vec<T>& v, T* to, int64_t count) {
@@ -39,6 +48,8 @@ DNNSUITE_HD void add_runs(const T* from, int64_t pitch, const Taps& taps, const 
         factors[k] = Vec<T>(weights[k]);
     }
     for_each_vector(length, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+        _Pragma("GCC unroll 4") for (int k = 0; k < kKnown; ++k) fetch(runs[k] + i, kAhead);
+        if (!Streams) fetch_to_write(to + i, kAhead);
         Vec<T> sum = factors[0] * Vec<T>::load(runs[0] + i, n);
         _Pragma("GCC unroll 4") for (int k = 1; k < kKnown; ++k) sum = sum + factors[k] * Vec<T>::load(runs[k] + i, n);
         for (int64_t k = 1; Count == 0 && k < taps.count; ++k)
@@ -60,6 +71,16 @@ DNNSUITE_HD void add_up(const T* from, int64_t pitch, const Taps& taps, const T*
     }
 }
 
+/// True if row i is made of the same as the one before it.
+DNNSUITE_HD bool is_repeated(const TapsView& rows, int64_t i) {
+    const Taps now = taps_at(rows, i), before = taps_at(rows, i - 1);
+    const double *const weights = rows.weights + rows.starts[i], *const others = rows.weights + rows.starts[i - 1];
+    bool alike = now.count == before.count;
+    for (int64_t k = 0; alike && k < now.count; ++k)
+        alike = now.sources[k] == before.sources[k] && weights[k] == others[k];
+    return alike;
+}
+
 template <class T>
 DNNSUITE_HD T* copy_weights(const TapsView& view, T* to) {
     const int64_t count = view.starts[view.outputs];
@@ -74,20 +95,26 @@ void resample_rows(const ResampleArguments& args, int64_t begin, int64_t end, vo
     const int64_t height = rows.outputs, width = columns.outputs;
     T *const row_weights = static_cast<T*>(scratch), *const weights = copy_weights(rows, row_weights);
     T* const line = copy_weights(columns, weights);
+    const bool same = width == args.width && columns.runs[0] == width && columns.sources[0] == 0;
     for (int64_t task = begin; task < end; ++task) {
         const int64_t row = task % height, first = rows.starts[row];
-        const T* const image = at<T>(args.from, task / height * args.height * pitch);
         T* const to = mutable_at<T>(args.to, task * width * C);
+        if (!Streams && task > begin && row > 0 && is_repeated(rows, row)) {
+            copy_run(to - width * C, to, width * C);
+            continue;
+        }
+        const T* const image = at<T>(args.from, task / height * args.height * pitch);
         const Taps taps = taps_at(rows, row);
-        if (columns.same) {
+        if (same) {
             add_up<Streams>(image, pitch, taps, row_weights + first, pitch, to);
             continue;
         }
         const bool plain = taps.count == 1 && row_weights[first] == T(1);
         const T* const from = plain ? image + taps.sources[0] * pitch : line;
         if (!plain) add_up<false>(image, pitch, taps, row_weights + first, pitch, line);
-        for (int64_t column = 0; column < width; ++column)
-            add_up<Streams>(from, C, taps_at(columns, column), weights + columns.starts[column], C, to + column * C);
+        for (int64_t column = 0; column < width; column += columns.runs[column])
+            add_up<Streams>(from, C, taps_at(columns, column), weights + columns.starts[column],
+                            columns.runs[column] * C, to + column * C);
     }
     if (Streams) finish_streams();
 }

@@ -10,8 +10,8 @@ namespace dnnsuite::fused {
 struct TapsView {
     const int64_t *starts, *sources;
     const double* weights;
+    const int64_t* runs;  // pixels from i on that are copies of x, side by side; 1: this one alone, copy or not
     int64_t outputs;
-    bool same;  // each pixel of the result is that of x
 };
 
 /// Images [count, H, W, C], channels last, to images [count, rows.outputs, columns.outputs, C].

@@ -16,6 +16,7 @@ namespace dnnsuite::fused {
 struct LineTaps {
     std::vector<int64_t> starts{0}, sources;
     std::vector<double> weights;
+    std::vector<int64_t> runs;  // pixels from i on that are those of x, side by side; of fewer than two: 1
 
     void take(int64_t source, double weight) {
         sources.push_back(source);
@@ -23,6 +24,20 @@ struct LineTaps {
     }
     void close() { starts.push_back(static_cast<int64_t>(sources.size())); }
 };
+
+/// Finds the runs of a table, from the end.
+inline void find_runs(LineTaps& taps) {
+    const auto is_copy = [&](size_t i) {
+        return taps.starts[i + 1] == taps.starts[i] + 1 && taps.weights[static_cast<size_t>(taps.starts[i])] == 1.0;
+    };
+    const size_t outputs = taps.starts.size() - 1;
+    taps.runs.assign(outputs, 1);
+    for (size_t i = outputs - 1; i-- > 0;) {
+        const auto k = static_cast<size_t>(taps.starts[i]);
+        if (is_copy(i) && is_copy(i + 1) && taps.sources[k + 1] == taps.sources[k] + 1)
+            taps.runs[i] = taps.runs[i + 1] + 1;
+    }
+}
 
 /// The same of a line of `inputs` pixels, seen from those: where each one goes.
 inline LineTaps transposed(const LineTaps& taps, int64_t inputs) {
@@ -51,17 +66,20 @@ enum class Resample {
     kCubic,
     kCubicCorners,
     kAverage,
+    kZero,
     kCircular,
     kReplicate,
     kReflect
 };
 
+constexpr int kKinds = 11;
+
 inline Resample resample_kind(const std::string& name) {
-    const char* const names[] = {"nearest",       "nearest-exact", "linear",   "linear corners", "cubic",
-                                 "cubic corners", "average",       "circular", "replicate",      "reflect"};
+    const char* const names[] = {"nearest", "nearest-exact", "linear",   "linear corners", "cubic",  "cubic corners",
+                                 "average", "zero",          "circular", "replicate",      "reflect"};
     int kind = 0;
-    while (kind < 10 && name != names[kind]) ++kind;
-    STD_TORCH_CHECK(kind < 10, "resample: there is no kind '", name, "'");
+    while (kind < kKinds && name != names[kind]) ++kind;
+    STD_TORCH_CHECK(kind < kKinds, "resample: there is no kind '", name, "'");
     return static_cast<Resample>(kind);
 }
 
@@ -130,6 +148,9 @@ void take_pixel(const Resampling& line, int64_t i, LineTaps& taps) {
         case Resample::kCubic: return take_cubic<T>(line, centre, taps);
         case Resample::kCubicCorners: return take_cubic<T>(line, corner, taps);
         case Resample::kAverage: return take_average(line, i, taps);
+        case Resample::kZero:
+            if (i >= line.before && i < line.before + line.inputs) taps.take(i - line.before, 1);
+            return;
         default: return taps.take(padded_source(line, i), 1);
     }
 }

@@ -39,6 +39,7 @@ from ._pointwise import dropout as dropout
 from ._pool import MOST_TAPS as MOST_TAPS
 from ._pool import avg_pool as avg_pool
 from ._pool import max_pool as max_pool
+from ._prelu import prelu as prelu
 from ._rearrange import rearranged as rearranged
 from ._recurrence import GATES as GATES
 from ._recurrence import recurrence as recurrence
@@ -92,6 +93,7 @@ __all__ = [
     "optimizer_step_",
     "patches",
     "pixel_products",
+    "prelu",
     "rearranged",
     "recurrence",
     "resample",

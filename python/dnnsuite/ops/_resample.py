@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .device import on_cpu
-from .library import below_autograd, differentiable, library, tracing
+from .library import below_autograd, eager, library, tracing
 from .shared import once
 
 __all__ = ["resample"]
@@ -37,16 +37,29 @@ def _matrix(kind: str, inputs: int, outputs: int, step: float, before: int, like
     return line.view(outputs, inputs).to(like.device)
 
 
+def _rows(x: Tensor) -> Tensor:
+    """Return the pixels `[B, N, H, W, C]` of images `[B, N, C, H, W]` or lines `[B, N, C, L]`."""
+    rows = x.movedim(2, -1)
+    return rows if x.dim() == 5 else rows.unsqueeze(2)
+
+
+def _images(rows: Tensor, dims: int) -> Tensor:
+    return (rows if dims == 5 else rows.squeeze(2)).movedim(-1, 2)
+
+
+def _multiplied(x: Tensor, formula: str, lines: Iterable[tuple[Any, ...]], kind: str) -> Tensor:
+    rows, columns = (_matrix(kind, n, m, step, before, x) for n, m, step, before in lines)
+    return _images(torch.einsum(formula, rows, columns, _rows(x)), x.dim())
+
+
 def _composition(x: Tensor, kind: str, *rest: Any) -> Tensor:
-    lines = zip(x.shape[2:4], rest[0:2], rest[2:4], rest[4:6], strict=True)
-    rows, columns = (_matrix(kind, *line, x) for line in lines)
-    return torch.einsum("oh,pw,bnhwc->bnopc", rows, columns, x)
+    lines = zip(_rows(x).shape[2:4], rest[0:2], rest[2:4], rest[4:6], strict=True)
+    return _multiplied(x, "oh,pw,bnhwc->bnopc", lines, kind)
 
 
 def _gradient_composition(grad: Tensor, kind: str, *rest: Any) -> Tensor:
     lines = zip(rest[0:2], grad.shape[2:4], rest[2:4], rest[4:6], strict=True)
-    rows, columns = (_matrix(kind, *line, grad) for line in lines)
-    return torch.einsum("oh,pw,bnopc->bnhwc", rows, columns, grad)
+    return _multiplied(grad.movedim(-1, 2), "oh,pw,bnopc->bnhwc", lines, kind).movedim(2, -1)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -54,7 +67,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.sides = x.shape[2:4]
 
 
-def _gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+def _gradient_of_rows(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return _backward(grad, ctx.kind, *ctx.sides, *ctx.steps), *(None,) * 7
 
 
@@ -62,25 +75,52 @@ def _gradient_of_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return _resample(grad, ctx.kind, *ctx.sides, *ctx.steps), *(None,) * 7
 
 
-_eager = differentiable(_resample, _setup, _gradient, _composition)
-differentiable(_backward, _setup, _gradient_of_gradient, _gradient_composition)
+torch.library.register_autograd(_resample.name(), _gradient_of_rows, setup_context=_setup)
+torch.library.register_autograd(_backward.name(), _gradient_of_gradient, setup_context=_setup)
+
+
+def _forward(x: Tensor, *rest: Any) -> Tensor:
+    return _images(_resample(_rows(x), *rest), x.dim())
+
+
+def _setup_images(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, ctx.kind, _, _, *ctx.steps = inputs
+    ctx.sides = (1, *x.shape[3:])[-2:]
+
+
+def _gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    dx = _backward(_rows(grad), ctx.kind, *ctx.sides, *ctx.steps)
+    return _images(dx, grad.dim()), *(None,) * 7
+
+
+_eager = eager(_forward, _setup_images, _gradient, _composition)
 
 
 def resample(
     x: Tensor,
     kind: str,
     sides: Sequence[int],
-    steps: Sequence[float] = (0.0, 0.0),
-    before: Sequence[int] = (0, 0),
+    steps: Sequence[float] | None = None,
+    before: Sequence[int] | None = None,
 ) -> Tensor:
-    """Resample images x [B, N, H, W, C] to [B, N, *sides, C]; those that all models share once.
+    """Resample images x [B, N, C, H, W] or lines [B, N, C, L], the channels last in memory, to `sides`. Images that all
+    models share are resampled once.
 
     Args:
         kind: 'nearest', 'nearest-exact', 'linear' or 'cubic', as torch interpolates, with ' corners' behind the last
-            two for aligned ones; 'average' as adaptive pools; 'circular', 'replicate' or 'reflect' padding.
+            two for aligned ones; 'average' as adaptive pools; 'zero', 'circular', 'replicate' or 'reflect' padding.
         steps: pixels of x from one pixel of the result to the next, of what is interpolated.
         before: pixels of padding above and on the left.
     """
-    call = _resample if tracing() else _eager
+    row = (1,) * (5 - x.dim())  # a line is an image of one row
+    rest = (
+        *row,
+        *sides,
+        *row,
+        *(steps or (1.0,) * len(sides)),
+        *(0 for _ in row),
+        *(before or (0,) * len(sides)),
+    )
+    call = _forward if tracing() else _eager
     run = call if on_cpu(x) else _composition
-    return once(lambda one: run(one, kind, *sides, *steps, *before), x)
+    return once(lambda one: run(one, kind, *rest), x)

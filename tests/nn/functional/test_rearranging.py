@@ -40,6 +40,28 @@ def test_channels_of_lines():
     assert torch.equal(functional.channel_shuffle(x, 3)[1], F.channel_shuffle(x[1], 3))
 
 
+@pytest.mark.parametrize(("kernel", "sides"), [(2, (6, 8)), ((3, 4), (6, 8)), (4, (64, 64))])
+def test_windows_side_by_side(kernel, sides):
+    x = last(3, 2, 5, *sides).requires_grad_()
+    y = functional.unfold(x, kernel, stride=kernel)
+    truth = torch.stack([F.unfold(one, kernel, stride=kernel) for one in x.unbind(0)])
+    assert torch.equal(y, truth)
+    assert y.is_contiguous()
+    assert torch.equal(
+        y, _rearranging.windows_apart(x, kernel if isinstance(kernel, tuple) else (kernel, kernel))
+    )
+    grad = torch.randn_like(truth)
+    assert torch.equal(*(torch.autograd.grad(t, x, grad)[0] for t in (y, truth)))
+
+
+@pytest.mark.parametrize(
+    "options", [{"stride": 3}, {"stride": 2, "padding": 1}, {"stride": 2, "dilation": 2}, {}]
+)
+def test_other_windows_are_those_of_torch(options):
+    x = last(3, 2, 5, 7, 8)
+    assert torch.equal(functional.unfold(x, 2, **options)[1], F.unfold(x[1], 2, **options))
+
+
 def test_images_that_all_models_share_are_rearranged_once():
     x = last(1, 2, 8, 4, 4).expand(3, -1, -1, -1, -1)
     y = functional.pixel_shuffle(x, 2)

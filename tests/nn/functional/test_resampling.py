@@ -60,7 +60,7 @@ def test_lines(mode, how):
     )
 
 
-@pytest.mark.parametrize("mode", ["circular", "replicate", "reflect"])
+@pytest.mark.parametrize("mode", ["constant", "circular", "replicate", "reflect"])
 def test_padding(mode):
     for padding, sides in (((1, 3, 0, 2), (4, 5)), ((4, 2), (6,))):
         agrees(
@@ -104,7 +104,7 @@ def test_what_is_left_to_torch():
     assert interpolated(images, *rest, True) is None
     assert interpolated(images, *rest, False) is None  # neither a size nor a factor
     assert interpolated(images, 3, None, "nearest", True, None, False) is None
-    assert repeated(images, (1, 1, 1, 1), "constant") is None
+    assert repeated(images, (1, 1, 1, 1), "other") is None
     assert repeated(images, (-1, 1, 1, 1), "circular") is None
     assert repeated(images, (7, 0, 0, 0), "circular") is None
     assert repeated(images, (6, 0, 0, 0), "reflect") is None

@@ -32,3 +32,12 @@ def shuffled_channels(input: Tensor, groups: int) -> Tensor:
     N, C, *sides = input.shape[1:]
     parts = N * math.prod(sides), groups, C // groups
     return once(lambda one: ops.rearranged(one, parts, (0, 1, 3, 2), (N, *sides, C)), input)
+
+
+def windows_apart(input: Tensor, kernel: tuple[int, int]) -> Tensor:
+    """Compute `unfold` of images whose sides are multiples of the windows', which lie side by side; contiguous."""
+    N, C, H, W = input.shape[1:]
+    height, width = kernel
+    rows, columns = H // height, W // width
+    parts, shape = (N, rows, height, columns, width, C), (N, C * height * width, rows * columns)
+    return once(lambda one: ops.rearranged(one, parts, (0, 1, 6, 3, 5, 2, 4), shape), input).movedim(2, -1)

@@ -37,27 +37,6 @@ def takes_channels_last(input: Tensor, dims: int) -> bool:
     return (input[:1] if is_shared(input) else input).movedim(2, -1).is_contiguous()
 
 
-def resampled(
-    input: Tensor,
-    kind: str,
-    sides: Sequence[int],
-    steps: Sequence[float] | None = None,
-    before: Sequence[int] | None = None,
-) -> Tensor:
-    """Apply `ops.resample` to lines or images; one value a dimension."""
-    dims = len(sides)
-    images = input.unsqueeze(-2) if dims == 1 else input
-    rows: tuple[int, ...] = (1,) if dims == 1 else ()
-    y = ops.resample(
-        images.movedim(2, -1),
-        kind,
-        (*rows, *sides),
-        (*rows, *(steps or (1.0,) * dims)),
-        (*(0 for _ in rows), *(before or (0,) * dims)),
-    ).movedim(-1, 2)
-    return y.squeeze(-2) if dims == 1 else y
-
-
 def _per_dimension(value: Any, dims: int) -> tuple[Any, ...] | None:
     values = tuple(value) if isinstance(value, Sequence) else (value,) * dims
     return values if len(values) == dims else None
@@ -105,16 +84,20 @@ def interpolated(
     sides, steps = found
     if align_corners:
         ends = zip(input.shape[3:], sides, strict=True)
-        return resampled(
+        return ops.resample(
             input, f"{kind} corners", sides, [(n - 1) / (m - 1) if m > 1 else 0.0 for n, m in ends]
         )
-    return resampled(input, kind, sides, steps)
+    return ops.resample(input, kind, sides, steps)
 
 
 def repeated(input: Tensor, padding: Sequence[int], mode: str) -> Tensor | None:
-    """Compute `torch.nn.functional.pad` in a mode that repeats pixels; None where torch's is used."""
+    """Compute `torch.nn.functional.pad` with zeros, or in a mode that repeats pixels; None where torch's is used."""
     dims = len(padding) // 2
-    if mode not in ("circular", "replicate", "reflect") or len(padding) % 2 or min(padding, default=-1) < 0:
+    if (
+        mode not in ("zero", "circular", "replicate", "reflect")
+        or len(padding) % 2
+        or min(padding, default=-1) < 0
+    ):
         return None
     if not takes_channels_last(input, dims):
         return None
@@ -123,7 +106,7 @@ def repeated(input: Tensor, padding: Sequence[int], mode: str) -> Tensor | None:
     ends = list(zip(input.shape[3:], before, after, strict=True))
     if mode in room and any(max(b, a) + room[mode] > n for n, b, a in ends):
         return None
-    return resampled(input, mode, [n + b + a for n, b, a in ends], before=before)
+    return ops.resample(input, mode, [n + b + a for n, b, a in ends], before=before)
 
 
 def averaged(input: Tensor, output_size: Any, dims: int) -> Tensor | None:
@@ -132,4 +115,4 @@ def averaged(input: Tensor, output_size: Any, dims: int) -> Tensor | None:
     if asked is None or not takes_channels_last(input, dims):
         return None
     sides = [n if size is None else size for n, size in zip(input.shape[3:], asked, strict=True)]
-    return resampled(input, "average", sides) if min(sides) > 0 else None
+    return ops.resample(input, "average", sides) if min(sides) > 0 else None

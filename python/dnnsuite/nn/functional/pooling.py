@@ -37,8 +37,8 @@ adaptive_avg_pool3d = over_samples(F.adaptive_avg_pool3d, "adaptive_avg_pool3d",
 adaptive_max_pool1d = over_samples(F.adaptive_max_pool1d, "adaptive_max_pool1d", 1)
 _adaptive_max_pool2d = over_samples(F.adaptive_max_pool2d, "adaptive_max_pool2d", 2)
 adaptive_max_pool3d = over_samples(F.adaptive_max_pool3d, "adaptive_max_pool3d", 3)
-lp_pool1d = over_samples(F.lp_pool1d, "lp_pool1d", 1)
-lp_pool2d = over_samples(F.lp_pool2d, "lp_pool2d", 2)
+_lp_pool1d = over_samples(F.lp_pool1d, "lp_pool1d", 1)
+_lp_pool2d = over_samples(F.lp_pool2d, "lp_pool2d", 2)
 lp_pool3d = over_samples(F.lp_pool3d, "lp_pool3d", 3)
 
 
@@ -223,6 +223,35 @@ def avg_pool2d(
 ) -> Tensor:
     """`torch.nn.functional.avg_pool2d` of `[B, N, C, H, W]`, or without N."""
     return _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def _lp_pool(
+    dims: int, input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None, ceil_mode: bool
+) -> Tensor:
+    """Compute the norm of each window from the mean of powers, with this package's means where they pay."""
+    steps = None if math.isinf(norm_type) else _ours(dims, input, kernel_size, stride, 0, 1)
+    if steps is None:
+        y: Tensor = (_lp_pool1d if dims == 1 else _lp_pool2d)(
+            input, norm_type, kernel_size, stride, ceil_mode
+        )
+        return y
+    mean_power = _pooled(ops.avg_pool, dims, input.pow(norm_type), *steps[:3], ceil_mode)
+    sums = (mean_power.sign() * mean_power.abs().relu()).mul(math.prod(steps[0]))
+    return sums.pow(1.0 / norm_type)
+
+
+def lp_pool1d(
+    input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """`torch.nn.functional.lp_pool1d` of `[B, N, C, L]`, or without N."""
+    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(
+    input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """`torch.nn.functional.lp_pool2d` of `[B, N, C, H, W]`, or without N."""
+    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 def _even_windows(input: Tensor, output_size: Any) -> Pair | None:

@@ -12,12 +12,31 @@ from torch.nn import functional as F
 from ...errors import InvalidArgument
 from ...ops.memory_order import memory_order, way_back
 from ...ops.shared import once
-from ._rearranging import shuffled_channels, shuffled_pixels, unshuffled_pixels
+from ._rearranging import shuffled_channels, shuffled_pixels, unshuffled_pixels, windows_apart
 from ._resampling import interpolated, repeated, takes_channels_last
 from ._samples import each_sample, over_samples
+from ._whole_maps import sizes_of
 
 fold = over_samples(F.fold, "fold", 1)
-unfold = over_samples(F.unfold, "unfold", 2)
+_unfold = over_samples(F.unfold, "unfold", 2)
+
+
+def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """`torch.nn.functional.unfold` of `[B, N, C, H, W]`, or without N."""
+    kernel, *rest = (sizes_of(size) for size in (kernel_size, dilation, padding, stride))
+    if takes_channels_last(input, 2) and _lie_apart(input, kernel, *rest):
+        return windows_apart(input, (kernel[0], kernel[-1]))
+    result: Tensor = _unfold(input, kernel_size, dilation, padding, stride)
+    return result
+
+
+def _lie_apart(input: Tensor, kernel: Sequence[int], *rest: Sequence[int]) -> bool:
+    """Return True for windows that lie side by side and leave no pixel out."""
+    dilation, padding, stride = rest
+    single = all(len(size) in (1, 2) for size in (kernel, *rest)) and min(kernel) > 0
+    apart = single and set(dilation) == {1} and set(padding) == {0} and {*kernel} == {*stride}
+    ends = zip(input.shape[3:], (kernel[0], kernel[-1]), (stride[0], stride[-1]), strict=True)
+    return apart and all(k == s and n % k == 0 for n, k, s in ends)
 
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
@@ -28,6 +47,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         )
     padding = list(pad)
     if mode == "constant":
+        if value in (None, 0) and (y := repeated(input, padding, "zero")) is not None:
+            return y
         return once(lambda one: _with_constants(one, padding, value), input)
     if value is None and (y := repeated(input, padding, mode)) is not None:
         return y
