@@ -174,12 +174,14 @@ SPACES: dict[str, Space] = {
         lambda v: nn.Conv3d(v["inputs"], v["outputs"], v["kernel"], v["stride"], v["kernel"] // 2),
         lambda v: [(v["samples"], v["inputs"], *[v["side"]] * 3)],
         _convolution_cost,
+        images=True,
     ),
     "volume_layer": Space(
         VOLUMES | {"kind": list(VOLUME_LAYERS)} | OWN,
         lambda v: VOLUME_LAYERS[v["kind"]](v["channels"]),
         _volume,
         _volume_cost,
+        images=True,
     ),
     "more_activation": Space(
         ROWS | {"kind": list(ACTIVATIONS)} | OWN,

@@ -14,6 +14,7 @@ from pairwise import Values
 import dnnsuite
 
 OURS = "ours"
+LAST = {4: torch.channels_last, 5: torch.channels_last_3d}  # by the dimensions of images and volumes
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,14 @@ def sides(space: Space, values: Values, B: int) -> dict[str, Side]:
     differentiated = first[0].is_floating_point() and not (
         shared and any(True for _ in models[0].parameters())
     )
-    laid_out = [[_last(x) if x.dim() == 4 else x for x in own] for own in inputs]
+    laid_out = [[_last(x) if x.dim() in LAST else x for x in own] for own in inputs]
     handed_over = laid_out if space.images else inputs
     found = {
         OURS: _array(space, models, handed_over, shared, differentiated),
         "contiguous": _loop(models, inputs, differentiated),
     }
     if space.images:
-        last = [space.layer(values).to(memory_format=torch.channels_last) for _ in range(B)]
+        last = [space.layer(values).to(memory_format=LAST[first[0].dim()]) for _ in range(B)]
         found["channels last"] = _loop(last, laid_out, differentiated)
     return found
 
@@ -86,7 +87,7 @@ def _tensor(shape: Any) -> torch.Tensor:
 
 
 def _last(x: torch.Tensor) -> torch.Tensor:
-    """Images [N, C, H, W] with the channels last in memory, also where they have a single one."""
+    """Images [N, C, H, W] or volumes with the channels last in memory, also where they have a single one."""
     rows = x.movedim(1, -1).contiguous().flatten()
     return rows.view(*x.movedim(1, -1).shape).movedim(-1, 1)
 

@@ -73,6 +73,8 @@ def test_weights_lie_as_their_device_convolves():
     assert channels_last(layer.double().weight)
     assert channels_last(copy.deepcopy(layer).weight)
     assert layer.to("meta").weight.is_contiguous()
-    assert nn.Conv3d(4, 6, 3, B=2).weight.is_contiguous()
+    assert channels_last(nn.Conv3d(4, 6, 3, B=2).weight)
+    assert nn.ConvTranspose3d(4, 6, 3, B=2).weight.is_contiguous()
+    assert nn.Conv1d(4, 6, 3, B=2).weight.is_contiguous()
     (fused,) = dnnsuite.fuse([torch.nn.Sequential(torch.nn.ConvTranspose2d(4, 6, 3)) for _ in range(2)])._root
     assert channels_last(fused.weight)

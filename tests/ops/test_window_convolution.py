@@ -84,6 +84,42 @@ def test_many_samples_of_small_maps(inputs, outputs, groups, side, kernel, steps
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("samples", [3, 53])  # by windows, and at single positions
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(
+    ("sides", "kernel", "steps"),
+    [
+        ((2, 3, 4), (3, 3, 3), ((1, 1, 1), (1, 1, 1), (1, 1, 1))),
+        ((5, 2, 3), (3, 1, 2), ((2, 1, 1), (1, 0, 2), (1, 1, 2))),
+        ((4, 3, 3), (2, 3, 3), ((3, 1, 2), (0, 1, 1), (2, 1, 1))),  # planes that nothing sees
+        ((1, 4, 3), (3, 3, 1), ((1, 1, 1), (1, 1, 0), (1, 1, 1))),  # taps on padding only
+    ],
+)
+def test_volumes(samples, groups, sides, kernel, steps):
+    x = last(2, samples, 4 * groups, *sides, dtype=torch.float64)
+    weight = last(2, 3 * groups, 4, *kernel, dtype=torch.float64)
+    leaves = [t.requires_grad_() for t in (x, weight, torch.randn(2, 3 * groups, dtype=torch.float64))]
+    own = zip(*leaves, strict=True)
+    truth = torch.stack([torch.nn.functional.conv3d(*one, *steps, groups) for one in own])
+    factors = torch.randn_like(truth)
+    y = ops.window_convolution(*leaves, *steps, groups)
+    assert y.movedim(2, -1).is_contiguous()
+    found, expected = ((z, *torch.autograd.grad(z, leaves, factors)) for z in (y, truth))
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("samples", [3, 40])
+def test_volumes_have_the_same_bits_with_any_number_of_threads(samples):
+    x, weight, bias = last(B, samples, 6, 3, 5, 4), last(B, 34, 6, 2, 3, 3), torch.randn(B, 34)
+    found = []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        found.append(gradients(x, weight, bias, (1, 1, 2), (1, 1, 0), (1, 1, 1)))
+    torch.set_num_threads(1)
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
 @pytest.mark.parametrize("samples", [4, 40])
 def test_a_gradient_has_the_same_bits_whichever_others_are_asked_for(samples):
     x, weight, bias = last(2, samples, 24, 4, 4), last(2, 40, 24, 3, 3), torch.randn(2, 40)
@@ -134,6 +170,14 @@ def test_strides_are_known_without_values(groups):
     assert (meta.shape, meta.stride()) == (real.shape, real.stride())
 
 
+def test_strides_of_volumes_are_known_without_values():
+    inputs = last(2, 3, 4, 5, 5, 4), last(2, 6, 4, 3, 2, 3), torch.randn(2, 6)
+    steps = [2, 1, 1], [1, 0, 1], [1, 2, 1], 1
+    real = ops.window_convolution(*inputs, *steps)
+    meta = torch.ops.dnnsuite.window_convolution(*(t.to("meta") for t in inputs), *steps)
+    assert (meta.shape, meta.stride()) == (real.shape, real.stride())
+
+
 @pytest.mark.parametrize(
     ("x", "weight", "rest", "words"),
     [
@@ -143,6 +187,8 @@ def test_strides_are_known_without_values(groups):
         ((2, 3, 4, 2, 2), (2, 6, 4, 3, 3), {}, "filters of 3 do not fit into 2 pixels"),
         ((2, 3, 4, 5, 5), (2, 6, 4, 3, 3), {"stride": (0, 1)}, "must be positive"),
         ((2, 3, 4, 5, 5), (2, 6, 4, 3, 3), {"stride": (1,)}, "two numbers each"),
+        ((2, 3, 4, 5, 5, 5), (2, 6, 4, 3, 3, 3), {"stride": (1, 1)}, "three numbers each"),
+        ((2, 3, 4, 5, 5, 5), (2, 6, 4, 3, 3), {}, "x must be"),
     ],
 )
 def test_what_does_not_fit_is_refused(x, weight, rest, words):

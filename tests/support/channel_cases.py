@@ -158,11 +158,12 @@ def window_case(
     samples: int = 3,
     bias: bool = True,
 ) -> Case:
-    """A convolution of images with the channels last in memory."""
+    """A convolution of images, or volumes, with the channels last in memory."""
     inputs, outputs = channels
     steps = stride, padding, dilation
     shapes = {"x": (samples, *sides, inputs), "weight": (outputs, *kernel, inputs // groups)}
     offsets = {"bias": (outputs,)} if bias else {}
+    convolve = functional.conv2d if len(sides) == 2 else functional.conv3d
 
     def make(B: int, dtype: torch.dtype) -> Tensors:
         generator = torch.Generator().manual_seed(4)
@@ -175,7 +176,7 @@ def window_case(
         "window_convolution",
         make,
         lambda t: ops.window_convolution(t["x"], t["weight"], t.get("bias"), *steps, groups),
-        lambda t: functional.conv2d(t["x"], t["weight"], t.get("bias"), *steps, groups),
+        lambda t: convolve(t["x"], t["weight"], t.get("bias"), *steps, groups),
     )
 
 
@@ -188,6 +189,8 @@ WINDOW_CASES = [
     window_case((5, 6), (4, 6), (3, 2), (2, 1), (1, 2), (1, 2), groups=2),
     window_case((4, 5), (2, 8), (2, 2), dilation=(2, 1), groups=2),  # short windows: gradients are turned
     window_case((4, 5), (18, 1), (3, 3), padding=(1, 1)),  # sums along windows
+    window_case((3, 4, 3), (2, 4), (2, 3, 1), (1, 2, 1), (1, 1, 0), (1, 1, 1)),  # volumes
+    window_case((4, 3, 5), (4, 6), (2, 2, 2), (2, 1, 1), (0, 1, 1), (1, 2, 2), groups=2, bias=False),
 ]
 
 LARGE_WINDOW_CASES = [

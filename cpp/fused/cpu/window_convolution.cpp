@@ -12,35 +12,43 @@ namespace {
 
 using Sizes = std::vector<int64_t>;
 
-/// True if each model's part of t [B, N, C, H, W] lies packed in memory, channels last.
+/// True if each model's part of t [B, N, C, H, W] or [B, N, C, D, H, W] lies packed in memory, channels last.
 bool lies_last(const Tensor& t) {
-    int64_t step = 1;
-    for (const int64_t d : {2, 4, 3, 1}) {
+    if (t.size(2) != 1 && t.stride(2) != 1) return false;
+    int64_t step = t.size(2);
+    for (int64_t d = t.dim() - 1; d > 0; --d) {
+        if (d == 2) continue;
         if (t.size(d) != 1 && t.stride(d) != step) return false;
         step *= t.size(d);
     }
     return true;
 }
 
-/// t [B, N, C, H, W], or filters [B, O, I, KH, KW], as rows of channels [B, N, H, W, C], each model's packed; numbers
-/// that all models share stay shared.
+/// t [B, N, C, H, W], or filters [B, O, I, KH, KW], as rows of channels [B, N, H, W, C], each model's packed; likewise
+/// with D before H. Numbers that all models share stay shared.
 Tensor channels_last(const Tensor& t, bool may_share) {
     const bool shared = may_share && t.size(0) > 1 && t.stride(0) == 0;
     const int64_t own = t.numel() / (t.size(0) > 0 ? t.size(0) : 1);
     if (lies_last(t) && (shared || t.size(0) < 2 || t.stride(0) == own)) return t;
     Tensor from = shared ? torch::stable::narrow(const_cast<Tensor&>(t), 0, 0, 1) : t;
-    return torch::stable::contiguous(torch::stable::transpose(torch::stable::transpose(from, 2, 3), 3, 4));
+    for (int64_t d = 2; d + 1 < t.dim(); ++d) from = torch::stable::transpose(from, d, d + 1);
+    return torch::stable::contiguous(from);
 }
 
-/// A new tensor [B, N, C, H, W] with the channels last in memory.
+/// A new tensor [B, N, C, H, W] or [B, N, C, D, H, W] with the channels last in memory.
 Tensor new_last(const Tensor& like, const Sizes& s) {
-    const Sizes strides{s[1] * s[2] * s[3] * s[4], s[2] * s[3] * s[4], 1, s[4] * s[2], s[2]};
+    const auto dims = static_cast<int64_t>(s.size());
+    Sizes strides(s.size(), 1);
+    int64_t step = s[2];
+    for (int64_t d = dims - 1; d >= 0; --d)
+        if (d != 2) strides[d] = step, step *= s[d];
     int32_t dtype = 0, device_type = 0, device_index = 0;
     aoti_torch_get_dtype(like.get(), &dtype);
     aoti_torch_get_device_type(like.get(), &device_type);
     aoti_torch_get_device_index(like.get(), &device_index);
     AtenTensorHandle handle = nullptr;
-    const auto error = aoti_torch_empty_strided(5, s.data(), strides.data(), dtype, device_type, device_index, &handle);
+    const auto error =
+        aoti_torch_empty_strided(dims, s.data(), strides.data(), dtype, device_type, device_index, &handle);
     STD_TORCH_CHECK(error == 0, "dnnsuite: no memory for the convolutions of ", s[0], " models");
     return Tensor(handle);
 }
@@ -54,14 +62,15 @@ Window window(const Checker& check, int64_t input, int64_t kernel, int64_t strid
     return {input, room / stride + 1, kernel, stride, padding, dilation};
 }
 
-/// Sizes of the convolution of x [B, N, I, H, W] with filters [B, O, I / groups, KH, KW].
+/// Sizes of the convolution of x [B, N, I, H, W] with filters [B, O, I / groups, KH, KW], or with D before H.
 WindowConvolutionArguments geometry(const Checker& check, const Tensor& x, const Tensor& weight, const Sizes& stride,
                                     const Sizes& padding, const Sizes& dilation, int64_t groups) {
-    STD_TORCH_CHECK(x.dim() == 5 && weight.dim() == 5, check.op(),
-                    ": x must be [B, N, I, H, W] and weight [B, O, I / groups, KH, KW], not ", shape_text(x), " and ",
-                    shape_text(weight));
-    STD_TORCH_CHECK(stride.size() == 2 && padding.size() == 2 && dilation.size() == 2, check.op(),
-                    ": stride, padding and dilation are two numbers each");
+    STD_TORCH_CHECK((x.dim() == 5 || x.dim() == 6) && weight.dim() == x.dim(), check.op(),
+                    ": x must be [B, N, I, H, W] and weight [B, O, I / groups, KH, KW], or with D before H, not ",
+                    shape_text(x), " and ", shape_text(weight));
+    const auto sides = static_cast<size_t>(x.dim() - 3);
+    STD_TORCH_CHECK(stride.size() == sides && padding.size() == sides && dilation.size() == sides, check.op(),
+                    ": stride, padding and dilation are ", sides == 2 ? "two" : "three", " numbers each");
     const bool even = groups > 0 && x.size(2) % groups == 0 && weight.size(1) % groups == 0;
     STD_TORCH_CHECK(even && weight.size(0) == x.size(0) && weight.size(2) == x.size(2) / groups, check.op(),
                     ": filters ", shape_text(weight), " in ", groups, " groups do not fit images ", shape_text(x));
@@ -71,16 +80,34 @@ WindowConvolutionArguments geometry(const Checker& check, const Tensor& x, const
     args.models = x.size(0), args.samples = x.size(1), args.inputs = x.size(2);
     args.outputs = weight.size(1), args.groups = groups;
     args.last_sample = args.samples, args.last_output = args.group_outputs();
-    args.height = window(check, x.size(3), weight.size(3), stride[0], padding[0], dilation[0]);
-    args.width = window(check, x.size(4), weight.size(4), stride[1], padding[1], dilation[1]);
+    Window* const windows[] = {&args.planes, &args.height, &args.width};
+    args.planes = {1, 1, 1, 1, 0, 1};
+    for (size_t i = 0; i < sides; ++i) {
+        const auto d = static_cast<int64_t>(i) + 3;
+        *windows[3 - sides + i] = window(check, x.size(d), weight.size(d), stride[i], padding[i], dilation[i]);
+    }
     return args;
+}
+
+Sizes sizes_of(const Tensor& t) {
+    Sizes found;
+    for (int64_t d = 0; d < t.dim(); ++d) found.push_back(t.size(d));
+    return found;
+}
+
+/// The result's, of as many dimensions as the images have.
+Sizes result_sizes(const WindowConvolutionArguments& args, int64_t dims) {
+    Sizes found{args.models, args.samples, args.outputs};
+    if (dims == 6) found.push_back(args.planes.output);
+    found.insert(found.end(), {args.height.output, args.width.output});
+    return found;
 }
 
 /// x, laid out, becomes what the kernel reads.
 void set_images(WindowConvolutionArguments& args, const Tensor& x) {
     args.x = x.data_ptr();
     args.x_model = x.size(0) == args.models && (x.size(0) < 2 || x.stride(0) != 0)
-                       ? args.samples * args.inputs * args.height.input * args.width.input
+                       ? args.samples * args.inputs * args.input_pixels()
                        : 0;
 }
 
@@ -142,7 +169,7 @@ Tensor forward(const Tensor& x_in, const Tensor& weight_in, OptionalTensor bias_
         check.same_kind(*bias, "bias", x);
         check.shape(*bias, "bias", {args.models, args.outputs});
     }
-    Tensor y = new_last(x, {args.models, args.samples, args.outputs, args.height.output, args.width.output});
+    Tensor y = new_last(x, result_sizes(args, x_in.dim()));
     set_images(args, x);
     args.weight = weight.data_ptr(), args.bias = pointer(bias), args.y = y.data_ptr();
     if (has_work(args)) run(args, Cut::kSamples, parts_of(args), DNNSUITE_SELECT(window_convolution));
@@ -159,13 +186,13 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad_in, const Tensor&
     const Checker check("window_convolution_backward");
     WindowConvolutionArguments args = geometry(check, x_in, weight_in, stride, padding, dilation, groups);
     check.same_kind(grad_in, "grad", x_in);
-    check.shape(grad_in, "grad", {args.models, args.samples, args.outputs, args.height.output, args.width.output});
+    STD_TORCH_CHECK(sizes_of(grad_in) == result_sizes(args, x_in.dim()), check.op(),
+                    ": grad must have the result's shape, not ", shape_text(grad_in));
     const Tensor x = channels_last(x_in, true), weight = channels_last(weight_in, false);
     const Tensor grad = channels_last(grad_in, false), none = new_tensor(x, {0});
     const bool nothing = !has_work(args);
     const auto like = [&](bool needed, const Tensor& t) {
-        return needed ? cleared_if(nothing, new_last(x, {t.size(0), t.size(1), t.size(2), t.size(3), t.size(4)}))
-                      : none;
+        return needed ? cleared_if(nothing, new_last(x, sizes_of(t))) : none;
     };
     const Tensor dx = like(needs_x, x_in), dweight = like(needs_weight, weight_in);
     const Tensor dbias = needs_bias ? cleared_if(nothing, new_tensor(x, {args.models, args.outputs})) : none;

@@ -97,7 +97,7 @@ class Pass {
         const WindowCosts costs(args_);
         const bool turned = costs.turns_at_positions(), gathers = costs.gathers();
         each_part([&](int64_t model, const Positions<T>& part) {
-            const int64_t first = first_line(), last = args_.last_sample * args_.height.output;
+            const int64_t first = first_line(), last = args_.last_sample * args_.lines();
             const Lines all{first, last, (last - first) * args_.width.output, nullptr, 0};
             if (args_.dbias != nullptr) of_bias(model, all);
             if (args_.dweight != nullptr) {
@@ -123,7 +123,7 @@ class Pass {
     /// use(model, its part of the group) for models and groups one by one.
     template <class Use>
     void each_part(const Use& use) {
-        const int64_t pixel = args_.height.input * args_.width.input * args_.inputs;
+        const int64_t pixel = args_.input_pixels() * args_.inputs;
         for (group_ = 0; group_ < args_.groups; ++group_) {
             for (first_ = begin_; first_ < end_; ++first_) {
                 const int64_t in = args_.first_sample * pixel + group_ * args_.group_inputs();
@@ -153,7 +153,7 @@ class Pass {
 
     template <class Use>
     void each_lines(const Use& use) {
-        const int64_t step = args_.lines_at_once(), end = args_.last_sample * args_.height.output;
+        const int64_t step = args_.lines_at_once(), end = args_.last_sample * args_.lines();
         const T* const x = at<T>(args_.x, first_ * args_.x_model + group_ * args_.group_inputs());
         for (int64_t first = first_line(); first < end; first += step) {
             const int64_t last = first + step < end ? first + step : end;
@@ -166,7 +166,7 @@ class Pass {
         }
     }
 
-    int64_t first_line() const { return args_.first_sample * args_.height.output; }
+    int64_t first_line() const { return args_.first_sample * args_.lines(); }
     /// The first output of a group that is computed, among all of the model.
     int64_t first_output() const { return group_ * args_.group_outputs() + args_.first_output; }
 
@@ -215,7 +215,7 @@ class Pass {
     }
 
     void clear(int64_t model) const {
-        const int64_t image = args_.height.input * args_.width.input * args_.inputs;
+        const int64_t image = args_.input_pixels() * args_.inputs;
         T* const dx = mutable_at<T>(args_.dx, (model * args_.samples + args_.first_sample) * image);
         fill(dx, (args_.last_sample - args_.first_sample) * image, T(0));
     }
@@ -270,7 +270,7 @@ class Pass {
 
     /// The windows' gradients take the place of the windows, which were used before.
     void of_images(int64_t model, const Lines& lines) const {
-        const int64_t pixels = args_.samples * args_.height.input * args_.width.input;
+        const int64_t pixels = args_.samples * args_.input_pixels();
         T* const dx = mutable_at<T>(args_.dx, model * pixels * args_.inputs + group_ * args_.group_inputs());
         const T* const grad = at<T>(args_.grad, result(model, lines.first));
         const bool direct = args_.is_pixelwise();

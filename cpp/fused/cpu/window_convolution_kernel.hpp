@@ -6,12 +6,13 @@
 
 namespace dnnsuite::fused {
 
-/// Convolution by products of windows, channels last: x [B, N, H, W, I], weight [B, O, KH, KW, I / groups], bias [B, O],
-/// y and grad [B, N, OH, OW, O]; dx, dweight and dbias as x, weight and bias, null where nobody asks for them.
+/// Convolution by products of windows, channels last: x [B, N, D, H, W, I], weight [B, O, KD, KH, KW, I / groups], bias
+/// [B, O], y and grad [B, N, OD, OH, OW, O]; dx, dweight and dbias as x, weight and bias, null where nobody asks for
+/// them. An image is a volume of a single plane.
 struct WindowConvolutionArguments {
     DType dtype;
     int64_t models, samples, inputs, outputs, groups;
-    Window height, width;
+    Window planes, height, width;
     int64_t x_model;  // numbers from model to model; 0: all models share x
     const void *x, *weight, *bias, *grad;
     void *y, *dx, *dweight, *dbias;
@@ -22,19 +23,24 @@ struct WindowConvolutionArguments {
     int64_t group_inputs() const { return inputs / groups; }
     int64_t group_outputs() const { return outputs / groups; }
     /// Numbers of one window of one group.
-    int64_t depth() const { return height.kernel * width.kernel * group_inputs(); }
+    int64_t depth() const { return tap_rows() * width.kernel * group_inputs(); }
+    /// Rows of taps of a filter.
+    int64_t tap_rows() const { return planes.kernel * height.kernel; }
+    /// Lines of a sample's result.
+    int64_t lines() const { return planes.output * height.output; }
+    /// Pixels of a sample, and of its result.
+    int64_t input_pixels() const { return planes.input * height.input * width.input; }
+    int64_t output_pixels() const { return lines() * width.output; }
     /// Pixels of one model's result.
-    int64_t pixels() const { return samples * height.output * width.output; }
+    int64_t pixels() const { return samples * output_pixels(); }
     /// Numbers of one image and its result.
-    int64_t sample_numbers() const {
-        return height.input * width.input * inputs + height.output * width.output * outputs;
-    }
+    int64_t sample_numbers() const { return input_pixels() * inputs + output_pixels() * outputs; }
     static constexpr int64_t kNearNumbers = 131072;  // half of a second cache of a megabyte
     int64_t some_outputs() const { return last_output - first_output; }
     /// True if a window is a pixel as it lies in memory.
     bool is_pixelwise() const {
         const auto plain = [](const Window& w) { return w.kernel == 1 && w.stride == 1 && w.padding == 0; };
-        return plain(height) && plain(width);
+        return plain(planes) && plain(height) && plain(width);
     }
     /// Lines whose windows are cut, and used for all products, at a time: so few that they stay in the second cache, and
     /// so many that filters larger than it are not read for a few pixels.
@@ -42,7 +48,7 @@ struct WindowConvolutionArguments {
         constexpr int64_t kNumbers = 32768, kPixels = 96;
         const int64_t near = kNumbers / depth(), pixels = near > kPixels ? near : kPixels;
         const int64_t some = width.output < pixels ? pixels / width.output : 1;
-        const int64_t all = (last_sample - first_sample) * height.output;
+        const int64_t all = (last_sample - first_sample) * lines();
         return some < all ? some : all;
     }
 };

@@ -14,8 +14,8 @@ struct WindowCosts {
 
     explicit WindowCosts(const WindowConvolutionArguments& of)
         : args(of), depth(of.depth()), outputs(of.group_outputs()), whole(of.groups == 1 && of.width.dilation == 1),
-          runs(whole ? of.height.kernel : of.height.kernel * of.width.kernel), length(depth / runs),
-          seen(seen_part(of.height) * seen_part(of.width)) {}
+          runs(whole ? of.tap_rows() : of.tap_rows() * of.width.kernel), length(depth / runs),
+          seen(seen_part(of.planes) * seen_part(of.height) * seen_part(of.width)) {}
 
     /// Of all groups a sample's lines are read one after the other, of one group with gaps: then they must fit.
     bool positions_can() const {
@@ -58,14 +58,14 @@ struct WindowCosts {
     double cut() const { return kCopied * static_cast<double>(runs * vectors(length)); }
     double forward_of_windows() const { return static_cast<double>(depth * vectors(outputs)) + cut(); }
     double forward_at_positions() const {
-        const int64_t again = whole ? 0 : args.height.kernel;  // the sums are stored and loaded
+        const int64_t again = whole ? args.planes.kernel - 1 : args.tap_rows();  // the sums are stored and loaded
         return seen * static_cast<double>(depth * vectors(outputs)) +
                kCopied * static_cast<double>(again * vectors(outputs)) + far();
     }
 
     /// A row of the result is a sample's: those of one position lie far apart, and its neighbours come too late.
     double far() const {
-        const int64_t numbers = args.samples * args.height.output * args.width.output * outputs;
+        const int64_t numbers = args.pixels() * outputs;
         return numbers > args.kNearNumbers ? kFetched * static_cast<double>(vectors(outputs)) : 0.0;
     }
 
@@ -85,9 +85,9 @@ struct WindowCosts {
     }
     double images_at_positions() const { return gathers() ? gathered() : at_positions(outputs * vectors(length)); }
     double gathered() const {
-        const int64_t taps = args.height.kernel * args.width.kernel, pixel = vectors(args.group_inputs());
+        const int64_t taps = args.tap_rows() * args.width.kernel, pixel = vectors(args.group_inputs());
         return seen * (static_cast<double>(taps * outputs * pixel) +
-                       kFetched * static_cast<double>(args.height.kernel * (pixel + 1)));
+                       kFetched * static_cast<double>(args.tap_rows() * (pixel + 1)));
     }
 
     double at_positions(int64_t of_run) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Windows of lines of a convolution's result as rows of a matrix, and back: [pixel, KH, KW, channels of a group].
+// Windows of lines of a convolution's result as rows of a matrix, and back: [pixel, KD, KH, KW, channels of a group].
 #pragma once
 
 #include "fused/cpu/tasks.hpp"
@@ -35,11 +35,20 @@ inline Run run_of(const Window& w, int64_t channels, int64_t window) {
     return {begin + first, first * channels, first < last ? (last - first) * channels : 0};
 }
 
-/// The line of the image that row `tap` of filters meets for line `line` of the results; -1 if it is padding.
-inline int64_t image_line(const WindowConvolutionArguments& args, int64_t line, int64_t tap) {
-    const Window& h = args.height;
-    const int64_t y = line % h.output * h.stride - h.padding + tap * h.dilation;
-    return y < 0 || y >= h.input ? -1 : line / h.output * h.input + y;
+/// use(tap, the line of the image that this row of a filter's taps meets for line `line` of the results): -1 if it is
+/// padding.
+template <class Use>
+void each_row_of_taps(const WindowConvolutionArguments& args, int64_t line, const Use& use) {
+    const Window &p = args.planes, &h = args.height;
+    const int64_t above = line / h.output, first_y = line % h.output * h.stride - h.padding;
+    const int64_t sample = p.output == 1 ? above : above / p.output;
+    int64_t tap = 0, z = (above - sample * p.output) * p.stride - p.padding;
+    for (int64_t k = 0; k < p.kernel; ++k, z += p.dilation) {
+        const bool inside = z >= 0 && z < p.input;
+        int64_t y = first_y;
+        for (int64_t r = 0; r < h.kernel; ++r, ++tap, y += h.dilation)
+            use(tap, inside && y >= 0 && y < h.input ? (sample * p.input + z) * h.input + y : -1);
+    }
 }
 
 /// One row of taps of a line's windows; `from`: the line of the image.
@@ -70,14 +79,13 @@ template <class T>
 void cut_lines(const WindowConvolutionArguments& args, const T* x, int64_t first, int64_t last, T* to) {
     const int64_t depth = args.depth(), row = args.width.kernel * args.group_inputs();
     for (int64_t line = first; line < last; ++line, to += args.width.output * depth) {
-        for (int64_t tap = 0; tap < args.height.kernel; ++tap) {
-            const int64_t y = image_line(args, line, tap);
+        each_row_of_taps(args, line, [&](int64_t tap, int64_t y) {
             T* const taps = to + tap * row;
             if (y >= 0)
                 cut_taps(args, x + y * args.width.input * args.inputs, taps);
             else
                 for (int64_t o = 0; o < args.width.output; ++o) fill(taps + o * depth, row, T(0));
-        }
+        });
     }
 }
 
@@ -110,10 +118,9 @@ template <class T>
 void add_lines(const WindowConvolutionArguments& args, const T* from, int64_t first, int64_t last, T* x) {
     const int64_t depth = args.depth(), row = args.width.kernel * args.group_inputs();
     for (int64_t line = first; line < last; ++line, from += args.width.output * depth) {
-        for (int64_t tap = 0; tap < args.height.kernel; ++tap) {
-            const int64_t y = image_line(args, line, tap);
+        each_row_of_taps(args, line, [&](int64_t tap, int64_t y) {
             if (y >= 0) add_taps(args, from + tap * row, x + y * args.width.input * args.inputs);
-        }
+        });
     }
 }
 

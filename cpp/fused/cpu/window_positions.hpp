@@ -47,6 +47,11 @@ struct Strip {
     int64_t image = 0, filter = 0, pieces = 0, length = 0, image_step = 0, filter_step = 0;
 };
 
+/// A pixel of a volume or of its result.
+struct Position {
+    int64_t plane, row, column;
+};
+
 /// Samples of which positions are multiplied at a time: their images and results stay in the second cache.
 inline int64_t positions_at_once(const WindowConvolutionArguments& args) {
     constexpr int64_t kFew = 24;
@@ -62,58 +67,69 @@ struct Positions {
     T *y, *dx, *dweight;
     int64_t outputs;
 
-    int64_t image() const { return args.height.input * args.width.input * args.inputs; }
-    int64_t result() const { return args.height.output * args.width.output * args.outputs; }
+    int64_t image() const { return args.input_pixels() * args.inputs; }
+    int64_t result() const { return args.output_pixels() * args.outputs; }
 
-    /// use(strip) for every strip that position (oh, ow) of the result sees.
+    /// use(strip) for every strip that a position of the result sees.
     template <class Use>
-    void each_strip(int64_t oh, int64_t ow, const Use& use) const {
-        const Window &h = args.height, &w = args.width;
-        const Seen rows = seen_from(h, oh), columns = seen_from(w, ow);
-        if (columns.count == 0) return;
+    void each_strip(const Position& at, const Use& use) const {
+        const Window &p = args.planes, &h = args.height, &w = args.width;
+        const Seen planes = seen_from(p, at.plane), rows = seen_from(h, at.row), columns = seen_from(w, at.column);
+        if (rows.count == 0 || columns.count == 0) return;
         const int64_t C = args.group_inputs(), line = w.input * args.inputs;
-        const bool whole = args.groups == 1 && w.dilation == 1;
-        Strip strip{(rows.pixel * w.input + columns.pixel) * args.inputs, (rows.first * w.kernel + columns.first) * C};
-        if (whole) {
-            strip.pieces = rows.count, strip.length = columns.count * C;
-            strip.image_step = h.dilation * line, strip.filter_step = w.kernel * C;
-            if (rows.count > 0) use(strip);
-            return;
-        }
-        strip.pieces = columns.count, strip.length = C;
-        strip.image_step = w.dilation * args.inputs, strip.filter_step = C;
-        for (int64_t r = 0; r < rows.count; ++r) {
-            use(strip);
-            strip.image += h.dilation * line, strip.filter += w.kernel * C;
+        Strip first{((planes.pixel * h.input + rows.pixel) * w.input + columns.pixel) * args.inputs,
+                    ((planes.first * h.kernel + rows.first) * w.kernel + columns.first) * C};
+        for (int64_t plane = 0; plane < planes.count; ++plane) {
+            strips_of_plane(first, rows.count, columns.count, use);
+            first.image += p.dilation * h.input * line, first.filter += h.kernel * w.kernel * C;
         }
     }
 
-    /// use(oh, ow, samples [first, first + count)) for a few samples at a time, which stay in the second cache.
+    /// The strips of one plane of taps, of which `rows` and `columns` see the image.
+    template <class Use>
+    void strips_of_plane(Strip strip, int64_t rows, int64_t columns, const Use& use) const {
+        const int64_t C = args.group_inputs(), line = args.width.input * args.inputs;
+        if (args.groups == 1 && args.width.dilation == 1) {
+            strip.pieces = rows, strip.length = columns * C;
+            strip.image_step = args.height.dilation * line, strip.filter_step = args.width.kernel * C;
+            return use(strip);
+        }
+        strip.pieces = columns, strip.length = C;
+        strip.image_step = args.width.dilation * args.inputs, strip.filter_step = C;
+        for (int64_t r = 0; r < rows; ++r) {
+            use(strip);
+            strip.image += args.height.dilation * line, strip.filter += args.width.kernel * C;
+        }
+    }
+
+    /// use(position, samples [first, first + count)) for a few samples at a time, which stay in the second cache.
     template <class Use>
     void each_position(const Use& use) const {
-        each_pixel(args.height.output, args.width.output, use);
+        each_pixel({args.planes.output, args.height.output, args.width.output}, use);
     }
     template <class Use>
-    void each_pixel(int64_t height, int64_t width, const Use& use) const {
+    void each_pixel(const Position& end, const Use& use) const {
         const int64_t samples = args.last_sample - args.first_sample, step = positions_at_once(args);
         for (int64_t first = 0; first < samples; first += step) {
             const int64_t count = samples - first < step ? samples - first : step;
-            for (int64_t row = 0; row < height; ++row)
-                for (int64_t column = 0; column < width; ++column) use(row, column, first, count);
+            for (int64_t plane = 0; plane < end.plane; ++plane)
+                for (int64_t row = 0; row < end.row; ++row)
+                    for (int64_t column = 0; column < end.column; ++column) use({plane, row, column}, first, count);
         }
     }
 
     /// Where a position's outputs lie, of a sample.
-    int64_t place(int64_t oh, int64_t ow, int64_t sample) const {
-        return sample * result() + (oh * args.width.output + ow) * args.outputs;
+    int64_t place(const Position& at, int64_t sample) const {
+        const int64_t pixel = (at.plane * args.height.output + at.row) * args.width.output + at.column;
+        return sample * result() + pixel * args.outputs;
     }
 
     /// `panels`: packed filters, or null, and sums run along the windows.
     void forward(const T* panels, const T* bias) const {
-        each_position([&](int64_t oh, int64_t ow, int64_t first, int64_t samples) {
+        each_position([&](const Position& at, int64_t first, int64_t samples) {
             TileArguments<T> t{};
-            t.c = y + place(oh, ow, first), t.ldc = result(), t.init = bias;
-            each_strip(oh, ow, [&](const Strip& strip) {
+            t.c = y + place(at, first), t.ldc = result(), t.init = bias;
+            each_strip(at, [&](const Strip& strip) {
                 t.a = {x + first * image() + strip.image, image(), 1};
                 t.depth = strip.length, t.pieces = strip.pieces, t.a_skip = strip.image_step - strip.length;
                 results(t, strip, panels, samples);
@@ -144,10 +160,10 @@ struct Positions {
     void of_filters(T* turned) const {
         TileArguments<T> t{};
         t.more = true;
-        each_position([&](int64_t oh, int64_t ow, int64_t first, int64_t samples) {
-            const T* const with = grad + place(oh, ow, first);
+        each_position([&](const Position& at, int64_t first, int64_t samples) {
+            const T* const with = grad + place(at, first);
             t.depth = samples;
-            each_strip(oh, ow, [&](const Strip& strip) {
+            each_strip(at, [&](const Strip& strip) {
                 for (int64_t p = 0; p < strip.pieces; ++p) {
                     const T* const from = x + first * image() + strip.image + p * strip.image_step;
                     const int64_t tap = strip.filter + p * strip.filter_step;
@@ -169,9 +185,9 @@ struct Positions {
     void scatter() const {
         TileArguments<T> t{};
         t.depth = outputs, t.more = true, t.ldb = args.depth(), t.ldc = image();
-        each_position([&](int64_t oh, int64_t ow, int64_t first, int64_t samples) {
-            t.a = {grad + place(oh, ow, first), result(), 1};
-            each_strip(oh, ow, [&](const Strip& strip) {
+        each_position([&](const Position& at, int64_t first, int64_t samples) {
+            t.a = {grad + place(at, first), result(), 1};
+            each_strip(at, [&](const Strip& strip) {
                 for (int64_t p = 0; p < strip.pieces; ++p) {
                     t.b = weight + strip.filter + p * strip.filter_step;
                     t.c = dx + first * image() + strip.image + p * strip.image_step;
@@ -183,17 +199,22 @@ struct Positions {
 
     /// Writes the images' gradients to dx, pixel by pixel of the image: each is one sum.
     void gather() const {
-        const Window &h = args.height, &w = args.width;
+        const Window &p = args.planes, &h = args.height, &w = args.width;
         const int64_t C = args.group_inputs();
-        each_pixel(h.input, w.input, [&](int64_t ih, int64_t iw, int64_t first, int64_t samples) {
-            const Under rows = under(h, ih), columns = under(w, iw);
+        each_pixel({p.input, h.input, w.input}, [&](const Position& at, int64_t first, int64_t samples) {
+            const Under planes = under(p, at.plane), rows = under(h, at.row), columns = under(w, at.column);
             TileArguments<T> t{};
-            t.c = dx + first * image() + (ih * w.input + iw) * args.inputs, t.ldc = image();
+            const int64_t pixel = (at.plane * h.input + at.row) * w.input + at.column;
+            t.c = dx + first * image() + pixel * args.inputs, t.ldc = image();
             t.depth = outputs, t.pieces = columns.count, t.ldb = args.depth();
             t.a_skip = -columns.back * args.outputs - outputs, t.b_skip = columns.step * C - outputs * t.ldb;
-            for (int64_t r = 0; r < rows.count && columns.count > 0; ++r, t.more = true) {
-                t.a = {grad + place(rows.result - r * rows.back, columns.result, first), result(), 1};
-                t.b = weight + ((rows.first + r * rows.step) * w.kernel + columns.first) * C;
+            const int64_t taps = columns.count > 0 ? planes.count * rows.count : 0;
+            for (int64_t k = 0; k < taps; ++k, t.more = true) {
+                const int64_t z = k / rows.count, r = k % rows.count;
+                const Position under{planes.result - z * planes.back, rows.result - r * rows.back, columns.result};
+                const int64_t row = (planes.first + z * planes.step) * h.kernel + rows.first + r * rows.step;
+                t.a = {grad + place(under, first), result(), 1};
+                t.b = weight + (row * w.kernel + columns.first) * C;
                 product(t, samples, C);
             }
             if (t.more) return;

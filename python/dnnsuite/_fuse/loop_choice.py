@@ -155,7 +155,10 @@ class LoopChoice:
             self.plain = PlainModels(self.root, self.B)
         if any(not isinstance(leaf, (torch.Tensor, *_PLAIN)) for leaf in _flat((args, kwargs))):
             return False
-        return not self.plain.refusal(*self._of_models(args, kwargs, 1)[0])
+        refusal = self.plain.known_refusal(args)
+        if refusal is None:
+            refusal = self.plain.refusal(*self._of_models(args, kwargs, 1)[0])
+        return not refusal
 
     def _of_models(self, args: Any, kwargs: Any, models: int) -> list[tuple[Any, dict[str, Any]]]:
         def parts(value: Any) -> Any:

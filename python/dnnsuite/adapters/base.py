@@ -85,8 +85,8 @@ def _is_other(parameter: torch.Tensor, shared: torch.Tensor) -> bool:
 
 @torch.no_grad()
 def _lay_out_filters(base: torch.nn.Module) -> None:
-    """Lay filters of images out as an array convolves with them, or it would hold them once more in that order."""
+    """Lay filters out as an array convolves with them, or it would hold them once more in that order."""
     for module in base.modules():
-        if isinstance(module, (torch.nn.Conv2d, torch.nn.ConvTranspose2d)):
+        if isinstance(module, (torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.ConvTranspose2d)):
             weight = module.weight
             weight.data = channels_last(weight.data.unsqueeze(0)).squeeze(0)

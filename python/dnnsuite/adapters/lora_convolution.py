@@ -13,6 +13,7 @@ from peft.tuners.lora import layer as lora
 from .. import nn
 from .._fuse.layer_table import register
 from ..nn.functional.convolution import channels_last
+from ..ops.memory_order import by_memory_order
 from .lora_layer import LoraLayer, rank_of
 
 
@@ -58,7 +59,8 @@ class _LoraConv(LoraLayer):
             result[models] + self._product(x[models], models, rank) if rank else result[models]
             for models, rank in self._runs()
         ]
-        y = found[0] if len(found) == 1 else torch.cat(found)
+        # In the memory order of a model alone: sums that follow go along memory.
+        y = found[0] if len(found) == 1 else by_memory_order(torch.cat, found, 0)
         return y.to(result.dtype)
 
     def _runs(self) -> Iterator[tuple[slice, int]]:
@@ -87,7 +89,7 @@ class _LoraConv(LoraLayer):
 
 def _in_order(filters: torch.Tensor) -> torch.Tensor:
     """Lay filters `[B, O, I, *]` out in memory as convolutions take them."""
-    return channels_last(filters) if filters.dim() == 5 else filters.contiguous()
+    return channels_last(filters) if filters.dim() in (5, 6) else filters.contiguous()
 
 
 class LoraConv1d(_LoraConv):

@@ -24,9 +24,9 @@ _backward = library.window_convolution_backward.default
 
 
 def _new_last(like: Tensor, *shape: int) -> Tensor:
-    """Make a tensor `[B, N, C, H, W]` with the channels last in memory."""
-    models, samples, channels, height, width = shape
-    return like.new_empty(models, samples, height, width, channels).movedim(-1, 2)
+    """Make a tensor `[B, N, C, *]` with the channels last in memory."""
+    models, samples, channels, *sides = shape
+    return like.new_empty(models, samples, *sides, channels).movedim(-1, 2)
 
 
 @torch.library.register_fake("dnnsuite::window_convolution")
@@ -56,7 +56,8 @@ def _composition(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Any) ->
     biases: Any = [None] * len(x) if bias is None else bias.unbind(0)
     # Contiguous: with the channels last torch refuses some gradients of gradients, as of a single filter.
     own = zip(x.contiguous().unbind(0), weight.contiguous().unbind(0), biases, strict=True)
-    return torch.stack([torch.nn.functional.conv2d(*tensors, *steps) for tensors in own])
+    convolve: Any = torch.nn.functional.conv2d if x.dim() == 5 else torch.nn.functional.conv3d
+    return torch.stack([convolve(*tensors, *steps) for tensors in own])
 
 
 _eager = differentiable(_forward, _setup, _grad, _composition)
@@ -71,7 +72,8 @@ def window_convolution(
     dilation: Sequence[int] = (1, 1),
     groups: int = 1,
 ) -> Tensor:
-    """Convolve x [B, N, I, H, W] with filters [B, O, I / groups, KH, KW] and bias [B, O]: [B, N, O, OH, OW].
+    """Convolve x [B, N, I, H, W] with filters [B, O, I / groups, KH, KW] and bias [B, O]: [B, N, O, OH, OW]; of
+    volumes, with three sides in place of two, `stride`, `padding` and `dilation` are three numbers each.
 
     x and weight should lie with their channels last in memory, as the result does; else they are copied. x may
     be one batch for all models (stride 0 in dimension 0).

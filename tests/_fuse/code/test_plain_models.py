@@ -168,6 +168,16 @@ def test_refuses_what_plain_models_would_do_otherwise(extra, message):
     assert refusal(lambda: Keeping(tied(), extra), torch.ones(5, 4)) == message
 
 
+def test_a_refusal_is_known_from_the_first_call_of_its_kind_on():
+    array = dnnsuite.fuse(make_models(lambda: Branch(tied(), noisy), 2))
+    plain, x = PlainModels(array._root, 2), torch.ones(5, 4)
+    assert plain.known_refusal((x,)) is None
+    found = plain.refusal((x,), {})
+    assert plain.known_refusal((x,)) == found == "its code draws random numbers"
+    array._root.eval()  # another kind
+    assert plain.known_refusal((x,)) is None
+
+
 def test_refuses_a_parameter_that_cannot_be_exchanged():
     class Held(torch.nn.Module):
         def __init__(self):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..._torch import own_parametrizations
+from ..._torch import caches_parametrizations, own_parametrizations
 
 
 class MethodName(str):
@@ -22,6 +22,12 @@ def method_named(args: Sequence[Any]) -> str:
 
 def call_model(model: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Call a plain model, or the method of it that the first argument names."""
+    if caches_parametrizations():
+        with own_parametrizations():
+            return _called(model, args, kwargs)
+    return _called(model, args, kwargs)
+
+
+def _called(model: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     name = method_named(args)
-    with own_parametrizations():
-        return getattr(model, name)(*args[1:], **kwargs) if name else model(*args, **kwargs)
+    return getattr(model, name)(*args[1:], **kwargs) if name else model(*args, **kwargs)

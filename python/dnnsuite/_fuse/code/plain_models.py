@@ -188,6 +188,10 @@ class PlainModels:
             self._refusals[key] = self._looked_at(args, kwargs)
         return self._refusals[key]
 
+    def known_refusal(self, args: Sequence[Any]) -> str | None:
+        """Return what `refusal` said of earlier calls of the kind; None before the first."""
+        return self._refusals.get(self._kind_of(args))
+
     def has_side_effects(self, args: Sequence[Any]) -> bool:
         """Return True if a call with `args`, which was looked at, sets attributes or has hooks."""
         return self._kind_of(args) in self._acting

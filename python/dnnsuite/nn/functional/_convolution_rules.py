@@ -51,9 +51,9 @@ def pair(size: Size) -> Pair:
 def fits(
     input: Tensor,
     weight: Tensor,
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
     groups: int,
 ) -> bool:
     """Return True if filters fit the images, and the result is not empty; else torch's error message is used."""

@@ -17,6 +17,7 @@ from ...ops.device import on_cpu
 from ...ops.library import tracing
 from ._resampling import averaged
 from ._samples import each_sample, over_samples
+from ._volume_pools import by_planes, even_windows, lies_last
 from .mean import mean
 
 Size = int | Sequence[int]
@@ -24,19 +25,19 @@ Pair = tuple[int, int]
 
 _max_pool1d = over_samples(F.max_pool1d, "max_pool1d", 1)
 _max_pool2d = over_samples(F.max_pool2d, "max_pool2d", 2)
-max_pool3d = over_samples(F.max_pool3d, "max_pool3d", 3)
+_max_pool3d = over_samples(F.max_pool3d, "max_pool3d", 3)
 max_pool1d_with_indices = over_samples(F.max_pool1d_with_indices, "max_pool1d_with_indices", 1)
 max_pool2d_with_indices = over_samples(F.max_pool2d_with_indices, "max_pool2d_with_indices", 2)
 max_pool3d_with_indices = over_samples(F.max_pool3d_with_indices, "max_pool3d_with_indices", 3)
 _avg_pool1d = over_samples(F.avg_pool1d, "avg_pool1d", 1)
 _avg_pool2d = over_samples(F.avg_pool2d, "avg_pool2d", 2)
-avg_pool3d = over_samples(F.avg_pool3d, "avg_pool3d", 3)
+_avg_pool3d = over_samples(F.avg_pool3d, "avg_pool3d", 3)
 _adaptive_avg_pool1d = over_samples(F.adaptive_avg_pool1d, "adaptive_avg_pool1d", 1)
 _adaptive_avg_pool2d = over_samples(F.adaptive_avg_pool2d, "adaptive_avg_pool2d", 2)
-adaptive_avg_pool3d = over_samples(F.adaptive_avg_pool3d, "adaptive_avg_pool3d", 3)
+_adaptive_avg_pool3d = over_samples(F.adaptive_avg_pool3d, "adaptive_avg_pool3d", 3)
 adaptive_max_pool1d = over_samples(F.adaptive_max_pool1d, "adaptive_max_pool1d", 1)
 _adaptive_max_pool2d = over_samples(F.adaptive_max_pool2d, "adaptive_max_pool2d", 2)
-adaptive_max_pool3d = over_samples(F.adaptive_max_pool3d, "adaptive_max_pool3d", 3)
+_adaptive_max_pool3d = over_samples(F.adaptive_max_pool3d, "adaptive_max_pool3d", 3)
 _lp_pool1d = over_samples(F.lp_pool1d, "lp_pool1d", 1)
 _lp_pool2d = over_samples(F.lp_pool2d, "lp_pool2d", 2)
 lp_pool3d = over_samples(F.lp_pool3d, "lp_pool3d", 3)
@@ -193,6 +194,21 @@ def max_pool2d(
     return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, activation)
 
 
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """`torch.nn.functional.max_pool3d` of `[B, N, C, D, H, W]`, or without N."""
+    sizes = kernel_size, stride, padding, dilation
+    y = None if return_indices else by_planes(max_pool2d, input, *sizes, ceil_mode=ceil_mode)
+    return _max_pool3d(input, *sizes, ceil_mode, return_indices) if y is None else y
+
+
 def max_pool_of_relu(function: Callable[..., Any], input: Tensor, *args: Any, **kwargs: Any) -> Any:
     """Compute `function(relu(input), ...)` for one of the functions `max_pool*d`; in one pass for lines and images."""
     if function is max_pool1d or function is max_pool2d:
@@ -223,6 +239,24 @@ def avg_pool2d(
 ) -> Tensor:
     """`torch.nn.functional.avg_pool2d` of `[B, N, C, H, W]`, or without N."""
     return _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """`torch.nn.functional.avg_pool3d` of `[B, N, C, D, H, W]`, or without N."""
+    sizes, options = (kernel_size, stride, padding), (ceil_mode, count_include_pad)
+    if divisor_override is None:
+        y = by_planes(avg_pool2d, input, *sizes, ceil_mode=ceil_mode, count_include_pad=count_include_pad)
+        if y is not None:
+            return y
+    return _avg_pool3d(input, *sizes, *options, divisor_override)
 
 
 def _lp_pool(
@@ -292,6 +326,22 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
         if steps is not None:
             return _pooled(ops.max_pool, 2, input, *steps)
     return _adaptive_max_pool2d(input, output_size, return_indices)
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """`torch.nn.functional.adaptive_avg_pool3d` of `[B, N, C, D, H, W]`, or without N."""
+    if output_size in (1, (1, 1, 1), [1, 1, 1]) and lies_last(input):
+        return mean(input, (-3, -2, -1), keepdim=True)
+    kernel = even_windows(input, output_size)
+    return _adaptive_avg_pool3d(input, output_size) if kernel is None else avg_pool3d(input, kernel)
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """`torch.nn.functional.adaptive_max_pool3d` of `[B, N, C, D, H, W]`, or without N."""
+    kernel = None if return_indices else even_windows(input, output_size)
+    if kernel is not None:
+        return max_pool3d(input, kernel)
+    return _adaptive_max_pool3d(input, output_size, return_indices)
 
 
 def _unpool(plain: Any, name: str, dims: int, input: Tensor, indices: Tensor, *args: Any) -> Tensor:
