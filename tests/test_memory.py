@@ -136,6 +136,25 @@ def test_an_array_whose_forward_is_not_called_holds_the_pool_too(call):
     ) == ["False", "True", "False"]
 
 
+def test_another_shape_of_batch_takes_the_memory_of_the_last_one():
+    before, after, again = run(
+        textwrap.dedent(RUNNER)
+        + textwrap.dedent("""
+            runner, losses = make()
+            def taken():
+                usage = memory.usage()
+                return usage.used_bytes + usage.kept_bytes
+            halves = dnnsuite.stack(torch.randn(1500, 64), 3)
+            before = taken()
+            losses = runner.step(halves).losses()
+            after = taken()
+            losses = runner.step(halves).losses()
+            print(before, after, taken())
+        """)
+    )
+    assert before == after == again
+
+
 def test_tensors_of_the_pool_outlive_it():
     assert run("""
         release = memory.hold()

@@ -11,18 +11,6 @@ namespace dnnsuite::host {
 
 namespace {
 
-/// Lies before each block's memory. `bytes` is 0 for one of malloc's.
-struct Header {
-    std::size_t bytes;
-};
-static_assert(sizeof(Header) <= BlockPool::kAlignment);
-
-void* memory_of(void* base, std::size_t bytes) {
-    const Header header{bytes};
-    std::memcpy(base, &header, sizeof(header));
-    return static_cast<char*>(base) + BlockPool::kAlignment;
-}
-
 std::size_t whole_pages(std::size_t size) {
     constexpr std::size_t kPage = 4096;
     return (size + kPage - 1) / kPage * kPage;
@@ -32,24 +20,32 @@ std::size_t whole_pages(std::size_t size) {
 void* mapped(std::size_t bytes) {
     void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED) return nullptr;
-    constexpr std::size_t kLargePage = std::size_t{2} << 20;
-    if (bytes >= 2 * kLargePage) madvise(base, bytes, MADV_HUGEPAGE);  // a system without them serves small ones
+    if (bytes >= BlockPool::kLargePages)
+        madvise(base, bytes, MADV_HUGEPAGE);  // a system without them serves small ones
     return base;
 }
 
 }  // namespace
+
+void* BlockPool::memory_of(void* base, const Header& header) noexcept {
+    static_assert(sizeof(Header) <= kAlignment);
+    std::memcpy(base, &header, sizeof(header));
+    return static_cast<char*>(base) + kAlignment;
+}
 
 void* BlockPool::take(std::size_t size) noexcept {
     if (size > SIZE_MAX / 2) return nullptr;
     const std::size_t whole = size + kAlignment;
     if (size < kLeast) {
         void* base = std::aligned_alloc(kAlignment, (whole + kAlignment - 1) / kAlignment * kAlignment);
-        return base == nullptr ? nullptr : memory_of(base, 0);
+        return base == nullptr ? nullptr : memory_of(base, {0, 0});
     }
-    std::size_t bytes = whole_pages(whole);
     const std::lock_guard<std::mutex> guard(mutex_);
-    void* base = reused(bytes, bytes + bytes / 16);
-    if (base == nullptr && !has_room_for(bytes)) base = reused(bytes, bytes * kLarger);
+    Header block{whole_pages(whole), era_};
+    const std::size_t bytes = block.bytes;
+    void* base = reused(block, bytes + bytes / 16);
+    if (base == nullptr) base = reused(block, std::min(bytes * kSpare, kLargePages - 1), true);
+    if (base == nullptr && !has_room_for(bytes)) base = reused(block, bytes * kLarger);
     if (base == nullptr) {
         shrink(bytes);
         base = mapped(bytes);
@@ -59,9 +55,9 @@ void* BlockPool::take(std::size_t size) noexcept {
         }
         if (base == nullptr) return nullptr;
     }
-    used_ += bytes;
+    used_ += block.bytes;
     most_ = std::max(most_, used_);
-    return memory_of(base, bytes);
+    return memory_of(base, block);
 }
 
 void BlockPool::give(void* pointer) noexcept {
@@ -77,13 +73,18 @@ void BlockPool::give(void* pointer) noexcept {
         return;
     }
     try {
-        kept_.push_back({base, header.bytes});
+        kept_.push_back({base, header.bytes, header.era});
         by_size_[header.bytes].push_back(std::prev(kept_.end()));
         kept_bytes_ += header.bytes;
     } catch (...) {  // no room for the note that it is there
         if (!kept_.empty() && kept_.back().base == base) kept_.pop_back();
         munmap(base, header.bytes);
     }
+}
+
+void BlockPool::expect_other_sizes() noexcept {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    ++era_;
 }
 
 void BlockPool::release() noexcept {
@@ -103,17 +104,19 @@ BlockPool::Usage BlockPool::usage() const noexcept {
 }
 
 /// The block that was given back last, for its memory may still be in a cache, of the least size that will do and is no
-/// more than `most`; `bytes` becomes that size.
-void* BlockPool::reused(std::size_t& bytes, std::size_t most) noexcept {
-    for (auto found = by_size_.lower_bound(bytes); found != by_size_.end(); ++found) {
-        if (found->first > most) break;
-        if (found->second.empty()) continue;
-        const auto block = found->second.back();
-        found->second.pop_back();
-        void* base = block->base;
+/// more than `most`; with `spare` only one from before other sizes began. `asked` becomes what it has.
+void* BlockPool::reused(Header& asked, std::size_t most, bool spare) noexcept {
+    for (auto found = by_size_.lower_bound(asked.bytes); found != by_size_.end() && found->first <= most; ++found) {
+        auto& same = found->second;
+        const auto fits = [&](Kept::iterator block) { return !spare || block->era != era_; };
+        const auto last = std::find_if(same.rbegin(), same.rend(), fits);
+        if (last == same.rend()) continue;
+        const Kept::iterator block = *last;
+        void* const base = block->base;
+        asked = {block->bytes, block->era};
+        same.erase(std::next(last).base());
+        kept_bytes_ -= block->bytes;
         kept_.erase(block);
-        bytes = found->first;
-        kept_bytes_ -= bytes;
         return base;
     }
     return nullptr;

@@ -20,6 +20,10 @@ namespace dnnsuite::host {
 /// steps and the validation between them have sizes of their own, and would unmap each other's blocks at every turn. At
 /// that limit a request takes a block of up to kLarger times its size; only if there is none, what was unused for longest
 /// is unmapped: a step that needs a little more than the limit would lose each block shortly before it needs it again.
+///
+/// Where other sizes begin, as with another shape of batch, blocks from before serve smaller requests, too, down to
+/// 1 / kSpare of their size: their pages are there, and a step of the old sizes does not run at the same time. Blocks of
+/// large pages, which cost little to map and would waste more, are left out.
 /// All functions may be called from any thread.
 class BlockPool {
   public:
@@ -27,7 +31,8 @@ class BlockPool {
     static constexpr std::size_t kAlignment = 64;
     static constexpr double kSlack = 1.1;
     static constexpr std::size_t kFree = std::size_t{64} << 20;
-    static constexpr std::size_t kLarger = 2;
+    static constexpr std::size_t kLarger = 2, kSpare = 8;
+    static constexpr std::size_t kLargePages = std::size_t{4} << 20;  // blocks from here on have them
 
     struct Usage {
         std::int64_t used_bytes, kept_bytes, most_used_bytes;
@@ -41,6 +46,8 @@ class BlockPool {
     void* take(std::size_t size) noexcept;
     /// Gives back what `take` gave; null is nothing.
     void give(void* pointer) noexcept;
+    /// Lets the blocks that there are now serve smaller requests, too, where none of about the size is kept.
+    void expect_other_sizes() noexcept;
     /// Unmaps all that is kept.
     void release() noexcept;
     /// True if blocks that are given back are kept for the next request (the default) or unmapped at once.
@@ -52,13 +59,20 @@ class BlockPool {
     void unlock() noexcept { mutex_.unlock(); }
 
   private:
+    /// Lies before each block's memory.
+    struct Header {
+        std::size_t bytes;  // 0 for one of malloc's
+        std::uint64_t era;
+    };
     struct Block {
         void* base;
         std::size_t bytes;
+        std::uint64_t era;  // of sizes, in which it was mapped
     };
     using Kept = std::list<Block>;  // what was given back first is in front
 
-    void* reused(std::size_t& bytes, std::size_t most) noexcept;
+    static void* memory_of(void* base, const Header& header) noexcept;
+    void* reused(Header& asked, std::size_t most, bool spare = false) noexcept;
     bool has_room_for(std::size_t bytes) const noexcept;
     void shrink(std::size_t bytes) noexcept;
     void drop(Kept::iterator block) noexcept;
@@ -67,6 +81,7 @@ class BlockPool {
     Kept kept_;
     std::map<std::size_t, std::vector<Kept::iterator>> by_size_;
     bool keeping_ = true;
+    std::uint64_t era_ = 0;
     std::size_t used_ = 0, kept_bytes_ = 0, most_ = 0;
 };
 

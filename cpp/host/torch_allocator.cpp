@@ -138,6 +138,9 @@ DNNSUITE_EXPORT void dnnsuite_memory_end() {
     pool().release();
 }
 
+/// Tensors of other sizes follow: those that are smaller than what is kept now may have it.
+DNNSUITE_EXPORT void dnnsuite_memory_expect_other_sizes() { pool().expect_other_sizes(); }
+
 DNNSUITE_EXPORT void dnnsuite_memory_release() { pool().release(); }
 
 /// Offers memory for the request of so many bytes that this thread makes after `request` others of that size, until

@@ -49,7 +49,7 @@ def _found() -> tuple[Any, str]:
         library = ctypes.CDLL(str(path))
     except OSError as error:
         return None, str(error)
-    if not hasattr(library, "dnnsuite_memory_begin"):
+    if not hasattr(library, "dnnsuite_memory_expect_other_sizes"):
         return None, f"{path} is of another version of dnnsuite"
     library.dnnsuite_memory_torch.restype = ctypes.c_char_p
     built_for = library.dnnsuite_memory_torch().decode()
@@ -129,6 +129,12 @@ def _release(holder: object) -> None:
 def holding() -> bool:
     """Return True while large CPU tensors come from the pool."""
     return bool(_holders) and _library() is not None
+
+
+def expect_other_sizes() -> None:
+    """Let smaller tensors take what the pool keeps now: a step with tensors of other sizes follows."""
+    if _library() is not None:
+        _library().dnnsuite_memory_expect_other_sizes()
 
 
 def trim(above_bytes: int = 0) -> None:

@@ -15,6 +15,7 @@ from helpers import make_models
 def test_parts():
     assert parts_of(5, 2) == [(0, 2), (2, 2), (4, 1)]
     assert parts_of(2, 8) == [(0, 2)]
+    assert parts_of(8, 1, rest=4) == [(0, 1), (1, 4), (5, 3)]
 
 
 def test_autocast_is_that_of_the_calling_thread():

@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: MIT
-import pytest
+import itertools
+import queue
+import time
 
+import pytest
+import torch
+
+from dnnsuite import StepRunner
 from dnnsuite import _tune as tune
 from dnnsuite._step.shard_width_search import WidthTrial
+from small_steps import batches, loss, make
 
 
 @pytest.fixture(autouse=True)
@@ -86,3 +93,28 @@ def test_models_whose_step_is_a_few_calls_stay_side_by_side_without_a_trial():
         assert not trial.done
         trial.add(seconds, captured)
     assert (trial.width, trial.done) == (8, True)
+
+
+@pytest.mark.parametrize(("listed", "expected"), [(None, [4, 4, 1, 3, 3]), (6, [4, 4, 1, 3])])
+def test_a_search_of_widths_records_one_narrow_shard_beside_a_wide_one(listed, expected, monkeypatch):
+    """Before the recording of one model serves all, the others take their steps as written together, unless each has
+    a batch of its own in the step `listed`."""
+    clock = itertools.count(step=0.004)  # of a model that is neither light nor heavy
+    monkeypatch.setattr(time, "thread_time", lambda: next(clock))
+    written = queue.SimpleQueue()
+
+    def told(part, x, y):
+        written.put(part.B)
+        return loss(part, x, y)
+
+    (array, optimizer), (other, own) = make(4), make(4)
+    with (
+        StepRunner(array, optimizer, told, threads=1) as runner,
+        StepRunner(other, own, loss, threads=1, width=4) as wide,
+    ):
+        for step, (x, y) in enumerate(batches(4, 12)):
+            batch = (list(x), list(y)) if step == listed else (x, y)
+            assert torch.equal(runner.step(*batch).losses(), wide.step(x, y).losses())
+        assert runner.settled
+    assert all(map(torch.equal, array.state_dict().values(), other.state_dict().values()))
+    assert [written.get() for _ in range(written.qsize())] == expected

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
+from .._fuse import loops, run_in_a_loop
 from .._torch import caches_parametrizations, own_parametrizations
 from .capture import CapturedStep, CudaGraphs, Recordings, Scripts, guards
-from .part import LossFunction
+from .part import LossFunction, StepPart
 from .shard import Shard, Vectors
 
 Autocast = tuple[str, bool, torch.dtype, bool]
@@ -40,9 +41,20 @@ def _under(autocast: Autocast) -> AbstractContextManager[Any]:
     return torch.autocast(device, dtype, enabled, cache and device == "cpu")
 
 
-def parts_of(models: int, width: int) -> Sequence[tuple[int, int]]:
-    """List (start, length) of the shards of `width` models."""
-    return [(start, min(width, models - start)) for start in range(0, models, width)]
+def parts_of(models: int, width: int, rest: int = 0) -> Sequence[tuple[int, int]]:
+    """List (start, length) of the shards of `width` models; with `rest` only the first is, and others have `rest`."""
+    starts = range(width, models, rest) if rest else range(width, models, width)
+    return [(0, min(width, models)), *((start, min(rest or width, models - start)) for start in starts)]
+
+
+def shards_of(
+    array: torch.nn.Module, parts: Sequence[StepPart], places: Sequence[tuple[int, int]], loop: bool
+) -> list[Shard]:
+    """Make the shards at these places (start, length), whose models run in a `loop` or all at once."""
+    shards = [Shard(array, parts, start, length) for start, length in places]
+    for shard in shards:
+        run_in_a_loop(shard.array, loop)
+    return shards
 
 
 class Deal:
@@ -55,6 +67,7 @@ class Deal:
         flush: a context for each step.
         autocast: the autocast of the thread that asks for steps.
         known: recordings that shards may share; None if each records for itself.
+        ahead: the first shard is recorded ahead of others of its width, and the rest of the models runs as written.
     """
 
     def __init__(
@@ -65,8 +78,9 @@ class Deal:
         flush: Callable[[], AbstractContextManager[Any]],
         autocast: Autocast,
         known: Recordings | None = None,
+        ahead: bool = False,
     ) -> None:
-        self.shards = shards
+        self.shards, self.ahead = shards, ahead
         self._flush, self._autocast = flush, autocast
         self._seen: Any = None
         self._reach = guards.reach_of(loss_function, shards[0].array)
@@ -78,7 +92,7 @@ class Deal:
             CapturedStep(
                 shard.train, shard.array, loss_function, shard.state, replays, shard, known, self._reach
             )
-            for shard in self.shards
+            for shard in (self.shards[:1] if ahead else self.shards)
             if replays is not None
         ]
 
@@ -90,7 +104,17 @@ class Deal:
             for mode in sorted(modes):
                 if mode.startswith(start):
                     return mode
-        return "captured"
+        return "warming up" if self.ahead else "captured"
+
+    @property
+    def scouted(self) -> bool:
+        """True once it is known whether the first shard, recorded ahead, can be replayed."""
+        return self.ahead and all(one.replayed or one.refusal is not None for one in self._captured)
+
+    @property
+    def loops(self) -> bool:
+        """True if the models of every shard have run in a loop."""
+        return all(loops(shard.array) for shard in self.shards)
 
     @property
     def takes_turns(self) -> bool:
@@ -100,7 +124,8 @@ class Deal:
     @property
     def replayed(self) -> bool:
         """True if the last step of every shard was a replay, which runs no Python."""
-        return bool(self._captured) and all(captured.replayed for captured in self._captured)
+        whole = bool(self._captured) and not self.ahead
+        return whole and all(captured.replayed for captured in self._captured)
 
     @property
     def parted(self) -> bool:
@@ -118,7 +143,7 @@ class Deal:
     def reads_live(self, seen: Any) -> bool:
         """Return True if a step with the values `seen`, from `read`, may read them anew while it runs."""
         before, self._seen = self._seen, seen
-        return before != seen or any(captured.reads_live for captured in self._captured)
+        return self.ahead or before != seen or any(captured.reads_live for captured in self._captured)
 
     @property
     def follows(self) -> bool:
@@ -149,6 +174,6 @@ class Deal:
         """Run one step of `batch` on shard `index`; return its losses `[length]`. `seen` is a result of `read`."""
         shard = self.shards[index]
         with self._flush(), _under(self._autocast), own_parametrizations():
-            if not self._captured:
+            if index >= len(self._captured):
                 return shard.step(batch, vectors)
             return self._captured[index](shard.part(batch), shard.hyper(vectors), seen)

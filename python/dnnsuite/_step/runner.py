@@ -13,7 +13,7 @@ import torch
 
 from .. import _memory as memory
 from .. import _under_way as under_way
-from .._fuse import loops, run_in_a_loop, take_from_models
+from .._fuse import take_from_models
 from .._fuse import width as array_width
 from .._torch import mark_stepped
 from .._torch_threads import threads_of_caller, torch_threads
@@ -24,14 +24,14 @@ from .batches import LentBatches
 from .caller_trial import CallerTrial
 from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
 from .carried_python import CarriedPython
-from .deal import Deal, autocast_now, parts_of
+from .deal import Deal, autocast_now, parts_of, shards_of
 from .denormals import Flushed
 from .generators import SharedDraws
 from .loop_trial import LoopTrial
 from .part import LossFunction, StepPart
 from .refusals import check_batch, check_counts, check_optimizer, check_scaler, hooks_after_a_step, in_parts
 from .samples import warn_of_single_samples
-from .shard import Shard, Vectors
+from .shard import Vectors
 from .shard_width_search import WidthTrial
 from .shard_widths import Asked, ShardWidths
 from .threads import ShardThreads, SubmittedStep
@@ -40,9 +40,8 @@ from .updates import Updates
 __all__ = ["StepRunner"]
 
 Optimizers = ArrayOptimizer | Sequence[ArrayOptimizer]
+Each = tuple[ArrayOptimizer, ...]
 Scaler = GradScaler | torch.amp.GradScaler
-
-
 _FEW_BYTES = 2**26  # that are kept: to page them in again costs a small model's step
 
 
@@ -165,11 +164,8 @@ class StepRunner:
         self._scripts = Scripts()
         self._known = Recordings(self._loss_functions, shared=all(one is None for one in self._scalers))
 
-    def _set_up(
-        self, array: torch.nn.Module, optimizers: tuple[ArrayOptimizer, ...], before: ShardWidths | None
-    ) -> None:
-        """Choose a width for the current `array`, after the one of `before`, divide it into shards and start the
-        threads; an error changes nothing."""
+    def _set_up(self, array: torch.nn.Module, optimizers: Each, before: ShardWidths | None) -> None:
+        """Choose a width for `array`, after that of `before`, deal it out and start the threads, or change nothing."""
         B = array_width(array)
         for one in optimizers:
             check_optimizer(one, B)
@@ -177,7 +173,7 @@ class StepRunner:
         take_from_models(array)
         widths = ShardWidths(array, self._asked, before)
         width = self._width_by(widths)
-        deal = self._dealt_out(array, optimizers, width, False)
+        deal = self._dealt_out(array, optimizers, width, False, 0)
         self._end_threads()
         self._array, self._optimizers, self.B, self._widths = array, optimizers, B, widths
         self._modes, self._autocast = guards.ArrayModes(array), autocast_now(self._device)
@@ -194,21 +190,18 @@ class StepRunner:
         for owner in (array, *optimizers):
             under_way.announce(owner, self._settle)
 
-    def _dealt_out(
-        self, array: torch.nn.Module, optimizers: tuple[ArrayOptimizer, ...], width: int, loop: bool
-    ) -> Deal:
-        """Divide the models into shards of `width`, which run in a `loop` or all at once."""
+    def _dealt_out(self, array: torch.nn.Module, optimizers: Each, width: int, loop: bool, rest: int) -> Deal:
+        """Divide the models into shards of `width`, which run in a `loop` or all at once; with `rest` only the first
+        has that width, and shards of `rest` models run as written until its recording serves all."""
         each = zip(self._loss_functions, optimizers, self._scalers, strict=True)
         parts = [StepPart(loss, optimizer, scaler, self._accumulate) for loss, optimizer, scaler in each]
-        shards = [Shard(array, parts, start, length) for start, length in parts_of(array_width(array), width)]
-        for shard in shards:
-            run_in_a_loop(shard.array, loop)
+        shards = shards_of(array, parts, parts_of(array_width(array), width, rest), loop)
         self._looping = loop
         replays: Scripts | CudaGraphs | None = None
         if self._can_capture and not loop:
             replays = self._scripts if self._on_cpu else CudaGraphs(CudaDevice(self._home))
-        known = self._known if self._on_cpu else None
-        return Deal(shards, self._loss_functions, replays, self._flush, autocast_now(self._device), known)
+        known, autocast = self._known if self._on_cpu else None, autocast_now(self._device)
+        return Deal(shards, self._loss_functions, replays, self._flush, autocast, known, rest > 0)
 
     def _run(self, deal: Deal, width: int) -> None:
         """Run steps of `deal` from now on. No step may be under way."""
@@ -244,12 +237,7 @@ class StepRunner:
         trial, loop = self._widths.follow(None if ragged else batch, lambda: self.mode, self._deal.parted)
         if self._threaded and trial is None and not ragged:
             self._choose_thread()
-        wanted = 1 if ragged else self.width
-        if wanted != self._dealt_width or loop != self._looping:
-            self.synchronize()
-            deal = self._dealt_out(self._array, self._optimizers, wanted, loop)
-            self._python.deal(deal.shards)
-            self._run(deal, wanted)
+        self._redeal(1 if ragged else self.width, loop, isinstance(trial, WidthTrial))
         if self._later:
             with torch_threads(1):  # of two, one would wait busily on a core of the shards' threads
                 batch = self._lent.lend(batch)
@@ -267,11 +255,21 @@ class StepRunner:
         for optimizer, hook in after if step.error is None else ():
             hook(optimizer, (), {})
         if self._on_cpu and not self._warm and self.mode != "warming up":
-            self._warm = (
-                True  # what the steps on the way to a replay took is let go, copies of the state among it
-            )
+            self._warm = True  # what the steps on the way to a replay took is let go, as copies of the state
             memory.trim(_FEW_BYTES)
         return step
+
+    def _redeal(self, width: int, loop: bool, searches: bool) -> None:
+        """Divide the models into shards of `width` if they are not. A search from wide to narrow shards records the
+        first ahead, with the rest in a wide one: as written a step of few models takes as long as one of many."""
+        before = self._dealt_width
+        anew = width != before or loop != self._looping
+        if anew or self._deal.scouted or (self._deal.ahead and not searches):
+            self.synchronize()
+            rest = before if anew and searches and self._can_capture and width < before else 0
+            deal = self._dealt_out(self._array, self._optimizers, width, loop, rest)
+            self._python.deal(deal.shards)
+            self._run(deal, width)
 
     def _choose_thread(self) -> None:
         """Let the next step run in the caller's thread, all models in one shard, where that is faster."""
@@ -346,8 +344,7 @@ class StepRunner:
         if isinstance(trial, WidthTrial):
             self._widths.add(clock() - begin, self.mode == "captured")
         else:
-            running = all(loops(shard.array) for shard in self._deal.shards)
-            self._widths.add_of_loop(clock() - begin, running)
+            self._widths.add_of_loop(clock() - begin, self._deal.loops)
 
     @property
     def width(self) -> int:

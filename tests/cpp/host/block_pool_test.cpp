@@ -116,6 +116,32 @@ TEST(BlockPool, AStepThatNeedsMoreThanTheLimitKeepsItsBlocks) {
     EXPECT_EQ(pool.usage().most_used_bytes, before.most_used_bytes);
 }
 
+TEST(BlockPool, OtherSizesTakeTheBlocksOfTheLastOnes) {
+    BlockPool pool;
+    void* first = pool.take(2 * kMiB);
+    pool.give(first);
+    void* smaller = pool.take(kMiB / 2);  // of the same step
+    EXPECT_NE(smaller, first);
+    pool.give(smaller);
+    pool.give(pool.take(2 * BlockPool::kLargePages));
+    pool.expect_other_sizes();
+    const std::int64_t before = pool.usage().kept_bytes;
+    void* tiny = pool.take(BlockPool::kLeast);
+    EXPECT_EQ(tiny, smaller);
+    void* tinier = pool.take(BlockPool::kLeast);  // would waste the most of what is left
+    EXPECT_GT(pool.usage().used_bytes + pool.usage().kept_bytes, before);
+    for (int i = 0; i < 3; ++i) {
+        for (const std::size_t size : {kMiB, 2 * kMiB}) {  // the old size comes again between steps of the new one
+            void* block = pool.take(size);
+            EXPECT_EQ(block, first);
+            pool.give(block);
+        }
+    }
+    pool.give(tiny);
+    pool.give(tinier);
+    EXPECT_EQ(pool.usage().used_bytes, 0);
+}
+
 TEST(BlockPool, FirstUseOfALargeBlockTakesFewPageFaults) {
     BlockPool pool;
     std::ifstream setting("/sys/kernel/mm/transparent_hugepage/enabled");

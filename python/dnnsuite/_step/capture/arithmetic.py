@@ -280,9 +280,16 @@ for _name, _what in _READS.items():
     setattr(FollowedNumber, f"__{_name}__", _reading(_what))
 
 
-_in_math: dict[
-    tuple[int, str], list[Any]
-] = {}  # by namespace and name: the function, and how many replace it
+@dataclass
+class _Replaced:
+    """Functions of a namespace that are replaced, and by how many threads."""
+
+    functions: dict[str, Any]
+    inside: int = 0
+
+
+_MATH = {id(held) for held in vars(math).values() if isinstance(held, types.BuiltinFunctionType)}
+_in_math: dict[int, _Replaced] = {}  # by namespace
 _math_lock = threading.Lock()
 
 
@@ -290,26 +297,21 @@ _math_lock = threading.Lock()
 def followed_in_math(spaces: Sequence[dict[str, Any]]) -> Iterator[None]:
     """Context manager: record calls of Python's `math` on followed numbers, also under the names that these namespaces
     give its functions. Threads may be inside at the same time; the last one puts the functions back."""
+    each = {id(one): one for one in (vars(math), *spaces)}
     with _math_lock:
-        known = {id(held) for held in vars(math).values() if isinstance(held, types.BuiltinFunctionType)}
-        known |= {id(function) for function, _ in _in_math.values()}
-        replaced: list[tuple[dict[str, Any], str]] = []
-        for space in {id(one): one for one in (vars(math), *spaces)}.values():
-            for name, held in space.items():
-                if (id(space), name) in _in_math or id(held) in known:
-                    replaced.append((space, name))
-        for space, name in replaced:
-            _in_math.setdefault((id(space), name), [space[name], 0])[1] += 1
-            space[name] = _followed(_in_math[id(space), name][0])
+        for key, space in each.items():
+            if key not in _in_math:
+                found = _in_math[key] = _Replaced({n: f for n, f in space.items() if id(f) in _MATH})
+                space.update({name: _followed(function) for name, function in found.functions.items()})
+            _in_math[key].inside += 1
     try:
         yield
     finally:
         with _math_lock:
-            for space, name in replaced:
-                entry = _in_math[id(space), name]
-                entry[1] -= 1
-                if not entry[1]:
-                    space[name] = _in_math.pop((id(space), name))[0]
+            for key, space in each.items():
+                _in_math[key].inside -= 1
+                if not _in_math[key].inside:
+                    space.update(_in_math.pop(key).functions)
 
 
 @functools.lru_cache(256)  # Python's `math` has some fifty, and each recorded step wants them

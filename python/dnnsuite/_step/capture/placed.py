@@ -93,6 +93,8 @@ class Read:
 
 def _written(plan: ReplayPlan, tensors: Mapping[int, torch.Tensor]) -> Iterator[int]:
     """Yield the slots of those `tensors` whose memory a plan writes into."""
+    if not tensors:
+        return
     calls = [call for call in plan.calls if call.writes]
     slots = {slot for call in calls for slot in written_slots(known_operator(call.op), call.arguments)}
     memory = {t.untyped_storage()._cdata for slot, t in (plan.roots | plan.static).items() if slot in slots}

@@ -40,12 +40,14 @@ def _kind(file: str) -> int:
 def user_place() -> str:
     """` at model.py:12 in forward`: the innermost line of user's code in this step; empty in backward or update."""
     frame: Any = sys._getframe(1)
+    known = _kinds.get  # called for each operator of a recorded step, under some twenty frames
     while frame is not None:
-        kind = _kind(frame.f_code.co_filename)
-        if kind == 1:
-            return _described(frame)
-        if kind == -1:
-            return ""
+        file = frame.f_code.co_filename
+        kind = known(file)
+        if kind is None:
+            kind = _kind(file)
+        if kind:
+            return _described(frame) if kind == 1 else ""
         frame = frame.f_back
     return ""
 

@@ -123,7 +123,7 @@ def _held_in(modules: Sequence[torch.nn.Module]) -> Iterator[tuple[Path, Any]]:
     for number, module in enumerate(modules):
         yield (number,), vars(module)
         for name, value in vars(module).items():
-            if name not in _INTERNAL and type(value) not in _PLAIN_TYPES and is_state(name, value):
+            if type(value) not in _PLAIN_TYPES and is_state(name, value):
                 yield from _inside(value, (number, name), seen, _DEEP)
 
 
@@ -131,7 +131,7 @@ def _state_in(found: Iterable[tuple[Path, Any]]) -> Iterator[tuple[Path, Any, An
     """Yield path, key and value of all that is state in held objects, with their paths."""
     for path, held in found:
         for key, value in _items(held).items():
-            if len(path) > 1 or (key not in _INTERNAL and is_state(key, value)):
+            if len(path) > 1 or is_state(key, value):
                 yield path, key, value
 
 

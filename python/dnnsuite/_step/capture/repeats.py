@@ -26,6 +26,9 @@ class Repeats:
         self._stands_for: dict[int, int] = {}
         self.calls: list[OperatorCall] = []
         rounds = _rounds(calls)
+        if len(rounds) == 1:  # no loop ends by a value: all operators are left as they are
+            self.calls = list(calls)
+            return
         before: list[OperatorCall] = []
         described: list[Any] = []
         for one in rounds:

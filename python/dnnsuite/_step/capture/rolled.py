@@ -31,6 +31,8 @@ class Rolled:
         self._copies: dict[int, Copy] = {}
         self._bodies: dict[Copy, list[Any]] = {}
         self._local: dict[Copy, dict[int, int]] = {}
+        if not any(map(_parts_models, calls)):
+            return
         try:
             places = [self._copy_of(call) for call in calls]
         except _Mixed:
@@ -61,7 +63,7 @@ class Rolled:
         if len(found) > 1:
             raise _Mixed
         if not found:
-            if call.op is torch.ops.aten.unbind.int and call.arguments[1] == 0:
+            if _parts_models(call):
                 parts = call.outputs[0]
                 self._copies.update((slot, (len(parts), j)) for j, slot in enumerate(parts))
             return None
@@ -86,6 +88,11 @@ class Rolled:
             return "shared", value.index
         local = self._local[copy]
         return "own", local.setdefault(value.index, len(local))
+
+
+def _parts_models(call: OperatorCall) -> bool:
+    """Return True for an `unbind` of the models."""
+    return call.op is torch.ops.aten.unbind.int and call.arguments[1] == 0
 
 
 def _flat(outputs: Sequence[Any]) -> list[int]:

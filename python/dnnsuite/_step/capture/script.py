@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ... import _memory as memory
 from ..._torch import (
     below_autograd,
     create_function,
@@ -88,7 +89,9 @@ class Scripts:
         return contextlib.nullcontext()
 
     def fixed(self, batch: Any, hyper: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
-        """Return the inputs of the recorded step: a script takes each step's tensors as they are."""
+        """Return the inputs of the recorded step: a script takes each step's tensors as they are. Others in it may have
+        sizes that no step before had."""
+        memory.expect_other_sizes()
         return batch, hyper
 
     def prepare(
