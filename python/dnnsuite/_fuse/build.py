@@ -90,7 +90,7 @@ class Fusion:
         """Stack weights that a hook before each forward makes of parameters, as `spectral_norm` does; name them."""
         found = set()
         for name in made_of_others(models[0]):
-            values = [vars(model).get(name) for model in models]
+            values: list[Any] = [vars(model).get(name) for model in models]
             if all(type(value) is torch.Tensor and value.shape == values[0].shape for value in values):
                 vars(module)[name] = ModelTensor(torch.stack([value.detach() for value in values]))
                 found.add(name)
