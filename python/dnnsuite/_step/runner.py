@@ -16,6 +16,7 @@ from .. import _under_way as under_way
 from .._fuse import loops, run_in_a_loop, take_from_models
 from .._fuse import width as array_width
 from .._torch import mark_stepped
+from .._torch_threads import threads_of_caller, torch_threads
 from ..errors import InvalidArgument
 from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler
@@ -134,7 +135,7 @@ class StepRunner:
         can_capture = len(devices) == 1 and self._home.type in ("cpu", "cuda")
         self._device = self._home.type if can_capture else "cpu"  # the autocast that counts
         self._can_capture = capture and can_capture
-        self.threads = threads or torch.get_num_threads()
+        self.threads = threads or threads_of_caller()
         self._asked = Asked(width, self.threads, capture, self._on_cpu)
         self.queue_depth = queue_depth
         self._closed = False
@@ -237,7 +238,10 @@ class StepRunner:
             self._python.deal(deal.shards)
             self._run(deal, wanted)
         if self._later:
-            batch = self._lent.lend(batch)
+            with torch_threads(
+                1
+            ):  # others would wait for more to do, busily, on the cores of the shards' threads
+                batch = self._lent.lend(batch)
         asked = vectors, self._deal.read()
         step = SubmittedStep(self._threads.wait, batch, asked, len(self._deal.shards), len(self._optimizers))
         if trial is None:
