@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Hooks that `torch.nn.utils` sets on layers: they only compute tensors, so that a step with them is captured."""
 
+import copy
+import pickle
 import warnings
 
 import pytest
@@ -54,6 +56,11 @@ def separate(models, data, iterations=0):
     return torch.tensor(losses, dtype=torch.float64).t()
 
 
+def check_equal(array, models, x):
+    y = array(dnnsuite.stack(x, B=len(models)))
+    torch.testing.assert_close(y, torch.stack([model(x) for model in models]))
+
+
 def iterate(module, iterations):
     for part in module.modules():
         for one in guards.hooks_of(part):
@@ -71,7 +78,7 @@ def test_a_step_with_them_is_captured_and_each_models_own(layer, hook):
     models = make_models(lambda: hooked(layer, hook), B, torch.float64)
     data = torch.randn(6, B, 5, 6, dtype=torch.float64)
     expected = separate(make_models(lambda: hooked(layer, hook), B, torch.float64), data)
-    with runner_of(dnnsuite.fuse(models), threads=1) as runner:
+    with runner_of(dnnsuite.fuse(models), threads=1, width=B) as runner:
         losses = torch.stack([runner.step(x).losses() for x in data])
         assert runner.mode == "captured"
     torch.testing.assert_close(losses, expected)
@@ -82,7 +89,7 @@ def test_another_setting_of_one_is_seen(threads):
     data = torch.randn(8, B, 5, 6, dtype=torch.float64)
     made = [make_models(lambda: hooked("linear", "spectral_norm"), B, torch.float64) for _ in range(2)]
     array = dnnsuite.fuse(made[0])
-    with runner_of(array, threads=threads) as runner:
+    with runner_of(array, threads=threads, width=B if threads == 1 else 1) as runner:
         losses = [runner.step(x).losses().clone() for x in data[:4]]
         assert runner.mode == "captured"
         iterate(array, 5)
@@ -106,3 +113,20 @@ def test_hooks_of_others_are_refused():
     assert guards.hook(layer) is None
     layer.register_forward_pre_hook(lambda *args: None)
     assert guards.hook(layer) == "the array itself"
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_arrays_of_such_models_are_edited_copied_and_saved(hook):
+    models, same = (make_models(lambda: hooked("linear", hook), B, torch.float64) for _ in range(2))
+    x = torch.randn(5, 6, dtype=torch.float64)
+    array = dnnsuite.fuse(models)
+    check_equal(array, same, x)
+    one = array[1]
+    torch.testing.assert_close(one[0].weight, same[1][0].weight.detach())
+    check_equal(copy.deepcopy(array).eval(), [model.eval() for model in same], x)
+    check_equal(pickle.loads(pickle.dumps(array)).eval(), same, x)
+    array.drop(0)
+    array.append(dnnsuite.unfuse(array)[1])
+    check_equal(array.eval(), [same[1], same[2], same[2]], x)
+    for model, other in zip(dnnsuite.unfuse(array), same[1:], strict=False):
+        torch.testing.assert_close(model(x), other(x))
