@@ -3,10 +3,11 @@
 
 import ast
 import json
+import operator
 import os
 import subprocess
 import sys
-from collections import namedtuple
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from pathlib import Path
 
 import pytest
@@ -209,6 +210,29 @@ def test_doctor_lists_what_is_lost(monkeypatch):
 
 
 # -- what serves in their place ----------------------------------------------------------------------------------------
+
+
+def test_trees_have_the_leaves_that_torch_finds():
+    pair = namedtuple("pair", "a b")
+    values = torch.tensor([3.0, 1.0])
+    trees = [
+        ((values, 1, None), {"a": [True, "b"], "c": ()}),
+        pair(1, {"z": torch.Size([4]), "y": slice(1, 2)}),
+        (torch.nn.Parameter(values), values.max(0), OrderedDict(b=1, a=(2, deque([3, 4], 2)))),
+        [torch.float32, torch.device("cpu"), ..., {3}, torch.nn.ReLU],
+        values,
+        defaultdict(list, x=[1]),
+    ]
+    for tree in trees:
+        leaves, spec = torch.utils._pytree.tree_flatten(tree)
+        assert all(map(operator.is_, _torch.tree_leaves(tree), leaves))
+        assert len(_torch.tree_leaves(tree)) == len(leaves)
+        mapped = torch.utils._pytree.tree_leaves(_torch.tree_map(lambda leaf: [leaf], tree))
+        assert len(mapped) == len(leaves)
+        assert all(map(operator.is_, mapped, leaves))
+        assert _torch.tree_map(lambda leaf: 0, tree) == torch.utils._pytree.tree_unflatten(
+            [0] * len(leaves), spec
+        )
 
 
 def test_our_own_trees_do_what_torchs_do():

@@ -15,6 +15,7 @@ import torch.nn.utils.parametrize
 from .._torch import made_by_dynamo, no_fuse
 from ..errors import InvalidArgument, Unavailable
 from ..nn.array_module import ArrayModule, MoreState, made_of_others
+from ..nn.model_tensor import ModelTensor
 from ..nn.sharing import SharedState
 from .code.fused_attributes import is_fused
 from .code.one_by_one import ModelParts
@@ -77,12 +78,23 @@ class Fusion:
             make_user_module(module, self.B)
             if id(first) in self._unfused:
                 module._fused_report.reason = ASKED
-            unlike = differences(models, self._registered)
+            remade = self._join_remade(module, models)
+            unlike = {n: i for n, i in differences(models, self._registered).items() if n not in remade}
             if unlike:
                 self._set_apart(module, models, unlike)
         tie(root, self.models)
         rebind(root, self._memo, self._registered)
         return root
+
+    def _join_remade(self, module: torch.nn.Module, models: Sequence[torch.nn.Module]) -> set[str]:
+        """Stack weights that a hook before each forward makes of parameters, as `spectral_norm` does; name them."""
+        found = set()
+        for name in made_of_others(models[0]):
+            values: list[Any] = [vars(model).get(name) for model in models]
+            if all(type(value) is torch.Tensor and value.shape == values[0].shape for value in values):
+                vars(module)[name] = ModelTensor(torch.stack([value.detach() for value in values]))
+                found.add(name)
+        return found
 
     def _set_apart(self, module: Any, models: Sequence[torch.nn.Module], unlike: Mapping[str, int]) -> None:
         """Let each model have its own of the attributes `unlike`; where code reads what is no number, one by one."""

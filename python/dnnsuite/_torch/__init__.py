@@ -55,6 +55,7 @@ from .tensors import (
     standard_gamma_grad,
     to_copy,
     unsafe_view,
+    weight_norm,
     wrapper_subclass,
 )
 from .trees import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -113,6 +114,7 @@ __all__ = [
     "tree_map",
     "tree_unflatten",
     "unsafe_view",
+    "weight_norm",
     "wrapper_subclass",
 ]
 

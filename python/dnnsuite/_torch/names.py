@@ -155,6 +155,11 @@ NAMES: dict[str, Name] = {
         "finds tensors in nested arguments and results, among them classes that other libraries have registered",
         "tuples, lists and dictionaries only",
     ),
+    "weight norm": Name(
+        ("torch._weight_norm",),
+        "is called by torch.nn.utils.weight_norm and its parametrization; its rule is for all models at once",
+        "torch.vmap in its place: slower, same results",
+    ),
     "checkpoint": Name(
         (
             "torch.utils.checkpoint._checkpoint_without_reentrant_generator",

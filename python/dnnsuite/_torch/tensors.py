@@ -25,6 +25,7 @@ __all__ = [
     "standard_gamma_grad",
     "to_copy",
     "unsafe_view",
+    "weight_norm",
     "wrapper_subclass",
 ]
 
@@ -53,6 +54,10 @@ def _meta_subclass(kind: Any, shape: Sequence[int], *, dtype: Any, device: Any) 
 
 wrapper_subclass: Callable[..., Any] = one("wrapper", _meta_subclass)
 """`wrapper_subclass(kind, shape, dtype=, device=)` makes a tensor of class `kind` without storage."""
+
+
+weight_norm: Any = one("weight norm", None)
+"""`weight_norm(v, g, dim)` gives rows of `v` the lengths `g`; None where there is none."""
 
 
 def mark_parameter(tensor: Any) -> None:

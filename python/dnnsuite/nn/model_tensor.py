@@ -141,6 +141,12 @@ class ModelTensor(torch.Tensor):
     def __deepcopy__(self, memo: Any) -> ModelTensor:
         return ModelTensor(self.value.clone())
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle what code has left in an attribute; in a forward, `copy.copy` is a function like others."""
+        if state.B:
+            return handler(torch.Tensor.__reduce_ex__, (self, protocol), {})
+        return ModelTensor, (self.value.detach(),)
+
 
 def wrap_parameter(value: torch.Tensor) -> ModelTensor:
     """Wrap a parameter `[B, ...]` as one model's code sees it, `isinstance(..., Parameter)` included."""

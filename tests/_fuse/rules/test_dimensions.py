@@ -68,6 +68,31 @@ def test_a_norm_is_not_taken_over_the_models():
     check(lambda x: x.clone().renorm_(2, 0, 1.0), torch.randn(3, 4, 5))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.linalg.vector_norm(x) + torch.linalg.vector_norm(x, 1, dim=(0, -1)).sum(),
+        lambda x: torch.linalg.vector_norm(x, ord=3, dim=-1, keepdim=True) * x,
+        lambda x: torch.linalg.vector_norm(x, dim=0, dtype=torch.float64),
+        lambda x: torch.linalg.norm(x) + torch.linalg.norm(x, dim=1).sum() + torch.linalg.norm(x, 1, 2).sum(),
+        lambda x: torch.linalg.norm(x[0, 0], 3) + torch.linalg.norm(x[0, 0], ord=float("inf")),
+        lambda x: torch.linalg.norm(x, dim=(0, 1), keepdim=True) * x,
+    ],
+)
+def test_a_norm_of_vectors_is_each_models_own(function):
+    check(function, torch.randn(3, 4, 3, 4))
+
+
+def test_a_norm_of_matrices_is_mapped():
+    check(lambda x: torch.linalg.norm(x, "nuc", (0, 1)), torch.randn(3, 4, 5), mapped=True)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_rows_get_lengths_of_their_own_in_each_model(dim):
+    shape = [4 if place == dim else 1 for place in range(3)]
+    check(lambda v, g: torch._weight_norm(v, g, dim), torch.randn(3, 4, 4, 4), torch.rand(3, *shape) + 0.5)
+
+
 def test_a_dimension_out_of_range_is_torchs_error():
     with pytest.raises(IndexError, match="expected to be in range"):
         run(lambda x: x.sum(2), torch.randn(2, 3, 4))

@@ -243,3 +243,40 @@ def test_filters_of_one_tap_with_a_stride(shared, side, inputs, outputs, stride,
     got, wanted = torch.autograd.grad(y, leaves, grad.float()), torch.autograd.grad(truth, leaves, grad)
     for a, b in zip((y, *got), (truth, *wanted), strict=True):
         torch.testing.assert_close(a, b.to(a), rtol=1e-4, atol=1e-2)  # sums of 50,000 numbers
+
+
+GROUPED = {
+    "conv2d": ((4, 16, 5, 5), (4 * 8, 16, 3, 3), {"padding": 1}),
+    "conv2d, one tap": ((4, 16, 5, 5), (4 * 3, 16, 1, 1), {"stride": 2}),
+    "conv2d, a name": ((4, 16, 5, 5), (4 * 3, 16, 1, 1), {"padding": "same"}),
+    "conv1d": ((4, 16, 7), (4 * 5, 16, 1), {}),
+    "conv_transpose2d": ((4, 16, 5, 5), (4 * 16, 8, 3, 3), {"stride": 2, "output_padding": 1}),
+    "conv_transpose2d, few": ((4, 3, 5, 5), (4 * 3, 2, 3, 3), {"padding": 1}),
+    "conv2d, many": ((4, 16, 24, 24), (4 * 16, 16, 3, 3), {"padding": 1}),
+}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("name", GROUPED)
+def test_samples_with_weights_of_their_own(name, has_bias, turned):
+    """One sample of each model, whose groups are samples that have weights each, as in a StyleGAN2."""
+    (groups, *shape), filters, rest = GROUPED[name]
+    B, function = 3, name.partition(",")[0]
+    x = torch.randn(B, 1, groups * shape[0], *shape[1:])
+    x = (x.movedim(2, -1).contiguous().movedim(-1, 2) if turned else x).requires_grad_()
+    weight = torch.randn(B, *filters).requires_grad_()
+    outputs = filters[1] * groups if "transpose" in name else filters[0]
+    bias = torch.randn(B, outputs).requires_grad_() if has_bias else None
+    given = (x, weight, bias)[: 2 + has_bias]
+    own, plain = getattr(functional, function), getattr(torch.nn.functional, function)
+    y = own(*given, groups=groups, **rest)
+    truth = torch.stack([plain(*one, groups=groups, **rest) for one in zip(*given, strict=True)])
+    grad = torch.randn_like(truth)
+    got, wanted = (torch.autograd.grad(z, given, grad) for z in (y, truth))
+    for a, b in zip((y, *got), (truth, *wanted), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+    alone = own(*(one[:1] for one in given), groups=groups, **rest)
+    assert torch.equal(y[:1], alone)
+    with pytest.raises(RuntimeError):
+        own(x[:, :, 1:], weight, groups=groups, **rest)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..._torch import weight_norm
 from ...nn import functional as ours
 from ...nn.functional.mean import mean
 from ...nn.model_tensor import ModelTensor, NotFusable, expanded, wrap_all
@@ -15,7 +16,7 @@ from ...ops.memory_order import by_memory_order
 from ..code.epilogue_fusion import maximum
 from .elementwise import elementwise
 from .shapes import sizes_of, viewed
-from .table import before_writing, check_own, in_place, map_over_models, raw, rule
+from .table import FINDERS, before_writing, check_own, in_place, map_over_models, raw, rule
 
 
 def moved(dim: Any, rank: int) -> Any:
@@ -187,6 +188,21 @@ def norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return wrap_all(torch.linalg.vector_norm(x, order, dims, keepdim))
 
 
+@rule("linalg_vector_norm linalg_norm")
+def vector_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Take a norm over dimensions of each model; norms of matrices are mapped."""
+    names = ("x", "ord", "dim", "keepdim")
+    values = dict(zip(names, args, strict=False)) | kwargs
+    x, order, dim = values.pop("x", None), values.pop("ord", None), values.pop("dim", None)
+    of_vectors = (
+        func.__name__ == "linalg_vector_norm" or order is None or isinstance(dim, int) or x.dim() == 1
+    )
+    if type(x) is not ModelTensor or not of_vectors or "out" in values:
+        return map_over_models(func, args, kwargs)
+    dims = tuple(range(1, x.dim() + 1)) if dim is None else moved(dim, x.dim())
+    return wrap_all(torch.linalg.vector_norm(x.value, 2 if order is None else order, dims, **values))
+
+
 @rule("normalize")
 def normalize(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     values = dict(zip(("input", "p", "dim", "eps"), args, strict=False)) | kwargs
@@ -220,6 +236,16 @@ def _transposed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 def permute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     dims = sizes_of(args[1:], kwargs, "dims")
     return wrap_all(args[0].value.permute(0, *moved(dims, args[0].dim())))
+
+
+def _weight_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Give rows of `v` the lengths `g`: rows along `dim`, or all of `v` where that is -1."""
+    v, g, dim = (*args, *kwargs.values(), 0)[:3]
+    others = [other for other in range(v.dim()) if other != dim]
+    return v * (g / torch.linalg.vector_norm(v, dim=others, keepdim=True))
+
+
+FINDERS.append(lambda func: _weight_norm if func is weight_norm else None)
 
 
 @rule("flip")

@@ -49,6 +49,7 @@ def _of(module: torch.nn.Module, facts: _Facts, without: Collection[str]) -> tup
         for name, value in vars(module).items()
         if _is_fact(name) and name not in left_out
     ]
+    values += [("", facts.of(hook)) for hook in guards.hooks_of(module)]
     recorded = module.recorded_values() if isinstance(module, ArrayModule) else ()
     return type(module), tuple(values), recorded, numbers_read(module), _one_by_one(module, facts.era)
 

@@ -26,13 +26,24 @@ _NO_VALUES = frozenset(("_plain", *vars(torch.nn.Module())))  # beside those of 
 
 
 def hook(array: torch.nn.Module) -> str | None:
-    """Name a module of `array` with a hook, which a replay would not call; None without one."""
+    """Name a module of `array` with a hook whose work a replay may not do; None without one."""
     if global_hooks.any():
         return "every module (a global hook)"
     for name, module in modules_of(array):
-        if any(getattr(module, hooks) for hooks in _HOOKS):
+        if not all(map(_only_computes, hooks_of(module))):
             return name or "the array itself"
     return None
+
+
+def hooks_of(module: torch.nn.Module) -> list[Any]:
+    """List the hooks of one module, in the order of `_HOOKS`."""
+    return [found for kind in _HOOKS for found in getattr(module, kind).values()]
+
+
+def _only_computes(found: Any) -> bool:
+    """Return True for torch's own hooks, as `weight_norm`, `spectral_norm` and `prune` set them: they only compute
+    tensors of their module, which a replay does as well. A user's hook may do anything."""
+    return type(found).__module__.startswith("torch.nn.utils.")
 
 
 def modules_of(array: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
@@ -72,6 +83,7 @@ class ArrayModes:
         layers = [module for module in self._modules if isinstance(module, ArrayModule)]
         self._read_by_python = [tensor for layer in layers for tensor in layer.read_by_python()]
         self._hooks = [getattr(m, name) for m in self._modules for name in _HOOKS]
+        self._set_by_hooks = [vars(one) for m in self._modules for one in hooks_of(m) if _only_computes(one)]
         parts = [part for m in self._modules for part in (m._modules, m._parameters, m._buffers)]
         self._parts = [part for part in parts if part], [dict(part) for part in parts if part]
         self._before = self._read()
@@ -84,6 +96,7 @@ class ArrayModes:
             any(map(has_gradient_hook, self._parameters)),
             [tensor.data_ptr() for tensor in self._tensors],
             list(map(dict, filter(None, self._hooks))),
+            [_plain_values(held) for held in self._set_by_hooks],
             global_hooks.any(),
             torch.get_default_dtype(),
             [tensor._version for tensor in self._read_by_python],
@@ -100,6 +113,11 @@ class ArrayModes:
             return now != known  # at the speed of C where all are the same objects
         except RuntimeError:  # two tensors have no one answer
             return True
+
+
+def _plain_values(held: dict[str, Any]) -> dict[str, Any]:
+    """Select numbers, strings and the like among attributes; others are equal only if they are the same object."""
+    return {name: value if isinstance(value, _PLAIN) else id(value) for name, value in held.items()}
 
 
 def flatten(batch: Any) -> tuple[list[torch.Tensor], tuple[Any, ...] | None, tuple[Any, ...]]:

@@ -64,6 +64,30 @@ def fits(
     return all(s > 0 and d > 0 and p >= 0 and d * (k - 1) < n + 2 * p for n, k, s, p, d in room)
 
 
+def is_grouped_sample(plain: Any, dims: int, input: Tensor, weight: Tensor, groups: int) -> bool:
+    """Return True for one sample of each model in groups of channels, as those of a StyleGAN2 are, whose groups are the
+    samples of a batch with weights of their own."""
+    if groups < 2 or input.dim() != dims + 3 or input.size(1) != 1 or input.size(2) % groups != 0:
+        return False
+    transposed = plain.__name__.startswith("conv_transpose")
+    inputs = weight.size(1) if transposed else weight.size(2) * groups
+    return input.size(2) == inputs and weight.size(1) % groups == 0
+
+
+def pays_as_models(plain: Any, input: Tensor, weight: Tensor, groups: int) -> bool:
+    """Return True if groups of one sample are better taken for models of their own: filters of one tap, which multiply
+    pixels, and transposed ones."""
+    if input.size(2) < VECTOR * groups:
+        return False
+    return weight.shape[3:].numel() == 1 or plain.__name__.startswith("conv_transpose")
+
+
+def lies_whole(images: Tensor) -> bool:
+    """Return True for images that are contiguous one by one."""
+    height, width = images.shape[3:]
+    return images.stride()[2:] == (height * width, width, 1)
+
+
 def padding_of(name: str, weight: Tensor, stride: Size, dilation: Size) -> str | tuple[int, ...]:
     """Convert padding "valid" or "same" to numbers; unchanged where both sides differ, or torch has an error for it."""
     sides = weight.shape[3:]
@@ -121,10 +145,9 @@ def is_pixel_product(input: Tensor, weight: Tensor, stride: Pair, padding: Pair,
     them out with the channels last, forward and again backward, would take longer than to lay out the result."""
     if groups != 1 or not _is_pixelwise(weight, stride, padding):
         return False
-    height, width = input.shape[3:]
-    if input.size(2) <= weight.size(1) or height * width < VECTOR:
+    if input.size(2) <= weight.size(1) or input.shape[3:].numel() < VECTOR:
         return False
-    return input.stride()[2:] == (height * width, width, 1)
+    return lies_whole(input)
 
 
 def _seen_part(side: int, kernel: int, stride: int, padding: int, dilation: int) -> float:

@@ -24,10 +24,13 @@ from ._convolution_rules import (
     FEW_TAPS,
     Size,
     fits,
+    is_grouped_sample,
     is_outer,
     is_pixel_product,
+    lies_whole,
     padding_of,
     pair,
+    pays_as_models,
     pays_in_windows,
     single_tap,
     steps_go_wrong,
@@ -138,6 +141,9 @@ def _convolution(
         rest = (rest[0], padding_of(rest[1], weight, rest[0], rest[2]), *rest[2:])
     if is_kept(weight) and input.dim() == dims + 3 and (len(input) > 1 or not is_kept(bias)):
         return _of_shared_filters(plain, dims, input, weight, bias, *rest)
+    sample = on_cpu(input) and is_grouped_sample(plain, dims, input, weight, rest[3])
+    if sample and pays_as_models(plain, input, weight, rest[3]):
+        return _groups_as_models(plain, dims, input, weight, bias, *rest)
     if dims == 1 and on_cpu(input):
         return _as_rows(plain, input, weight, bias, *rest)
     if plain is F.conv2d and (y := _quick_conv2d(input, weight, bias, *rest)) is not None:
@@ -157,7 +163,7 @@ def _convolution(
         return convolve_on_gpu(plain, input, weight, bias, *rest)
     if plain is F.conv3d and pays_contiguous(input, weight, rest[3]):
         input, weight = contiguous(input), contiguous(weight)
-    elif (dims == 2 or plain is F.conv3d) and input.dim() == dims + 3:
+    elif (dims == 2 or plain is F.conv3d) and input.dim() == dims + 3 and not (sample and lies_whole(input)):
         input = channels_last(input)
     if len(input) == 1:
         y = plain(input.squeeze(0), weight.squeeze(0), None if bias is None else bias.squeeze(0), *rest)
@@ -169,6 +175,19 @@ def _convolution(
     if dims == 2 and (y := wide_convolution(input, weight, bias, geometry)) is not None:
         return channels_last(y)
     return convolve_models(input, weight, bias, geometry)
+
+
+def _groups_as_models(
+    plain: Callable[..., Tensor], dims: int, input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
+) -> Tensor:
+    """Convolve the one sample `[B, 1, G * C, *]` of each model as those of B * G models without groups."""
+    many = len(input) * rest[3]
+    x = input.reshape(many, 1, -1, *input.shape[3:])
+    filters, offsets = weight.reshape(many, -1, *weight.shape[2:]), None
+    if bias is not None:
+        offsets = bias.reshape(many, -1)
+    y = _convolution(plain, dims, x, filters, offsets, *rest[:3], 1, *rest[4:])
+    return y.reshape(len(input), 1, -1, *y.shape[3:])
 
 
 def _of_shared_filters(

@@ -345,9 +345,14 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
 
 
 def _unpool(plain: Any, name: str, dims: int, input: Tensor, indices: Tensor, *args: Any) -> Tensor:
-    result: Tensor = each_sample(
-        lambda x, i: plain(x.contiguous(), i.contiguous(), *args), name, dims, input, indices
-    )
+    """Undo a pool of samples; images with the channels last stay so."""
+
+    def samples(x: Tensor, i: Tensor) -> Tensor:
+        last = dims == 2 and all(t.is_contiguous(memory_format=torch.channels_last) for t in (x, i))
+        result: Tensor = plain(*(t if last else t.contiguous() for t in (x, i)), *args)
+        return result
+
+    result: Tensor = each_sample(samples, name, dims, input, indices)
     return result
 
 
