@@ -128,7 +128,15 @@ class UserModule(OwnTensors):
         with making(memory=True) if self._fused_making else nullcontext():
             name = method_named(args)
             call = getattr(self, name) if name else super().__call__  # type: ignore[misc]
-            output = call(*args[bool(name) :], **kwargs)
+            try:
+                output = call(*args[bool(name) :], **kwargs)
+            except NotFusable:
+                raise
+            except BaseException as error:
+                again = kept is not None and isinstance(error, Exception)  # a second try puts all back
+                if not again and backward_pass() == -1:
+                    settle_since(mark)  # layers that were called have their statistics, as in a single model
+                raise
             settle_since(mark, output)
             if kept is not None and self._fused_unsure and kept.numbers.moved():
                 raise NotFusable("it draws from Python's or NumPy's random module")
