@@ -41,7 +41,10 @@ def take_over() -> None:
 def _each_model(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def fill(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if type(tensor) not in _PLAIN or not array_layers.is_parameter(tensor):
+        of_one = (
+            type(tensor) not in _PLAIN or tensor.dim() < 3
+        )  # a weight of two dimensions has three in an array
+        if of_one or not array_layers.is_parameter(tensor):
             return original(tensor, *args, **kwargs)
         for model in tensor.detach():
             original(model, *args, **kwargs)
