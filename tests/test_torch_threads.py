@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Number of threads that torch's operators use."""
 
+import sys
+import threading
+import time
+from pathlib import Path
+
 import pytest
 import torch
 
-from dnnsuite._torch_threads import torch_threads
+from dnnsuite._torch_threads import hold_to_one, let_go, threads_of_caller, torch_threads
 
 
 def _fail(count: int) -> None:
@@ -18,3 +23,58 @@ def test_the_number_holds_within_the_block_and_is_put_back_after_an_error():
     with pytest.raises(ZeroDivisionError):
         _fail(before + 1)
     assert torch.get_num_threads() == before
+
+
+class _Holder:
+    pass
+
+
+def test_a_thread_is_held_to_one_until_the_last_holder_lets_go():
+    first, second = _Holder(), _Holder()
+    with torch_threads(3):
+        hold_to_one(first)
+        hold_to_one(second)
+        let_go(first)
+        assert (torch.get_num_threads(), threads_of_caller()) == (1, 3)
+        let_go(first)
+        let_go(second)
+        assert (torch.get_num_threads(), threads_of_caller()) == (3, 3)
+
+
+def test_a_number_set_meanwhile_holds():
+    holder = _Holder()
+    with torch_threads(3):
+        hold_to_one(holder)
+        torch.set_num_threads(2)
+        let_go(holder)
+        assert torch.get_num_threads() == 2
+
+
+def test_another_thread_is_not_held():
+    holder = _Holder()
+    with torch_threads(3):
+        hold_to_one(holder)
+        other = threading.Thread(target=let_go, args=(holder,))
+        other.start()
+        other.join()
+        assert torch.get_num_threads() == 1
+        let_go(holder)
+        assert torch.get_num_threads() == 3
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts threads in /proc")
+def test_helpers_of_an_earlier_operator_end():
+    def threads() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    holder = _Holder()
+    with torch_threads(3):
+        torch.ones(1 << 20).mul(2.0)
+        before = threads()
+        hold_to_one(holder)
+        deadline = time.monotonic() + 10
+        while threads() > before - 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert threads() <= before - 2
+        let_go(holder)
+        assert torch.ones(1 << 20).mul(2.0).sum() == 2 << 20  # helpers are made again

@@ -30,8 +30,9 @@ import argparse
 import ast
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import command
@@ -85,13 +86,15 @@ def parsed(text: str, space: Space) -> Values:
         raise InvalidArgument(
             f"--cell {text!r}: a cell of it has {' '.join(space.factors)}, each as name=value"
         )
-    values = {
-        name: found[name] if isinstance(known[0], str) else ast.literal_eval(found[name])
-        for name, known in space.factors.items()
-    }
+    values = {name: _value(found[name], known) for name, known in space.factors.items()}
     if values["batch"] not in space.factors["batch"] or not space.valid(values):
         raise InvalidArgument(f"--cell {text!r}: there is no such cell")
     return values
+
+
+def _value(text: str, known: Sequence[Any]) -> Any:
+    """Return a factor's value: one of its words, or a number or several."""
+    return text if text in known or isinstance(known[0], str) else ast.literal_eval(text)
 
 
 def options() -> argparse.Namespace:

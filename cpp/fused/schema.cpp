@@ -129,6 +129,16 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         "avg_pool_backward(Tensor grad, int height, int width, int kernel_h, int kernel_w, int stride_h, int stride_w,"
         " int padding_h, int padding_w, bool count_include_pad, int divisor) -> Tensor");
 
+    m.def("prelu(Tensor x, Tensor slopes, int inner) -> Tensor");
+    m.def("prelu_backward(Tensor grad, Tensor x, Tensor slopes, int inner) -> (Tensor, Tensor)");
+    m.def("rearranged(Tensor x, int[] order) -> Tensor");
+    m.def(
+        "resample(Tensor x, str kind, int height, int width, float step_h, float step_w, int before_h, int before_w)"
+        " -> Tensor");
+    m.def(
+        "resample_backward(Tensor grad, str kind, int height, int width, float step_h, float step_w, int before_h,"
+        " int before_w) -> Tensor");
+
     m.def(
         "cross_entropy(Tensor logits, Tensor target, int ignore_index, float label_smoothing, str reduction)"
         " -> (Tensor loss, Tensor log_sum)");

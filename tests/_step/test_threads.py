@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dnnsuite._step.threads import ShardThreads, SubmittedStep
+from dnnsuite._torch_threads import torch_threads
 from dnnsuite.errors import InvalidArgument, StepCancelled
 
 
@@ -227,3 +228,28 @@ def test_the_threads_share_the_cores_and_keep_to_their_share():
         assert torch.get_num_threads() == 4
     finally:
         torch.set_num_threads(before)
+
+
+def test_the_caller_uses_one_thread_while_steps_are_under_way():
+    go_on = threading.Event()
+
+    def run(index, batch, asked):
+        go_on.wait(30)
+        return torch.zeros(1)
+
+    workers = make(run, 2, 2)
+    with torch_threads(3):
+        steps = [SubmittedStep(workers.wait, (number,), [], 2) for number in range(2)]
+        for step in steps:
+            workers.submit(step)
+        seen = [torch.get_num_threads()]
+        go_on.set()
+        steps[0].losses()
+        seen.append(torch.get_num_threads())  # the second may be under way
+        steps[1].losses()
+        seen.append(torch.get_num_threads())
+        for end in (workers.wait_for_all, workers.settle, workers.close):
+            workers.submit(SubmittedStep(workers.wait, (0,), [], 2))
+            end()
+            seen.append(torch.get_num_threads())
+    assert seen == [1, 1, 3, 3, 3, 3]

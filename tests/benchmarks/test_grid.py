@@ -140,6 +140,8 @@ def test_a_cell_by_its_words():
         2,
         1,
     )
+    words = "samples=1 channels=3 side=7 kind=nearest scale=size batch=own"
+    assert grid.parsed(words, SPACES["upsample"])["scale"] == "size"  # among numbers
     for wrong in ("samples=5", text.replace("own", "both"), f"{text} side=4"):
         with pytest.raises(InvalidArgument):
             grid.parsed(wrong, SPACES["linear"])

@@ -110,7 +110,9 @@ def test_not_contiguous(case, device):
             strided[name] = torch.stack([tensor, tensor], -1).flatten(-2)[..., ::2]
             assert tensor.shape[-1] == 1 or not strided[name].is_contiguous()
     got = run(case, strided)
-    exact = case.exact_on(device) and not case.name.startswith("batch-norm")  # sums in memory order
+    exact = case.exact_on(device) and not case.name.startswith(
+        ("batch-norm", "prelu")
+    )  # sums in memory order
     for name, value in expected.items():
         torch.testing.assert_close(got[name], value, rtol=0.0 if exact else 1e-5, atol=0.0 if exact else 1e-5)
 
@@ -212,6 +214,9 @@ def opcheck_samples(device):
         (library.pixel_products, (r(2, 3, 5, 6), r(2, 4, 5), r(2, 4))),
         (library.sum_of_products, (r(2, 3, 4, 5).detach(), r(2, 3, 5, 6).detach())),
         (library.patches, (r(2, 2, 5, 6, 3), 3, 2, 2, 1, 1, 1)),
+        (library.prelu, (r(2, 3, 5, 4), r(2, 5), 4)),
+        (library.rearranged, (r(2, 3, 5, 4), [0, 1, 3, 2])),
+        (library.resample, (r(2, 2, 5, 6, 3), "linear", 7, 4, 0.7, 1.5, 0, 0)),
         (library.add_patches, (r(2, 2, 3, 7, 18), 5, 6, 3, 2, 2, 1, 1, 1)),
         (
             library.convolve_models,
@@ -232,7 +237,7 @@ def test_opcheck(index, device):
     op, arguments = opcheck_samples(device)[index]
     if device == "cuda" and op.__name__.split(".")[-1] in (
         *("linear", "matmul", "pixel_products", "sum_of_products", "convolve_models"),
-        *("patches", "add_patches", "window_convolution"),
+        *("patches", "add_patches", "window_convolution", "rearranged", "resample", "prelu"),
     ):
         pytest.skip("on a GPU torch's own operators stand for it")
     torch.library.opcheck(op.default, arguments)

@@ -20,6 +20,9 @@ CPU_ONLY = {
     "convolution",
     "gemm",
     "patches",
+    "prelu",
+    "rearrange",
+    "resample",
     "window_convolution",
 }  # on CUDA torch's own operators are called
 COMPOSED_ON_CUDA = {"pool", "recurrence"}

@@ -69,6 +69,16 @@ def test_values_and_gradients_are_torchs(name, lay_out, models):
     assert y.movedim(2, -1).is_contiguous()
 
 
+@pytest.mark.parametrize("name", ["plain", "channels"])
+def test_a_result_can_be_written_into(name):
+    """As by the ReLU in place behind it."""
+    leaves, steps, groups, sides, _ = case(name, last)
+    leaves = [t.requires_grad_() for t in leaves]
+    plainly = (2 * ours(leaves, steps, groups, sides)).square().sum()
+    in_place = ours(leaves, steps, groups, sides).mul_(2).square().sum()
+    torch.testing.assert_close(*(torch.autograd.grad(loss, leaves) for loss in (in_place, plainly)))
+
+
 @pytest.mark.parametrize("name", ["uneven", "groups", "channels"])
 def test_gradients_of_gradients(name):
     tensors, steps, groups, sides, _ = case(name, last, 2)

@@ -278,3 +278,31 @@ POOL_CASES = [
     pool_case((3, 4), 1, 2, 1, 1, "mean"),
     pool_case((40, 30), 40, 2, 2, 0, "relu"),
 ]
+
+
+def prelu_case(shape: tuple[int, ...], slopes: int, last: bool) -> Case:
+    """Rectified channels, a slope of each or one of all, the channels last in memory or not."""
+
+    def make(B: int, dtype: torch.dtype) -> Tensors:
+        generator = torch.Generator().manual_seed(6)
+        rows = (shape[0], *shape[2:], shape[1]) if last else shape
+        x = torch.stack([normal(generator, dtype, *rows) for _ in range(B)])
+        return {"x": x.movedim(-1, 2) if last else x, "weight": normal(generator, dtype, B, slopes)}
+
+    def call(t: Tensors) -> torch.Tensor:
+        y = ops.prelu(t["x"], t["weight"])
+        return ops.prelu(t["x"].contiguous(), t["weight"]) if y is None else y  # type: ignore[return-value]
+
+    name = f"prelu-{'x'.join(map(str, shape))}-{slopes}{'-last' * last}"
+    return Case(name, "prelu", make, call, lambda t: functional.prelu(t["x"], t["weight"]))
+
+
+PRELU_CASES = [
+    prelu_case((3, 5, 4, 3), 5, False),
+    prelu_case((3, 5, 4, 3), 5, True),
+    prelu_case((3, 18, 2), 18, True),
+    prelu_case((3, 5, 4), 1, True),
+    prelu_case((4, 6), 6, False),
+    prelu_case((9, 40, 500), 40, True),  # several tasks for each model
+    prelu_case((9, 40, 500), 40, False),
+]

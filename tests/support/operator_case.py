@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 import torch
 
 Tensors = dict[str, torch.Tensor]
-_OF_TORCH = ("linear", "matmul", "avg_pool", "max_pool", "window_convolution", "patches", "add_patches")
+_OF_TORCH = (
+    "linear",
+    "matmul",
+    "avg_pool",
+    "max_pool",
+    "window_convolution",
+    "patches",
+    "add_patches",
+    "resample",
+)
 
 
 @dataclass(frozen=True)

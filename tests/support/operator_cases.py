@@ -20,6 +20,7 @@ from channel_cases import (
     LARGE_WINDOW_CASES,
     PATCH_CASES,
     POOL_CASES,
+    PRELU_CASES,
     WINDOW_CASES,
     batch_norm_case,
     depthwise_case,
@@ -30,6 +31,7 @@ from channel_cases import (
 from dnnsuite import ops
 from dnnsuite.ops.reference import dropout_mask
 from operator_case import Case, Tensors, maker, normal
+from resample_cases import REARRANGED_CASES, RESAMPLE_CASES
 
 
 def mask_of(t: Tensors, shape: torch.Size) -> torch.Tensor | float:
@@ -251,6 +253,9 @@ CASES = [
     *LARGE_WINDOW_CASES,
     *PATCH_CASES,
     *POOL_CASES,
+    *PRELU_CASES,
+    *REARRANGED_CASES,
+    *RESAMPLE_CASES,
     batch_norm_case((700, 64), "relu", "x weight bias"),  # several tasks for each model
     batch_norm_case((30, 24, 9, 9), "hardswish", "x weight bias"),
     depthwise_case(5, 18, 3, 1, True),

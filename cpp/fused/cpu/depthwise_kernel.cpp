@@ -6,6 +6,7 @@
 #include "fused/cpu/depthwise_kernel.hpp"
 
 #include "fused/cpu/depthwise_narrow.hpp"
+#include "fused/cpu/depthwise_pixels.hpp"
 #include "fused/cpu/taps.hpp"
 #include "fused/cpu/tasks.hpp"
 #include "fused/cpu/vector.hpp"
@@ -255,6 +256,7 @@ void foresee(const T* line, int64_t numbers) {
 template <class T>
 void correlate(const DepthwiseArguments& args, bool transposed, int64_t begin, int64_t end, int64_t* room) {
     if (is_narrow(args)) return Narrow<T>(args, transposed, room).correlate(begin, end);
+    if (is_scale(args)) return scale_pixels<T>(args, transposed, begin, end);
     const Window &h = args.height, &w = args.width;
     const Taps lines = taps_of(h, transposed, room), columns = taps_of(w, transposed, room);
     const int64_t C = args.channels, height = transposed ? h.input : h.output, width = transposed ? w.input : w.output;
@@ -296,6 +298,7 @@ void correlate(const DepthwiseArguments& args, bool transposed, int64_t begin, i
 template <class T>
 void weight_sums(const DepthwiseArguments& args, int64_t begin, int64_t end, int64_t* room) {
     if (is_narrow(args)) return Narrow<T>(args, false, room).weight_sums(begin, end);
+    if (is_scale(args)) return scale_sums<T>(args, begin, end);
     const Window &h = args.height, &w = args.width;
     const Taps lines = taps_of(h, false, room), columns = taps_of(w, false, room);
     const int64_t C = args.channels, taps = args.taps();

@@ -91,13 +91,19 @@ inline bool transpose_blocks(const float* from, int64_t stride, int64_t rows, in
 }
 #endif
 
-/// A matrix [rows, columns], scaled, to its transpose [columns, ld], padded with zeros to ld >= rows.
+/// A matrix [rows, columns], scaled, to its transpose [columns, rows], whose rows are `ld` apart.
 template <class T>
-void pack_transposed(const T* from, int64_t stride, int64_t rows, int64_t columns, T scale, T* to, int64_t ld) {
+void transpose_matrix(const T* from, int64_t stride, int64_t rows, int64_t columns, T scale, T* to, int64_t ld) {
     int64_t done_rows = rows / kBlock * kBlock, done_columns = columns / kBlock * kBlock;
     if (!transpose_blocks(from, stride, done_rows, done_columns, scale, to, ld)) done_rows = done_columns = 0;
     transpose_part(from, stride, done_rows, rows, int64_t{0}, done_columns, scale, to, ld);
     transpose_part(from, stride, int64_t{0}, rows, done_columns, columns, scale, to, ld);
+}
+
+/// The same, padded with zeros to ld >= rows.
+template <class T>
+void pack_transposed(const T* from, int64_t stride, int64_t rows, int64_t columns, T scale, T* to, int64_t ld) {
+    transpose_matrix(from, stride, rows, columns, scale, to, ld);
     for (int64_t c = 0; c < columns && rows < ld; ++c) {
         for (int64_t r = rows; r < ld; ++r) to[c * ld + r] = T(0);
     }

@@ -16,10 +16,12 @@ from .. import _under_way as under_way
 from .._fuse import loops, run_in_a_loop, take_from_models
 from .._fuse import width as array_width
 from .._torch import mark_stepped
+from .._torch_threads import threads_of_caller, torch_threads
 from ..errors import InvalidArgument
 from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler
 from .batches import LentBatches
+from .caller_trial import CallerTrial
 from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
 from .carried_python import CarriedPython
 from .deal import Deal, autocast_now, parts_of
@@ -134,11 +136,13 @@ class StepRunner(NotCopied):
         can_capture = len(devices) == 1 and self._home.type in ("cpu", "cuda")
         self._device = self._home.type if can_capture else "cpu"  # the autocast that counts
         self._can_capture = capture and can_capture
-        self.threads = threads or torch.get_num_threads()
+        self.threads = threads or threads_of_caller()
         self._asked = Asked(width, self.threads, capture, self._on_cpu)
         self.queue_depth = queue_depth
         self._closed = False
-        self._later = self._on_cpu and self.threads > 1  # a step may begin when its caller has gone on
+        self._threaded = self._on_cpu and self.threads > 1
+        self._later = self._threaded  # a step may begin when its caller has gone on
+        self._caller_trial = CallerTrial()
         self._warm = self._looked = False
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
             self._let_memory_go = memory.hold_while(self)
@@ -170,7 +174,8 @@ class StepRunner(NotCopied):
         own_what_trains(array)  # a shard would keep it for itself
         take_from_models(array)
         widths = ShardWidths(array, self._asked, before)
-        deal = self._dealt_out(array, optimizers, widths.width, False)
+        width = self._width_by(widths)
+        deal = self._dealt_out(array, optimizers, width, False)
         self._end_threads()
         self._array, self._optimizers, self.B, self._widths = array, optimizers, B, widths
         self._modes, self._autocast = guards.ArrayModes(array), autocast_now(self._device)
@@ -181,7 +186,7 @@ class StepRunner(NotCopied):
         self._stop_threads.atexit = False  # threads.py waits for them then
         for one in optimizers:
             mark_stepped(one)
-        self._run(deal, widths.width)
+        self._run(deal, width)
         if self._on_cpu:
             self._threads.start(min(self.threads, B))
         for owner in (array, *optimizers):
@@ -208,6 +213,11 @@ class StepRunner(NotCopied):
         self._deal, self._dealt_width = deal, width
         self._threads.deal(len(deal.shards), deal.run_asked)
 
+    def _width_by(self, widths: ShardWidths) -> int:
+        """Take the width of `widths`, or all models for the caller's thread."""
+        whole = self._threaded and not self._later and self._asked.width is None
+        return widths.models if whole else widths.width
+
     def _end_threads(self) -> None:
         """End the threads of the last deal. No step may be under way."""
         if hasattr(self, "_threads"):
@@ -230,6 +240,8 @@ class StepRunner(NotCopied):
             self._looked = True
             warn_of_single_samples(batch, self.B)
         trial, loop = self._widths.follow(None if ragged else batch, lambda: self.mode, self._deal.parted)
+        if self._threaded and trial is None and not ragged:
+            self._choose_thread()
         wanted = 1 if ragged else self.width
         if wanted != self._dealt_width or loop != self._looping:
             self.synchronize()
@@ -237,7 +249,8 @@ class StepRunner(NotCopied):
             self._python.deal(deal.shards)
             self._run(deal, wanted)
         if self._later:
-            batch = self._lent.lend(batch)
+            with torch_threads(1):  # of two, one would wait busily on a core of the shards' threads
+                batch = self._lent.lend(batch)
         asked = vectors, self._deal.read()
         step = SubmittedStep(self._threads.wait, batch, asked, len(self._deal.shards), len(self._optimizers))
         if trial is None:
@@ -258,11 +271,20 @@ class StepRunner(NotCopied):
             memory.trim(_FEW_BYTES)
         return step
 
+    def _choose_thread(self) -> None:
+        """Let the next step run in the caller's thread, all models in one shard, where that is faster."""
+        if self._asked.width is not None or self._deal.parted:
+            return
+        here = self._caller_trial.follow(self._settle, self.mode == "captured")
+        if here == self._later:
+            self._settle()
+            self._later = not here
+
     def _submit(self, step: SubmittedStep) -> None:
         """Hand a step to the threads; wait for one that may read what the user changes before the next."""
         deal, draws = self._deal, self._draws
         waits = deal.follows or deal.takes_turns or draws.found or not draws.known or self._lent.awaited
-        if self._later and waits:
+        if self._threaded and waits:
             self._threads.settle()
             deal.run_alone(True)
             draws.begin()
@@ -273,7 +295,13 @@ class StepRunner(NotCopied):
             return
         deal.run_alone(not self._later)
         live = self._later and deal.reads_live(step.asked[1])
-        self._threads.submit(step)
+        if self._threaded and not self._later:
+            begin = time.perf_counter()
+            self._threads.run_here(step)
+            if self.mode == "captured":
+                self._caller_trial.took(time.perf_counter() - begin)
+        else:
+            self._threads.submit(step)
         if live:
             self._threads.settle()
 
@@ -322,7 +350,7 @@ class StepRunner(NotCopied):
     @property
     def width(self) -> int:
         """Models per shard of the next step."""
-        return self._widths.width
+        return self._width_by(self._widths)
 
     @property
     def mode(self) -> str:

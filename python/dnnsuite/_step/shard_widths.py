@@ -37,8 +37,8 @@ class ShardWidths:
 
     def __init__(self, array: torch.nn.Module, asked: Asked, before: ShardWidths | None = None) -> None:
         """`before` are those of the same runner before an edit, or of another array."""
-        self._array, self._asked, self._B = array, asked, array_width(array)
-        self._wide = -(-self._B // min(asked.threads, self._B))
+        self._array, self._asked, self.models = array, asked, array_width(array)
+        self._wide = -(-self.models // min(asked.threads, self.models))
         self._cannot: dict[str, str] = (
             {} if before is None else before._cannot
         )  # be captured: arrays, and why
@@ -46,7 +46,7 @@ class ShardWidths:
         self._layouts = self._widths_by_layout(same)
         self.width, self._trial = self._choose(same)
         self._loop_trial: LoopTrial | None = None
-        self._key = loop_key(array, self._B, asked.threads, asked.capture)
+        self._key = loop_key(array, self.models, asked.threads, asked.capture)
 
     def _widths_by_layout(self, before: ShardWidths | None) -> LayoutWidths | None:
         """Make the trials of widths by layout, for an array that shares state; widths found before an edit are kept."""
@@ -54,21 +54,21 @@ class ShardWidths:
         if not asked.on_cpu or asked.width is not None or not shares_products(self._array):
             return None
         if before is not None and before._layouts is not None:
-            return before._layouts.after_edit(self._B)
-        return widths_by_layout(self._array, self._B, asked.threads, asked.capture)
+            return before._layouts.after_edit(self.models)
+        return widths_by_layout(self._array, self.models, asked.threads, asked.capture)
 
     def _choose(self, before: ShardWidths | None) -> tuple[int, WidthTrial | None]:
         """Choose the models per shard: the user's number, the one found for this array before an edit, or a trial."""
         asked = self._asked
         if not asked.on_cpu or asked.width is not None:
-            return min(asked.width or self._B, self._B), None
+            return min(asked.width or self.models, self.models), None
         if before is not None and before._trial is not None and before._trial.done:
             return 1 if before.width == 1 else self._wide, before._trial
         if self._layouts is not None:  # until the layout of a batch is seen
             return self._wide, None
         if state_bytes(self._array).shared:  # each shard would compute again what its models share
             return self._wide, None
-        trial = width_trial(self._array, self._B, asked.threads, asked.capture)
+        trial = width_trial(self._array, self.models, asked.threads, asked.capture)
         return trial.width, trial
 
     def follow(
@@ -131,7 +131,7 @@ class ShardWidths:
     def add_of_loop(self, seconds: float, running: bool) -> None:
         """Take the time of a step that the comparison with a loop has asked for; `running`: the models run in one."""
         assert self._loop_trial is not None
-        self._loop_trial.add(seconds, self._B / min(self._asked.threads, self._B), running)
+        self._loop_trial.add(seconds, self.models / min(self._asked.threads, self.models), running)
         self._follow_loop_trial(self._loop_trial)
 
     def _follow_loop_trial(self, trial: LoopTrial) -> None:

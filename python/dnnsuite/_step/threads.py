@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .._torch_threads import hold_to_one, let_go
 from ..errors import InvalidArgument, StepCancelled
 
 RunShard = Callable[[int, tuple[Any, ...], Any], torch.Tensor]
@@ -20,7 +21,7 @@ RunShard = Callable[[int, tuple[Any, ...], Any], torch.Tensor]
 class SubmittedStep:
     """A training step of all models that was asked for and may still be under way. `losses()` waits for it."""
 
-    __slots__ = ("_losses", "_wait", "asked", "batch", "error", "left", "parts")
+    __slots__ = ("_losses", "_wait", "asked", "batch", "error", "left", "number", "parts")
 
     def __init__(
         self, wait: Callable[[SubmittedStep], None], batch: Any, asked: Any, shards: int, losses: int = 1
@@ -29,6 +30,7 @@ class SubmittedStep:
         self._wait, self.batch, self.asked, self._losses = wait, batch, asked, losses
         self.parts: list[torch.Tensor | None] = [None] * shards
         self.left = shards  # shards that have not ended the step
+        self.number = 0  # of the steps submitted, from 1; 0 for one that ran in the caller's thread
         self.error: BaseException | None = None
 
     def __repr__(self) -> str:
@@ -83,7 +85,9 @@ class ShardThreads:
     """`threads` threads and the steps that are under way, at most `queue_depth` of them.
 
     A shard's next step waits for its last step only. With one thread the steps run in the caller's thread, because
-    there is nothing to overlap with; with 0 threads too, and torch's own threads are not limited.
+    there is nothing to overlap with; with 0 threads too, and torch's own threads are not limited. With more, torch's
+    operators in the caller's thread use one CPU thread from a call of `submit` until the caller has waited for the
+    newest step: the cores are these threads'.
 
     All shards take every step, or none does. If one fails, the others still take it, as separate models would; later
     steps that no shard has begun are cancelled. The error is raised by the step's `losses` or by the next call,
@@ -97,6 +101,7 @@ class ShardThreads:
         self._changed = threading.Condition()
         self._error: BaseException | None = None  # of a step that failed, until a call has raised it
         self._pending: deque[SubmittedStep] = deque()
+        self._submitted = 0
         self._pool: list[threading.Thread] = []
         self._closed = False
 
@@ -141,7 +146,10 @@ class ShardThreads:
             if self._closed:
                 raise InvalidArgument("this StepRunner is closed")
             self._pending.append(step)
+            self._submitted += 1
+            step.number = self._submitted
             self._changed.notify_all()
+        hold_to_one(self)
 
     def _has_room(self) -> bool:
         return len(self._pending) < self._queue_depth or self._error is not None or self._closed
@@ -172,6 +180,7 @@ class ShardThreads:
         """Wait until every step asked for has ended; raise the error of one that failed, if no call has yet."""
         with self._changed:
             self._changed.wait_for(lambda: not self._pending or self._closed)
+            let_go(self)
             self._raise_error()
 
     def settle(self) -> None:
@@ -180,11 +189,16 @@ class ShardThreads:
         if self._pending and threading.current_thread() not in self._pool:
             with self._changed:
                 self._changed.wait_for(lambda: not self._pending or self._closed)
+        let_go(self)
 
     def wait(self, step: SubmittedStep) -> None:
         """Wait until `step` has ended, or is known never to end."""
-        if step.left == 0 and step.error is None:
-            return
+        if step.left or step.error is not None:
+            self._wait_for(step)
+        if step.number == self._submitted:
+            let_go(self)
+
+    def _wait_for(self, step: SubmittedStep) -> None:
         with self._changed:
             self._changed.wait_for(lambda: step.left == 0 or self._closed)
             if step.left:
@@ -221,6 +235,7 @@ class ShardThreads:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+        let_go(self)
 
     # -- the threads' side -----------------------------------------------------------------------------------------
 

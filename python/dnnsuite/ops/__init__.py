@@ -39,8 +39,11 @@ from ._pointwise import dropout as dropout
 from ._pool import MOST_TAPS as MOST_TAPS
 from ._pool import avg_pool as avg_pool
 from ._pool import max_pool as max_pool
+from ._prelu import prelu as prelu
+from ._rearrange import rearranged as rearranged
 from ._recurrence import GATES as GATES
 from ._recurrence import recurrence as recurrence
+from ._resample import resample as resample
 from ._rms_norm import rms_norm as rms_norm
 from ._transposed_convolution import transposed_convolution as transposed_convolution
 from ._transposed_convolution import transposed_depthwise as transposed_depthwise
@@ -90,7 +93,10 @@ __all__ = [
     "optimizer_step_",
     "patches",
     "pixel_products",
+    "prelu",
+    "rearranged",
     "recurrence",
+    "resample",
     "rms_norm",
     "scale_gradients_",
     "transposed_convolution",

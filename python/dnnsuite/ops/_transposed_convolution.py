@@ -55,10 +55,11 @@ def _grad_by_windows(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _by_channels(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Any) -> Tensor:
+    """Return rows of channels: of a view that is made in a Function, autograd lets nobody write into the result."""
     *pairs, _, sides = steps
     filters = weight.squeeze(2).movedim(1, -1)
     y = _depthwise_images(x.movedim(2, -1), filters, *sides, *(n for pair in pairs for n in pair))
-    return _add_bias(y.movedim(-1, 2), bias)
+    return y if bias is None else y.add_(bias[:, None, None, None])
 
 
 def _grad_by_channels(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -66,15 +67,15 @@ def _grad_by_channels(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     *pairs, _, _ = ctx.steps
     steps = [n for pair in pairs for n in pair]
     needs = ctx.needs_input_grad
-    images, filters = grad.movedim(2, -1), weight.squeeze(2).movedim(1, -1)
-    dx = _depthwise(images, filters, None, *steps).movedim(-1, 2) if needs[0] else None
+    filters = weight.squeeze(2).movedim(1, -1)
+    dx = _depthwise(grad, filters, None, *steps).movedim(-1, 2) if needs[0] else None
     dweight = None
     if needs[1]:
         models, height, width, channels = filters.shape
-        sums = _depthwise_filters(x.movedim(2, -1), images, height, width, *steps)
+        sums = _depthwise_filters(x.movedim(2, -1), grad, height, width, *steps)
         taps = sums.view(models, height * width + 1, channels)[:, :-1].view(models, height, width, channels)
         dweight = taps.movedim(-1, 1).unsqueeze(2)
-    return dx, dweight, grad.sum((1, 3, 4)) if needs[2] else None, *(None for _ in ctx.steps)
+    return dx, dweight, grad.sum((1, 2, 3)) if needs[2] else None, *(None for _ in ctx.steps)
 
 
 def _composition(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Any) -> Tensor:
@@ -90,22 +91,9 @@ def _composition(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Any) ->
 
 
 _eager_windows = eager(_by_windows, _setup, _grad_by_windows, _composition)
-_eager_channels = eager(_by_channels, _setup, _grad_by_channels, _composition)
-
-
-def _transposed(
-    call: Callable[..., Tensor],
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    steps: Sequence[Sequence[int]],
-    groups: int,
-    sides: Sequence[int],
-) -> Tensor:
-    pairs = [list(pair) for pair in steps]
-    return (_composition if tracing() or not on_cpu(x) else call)(
-        x, weight, bias, *pairs, groups, list(sides)
-    )
+_eager_channels = eager(
+    _by_channels, _setup, _grad_by_channels, lambda *args: _composition(*args).movedim(2, -1)
+)
 
 
 def transposed_convolution(
@@ -123,7 +111,8 @@ def transposed_convolution(
     The result [B, N, O, *sides] is the gradient of images of these `sides` whose convolution with the filters has the
     gradient x: products whose windows are added up. It lies with the channels last in memory; so should x and weight.
     """
-    return _transposed(_eager_windows, x, weight, bias, (stride, padding, dilation), groups, sides)
+    steps = list(stride), list(padding), list(dilation), groups, list(sides)
+    return (_composition if tracing() or not on_cpu(x) else _eager_windows)(x, weight, bias, *steps)
 
 
 def transposed_depthwise(
@@ -136,4 +125,7 @@ def transposed_depthwise(
     sides: Sequence[int],
 ) -> Tensor:
     """Compute `transposed_convolution` of single channels: x [B, N, C, H, W], filters [B, C, 1, KH, KW]."""
-    return _transposed(_eager_channels, x, weight, bias, (stride, padding, dilation), x.size(2), sides)
+    steps = list(stride), list(padding), list(dilation), x.size(2), list(sides)
+    if tracing() or not on_cpu(x):
+        return _composition(x, weight, bias, *steps)
+    return _eager_channels(x, weight, bias, *steps).movedim(-1, 2)

@@ -15,6 +15,7 @@ import torch
 
 from .._runs.folder import SWEEP_FILE, default_out, opened
 from .._runs.interrupts import interruptible
+from .._torch_threads import threads_of_caller
 from ..errors import InvalidArgument, did_you_mean
 from .algorithms import Algorithm, Grid, Listed, Random, Setting
 from .arrays import Arrays
@@ -141,7 +142,7 @@ def sweep(
     check_factory(make_model)
     aim = Goal(metric, sign_of(metric, goal), at_least_1("patience", patience), checked_part(min_delta))
     chosen, setting = _search(space, algorithm, trials, epochs, seed, aim.sign < 0)
-    width, threads = at_least_1("width", width), at_least_1("threads", threads) or torch.get_num_threads()
+    width, threads = at_least_1("width", width), at_least_1("threads", threads) or threads_of_caller()
     _check_mode(mode, device)
     feeds = Feeds(train, batch_size, seed)
     recipe = Recipe(

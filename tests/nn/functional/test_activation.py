@@ -16,6 +16,19 @@ def test_each_dimension(name, dim):
         torch.testing.assert_close(got[model], getattr(F, name)(x[model], dim=dim))
 
 
+@pytest.mark.parametrize("name", ["softmax", "softmin", "log_softmax", "glu"])
+@pytest.mark.parametrize("channels", [4, 34])
+@pytest.mark.parametrize("dim", [1, -1])
+def test_channels_stay_last_in_memory(name, channels, dim):
+    x = torch.randn(3, 2, 6, 8, channels, dtype=torch.float64).movedim(-1, 2).requires_grad_()
+    y = getattr(functional, name)(x, dim=dim)
+    truth = torch.stack([getattr(F, name)(one, dim=dim) for one in x.unbind(0)])
+    torch.testing.assert_close(y, truth)
+    assert channels < 16 or y.movedim(2, -1).is_contiguous()
+    grad = torch.randn_like(truth)
+    torch.testing.assert_close(*(torch.autograd.grad(t, x, grad)[0] for t in (y, truth)))
+
+
 @pytest.mark.filterwarnings("ignore:Implicit dimension")
 @pytest.mark.parametrize("shape", [(5,), (4, 5), (3, 4, 5), (2, 3, 4, 5)])
 def test_the_dimension_that_torch_takes_unasked(shape):

@@ -148,3 +148,23 @@ def test_adaptive_pools_of_large_windows_and_of_nothing():
     assert functional.adaptive_avg_pool2d(torch.randn(2, 0, 3, 4, 4), 2).shape == (2, 0, 3, 2, 2)
     with pytest.raises(RuntimeError):
         functional.adaptive_avg_pool2d(x, (2, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "sides", "args"),
+    [
+        ("lp_pool1d", (900,), (2, 3)),
+        ("lp_pool1d", (900,), (1.0, 3, 2, True)),
+        ("lp_pool2d", (30, 30), (2, 2)),
+        ("lp_pool2d", (30, 30), (3, (3, 2), (2, 1), True)),
+        ("lp_pool2d", (30, 30), (float("inf"), 2)),
+    ],
+)
+def test_norms_of_windows(name, sides, args):
+    x = torch.rand(2, 4, *sides, 20, dtype=torch.float64).movedim(-1, 2).requires_grad_()
+    y = getattr(functional, name)(x, *args)
+    truth = torch.stack([getattr(torch.nn.functional, name)(one, *args) for one in x.unbind(0)])
+    torch.testing.assert_close(y, truth)
+    assert y.movedim(2, -1).is_contiguous()
+    grad = torch.randn_like(truth)
+    torch.testing.assert_close(*(torch.autograd.grad(t, x, grad)[0] for t in (y, truth)))

@@ -35,7 +35,7 @@ def test_bags_of_one_length(mode, options, shape, shared):
         torch.testing.assert_close(grad[model], torch.autograd.grad(truth, table, factors)[0])
 
 
-@pytest.mark.parametrize("mode", ["sum", "mean"])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("shape", [(3, 4, 7), (3, 1, 50), (3, 9, 1)])
 @pytest.mark.parametrize("width", [1, 5, 64])
 def test_a_model_alone_has_the_bits_that_it_has_among_others(mode, shape, width):
@@ -58,3 +58,12 @@ def test_weights_of_samples_and_bags_of_nothing(mode):
     y = functional.embedding_bag(indices, tables, mode="sum", per_sample_weights=weights)
     rows = torch.stack([table[own] for own, table in zip(indices, tables, strict=True)])
     torch.testing.assert_close(y, (rows * weights.unsqueeze(-1)).sum(2))
+
+
+def test_the_gradient_of_a_maximum_goes_to_the_first_of_equal_rows():
+    tables = torch.zeros(2, ROWS, WIDTH)
+    indices = torch.tensor([[[5, 3, 5], [1, 1, 2]]]).expand(2, -1, -1)
+    _, grad = results(indices, tables, mode="max")
+    truth = F.embedding_bag(indices[0], table := tables[0].requires_grad_(), mode="max")
+    factors = torch.cos(torch.arange(truth.numel(), dtype=truth.dtype)).view(truth.shape)
+    assert torch.equal(grad[1], torch.autograd.grad(truth, table, factors)[0])

@@ -84,13 +84,6 @@ def test_layouts(function, how, B):
         torch.testing.assert_close(*(torch.autograd.grad(t, x, grad) for t in (y, truth)))
 
 
-def test_few_channels_are_shuffled_to_contiguous_images():
-    x = last(2, 3, 12, 4, 5).requires_grad_()
-    y = functional.pixel_shuffle(x, 2)
-    assert torch.equal(y[1], F.pixel_shuffle(x[1], 2))
-    assert y.is_contiguous()
-
-
 def test_padding_of_nothing():
     assert functional.pad(last(2, 0, 3, 4, 4), (1, 1, 1, 1)).shape == (2, 0, 3, 6, 6)
     assert functional.pixel_shuffle(last(2, 0, 4, 3, 3), 2).shape == (2, 0, 1, 6, 6)

@@ -66,6 +66,8 @@ def test_a_convolution(channels, sides, kernel, rest, with_bias):
         ((4, 4), (4, 3), (3, 4), {"groups": 4, "stride": 2, "padding": 1}),
         ((2, 1), (9, 8), (3, 3), {"dilation": 3, "output_padding": 2}),  # of more than a step: torch's
         ((8, 40), (64, 66), (5, 5), {"groups": 2, "padding": 2}),  # few filters on many pixels: torch's
+        ((8, 1), (1, 7), (1, 4), {"stride": (1, 4)}),  # windows side by side
+        ((3, 5), (4, 3), (1, 2), {"stride": (1, 2)}),
     ],
 )
 def test_a_transposed_convolution(channels, sides, kernel, rest, with_bias):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ... import ops
 from ...ops.device import on_cpu
+from ...ops.shared import once
 from ._whole_maps import sizes_of
 
 Pair = tuple[int, int]
@@ -64,9 +65,22 @@ def transposed_of_windows(
         return None
     if 1 < groups == input.size(2) == outputs:
         return ops.transposed_depthwise(input, weight, bias, steps, edges, apart, sides)
+    row = groups == 1 and apart[1] == steps[0] == weight.size(3) == 1 and steps[1] == weight.size(4)
+    if row and edges == more == (0, 0):
+        return _side_by_side(input, weight, bias)
     if not _is_quicker(input, weight, groups):
         return None
     return ops.transposed_convolution(input, weight, bias, steps, edges, apart, groups, sides)
+
+
+def _side_by_side(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Compute the transposed convolution of rows of taps `[B, I, O, 1, K]` that are as long as the stride: a product,
+    whose windows lie where they belong."""
+    outputs, taps = weight.size(2), weight.size(4)
+    filters = weight.squeeze(3).permute(0, 3, 2, 1).flatten(1, 2)  # [B, K * O, I]
+    offsets = None if bias is None else bias.repeat(1, taps)
+    rows = once(lambda one: one.movedim(2, -1).contiguous(), input)
+    return ops.linear(rows, filters, offsets).unflatten(-1, (taps, outputs)).flatten(3, 4).movedim(-1, 2)
 
 
 def _pair(size: Any) -> Pair:

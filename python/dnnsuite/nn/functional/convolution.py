@@ -21,10 +21,10 @@ from .._models import each_model
 from .._precision import computable, match
 from .._wide_convolution import wide_convolution
 from ._convolution_rules import (
+    FEW_TAPS,
     Size,
     fits,
     is_outer,
-    is_own_depthwise,
     is_pixel_product,
     padding_of,
     pair,
@@ -71,12 +71,13 @@ def _quick_conv2d(
     if not fits(input, weight, *steps, groups):
         return None
     of_channels = groups == input.size(2) == weight.size(1)
-    if of_channels and not is_own_depthwise(input, weight, steps[0]):
-        return None
-    tap = single_tap(input, weight, *steps) if groups == 1 else None
+    plain = takes_windows(input, weight)
+    tap = None
     if is_outer(input, weight, *steps[:2]):
         tap = 0, 0
-    products = not of_channels and tap is None and takes_windows(input, weight)
+    elif groups == 1 and not (plain and weight[0].numel() <= FEW_TAPS):
+        tap = single_tap(input, weight, *steps)
+    products = plain and not of_channels and tap is None
     if products and is_pixel_product(input, weight, *steps[:2], groups):
         flat = ops.pixel_products(input.flatten(3), weight.flatten(2), bias)
         return flat.unflatten(3, input.shape[3:])

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from ... import ops
 from ...ops.device import on_cpu
 from ...ops.library import tracing
+from ._resampling import averaged
 from ._samples import each_sample, over_samples
 from .mean import mean
 
@@ -30,14 +31,14 @@ max_pool3d_with_indices = over_samples(F.max_pool3d_with_indices, "max_pool3d_wi
 _avg_pool1d = over_samples(F.avg_pool1d, "avg_pool1d", 1)
 _avg_pool2d = over_samples(F.avg_pool2d, "avg_pool2d", 2)
 avg_pool3d = over_samples(F.avg_pool3d, "avg_pool3d", 3)
-adaptive_avg_pool1d = over_samples(F.adaptive_avg_pool1d, "adaptive_avg_pool1d", 1)
+_adaptive_avg_pool1d = over_samples(F.adaptive_avg_pool1d, "adaptive_avg_pool1d", 1)
 _adaptive_avg_pool2d = over_samples(F.adaptive_avg_pool2d, "adaptive_avg_pool2d", 2)
 adaptive_avg_pool3d = over_samples(F.adaptive_avg_pool3d, "adaptive_avg_pool3d", 3)
 adaptive_max_pool1d = over_samples(F.adaptive_max_pool1d, "adaptive_max_pool1d", 1)
 _adaptive_max_pool2d = over_samples(F.adaptive_max_pool2d, "adaptive_max_pool2d", 2)
 adaptive_max_pool3d = over_samples(F.adaptive_max_pool3d, "adaptive_max_pool3d", 3)
-lp_pool1d = over_samples(F.lp_pool1d, "lp_pool1d", 1)
-lp_pool2d = over_samples(F.lp_pool2d, "lp_pool2d", 2)
+_lp_pool1d = over_samples(F.lp_pool1d, "lp_pool1d", 1)
+_lp_pool2d = over_samples(F.lp_pool2d, "lp_pool2d", 2)
 lp_pool3d = over_samples(F.lp_pool3d, "lp_pool3d", 3)
 
 
@@ -224,6 +225,35 @@ def avg_pool2d(
     return _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
+def _lp_pool(
+    dims: int, input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None, ceil_mode: bool
+) -> Tensor:
+    """Compute the norm of each window from the mean of powers, with this package's means where they pay."""
+    steps = None if math.isinf(norm_type) else _ours(dims, input, kernel_size, stride, 0, 1)
+    if steps is None:
+        y: Tensor = (_lp_pool1d if dims == 1 else _lp_pool2d)(
+            input, norm_type, kernel_size, stride, ceil_mode
+        )
+        return y
+    mean_power = _pooled(ops.avg_pool, dims, input.pow(norm_type), *steps[:3], ceil_mode)
+    sums = (mean_power.sign() * mean_power.abs().relu()).mul(math.prod(steps[0]))
+    return sums.pow(1.0 / norm_type)
+
+
+def lp_pool1d(
+    input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """`torch.nn.functional.lp_pool1d` of `[B, N, C, L]`, or without N."""
+    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(
+    input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """`torch.nn.functional.lp_pool2d` of `[B, N, C, H, W]`, or without N."""
+    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
 def _even_windows(input: Tensor, output_size: Any) -> Pair | None:
     """Return the side lengths of an adaptive pool's windows if all are alike and none overlap; None for others."""
     sides = input.shape[-2:]
@@ -236,6 +266,12 @@ def _even_windows(input: Tensor, output_size: Any) -> Pair | None:
     return sides[0] // asked[0], sides[1] // asked[1]
 
 
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+    """`torch.nn.functional.adaptive_avg_pool1d` of `[B, N, C, L]`, or without N."""
+    y = averaged(input, output_size, 1)
+    return _adaptive_avg_pool1d(input, output_size) if y is None else y
+
+
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """`torch.nn.functional.adaptive_avg_pool2d` of `[B, N, C, H, W]`, or without N."""
     if output_size in (1, (1, 1), [1, 1]) and input.dim() in (4, 5) and input.shape[-2:].numel() > 0:
@@ -244,7 +280,8 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     kernel = _even_windows(input, output_size)
     if kernel is not None and (steps := _ours(2, input, kernel, None, 0, 1)) is not None:
         return _pooled(ops.avg_pool, 2, input, *steps[:3])
-    return _adaptive_avg_pool2d(input, output_size)
+    y = averaged(input, output_size, 2)
+    return _adaptive_avg_pool2d(input, output_size) if y is None else y
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:

@@ -72,8 +72,8 @@ def embedding_bag(
 ) -> Tensor:
     """`torch.nn.functional.embedding_bag` for B models: the sum, mean or maximum of bags of rows, `[B, N, D]`.
 
-    `input` is `[B, N, L]`, or `[B, M]` with `offsets` `[B, N]`; `weight` `[B, V, D]`. Sums and means of bags of one
-    length are those of an embedding's rows; others are one call of torch's kernel for each model, for one call for all
+    `input` is `[B, N, L]`, or `[B, M]` with `offsets` `[B, N]`; `weight` `[B, V, D]`. Bags of one length are made
+    of an embedding's rows; others are one call of torch's kernel for each model, for one call for all
     would give bits that depend on B. The gradient is dense, also with `sparse`.
     """
     if input.dim() not in (2, 3) or (input.dim() == 2) == (offsets is None):
@@ -85,9 +85,8 @@ def embedding_bag(
         _renormalize(weight, input, max_norm, norm_type)
     weighted = per_sample_weights is not None or scale_grad_by_freq or padding_idx is not None
     alike = input.dim() == 3 and input.size(2) > 0 and weight.dtype in (torch.float32, torch.float64)
-    if alike and mode in ("sum", "mean") and not weighted and on_cpu(weight):
-        rows = embedding(input, weight)
-        return rows.sum(2) if mode == "sum" else mean(rows, 2)
+    if alike and mode in ("sum", "mean", "max") and not weighted and on_cpu(weight):
+        return _of_rows(embedding(input, weight), mode)
     rules: dict[str, Any] = {"norm_type": norm_type, "scale_grad_by_freq": scale_grad_by_freq, "mode": mode}
     ends: dict[str, Any] = {"include_last_offset": include_last_offset, "padding_idx": padding_idx}
     nothing = [None] * len(weight)
@@ -102,6 +101,15 @@ def embedding_bag(
         )
     ]
     return bags[0].unsqueeze(0) if len(bags) == 1 else torch.stack(bags)
+
+
+def _of_rows(rows: Tensor, mode: str) -> Tensor:
+    """Return the sum, mean or maximum of bags of rows `[B, N, L, D]`."""
+    if rows.size(2) == 1:
+        return rows.squeeze(2)
+    if mode == "max":
+        return ops.max_over(rows, 2)[0].squeeze(2)
+    return rows.sum(2) if mode == "sum" else mean(rows, 2)
 
 
 @torch.no_grad()

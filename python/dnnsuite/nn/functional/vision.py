@@ -12,14 +12,31 @@ from torch.nn import functional as F
 from ...errors import InvalidArgument
 from ...ops.memory_order import memory_order, way_back
 from ...ops.shared import once
+from ._rearranging import shuffled_channels, shuffled_pixels, unshuffled_pixels, windows_apart
+from ._resampling import interpolated, repeated, takes_channels_last
 from ._samples import each_sample, over_samples
-
-FEW_CHANNELS = 16
-"""Channels below which torch shuffles pixels faster to a contiguous result than to one with the channels last: 1.6
-times."""
+from ._whole_maps import sizes_of
 
 fold = over_samples(F.fold, "fold", 1)
-unfold = over_samples(F.unfold, "unfold", 2)
+_unfold = over_samples(F.unfold, "unfold", 2)
+
+
+def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """`torch.nn.functional.unfold` of `[B, N, C, H, W]`, or without N."""
+    kernel, *rest = (sizes_of(size) for size in (kernel_size, dilation, padding, stride))
+    if takes_channels_last(input, 2) and _lie_apart(input, kernel, *rest):
+        return windows_apart(input, (kernel[0], kernel[-1]))
+    result: Tensor = _unfold(input, kernel_size, dilation, padding, stride)
+    return result
+
+
+def _lie_apart(input: Tensor, kernel: Sequence[int], *rest: Sequence[int]) -> bool:
+    """Return True for windows that lie side by side and leave no pixel out."""
+    dilation, padding, stride = rest
+    single = all(len(size) in (1, 2) for size in (kernel, *rest)) and min(kernel) > 0
+    apart = single and set(dilation) == {1} and set(padding) == {0} and {*kernel} == {*stride}
+    ends = zip(input.shape[3:], (kernel[0], kernel[-1]), (stride[0], stride[-1]), strict=True)
+    return apart and all(k == s and n % k == 0 for n, k, s in ends)
 
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
@@ -30,7 +47,11 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         )
     padding = list(pad)
     if mode == "constant":
+        if value in (None, 0) and (y := repeated(input, padding, "zero")) is not None:
+            return y
         return once(lambda one: _with_constants(one, padding, value), input)
+    if value is None and (y := repeated(input, padding, mode)) is not None:
+        return y
     result: Tensor = each_sample(
         lambda x: F.pad(x, padding, mode, value), f"pad with mode={mode!r}", len(padding) // 2, input
     )
@@ -69,6 +90,8 @@ def interpolate(
     """`torch.nn.functional.interpolate` of `[B, N, C, *]`."""
     arguments: tuple[Any, ...] = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     dims = _images(input, "interpolate")
+    if (y := interpolated(input, *arguments)) is not None:
+        return y
     result: Tensor = each_sample(lambda x: F.interpolate(x, *arguments), "interpolate", dims, input)
     return result
 
@@ -110,19 +133,24 @@ def _rearranged(function: Callable[[Tensor], Tensor], input: Tensor) -> Tensor:
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """`torch.nn.functional.pixel_shuffle` of `[B, *, C * r², H, W]`."""
-    if input.dim() == 5 and input.size(2) < FEW_CHANNELS:
-        return F.pixel_shuffle(input, upscale_factor)
+    if upscale_factor > 0 and takes_channels_last(input, 2) and input.size(2) % upscale_factor**2 == 0:
+        return shuffled_pixels(input, upscale_factor)
     return _rearranged(lambda x: F.pixel_shuffle(x, upscale_factor), input)
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """`torch.nn.functional.pixel_unshuffle` of `[B, *, C, H * r, W * r]`."""
-    return _rearranged(lambda x: F.pixel_unshuffle(x, downscale_factor), input)
+    r = downscale_factor
+    if r > 0 and takes_channels_last(input, 2) and input.size(3) % r == 0 and input.size(4) % r == 0:
+        return unshuffled_pixels(input, r)
+    return _rearranged(lambda x: F.pixel_unshuffle(x, r), input)
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """`torch.nn.functional.channel_shuffle` of `[B, N, C, *]`."""
     dims = _images(input, "channel_shuffle")
+    if groups > 0 and takes_channels_last(input, dims) and input.size(2) % groups == 0:
+        return shuffled_channels(input, groups)
     result: Tensor = each_sample(lambda x: F.channel_shuffle(x, groups), "channel_shuffle", dims, input)
     return result
 

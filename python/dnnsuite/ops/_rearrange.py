@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT
+"""Copies of images, channels last in memory, with parts of their dimensions in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .device import on_cpu
+from .library import differentiable, eager, library, tracing
+from .memory_order import way_back
+
+__all__ = ["rearranged"]
+
+_copy = library.rearranged.default
+
+
+@torch.library.register_fake("dnnsuite::rearranged")
+def _(x: Tensor, order: Sequence[int]) -> Tensor:
+    return x.new_empty([x.size(dim) for dim in order])
+
+
+def _copy_composition(x: Tensor, order: Sequence[int]) -> Tensor:
+    return x.permute(list(order)).clone(memory_format=torch.contiguous_format)
+
+
+def _setup_copy(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.order = inputs[1]
+
+
+def _grad_of_copy(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    return _copy(grad, way_back(ctx.order)), None
+
+
+differentiable(_copy, _setup_copy, _grad_of_copy, _copy_composition)
+
+
+def _through(
+    copy: Any, x: Tensor, parts: Sequence[int], order: Sequence[int], shape: Sequence[int]
+) -> Tensor:
+    """Copy x `[B, N, C, *]` with the function `copy`: of its pixels `[B, *parts]`, in `order`, to `[B, *shape]`."""
+    rows: Tensor = copy(x.movedim(2, -1).reshape(x.size(0), *parts), order)
+    return rows.reshape(x.size(0), *shape).movedim(-1, 2)
+
+
+def _forward(x: Tensor, *ways: Sequence[int]) -> Tensor:
+    return _through(_copy, x, *ways)
+
+
+def _composition(x: Tensor, *ways: Sequence[int]) -> Tensor:
+    return _through(_copy_composition, x, *ways)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, parts, order, _ = inputs
+    sizes = (0, *parts)
+    ctx.ways = [sizes[dim] for dim in order[1:]], way_back(order), (x.size(1), *x.shape[3:], x.size(2))
+
+
+def _gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return _forward(grad, *ctx.ways), None, None, None
+
+
+_eager = eager(_forward, _setup, _gradient, _composition)
+
+
+def rearranged(x: Tensor, parts: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Tensor:
+    """Copy x `[B, N, C, *]`, its channels last in memory, with parts of its dimensions in another order.
+
+    Args:
+        parts: sizes of the parts of `[N, *, C]`.
+        order: the order of `[B, *parts]`, the model in front.
+        shape: sizes of the result `[N, *, C]`, whose channels lie last, too.
+    """
+    if not on_cpu(x) or x.dtype not in (torch.float32, torch.float64):
+        return _composition(x, parts, order, shape)
+    y: Tensor = (_forward if tracing() else _eager)(x, list(parts), list(order), list(shape))
+    return y

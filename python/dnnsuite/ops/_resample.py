@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""Images whose pixels are weighted sums along rows and columns: upsampled, padded, pooled by uneven windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .device import on_cpu
+from .library import below_autograd, eager, library, tracing
+from .shared import once
+
+__all__ = ["resample"]
+
+_resample = library.resample.default
+_backward = library.resample_backward.default
+
+
+@torch.library.register_fake("dnnsuite::resample")
+def _(x: Tensor, kind: str, height: int, width: int, *_: Any) -> Tensor:
+    return x.new_empty(*x.shape[:2], height, width, x.shape[4])
+
+
+@torch.library.register_fake("dnnsuite::resample_backward")
+def _(grad: Tensor, kind: str, height: int, width: int, *_: Any) -> Tensor:
+    return grad.new_empty(*grad.shape[:2], height, width, grad.shape[4])
+
+
+def _matrix(kind: str, inputs: int, outputs: int, step: float, before: int, like: Tensor) -> Tensor:
+    """Return the weights of a line [outputs, inputs]."""
+    pixels = torch.eye(inputs, dtype=like.dtype).view(1, 1, inputs, 1, inputs)
+    with below_autograd():
+        line = _resample(pixels, kind, outputs, 1, step, 1.0, before, 0)
+    return line.view(outputs, inputs).to(like.device)
+
+
+def _rows(x: Tensor) -> Tensor:
+    """Return the pixels `[B, N, H, W, C]` of images `[B, N, C, H, W]` or lines `[B, N, C, L]`."""
+    rows = x.movedim(2, -1)
+    return rows if x.dim() == 5 else rows.unsqueeze(2)
+
+
+def _images(rows: Tensor, dims: int) -> Tensor:
+    return (rows if dims == 5 else rows.squeeze(2)).movedim(-1, 2)
+
+
+def _multiplied(x: Tensor, formula: str, lines: Iterable[tuple[Any, ...]], kind: str) -> Tensor:
+    rows, columns = (_matrix(kind, n, m, step, before, x) for n, m, step, before in lines)
+    return _images(torch.einsum(formula, rows, columns, _rows(x)), x.dim())
+
+
+def _composition(x: Tensor, kind: str, *rest: Any) -> Tensor:
+    lines = zip(_rows(x).shape[2:4], rest[0:2], rest[2:4], rest[4:6], strict=True)
+    return _multiplied(x, "oh,pw,bnhwc->bnopc", lines, kind)
+
+
+def _gradient_composition(grad: Tensor, kind: str, *rest: Any) -> Tensor:
+    lines = zip(rest[0:2], grad.shape[2:4], rest[2:4], rest[4:6], strict=True)
+    return _multiplied(grad.movedim(-1, 2), "oh,pw,bnopc->bnhwc", lines, kind).movedim(2, -1)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, ctx.kind, _, _, *ctx.steps = inputs
+    ctx.sides = x.shape[2:4]
+
+
+def _gradient_of_rows(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return _backward(grad, ctx.kind, *ctx.sides, *ctx.steps), *(None,) * 7
+
+
+def _gradient_of_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return _resample(grad, ctx.kind, *ctx.sides, *ctx.steps), *(None,) * 7
+
+
+torch.library.register_autograd(_resample.name(), _gradient_of_rows, setup_context=_setup)
+torch.library.register_autograd(_backward.name(), _gradient_of_gradient, setup_context=_setup)
+
+
+def _forward(x: Tensor, *rest: Any) -> Tensor:
+    return _images(_resample(_rows(x), *rest), x.dim())
+
+
+def _setup_images(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, ctx.kind, _, _, *ctx.steps = inputs
+    ctx.sides = (1, *x.shape[3:])[-2:]
+
+
+def _gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    dx = _backward(_rows(grad), ctx.kind, *ctx.sides, *ctx.steps)
+    return _images(dx, grad.dim()), *(None,) * 7
+
+
+_eager = eager(_forward, _setup_images, _gradient, _composition)
+
+
+def resample(
+    x: Tensor,
+    kind: str,
+    sides: Sequence[int],
+    steps: Sequence[float] | None = None,
+    before: Sequence[int] | None = None,
+) -> Tensor:
+    """Resample images x [B, N, C, H, W] or lines [B, N, C, L], the channels last in memory, to `sides`. Images that all
+    models share are resampled once.
+
+    Args:
+        kind: 'nearest', 'nearest-exact', 'linear' or 'cubic', as torch interpolates, with ' corners' behind the last
+            two for aligned ones; 'average' as adaptive pools; 'zero', 'circular', 'replicate' or 'reflect' padding.
+        steps: pixels of x from one pixel of the result to the next, of what is interpolated.
+        before: pixels of padding above and on the left.
+    """
+    row = (1,) * (5 - x.dim())  # a line is an image of one row
+    rest = (
+        *row,
+        *sides,
+        *row,
+        *(steps or (1.0,) * len(sides)),
+        *(0 for _ in row),
+        *(before or (0,) * len(sides)),
+    )
+    call = _forward if tracing() else _eager
+    run = call if on_cpu(x) else _composition
+    return once(lambda one: run(one, kind, *rest), x)
