@@ -243,13 +243,25 @@ struct Turns {
     }
 };
 
-/// Asks for what is read a few lines later. Blocks of channels are read from, pixel by pixel, in steps that a processor
-/// does not foresee.
+/// Numbers from the begin of a line to what is asked for while it is worked on: the first that the next line sees and
+/// this one does not, and never too near.
 template <class T>
-void foresee(const T* line, int64_t numbers) {
-    constexpr int64_t kAhead = 8192, kCacheLine = 64;
-    const char* const from = reinterpret_cast<const char*>(line) + kAhead;
-    for (int64_t i = 0; i < numbers * static_cast<int64_t>(sizeof(T)); i += kCacheLine) __builtin_prefetch(from + i);
+int64_t ahead_of(int64_t lines, int64_t pitch) {
+    constexpr int64_t kNear = 8192 / sizeof(T);
+    return lines * pitch > kNear ? lines * pitch : kNear;
+}
+
+/// Asks for a block's part of what the next line needs. Blocks of channels are read from, pixel by pixel, in steps that
+/// a processor does not foresee; asked for at once, memory would be waited for.
+template <class T>
+void foresee(const T* from, int64_t numbers, int64_t c, int64_t C) {
+    constexpr int64_t kCacheLine = 64;
+    const auto place = [&](int64_t channel) {
+        return numbers * channel / C * static_cast<int64_t>(sizeof(T)) / kCacheLine * kCacheLine;
+    };
+    const char* const at = reinterpret_cast<const char*>(from);
+    const int64_t end = place(c + kLanes < C ? c + kLanes : C);
+    for (int64_t i = place(c); i < end; i += kCacheLine) __builtin_prefetch(at + i);
 }
 
 /// The lines of a task: forward, or with transposed taps the gradient of the input.
@@ -265,6 +277,7 @@ void correlate(const DepthwiseArguments& args, bool transposed, int64_t begin, i
     Line<T> line{};
     line.C = C, line.kernel_w = w.kernel, line.y_step = turns.pixels * C;
     line.width = transposed ? w.output : w.input, line.pitch = line.width * C;
+    const int64_t ahead = ahead_of<T>((h.kernel + 1) / 2, line.pitch);
     for (int64_t t = begin; t < end; ++t) {
         const Task task = task_at(args.rows, t);
         const T* const in =
@@ -276,8 +289,9 @@ void correlate(const DepthwiseArguments& args, bool transposed, int64_t begin, i
             line.rows = lines.of(r % height), line.row_count = lines.count[r % height];
             const T* const image = in + r / height * from_height * line.pitch;
             T* const to = out + r * width * C;
-            foresee(in + r * from_height / height * line.pitch, from_height * line.pitch / height);
+            const T* const next = in + r * from_height / height * line.pitch + ahead;
             for_each_block(C, [&](int64_t c, int64_t lanes) {
+                foresee(next, from_height * line.pitch / height, c, C);
                 line.image = image + c, line.weight = weight + c, line.lanes = lanes;
                 line.start = bias == nullptr ? Vec<T>(T(0)) : Vec<T>::load(bias + c, lanes);
                 for (int64_t i = 0; i < turns.count; ++i) {
@@ -305,6 +319,7 @@ void weight_sums(const DepthwiseArguments& args, int64_t begin, int64_t end, int
     const LineKernel<T> kernel = sums_kernel<T>(w);
     Line<T> line{};
     line.C = C, line.kernel_w = w.kernel, line.width = w.input, line.pitch = w.input * C, line.margin = w.padding;
+    const int64_t ahead = ahead_of<T>((h.kernel + 1) / 2, line.pitch);
     T* const sums = reinterpret_cast<T*>(room);  // of every block: [taps + 1, 16]
     const int64_t block = (taps + 1) * kLanes;
     for (int64_t t = begin; t < end; ++t) {
@@ -315,9 +330,11 @@ void weight_sums(const DepthwiseArguments& args, int64_t begin, int64_t end, int
         for (int64_t r = task.first_row; r < task.last_row; ++r) {
             line.rows = lines.of(r % h.output), line.row_count = lines.count[r % h.output];
             line.sums = sums;
-            foresee(x + r * h.input / h.output * line.pitch, h.input * line.pitch / h.output);
-            foresee(grad + r * w.output * C, w.output * C);
+            const T* const next = x + r * h.input / h.output * line.pitch + ahead;
+            const T* const next_grad = grad + r * w.output * C + ahead_of<T>(1, w.output * C);
             for_each_block(C, [&](int64_t c, int64_t lanes) {
+                foresee(next, h.input * line.pitch / h.output, c, C);
+                foresee(next_grad, w.output * C, c, C);
                 line.image = x + r / h.output * h.input * line.pitch + c, line.lanes = lanes;
                 line.grad = grad + r * w.output * C + c;
                 Vec<T> total = Vec<T>::load(line.sums + taps * kLanes);

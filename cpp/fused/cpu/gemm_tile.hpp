@@ -8,6 +8,13 @@
 
 namespace dnnsuite::fused::DNNSUITE_ISA {
 
+/// Memory that is read after this product: tiles ask for it, a line of the cache for each step of their sums, while
+/// they compute.
+struct Ahead {
+    static constexpr int64_t kLine = 64;
+    const char *next, *end;
+};
+
 /// Arithmetic of a tile: C[Rows, columns] = init + A B; the last of its vectors has `last` (1 to 16) columns.
 template <class T>
 struct TileArguments {
@@ -20,6 +27,7 @@ struct TileArguments {
     bool more;  // C already holds the sum over what came before
     // The sum goes over so many pieces of `depth`; from the end of one to the begin of the next these numbers are skipped.
     int64_t pieces = 1, a_skip = 0, b_skip = 0;
+    Ahead* ahead = nullptr;
 };
 
 template <int Rows, int Vectors, bool Partial, class T>
@@ -41,8 +49,13 @@ __attribute__((noinline)) void tile(const TileArguments<T>& t) {
     }
     const T *a = t.a.data, *b = t.b;
     const int64_t row = t.a.row, column = t.a.column, ldb = t.ldb, last = t.last;
+    constexpr bool kAsks = Rows >= 8 && !Partial;
+    const bool asks = kAsks && t.ahead != nullptr && t.ahead->next < t.ahead->end;
+    const char* next = asks ? t.ahead->next : reinterpret_cast<const char*>(b);
+    const int64_t line = asks ? Ahead::kLine : 0;
     for (int64_t piece = 0; piece < t.pieces; ++piece, a += t.a_skip, b += t.b_skip) {
         for (int64_t k = 0; k < t.depth; ++k, a += column, b += ldb) {
+            if constexpr (kAsks) __builtin_prefetch(next), next += line;
             Vec<T> right[Vectors];
             _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v) right[v] =
                 v < kWhole ? Vec<T>::load(b + v * kLanes) : Vec<T>::load(b + v * kLanes, last);
@@ -52,6 +65,7 @@ __attribute__((noinline)) void tile(const TileArguments<T>& t) {
             }
         }
     }
+    if (asks) t.ahead->next = next;
     _Pragma("GCC unroll 16") for (int r = 0; r < Rows; ++r) {
         T* to = t.c + r * t.ldc;
         _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v) {

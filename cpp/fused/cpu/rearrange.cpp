@@ -13,9 +13,9 @@ namespace {
 
 using Dimensions = std::vector<CopiedDimension>;
 
-constexpr int64_t kSmallBlock = 4, kLargeBlock = 16;  // of matrices that are transposed in blocks
-constexpr int64_t kMostRuns = 2048;                   // in a table
-constexpr int64_t kMostRepeated = 262144;             // numbers of a task of small matrices
+constexpr int64_t kLeastSide = 4;          // of a matrix that is transposed in blocks
+constexpr int64_t kMostRuns = 2048;        // in a table
+constexpr int64_t kMostRepeated = 262144;  // numbers of a task of small matrices
 
 /// The dimensions of the result, outermost first, as few as there can be.
 Dimensions dimensions(const Tensor& x, const std::vector<int64_t>& order) {
@@ -60,8 +60,7 @@ bool take_matrix(Dimensions& dims, RearrangeArguments& args) {
     if (dims.back().from == 1 || columns == dims.end()) return false;
     const CopiedDimension rows = dims.back();
     const bool interleaved = (rows.size == 2 && columns->to == 2) || (columns->size == 2 && rows.from == 2);
-    const bool blocks = rows.size % kSmallBlock == 0 && columns->size % kSmallBlock == 0;
-    if (!interleaved && !blocks && std::min(rows.size, columns->size) < kLargeBlock) return false;
+    if (!interleaved && std::min(rows.size, columns->size) < kLeastSide) return false;
     args.rows = rows, args.columns = *columns, args.repeats = {1, 0, 0};
     dims.erase(columns);
     dims.pop_back();

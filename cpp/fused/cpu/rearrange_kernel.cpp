@@ -40,8 +40,18 @@ void copy_runs(const RearrangeArguments& args, const T* from, T* to) {
     }
 }
 
-/// Transposes a matrix. Of two rows, or columns, that leave no gap the compiler makes interleaved copies; other small ones
-/// consist of blocks of four.
+/// A matrix of few rows or columns, in blocks of four and numbers that are left.
+template <class T>
+void copy_small_matrix(const T* from, int64_t stride, int64_t rows, int64_t columns, T* to, int64_t ld) {
+    const int64_t whole_rows = rows / 4 * 4, whole_columns = columns / 4 * 4;
+    for (int64_t c = 0; c < whole_columns; c += 4)
+        for (int64_t r = 0; r < whole_rows; r += 4)
+            transpose_block(from + r * stride + c, stride, T(1), to + c * ld + r, ld);
+    for (int64_t c = whole_rows < rows ? 0 : whole_columns; c < columns; ++c)
+        for (int64_t r = c < whole_columns ? whole_rows : 0; r < rows; ++r) to[c * ld + r] = from[r * stride + c];
+}
+
+/// Transposes a matrix. Of two rows, or columns, that leave no gap the compiler makes interleaved copies.
 template <class T>
 void copy_matrix(const RearrangeArguments& args, const T* from, T* to) {
     const int64_t rows = args.rows.size, columns = args.columns.size, stride = args.rows.from, ld = args.columns.to;
@@ -58,9 +68,7 @@ void copy_matrix(const RearrangeArguments& args, const T* from, T* to) {
             second[r] = from[2 * r + 1];
         }
     } else if (rows < kBlock || columns < kBlock) {
-        for (int64_t c = 0; c < columns; c += 4)
-            for (int64_t r = 0; r < rows; r += 4)
-                transpose_block(from + r * stride + c, stride, T(1), to + c * ld + r, ld);
+        copy_small_matrix(from, stride, rows, columns, to, ld);
     } else {
         transpose_matrix(from, stride, rows, columns, T(1), to, ld);
     }

@@ -27,8 +27,9 @@ struct Factors {
 
 /// C = A B over the depth in pieces, `more`: C already holds a sum.
 template <class T>
-void multiply(const Factors<T>& f, int64_t rows, int64_t columns, int64_t depth, bool more) {
+void multiply(const Factors<T>& f, int64_t rows, int64_t columns, int64_t depth, bool more, Ahead* ahead = nullptr) {
     TileArguments<T> t{};
+    t.ahead = ahead;
     t.a = f.a, t.b = f.b, t.ldb = f.ldb, t.c = f.c, t.ldc = f.ldc;
     for (int64_t k = 0; k < depth; k += kDepth) {
         t.depth = depth - k < kDepth ? depth - k : kDepth;
@@ -224,12 +225,24 @@ class Pass {
         const int64_t outputs = args_.some_outputs();
         T* const to = mutable_at<T>(args_.dweight, (model * args_.outputs + first_output()) * depth_);
         const bool more = lines.first > first_line();
+        Ahead ahead = next_gradients(model, lines);
         if (turned)
             multiply<T>({{lines.windows, 1, lines.ld}, grad, args_.outputs, filters(model), outputs}, depth_, outputs,
-                        lines.rows, more);
+                        lines.rows, more, &ahead);
         else
             multiply<T>({{grad, 1, args_.outputs}, lines.windows, lines.ld, to, depth_}, outputs, depth_, lines.rows,
-                        more);
+                        more, &ahead);
+    }
+
+    /// The results' gradients that are read after those of `lines`: another model's, or of the lines behind them.
+    Ahead next_gradients(int64_t model, const Lines& lines) const {
+        const bool turns_back = !args_.shares_x() || model + 1 == end_;
+        const int64_t next = args_.shares_x() ? (turns_back ? first_ : model + 1) : model;
+        const int64_t line = turns_back ? lines.last : lines.first, all = args_.last_sample * args_.height.output;
+        const int64_t left = all - line, step = lines.last - lines.first, count = left < step ? left : step;
+        const T* const from = at<T>(args_.grad, result(next, line));
+        const T* const to = from + count * args_.width.output * args_.outputs;
+        return {reinterpret_cast<const char*>(from), reinterpret_cast<const char*>(to)};
     }
 
     void turn(int64_t model) const {

@@ -60,10 +60,12 @@ class CallerTrial:
     def _end_block(self, seconds: float) -> None:
         mine = self._seconds[self.here]
         mine.append(seconds)
-        if not self.here and seconds > _LONGEST_S:
-            self._done = True
-        elif len(mine) == _BLOCKS and self.here:
+        if len(mine) < _BLOCKS:
+            return
+        if self.here:
             self._done = True
             self.here = min(mine) < _GAIN * min(self._seconds[False])
-        elif len(mine) == _BLOCKS:
+        elif min(mine) > _LONGEST_S:
+            self._done = True
+        else:
             self.here = True

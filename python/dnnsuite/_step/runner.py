@@ -61,7 +61,9 @@ class StepRunner(NotCopied):
             shard of them; or `(losses, figures)` with numbers `[b, n]` to look at. It must only compute: what it
             prints or counts happens in the first steps only. `torch.autocast` may be used inside, or around `step`.
             For several optimizers a list, one for each.
-        threads: CPU threads; by default torch's number. With several, `step` returns before the step is done.
+        threads: CPU threads; by default torch's number. With several, `step` returns before the step is done, and
+            torch's operators in the caller's thread use one until it has waited for the newest step. Steps of less
+            than 2 ms run in the caller's thread where that is faster.
         width: models per shard; by default measured on the first steps, which train as all others do.
         queue_depth: most steps under way at a time; from 3 on a thread takes its models through two steps in a row.
         capture: record steps and replay them; False runs every step as written.

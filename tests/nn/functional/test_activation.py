@@ -29,6 +29,12 @@ def test_channels_stay_last_in_memory(name, channels, dim):
     torch.testing.assert_close(*(torch.autograd.grad(t, x, grad)[0] for t in (y, truth)))
 
 
+def test_channels_that_lie_last_are_compiled():
+    x = torch.randn(2, 3, 6, 34).movedim(-1, 2)
+    step = torch.compile(lambda t: functional.softmax(t, dim=1), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(step(x), functional.softmax(x, dim=1))
+
+
 @pytest.mark.filterwarnings("ignore:Implicit dimension")
 @pytest.mark.parametrize("shape", [(5,), (4, 5), (3, 4, 5), (2, 3, 4, 5)])
 def test_the_dimension_that_torch_takes_unasked(shape):

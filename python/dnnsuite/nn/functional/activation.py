@@ -42,6 +42,7 @@ from torch.nn.functional import threshold_ as threshold_  # type: ignore[attr-de
 from ... import ops
 from ...errors import InvalidArgument
 from ...ops.device import on_cpu
+from ...ops.library import tracing
 from ...ops.memory_order import by_memory_order, memory_order, way_back
 from .._models import each_model, shifted
 from ..random_draws import fill
@@ -64,7 +65,7 @@ def _along(
 ) -> torch.Tensor:
     """Call `function(input, dim)` on dimensions in memory order: torch would copy others first."""
     dim %= input.dim()
-    if input.stride(dim) == 1 and input.size(dim) < FEW_NUMBERS:
+    if tracing() or (input.stride(dim) == 1 and input.size(dim) < FEW_NUMBERS):
         return function(input, dim)
     return by_memory_order(lambda tensors, place: function(tensors[0], place), [input], dim)
 
