@@ -160,6 +160,39 @@ def test_an_attribute_that_the_models_have_is_set_in_every_model(nested, branch,
     assert (array.get_submodule("0") if nested else array).scale == 5.0
 
 
+class NamedLikeMethods(torch.nn.Module):
+    """Attributes under names of methods: torch's `double`, the array's `drop` and `clone`."""
+
+    def __init__(self, rate=0.5):
+        super().__init__()
+        self.inner = torch.nn.Linear(3, 3)
+        self.double, self.drop = False, rate
+        self.clone = torch.nn.Identity()
+
+    def forward(self, x):
+        x = self.clone(self.inner(x)) * self.drop
+        return 2 * x if self.double else x
+
+
+@pytest.mark.parametrize("rates", [[0.5, 0.5], [0.5, 0.25]])
+def test_an_attribute_of_the_models_may_have_the_name_of_a_method(rates):
+    models = [NamedLikeMethods(rate) for rate in rates]
+    array, x = dnnsuite.fuse(models), torch.randn(2, 5, 3)
+    for name, value in {"double": True, "drop": 3.0}.items():
+        for holder in (array, *models):
+            setattr(holder, name, value)
+        found = array(x)
+        for index, model in enumerate(models):
+            assert_near(found[index], model(x[index]))
+            assert_near(array[index](x[index]), model(x[index]))
+    array.clone = torch.nn.Tanh()
+    for index, model in enumerate(models):
+        model.clone = torch.nn.Tanh()
+        assert_near(array(x)[index], model(x[index]))
+    array.drop(1)
+    assert array.B == 1
+
+
 def test_an_attribute_that_the_models_lack_is_the_arrays():
     array = dnnsuite.fuse(make_models(Scaling, 2))
     array.note = {"best": 1}

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Arguments, batches, losses, hooks and optimizers that a StepRunner refuses: each leaves all as it was."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 
@@ -130,3 +133,16 @@ def test_another_optimizer_is_refused_with_the_way_out(other):
     ) as told:
         StepRunner(array, optimizer, loss)
     assert name in str(told.value)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_runner_is_not_copied(copied):
+    array, optimizer = make(2)
+    with StepRunner(array, optimizer, loss, threads=2) as runner:
+        first = runner.step(*batches(2, 1)[0]).losses().clone()
+        with pytest.raises(InvalidArgument, match=r"StepRunner cannot be copied or saved: .* make a new one"):
+            copied(runner)
+        other, steps = copy.deepcopy((array, optimizer))
+        assert runner.step(*batches(2, 1)[0]).losses().shape == first.shape
+    with StepRunner(other, steps, loss, threads=1) as again:
+        assert again.step(*batches(2, 1)[0]).losses().shape == first.shape

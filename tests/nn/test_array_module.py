@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
+import copy
+import pickle
+
 import pytest
 import torch
 
-from dnnsuite import fuse
+from dnnsuite import fuse, nn, optim
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.nn.array_module import per_model
 
@@ -57,3 +60,58 @@ def test_a_fused_parametrization_is_not_removed():
     ):
         torch.nn.utils.parametrize.remove_parametrizations(array.get_submodule("0"), "weight")
     torch.testing.assert_close(array(x), before)
+
+
+LAYERS = [
+    torch.nn.Linear(4, 4),
+    torch.nn.Conv2d(4, 4, 3),
+    torch.nn.BatchNorm2d(4),
+    torch.nn.LayerNorm(4),
+    torch.nn.Embedding(4, 4),
+    torch.nn.Dropout(0.5),
+    torch.nn.GRU(4, 4),
+    torch.nn.MultiheadAttention(4, 2),
+]
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: type(layer).__name__)
+def test_a_layer_is_an_instance_of_torchs_class_and_its_own(layer):
+    array = fuse([torch.nn.Sequential(layer)]).get_submodule("0")
+    kind = type(layer)
+    own = getattr(nn, kind.__name__)
+    for each in (array, copy.deepcopy(array), pickle.loads(pickle.dumps(array))):
+        assert type(each) is own
+        assert isinstance(each, own)
+        assert isinstance(each, kind)
+        assert not isinstance(each, torch.nn.Bilinear)
+
+
+def test_scripts_that_look_for_layers_find_those_of_an_array():
+    def make():
+        return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.Dropout(0.5))
+
+    def prepare(model, steps):
+        """Dropout on in eval mode, as for Monte Carlo dropout, and no decay of a norm's weights."""
+        model.eval()
+        norms = [p for m in model.modules() if isinstance(m, torch.nn.LayerNorm) for p in m.parameters()]
+        others = [p for m in model.modules() if isinstance(m, torch.nn.Linear) for p in m.parameters()]
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.train()
+        groups = [{"params": norms, "weight_decay": 0.0}, {"params": others, "weight_decay": 0.5}]
+        return steps(groups, lr=0.1)
+
+    models = [make().double() for _ in range(2)]
+    array = fuse(models)
+    step = prepare(array, optim.SGD)
+    x = torch.ones(2, 64, 4, dtype=torch.float64)
+    assert (array(x) == 0).double().mean() > 0.2
+    array.eval()
+    array(x).sum().backward()
+    step.step()
+    for index, model in enumerate(models):
+        own = prepare(model, torch.optim.SGD)
+        model.eval()(x[index]).sum().backward()
+        own.step()
+        for mine, theirs in zip(array.parameters(), model.parameters(), strict=True):
+            torch.testing.assert_close(mine[index], theirs)

@@ -16,7 +16,7 @@ from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM, new_stream
 from ..nn.sharing import SharedState, held_by, own_what_trains
-from .array_attributes import check_of_all_models, models_have, registered
+from .array_attributes import check_of_all_models, models_have, models_set, registered
 from .code.call_user_code import enter
 from .code.fused_attributes import bare_class
 from .code.method_name import MethodName
@@ -167,7 +167,11 @@ class Array(SharedState, torch.nn.Module):
             InvalidArgument: a layer that is not one of B models, or a parameter or buffer that is not `[B, ...]`.
         """
         root = self.__dict__.get("_root")
-        if root is None or name in self.__dict__ or hasattr(type(self), name):
+        if (
+            root is None
+            or name in self.__dict__
+            or (hasattr(type(self), name) and not models_set(root, name))
+        ):
             super().__setattr__(name, value)
         elif isinstance(value, (torch.nn.Parameter, torch.nn.Module)) or name in registered(root):
             check_of_all_models(name, value, self.B)

@@ -10,10 +10,11 @@ import torch
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from .code.fused_attributes import is_fused
+from .code.own_values import names_of_own
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .single_model import parts_of
 
-__all__ = ["check_of_all_models", "models_have", "registered"]
+__all__ = ["check_of_all_models", "models_have", "models_set", "registered"]
 
 
 def registered(root: torch.nn.Module) -> set[str]:
@@ -24,6 +25,11 @@ def registered(root: torch.nn.Module) -> set[str]:
 def models_have(root: torch.nn.Module, name: str) -> bool:
     """True if the models have the attribute, alike or each its own."""
     return hasattr(root, name) or name in root.__dict__.get("_fused_withheld", ())
+
+
+def models_set(root: torch.nn.Module, name: str) -> bool:
+    """True if the models themselves hold the attribute; its name may be that of a method, as `self.drop = 0.1`."""
+    return name in vars(root) or name in registered(root) or name in names_of_own(root)
 
 
 def check_of_all_models(name: str, value: Any, B: int) -> None:

@@ -12,8 +12,8 @@ import torch
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM
 from ..nn.sharing import held_by
-from ..ops.torch_clip import forget
-from .code.fused_attributes import INTERNAL, bare_class, is_fused
+from ..ops.torch_on_arrays import forget
+from .code.fused_attributes import INTERNAL, bare_class, class_of_its_own, is_fused
 from .code.lent_parameters import put_at
 from .code.own_values import own_attributes
 from .code.sequential import Sequential
@@ -139,7 +139,7 @@ def _give_back_class(module: torch.nn.Module, made: Any, index: int, memo: dict[
     if type(module) is Sequential:
         made.__class__ = torch.nn.Sequential
     if is_fused(module):
-        made.__class__ = bare_class(module)
+        made.__class__ = class_of_its_own(bare_class(module), made)
         forget(made)
         for name in INTERNAL:
             made.__dict__.pop(name, None)

@@ -34,7 +34,7 @@ from .samples import warn_of_single_samples
 from .shard import Vectors
 from .shard_width_search import WidthTrial
 from .shard_widths import Asked, ShardWidths
-from .threads import ShardThreads, SubmittedStep
+from .threads import NotCopied, ShardThreads, SubmittedStep
 from .updates import Updates
 
 __all__ = ["StepRunner"]
@@ -45,7 +45,7 @@ Scaler = GradScaler | torch.amp.GradScaler
 _FEW_BYTES = 2**26  # that are kept: to page them in again costs a small model's step
 
 
-class StepRunner:
+class StepRunner(NotCopied):
     """Train an array step by step: forward, backward and optimizer step, recorded once and replayed without Python.
 
     On a CPU the models are divided into shards, and each thread takes one shard through a whole step, with no barrier

@@ -71,6 +71,16 @@ class SubmittedStep:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
+class NotCopied:
+    """Mix-in of what owns threads, which no copy would have."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise InvalidArgument(
+            f"a {type(self).__name__} cannot be copied or saved: copy what it trains, as in "
+            "copy.deepcopy((array, optimizer)), and make a new one for the copy"
+        )
+
+
 class ShardThreads:
     """`threads` threads and the steps that are under way, at most `queue_depth` of them.
 

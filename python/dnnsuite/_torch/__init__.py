@@ -29,7 +29,7 @@ from .autograd import (
 from .checkpoints import Checkpoints
 from .clipping import take_over_clipping
 from .compiler import DYNAMO, made_by_dynamo, not_compiled
-from .hooks import GlobalHooks, global_hooks, mark_stepped, step_hooks
+from .hooks import GlobalHooks, before_each_step, global_hooks, mark_stepped, step_hooks
 from .interpreter import create_function, get_graph_optimize, parse_ir, set_graph_optimize
 from .lookup import lost, reason_against
 from .names import ATTRIBUTES, NAMES, Attribute, Name
@@ -51,6 +51,7 @@ from .tensors import (
     hidden_from_function_modes,
     hidden_from_modes,
     mark_parameter,
+    sample_dirichlet,
     standard_gamma,
     standard_gamma_grad,
     to_copy,
@@ -75,6 +76,7 @@ __all__ = [
     "assert_true",
     "at_end_of_backward",
     "backward_pass",
+    "before_each_step",
     "below_autograd",
     "caches_parametrizations",
     "create_function",
@@ -102,6 +104,7 @@ __all__ = [
     "own_parametrizations",
     "parse_ir",
     "profiler_recording",
+    "sample_dirichlet",
     "set_graph_optimize",
     "standard_gamma",
     "standard_gamma_grad",

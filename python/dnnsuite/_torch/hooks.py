@@ -7,11 +7,12 @@ import re
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from .lookup import get, missing
 from .names import NAMES
 
-__all__ = ["GlobalHooks", "global_hooks", "mark_stepped", "step_hooks"]
+__all__ = ["GlobalHooks", "before_each_step", "global_hooks", "mark_stepped", "step_hooks"]
 
 
 class GlobalHooks:
@@ -60,12 +61,25 @@ global_hooks = GlobalHooks()
 _global_step_hooks: list[dict[int, Any]] = get("optimizer hooks") or [{}, {}]
 
 
+_own_step_hooks: list[Any] = []
+
+
+def before_each_step(hook: Any) -> None:
+    """Call `hook(optimizer, args, kwargs)` before each step of any optimizer; `step_hooks` leaves it out."""
+    if hook not in _own_step_hooks:
+        register_optimizer_step_pre_hook(hook)
+        _own_step_hooks.append(hook)
+
+
 def step_hooks(optimizer: torch.optim.Optimizer) -> tuple[list[Any], list[Any]]:
-    """Return the hooks that torch calls before a step of this optimizer, and those after it."""
+    """Return users' hooks that torch calls before a step of this optimizer, and those after it."""
     before, after = _global_step_hooks
     own: Any = optimizer
     return (
-        [*before.values(), *own._optimizer_step_pre_hooks.values()],
+        [
+            *(hook for hook in before.values() if hook not in _own_step_hooks),
+            *own._optimizer_step_pre_hooks.values(),
+        ],
         [*own._optimizer_step_post_hooks.values(), *after.values()],
     )
 

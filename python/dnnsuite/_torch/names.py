@@ -228,6 +228,11 @@ NAMES: dict[str, Name] = {
         "draws for torch.distributions.Gamma and what is made of it, from each model's stream",
         "models that draw such numbers run one by one, and without capture",
     ),
+    "dirichlet draws": Name(
+        ("torch._sample_dirichlet",),
+        "draws for torch.distributions.Beta and Dirichlet of numbers that all models share, from each model's stream",
+        "models that draw such numbers run one by one, and without capture",
+    ),
     "profiler": Name(
         ("torch._C._autograd._profiler_enabled", "torch.autograd._profiler_enabled"),
         "refuses to profile while torch.profiler records",

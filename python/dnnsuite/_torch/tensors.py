@@ -21,6 +21,7 @@ __all__ = [
     "hidden_from_function_modes",
     "hidden_from_modes",
     "mark_parameter",
+    "sample_dirichlet",
     "standard_gamma",
     "standard_gamma_grad",
     "to_copy",
@@ -105,3 +106,5 @@ standard_gamma: Any = _gamma[0]
 """`standard_gamma(concentration)` draws from gamma distributions; None where there is none."""
 standard_gamma_grad: Any = _gamma[1]
 """`standard_gamma_grad(concentration, drawn)`: derivative of what was drawn by its concentration."""
+sample_dirichlet: Any = one("dirichlet draws", None)
+"""`sample_dirichlet(concentration)` draws from Dirichlet distributions; None where there is none."""

@@ -74,6 +74,10 @@ class _Undrawn(TorchFunctionMode):
 _DRAWN = (torch.Tensor.uniform_, torch.Tensor.normal_)
 
 
+def _bare(kind: type[ArrayModule]) -> ArrayModule:
+    return kind.__new__(kind)
+
+
 class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
     """Layer of `B` models. Dimension 0 of every parameter, buffer, input and output is the model.
 
@@ -103,10 +107,16 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        """Class that a model's code sees: `isinstance(self.fc, torch.nn.Linear)` is true in a forward."""
+        """Class that others' code sees: `isinstance(layer, torch.nn.Linear)` is true in a forward, and in scripts that
+        look for layers in `modules()` to freeze, to switch or to start them anew."""
         own = type(self)
-        seen = own.__dict__.get("torch_class") if state.B else None
+        seen = own.__dict__.get("torch_class")
         return seen if isinstance(seen, type) else own
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Save the layer's own class: pickle compares it with `__class__` where it makes objects by `__new__`."""
+        reduced: Any = super().__reduce_ex__(protocol)
+        return (_bare, *reduced[1:])
 
     def __getattr__(self, name: str) -> Any:
         value = super().__getattr__(name)

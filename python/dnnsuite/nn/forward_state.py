@@ -47,6 +47,7 @@ class _State(threading.local):
         self.random: Any = None  # draws the random numbers of functions that belong to no layer
         self.making = 0  # 1: each model draws its own numbers, 2: and gets its own of tensors that are made
         self.drew = False  # whether code of the models drew numbers
+        self.drew_alone = False  # whether models that ran one by one drew from torch's generator
         self.lent: Any = ()  # what the modules of one of several models hold for this call
         self.checkpoints = 0  # checkpointed parts whose first run is under way
         self.may_stop = False  # a checkpoint runs again, and ends where autograd has all tensors it wants

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..ops.torch_clip import register
+from ..ops.torch_on_arrays import register
 from .computed_once import FUNCTION_STREAM
 from .forward_state import NotFusable, Refused, state
 from .model_tensor import ModelTensor, expanded, physical, wrap_parameter

@@ -8,7 +8,6 @@ module, and all others to torch as before.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,23 +16,15 @@ from torch import Tensor
 
 from .._torch import take_over_clipping
 from ..errors import InvalidArgument
+from . import array_layers
 from .clipping import clip_by_norms_, in_memory_order, total_norms
 
-__all__ = ["forget", "register"]
-
-_layers: weakref.WeakValueDictionary[int, torch.nn.Module] = weakref.WeakValueDictionary()
+__all__ = ["take_over"]
 
 
-def register(layer: torch.nn.Module) -> None:
-    """Note that the parameters of `layer` are `[B, ...]`, those of B models."""
-    if not _layers:
-        take_over_clipping(_get_total_norm, _clip_grads_with_norm)
-    _layers[id(layer)] = layer
-
-
-def forget(layer: torch.nn.Module) -> None:
-    """Note that `layer` has become one of a single model."""
-    _layers.pop(id(layer), None)
+def take_over() -> None:
+    """Let torch's clipping pass tensors of arrays to this module."""
+    take_over_clipping(_get_total_norm, _clip_grads_with_norm)
 
 
 def _listed(tensors: Any) -> list[Tensor]:
@@ -53,13 +44,10 @@ def _of_arrays(tensors: Sequence[Tensor]) -> bool:
 
 
 def _places() -> Iterator[int]:
-    for reference in _layers.valuerefs():
-        layer = reference()
-        for parameter in () if layer is None else layer.__dict__.get("_parameters", {}).values():
-            if parameter is not None:
-                yield parameter.data_ptr()
-                if parameter.grad is not None:
-                    yield parameter.grad.data_ptr()
+    for parameter in array_layers.parameters():
+        yield parameter.data_ptr()
+        if parameter.grad is not None:
+            yield parameter.grad.data_ptr()
 
 
 def _get_total_norm(

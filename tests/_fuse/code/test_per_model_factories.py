@@ -51,6 +51,10 @@ DRAWS = {
     "randint": lambda self, y: y * torch.randint(0, 100, (5, 1)),
     "multinomial": lambda self, y: y * torch.multinomial(torch.ones(60), 6),
     "gumbel": lambda self, y: F.gumbel_softmax(y, hard=True) * y + F.gumbel_softmax(y),
+    "methods": lambda self, y: y * torch.full((5, 1), 0.5).bernoulli() + torch.ones(60).multinomial(6),
+    "beta": lambda self, y: y * torch.distributions.Beta(0.4, 0.4).sample(),
+    "dirichlet": lambda self, y: y * torch.distributions.Dirichlet(torch.ones(6)).rsample(),
+    "gamma": lambda self, y: y * torch.distributions.Gamma(2.0, 1.0).rsample((5, 1)),
     "reparametrised": lambda self, y: torch.distributions.Normal(y, 1.0).rsample(),
     "one by one": lambda self, y: (y + torch.randn(5, 6)) if float(y.detach().sum()) > -1e9 else y,
     "plain torch": lambda self, y: Copied.apply(self.drop(y) + torch.randn(5, 6)),
@@ -211,3 +215,28 @@ def test_looking_for_draws_is_no_part_of_a_recorded_step():
     with StepRecorder([]) as recorder:
         array(x)
     assert not [t for t in recorder.recording.external.values() if t.dtype == torch.uint8]
+
+
+UNKNOWN = {
+    "of a private name": lambda self, y: y + torch.native_dropout(torch.ones(5, 6), 0.5, True)[0],
+    "attention of constants": lambda self, y: (
+        y + F.scaled_dot_product_attention(*[torch.ones(1, 5, 6).cumsum(1)] * 3, dropout_p=0.5)[0]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_draws_that_no_rule_knows_run_model_by_model(name):
+    model = Drawing(UNKNOWN[name])
+    array = dnnsuite.fuse([model, copy.deepcopy(model), copy.deepcopy(model)])
+    x = torch.randn(1, 5, 4).expand(3, 5, 4)
+    first = array(x).detach() - model.inner(x[0]).detach()
+    for index in range(3):
+        assert not torch.equal(first[index], first[(index + 1) % 3])
+    torch.manual_seed(1)
+    later = array(x).detach()
+    torch.manual_seed(1)
+    for mine in later:  # in the models' order
+        assert_near(mine, model(x[0]).detach())
+    assert any("one generator" in cover.reason for cover in array.coverage())
+    array(x).sum().backward()

@@ -223,3 +223,42 @@ class LooksUp(torch.nn.Module):
 def test_parameters_are_parameters_to_code_that_asks():
     array = check_matches_models(make_models(LooksUp, 3), torch.randn(3, 5, 4))
     assert [name for name, _ in array.named_parameters()] == ["gain", "inner.weight", "inner.bias"]
+
+
+class Stopped(torch.nn.Module):
+    """Ends in the middle, when asked to, by an error or by Ctrl-C."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)
+        self.error = None
+
+    def forward(self, x):
+        x = self.norm(self.first(x))
+        if self.error is not None:
+            raise self.error
+        return torch.relu(x)
+
+
+@pytest.mark.parametrize(
+    ("error", "before"), [(ValueError("no"), 1), (KeyboardInterrupt(), 1), (KeyboardInterrupt(), 0)]
+)
+def test_a_forward_that_ends_in_the_middle_has_moved_the_statistics_of_the_layers_before(error, before):
+    models = make_models(Stopped, 3)
+    array = dnnsuite.fuse(models)
+    x = torch.randn(3, 8, 4)
+    calls = [(array, x), *zip(models, x, strict=True)]
+    for _ in range(before):
+        for module, own in calls:
+            module(own)
+    for module, own in calls:
+        module.error = error
+        with pytest.raises(type(error)):
+            module(own)
+        module.error = None
+    for index, model in enumerate(models):
+        assert_near(array.norm.running_mean[index], model.norm.running_mean)
+        assert array.norm.num_batches_tracked[index] == model.norm.num_batches_tracked == before + 1
+    found = array(x)
+    for index, model in enumerate(models):
+        assert_near(found[index], model(x[index]))

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import torch
+from torch.nn.utils import parametrize
 
 #: Names of the attributes, which no user has.
 INTERNAL = tuple(
@@ -57,6 +58,17 @@ def is_fused(module: Any) -> bool:
 def bare_class(module: torch.nn.Module) -> type[torch.nn.Module]:
     """Return the user's class of a module of an array."""
     return getattr(type(module), "_fused_original", type(module))
+
+
+def class_of_its_own(kind: Any, module: torch.nn.Module) -> Any:
+    """Copy the class that torch has made for a parametrized `module`; return another module's `kind` as it is.
+
+    torch puts a property into that class, and `remove_parametrizations` takes it away: for all modules of the class.
+    """
+    if not parametrize.is_parametrized(module):
+        return kind
+    body = {name: value for name, value in vars(kind).items() if name not in ("__dict__", "__weakref__")}
+    return type(kind)(kind.__name__, kind.__bases__, body)
 
 
 def plain_attributes(module: torch.nn.Module) -> dict[str, Any]:

@@ -46,20 +46,28 @@ class KeptAttributes:
         return any(not _same(value, content) for value, content in self.contents)
 
 
-class PythonNumbers:
-    """State of the generators of Python's random module and of NumPy's."""
+class SharedNumbers:
+    """State of the generators of the process: of Python's random module, of NumPy's and torch's."""
 
     def __init__(self) -> None:
         self.python, self.numpy = random.getstate(), np.random.get_state()
+        with hidden_from_modes():
+            self.torch = torch.get_rng_state()
+
+    def torch_moved(self) -> bool:
+        """Return True if numbers were drawn from torch's since; other threads may have drawn them."""
+        with hidden_from_modes():
+            return not torch.equal(self.torch, torch.get_rng_state())
 
     def moved(self) -> bool:
-        """Return True if numbers were drawn since."""
+        """Return True if numbers were drawn from Python's or NumPy's since."""
         kind, words, *rest = np.random.get_state()
         kind_before, words_before, *rest_before = self.numpy
         same = (kind, *rest) == (kind_before, *rest_before) and np.array_equal(words, words_before)
         return not same or self.python != random.getstate()
 
     def put_back(self) -> None:
+        """Put Python's and NumPy's back; other threads may be using torch's."""
         random.setstate(self.python)
         np.random.set_state(self.numpy)
 
@@ -70,7 +78,7 @@ class Kept(NamedTuple):
     buffers: list[tuple[torch.nn.Module, str, torch.Tensor | None, torch.Tensor | None]]
     parameters: list[tuple[torch.Tensor, torch.Tensor]]
     attributes: list[KeptAttributes]
-    numbers: PythonNumbers
+    numbers: SharedNumbers
 
 
 def keep(root: Any, parameters: bool = False) -> Kept:
@@ -93,7 +101,7 @@ def keep(root: Any, parameters: bool = False) -> Kept:
             for parameter in module._parameters.values()
             if parameter is not None
         ]
-    return Kept(buffers, held, [KeptAttributes(m) for m in modules if is_fused(m)], PythonNumbers())
+    return Kept(buffers, held, [KeptAttributes(m) for m in modules if is_fused(m)], SharedNumbers())
 
 
 def _same(value: Any, content: Any) -> bool:

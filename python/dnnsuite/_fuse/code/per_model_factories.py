@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..._torch import hidden_from_modes, tree_leaves
+from ..._torch import hidden_from_modes, sample_dirichlet, standard_gamma, tree_leaves
 from ...errors import InvalidArgument
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state
 from ...nn.random_draws import draw
@@ -37,11 +37,14 @@ _MEMORY = frozenset(
     ]
 )
 _DRAWN = frozenset(
-    getattr(torch, name)
-    for name in (
-        *("rand", "randn", "rand_like", "randn_like", "randint", "randperm"),
-        *("normal", "bernoulli", "multinomial", "poisson", "binomial"),
-    )
+    [
+        *(
+            getattr(torch, name)
+            for name in ("rand", "randn", "rand_like", "randn_like", "randint", "randperm")
+        ),
+        *(getattr(torch, name) for name in ("normal", "bernoulli", "multinomial", "poisson", "binomial")),
+        *(torch.Tensor.bernoulli, torch.Tensor.multinomial, sample_dirichlet),
+    ]
 )
 _DRAWN_INTO = frozenset(
     getattr(torch.Tensor, f"{name}_")
@@ -60,7 +63,7 @@ _DROPPING = frozenset(
     [
         *(getattr(torch.nn.functional, f"{kind}dropout") for kind in ("", "alpha_", "feature_alpha_")),
         *(getattr(torch.nn.functional, f"dropout{dimension}d") for dimension in (1, 2, 3)),
-        *(torch.nn.functional.rrelu, torch.nn.functional.gumbel_softmax, torch.dropout),
+        *(torch.nn.functional.rrelu, torch.nn.functional.gumbel_softmax, torch.dropout, standard_gamma),
     ]
 )
 _LIKE = {torch.rand_like: torch.rand, torch.randn_like: torch.randn}
@@ -136,6 +139,7 @@ def watched(owner: Any, call: Callable[[], Any], method: str = "") -> Any:
         seen[method] = _look_out(owner.__dict__.get("_root", owner), method)
     key = (method, owner.training, torch.is_grad_enabled())
     before = _generators_now()
+    alone, state.drew_alone = state.drew_alone, False
     if seen.get(key, True):
         drew, state.drew = state.drew, False
         try:
@@ -146,10 +150,19 @@ def watched(owner: Any, call: Callable[[], Any], method: str = "") -> Any:
             state.drew = drew
     else:
         result = call()
-    if before != _generators_now():
+    if not state.drew_alone and before != _generators_now():
         seen[key] = True
         _tell_of_shared_numbers(owner)
+    state.drew_alone = alone or state.drew_alone
     return result
+
+
+@contextmanager
+def drawing_alone() -> Iterator[None]:
+    """Context manager: models run one by one, so that numbers from torch's generator are each model's own."""
+    before = _generators_now()
+    yield
+    state.drew_alone = state.drew_alone or before != _generators_now()
 
 
 def _look_out(root: torch.nn.Module, method: str) -> bool:

@@ -24,7 +24,7 @@ from ..single_model import model_of, with_dense_gradients
 from ..slices import narrow
 from .checkpoints import torchs_checkpoints
 from .fused_attributes import NO_ATTRIBUTES, is_fused
-from .kept_state import PythonNumbers
+from .kept_state import SharedNumbers
 from .late_draws import may_write_parameters, names_that_draw
 from .lent_parameters import lent, lies_in_another_order
 from .method_name import call_model, method_named
@@ -218,7 +218,7 @@ class PlainModels:
         before = [tensor._version for tensor in (*given, *model.parameters())]
         attributes = {path: dict(vars(module)) for path, module in model.named_modules()}
         state.checkpointed = False
-        numbers = PythonNumbers()
+        numbers = SharedNumbers()
         try:
             with torchs_checkpoints, Draws() as draws, generator_back(draws):
                 output = call_model(model, own_args, own_kwargs)

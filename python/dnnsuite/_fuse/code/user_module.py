@@ -25,20 +25,20 @@ from ...nn.model_tensor import (
 )
 from ...nn.own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_forward, set_in_forward
 from ...nn.random_streams import FUNCTION_STREAM
-from ...ops.torch_clip import register
+from ...ops.torch_on_arrays import register
 from ..rules.table import settle_since
 from ..slices import narrow
 from . import one_by_one
 from .call_user_code import enter
 from .checkpoints import start_anew
-from .fused_attributes import ModuleCoverage
+from .fused_attributes import ModuleCoverage, class_of_its_own
 from .kept_state import Kept, keep, note_written, put_back, undo_written
 from .late_draws import may_write_parameters
 from .method_name import method_named
 from .model_number import ModelNumber
 from .one_by_one import ModelParts
 from .own_values import names_of_own, read_number, set_for_all, take_own
-from .per_model_factories import making
+from .per_model_factories import drawing_alone, making
 from .sequential import Sequential
 
 
@@ -128,10 +128,20 @@ class UserModule(OwnTensors):
         with making(memory=True) if self._fused_making else nullcontext():
             name = method_named(args)
             call = getattr(self, name) if name else super().__call__  # type: ignore[misc]
-            output = call(*args[bool(name) :], **kwargs)
+            try:
+                output = call(*args[bool(name) :], **kwargs)
+            except NotFusable:
+                raise
+            except BaseException as error:
+                again = kept is not None and isinstance(error, Exception)  # a second try puts all back
+                if not again and backward_pass() == -1:
+                    settle_since(mark)  # layers that were called have their statistics, as in a single model
+                raise
             settle_since(mark, output)
             if kept is not None and self._fused_unsure and kept.numbers.moved():
                 raise NotFusable("it draws from Python's or NumPy's random module")
+            if kept is not None and self._fused_B > 1 and kept.numbers.torch_moved():
+                raise NotFusable("it draws random numbers by a function that knows one generator alone")
         return output
 
     def _fused_note_call(self, method: str, kept: Kept | None) -> None:
@@ -184,7 +194,8 @@ class UserModule(OwnTensors):
                 return self(*args, **kwargs)
             self._fused_parts = self._fused_with_own() or ModelParts(self)
         begin = time.perf_counter()
-        output = self._fused_parts(args, kwargs)
+        with drawing_alone():
+            output = self._fused_parts(args, kwargs)
         self._fused_report.seconds += time.perf_counter() - begin
         self._fused_report.calls += 1
         return output
@@ -333,7 +344,7 @@ def _meta(original: Any) -> Any:
 def make_user_module(module: torch.nn.Module, B: int) -> None:
     """Turn `module`, a copy of a user's with its state stacked already, into an array's."""
     # The models' own class: the array's way to run a container is none of a single model's.
-    original = torch.nn.Sequential if type(module) is Sequential else type(module)
+    original = torch.nn.Sequential if type(module) is Sequential else class_of_its_own(type(module), module)
     module.__class__ = user_module_class(original)
     register(module)
     module.__dict__.update(

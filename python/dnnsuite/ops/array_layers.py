@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+"""Layers of arrays that exist now, whose parameters are `[B, ...]`."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+
+import torch
+
+__all__ = ["add", "forget", "is_parameter", "parameters"]
+
+_layers: weakref.WeakValueDictionary[int, torch.nn.Module] = weakref.WeakValueDictionary()
+
+
+def add(layer: torch.nn.Module) -> None:
+    """Note that the parameters of `layer` are `[B, ...]`, those of B models."""
+    _layers[id(layer)] = layer
+
+
+def forget(layer: torch.nn.Module) -> None:
+    """Note that `layer` has become one of a single model."""
+    _layers.pop(id(layer), None)
+
+
+def parameters() -> Iterator[torch.nn.Parameter]:
+    """Yield the parameters of the layers; one that several hold is there several times."""
+    for reference in _layers.valuerefs():
+        layer = reference()
+        for parameter in () if layer is None else layer.__dict__.get("_parameters", {}).values():
+            if parameter is not None:
+                yield parameter
+
+
+def is_parameter(tensor: torch.Tensor) -> bool:
+    """Return True if `tensor` is a parameter of an array, or its `data`."""
+    place, shape = tensor.data_ptr(), tensor.shape
+    if not place:  # it has no memory
+        return False
+    return any(p.data_ptr() == place and p.shape == shape for p in parameters())
