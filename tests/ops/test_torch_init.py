@@ -3,6 +3,7 @@
 
 import pytest
 import torch
+from torch.nn.init import kaiming_normal_, xavier_uniform_
 
 import dnnsuite
 from dnnsuite.ops.torch_init import take_over
@@ -48,6 +49,13 @@ def test_identities(name, layer):
     getattr(torch.nn.init, name)(array.weight)
     getattr(torch.nn.init, name)(layer.weight)
     torch.testing.assert_close(array.weight[0].detach(), layer.weight.detach())
+
+
+@pytest.mark.parametrize(("fill", "bound"), [(xavier_uniform_, (6 / 300) ** 0.5), (kaiming_normal_, None)])
+def test_functions_imported_by_name_count_one_models_numbers(fill, bound):
+    array = dnnsuite.fuse([torch.nn.Linear(200, 100) for _ in range(B)])
+    fill(array.weight)
+    torch.testing.assert_close(array.weight.std().item(), bound / 3**0.5 if bound else 0.1, rtol=0.02, atol=0)
 
 
 def test_other_tensors_are_filled_as_before():

@@ -30,6 +30,7 @@ from .checkpoints import Checkpoints
 from .clipping import take_over_clipping
 from .compiler import DYNAMO, made_by_dynamo, not_compiled
 from .hooks import GlobalHooks, before_each_step, global_hooks, mark_stepped, step_hooks
+from .initial_values import take_over_fan_counts
 from .interpreter import create_function, get_graph_optimize, parse_ir, set_graph_optimize
 from .lookup import lost, reason_against
 from .names import ATTRIBUTES, NAMES, Attribute, Name
@@ -110,6 +111,7 @@ __all__ = [
     "standard_gamma_grad",
     "step_hooks",
     "take_over_clipping",
+    "take_over_fan_counts",
     "to_copy",
     "transforming",
     "tree_flatten",

@@ -250,6 +250,12 @@ NAMES: dict[str, Name] = {
         "changed when the first layer of an array is made, for tensors of arrays alone",
         "torch's clip_grad_norm_ clips the models of an array together; dnnsuite.optim's does not",
     ),
+    "fan counts": Name(
+        ("torch.nn.init._calculate_fan_in_and_fan_out",),
+        "counts the numbers that go in and out of a weight for xavier_uniform_ and its kind: it is changed when the "
+        "first layer of an array is made, for parameters of arrays alone, and code that has imported them sees it",
+        "such functions that code has imported by name before the first array is made count B for a dimension",
+    ),
     "data loader": Name(
         ("torch.utils.data.dataloader._BaseDataLoaderIter",),
         "measures the wait for a batch",

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from .._torch import take_over_fan_counts
 from . import array_layers
 
 __all__ = ["take_over"]
@@ -31,7 +32,11 @@ _NAMES = (
 
 
 def take_over() -> None:
-    """Let torch.nn.init's functions fill each model's part of an array's parameter; others as before."""
+    """Let torch.nn.init's functions fill each model's part of an array's parameter; others as before.
+
+    Code that has imported one by name before keeps torch's: what it counts by the shape is then one model's, too.
+    """
+    take_over_fan_counts(lambda tensor: tensor[0] if _is_array_weight(tensor) else tensor)
     for name in _NAMES:
         original = getattr(torch.nn.init, name, None)
         if original is not None and not hasattr(original, "each_model"):
@@ -41,10 +46,7 @@ def take_over() -> None:
 def _each_model(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def fill(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        of_one = (
-            type(tensor) not in _PLAIN or tensor.dim() < 3
-        )  # a weight of two dimensions has three in an array
-        if of_one or not array_layers.is_parameter(tensor):
+        if not _is_array_weight(tensor):
             return original(tensor, *args, **kwargs)
         for model in tensor.detach():
             original(model, *args, **kwargs)
@@ -55,4 +57,7 @@ def _each_model(original: Callable[..., Any]) -> Callable[..., Any]:
     return fill
 
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+def _is_array_weight(tensor: torch.Tensor) -> bool:
+    """Return True for a parameter of an array; a weight of two dimensions has three there."""
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    return plain and tensor.dim() > 2 and array_layers.is_parameter(tensor)
