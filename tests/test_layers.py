@@ -92,6 +92,7 @@ TESTED_BY: dict[str, str] = {
     "_torch/clipping.py": "test_torch.py",
     "_torch/compiler.py": "test_torch.py",
     "_torch/hooks.py": "test_torch.py",
+    "_torch/initial_values.py": "test_torch.py",
     "_torch/interpreter.py": "test_torch.py",
     "_torch/lookup.py": "test_torch.py",
     "_torch/names.py": "test_torch.py",

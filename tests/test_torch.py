@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.init import xavier_uniform_
 
 import torch_names
 from dnnsuite import _torch
 from dnnsuite._fuse.code.fused_attributes import INTERNAL
 from dnnsuite.doctor import _software
+from dnnsuite.ops.torch_init import take_over
 from torch_names import load_without, own_names, private_names
 
 PACKAGE = Path(_torch.__file__).parents[1]
@@ -98,6 +100,7 @@ def test_a_private_name_is_found_wherever_it_hides(code):
 def test_public_and_own_names_are_left_alone():
     code = """
 import torch
+from torch.nn.init import xavier_uniform_
 from torch.nn import functional as F
 from . import _C
 def f(self, module):
@@ -317,3 +320,15 @@ def test_an_array_trains_alike_without_the_names_of_a_use(trained, use):
     assert found["hooked"] == torch_names.STEPS, "a stranger's hook of every module sees every step"
     assert bool(found["per model"]) == (found["lost"].keys() >= GONE | FORWARD)
     assert "dnnsuite.nn.checkpoint" in found["backward"]
+
+
+def test_initial_values_count_the_given_part():
+    """xavier_uniform_ was imported before; a weight [5, 2, 600] counts as [2, 600]."""
+    part = torch.empty(2, 600)
+    try:
+        _torch.take_over_fan_counts(lambda weight: part if weight.dim() == 3 else weight)
+        found = xavier_uniform_(torch.zeros(5, 2, 600)), xavier_uniform_(torch.zeros(2, 600))
+    finally:
+        take_over()
+    for values in found:
+        assert 0.98 * (6 / 602) ** 0.5 < values.abs().max() <= (6 / 602) ** 0.5
