@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ..nn.array_module import ArrayModule
 from ..nn.own_tensors import OwnTensors
 from ..nn.sharing import SharedState
 
@@ -31,7 +32,7 @@ _PROTOCOL = (
     *("__deepcopy__", "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__getnewargs__"),
     *("__getnewargs_ex__", "__new__", "__slots__"),
 )
-_PLAIN_CLASSES = (object, torch.nn.Module, SharedState, OwnTensors)
+_PLAIN_CLASSES = (object, torch.nn.Module, SharedState, OwnTensors, ArrayModule)
 
 
 def copied(value: Any, memo: dict[int, Any]) -> Any:
