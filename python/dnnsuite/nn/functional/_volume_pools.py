@@ -44,17 +44,3 @@ def by_planes(pool: Pool, input: Tensor, *sizes: Any, **options: Any) -> Tensor 
     planes = images.unflatten(1, (N, depth)).movedim(3, 2)
     along = zip((step[0] for step in steps), (1, 1, 0, 1), strict=False)
     return pool(planes.flatten(4), *along, **options).unflatten(4, planes.shape[4:])
-
-
-def even_windows(input: Tensor, output_size: Any) -> tuple[int, ...] | None:
-    """Return the sides of an adaptive pool's windows if all are alike and none overlap; None for others."""
-    if not lies_last(input):
-        return None
-    sides = input.shape[3:]
-    asked = (output_size,) * 3 if isinstance(output_size, int) else tuple(output_size)
-    if len(asked) != 3:
-        return None
-    asked = tuple(n if size is None else size for n, size in zip(sides, asked, strict=True))
-    if any(size < 1 or n % size != 0 for n, size in zip(sides, asked, strict=True)):
-        return None
-    return tuple(n // size for n, size in zip(sides, asked, strict=True))

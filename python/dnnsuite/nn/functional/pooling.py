@@ -17,7 +17,7 @@ from ...ops.device import on_cpu
 from ...ops.library import tracing
 from ._resampling import averaged
 from ._samples import each_sample, over_samples
-from ._volume_pools import by_planes, even_windows, lies_last
+from ._volume_pools import by_planes, lies_last
 from .mean import mean
 
 Size = int | Sequence[int]
@@ -288,16 +288,16 @@ def lp_pool2d(
     return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-def _even_windows(input: Tensor, output_size: Any) -> Pair | None:
+def _even_windows(dims: int, input: Tensor, output_size: Any) -> tuple[int, ...] | None:
     """Return the side lengths of an adaptive pool's windows if all are alike and none overlap; None for others."""
-    sides = input.shape[-2:]
-    sizes = (output_size,) * 2 if isinstance(output_size, int) else tuple(output_size)
-    if input.dim() != 5 or len(sizes) != 2:
+    sides = input.shape[-dims:]
+    sizes = (output_size,) * dims if isinstance(output_size, int) else tuple(output_size)
+    if input.dim() != dims + 3 or len(sizes) != dims:
         return None
     asked = [n if size is None else size for n, size in zip(sides, sizes, strict=True)]
     if any(size < 1 or n % size != 0 for n, size in zip(sides, asked, strict=True)):
         return None
-    return sides[0] // asked[0], sides[1] // asked[1]
+    return tuple(n // size for n, size in zip(sides, asked, strict=True))
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
@@ -311,7 +311,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     if output_size in (1, (1, 1), [1, 1]) and input.dim() in (4, 5) and input.shape[-2:].numel() > 0:
         # What torch computes, less the strides it gives the result in place, which no recorded step can repeat.
         return mean(input, (-2, -1), keepdim=True)
-    kernel = _even_windows(input, output_size)
+    kernel = _even_windows(2, input, output_size)
     if kernel is not None and (steps := _ours(2, input, kernel, None, 0, 1)) is not None:
         return _pooled(ops.avg_pool, 2, input, *steps[:3])
     y = averaged(input, output_size, 2)
@@ -320,7 +320,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """`torch.nn.functional.adaptive_max_pool2d` of `[B, N, C, H, W]`, or without N."""
-    kernel = None if return_indices else _even_windows(input, output_size)
+    kernel = None if return_indices else _even_windows(2, input, output_size)
     if kernel is not None and kernel[0] * kernel[1] <= MOST_OF_ADAPTIVE and kernel != input.shape[-2:]:
         steps = _ours(2, input, kernel, None, 0, 1)
         if steps is not None:
@@ -332,13 +332,13 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """`torch.nn.functional.adaptive_avg_pool3d` of `[B, N, C, D, H, W]`, or without N."""
     if output_size in (1, (1, 1, 1), [1, 1, 1]) and lies_last(input):
         return mean(input, (-3, -2, -1), keepdim=True)
-    kernel = even_windows(input, output_size)
+    kernel = _even_windows(3, input, output_size) if lies_last(input) else None
     return _adaptive_avg_pool3d(input, output_size) if kernel is None else avg_pool3d(input, kernel)
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """`torch.nn.functional.adaptive_max_pool3d` of `[B, N, C, D, H, W]`, or without N."""
-    kernel = None if return_indices else even_windows(input, output_size)
+    kernel = None if return_indices or not lies_last(input) else _even_windows(3, input, output_size)
     if kernel is not None:
         return max_pool3d(input, kernel)
     return _adaptive_max_pool3d(input, output_size, return_indices)
