@@ -23,9 +23,10 @@ class CallerTrial:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Begin anew, with the threads: the steps have changed."""
         self.here = self._done = False
         self._left, self._begun, self._long = -1, 0.0, 0
         self._seconds: dict[bool, list[float]] = {False: [], True: []}
@@ -55,11 +56,7 @@ class CallerTrial:
         """Begin anew if steps in the caller's thread have become longer: a larger batch, more models."""
         self._long = self._long + 1 if seconds > _LONGEST_S else 0
         if self._long == _LONG_STEPS:
-            self._begin()
-
-    def give_up(self) -> None:
-        """Leave all further steps to the threads."""
-        self.here, self._done = False, True
+            self.begin()
 
     def _end_block(self, seconds: float) -> None:
         mine = self._seconds[self.here]

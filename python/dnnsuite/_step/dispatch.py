@@ -51,12 +51,12 @@ class Dispatch:
         Args:
             settle: waits for all steps before.
             captured: steps are replayed.
-            parted: models of one shard go different ways. Each gets a shard then, for the threads to divide.
+            parted: models of one shard go different ways. Each gets a shard then, which is tried anew.
         """
         if self._trial is None:
             return
         if parted:
-            self._trial.give_up()
+            self._trial.begin()
         here = self._trial.follow(settle, captured)
         if here == self.later:
             settle()

@@ -203,8 +203,8 @@ class StepRunner(NotCopied):
         self._dispatch.threads.deal(len(deal.shards), deal.run_asked)
 
     def _width_by(self, widths: ShardWidths) -> int:
-        """Take the width of `widths`, or all models for the caller's thread."""
-        return widths.models if self._dispatch.here else widths.width
+        """Take the width of `widths`, or all models for the caller's thread unless they go different ways."""
+        return widths.models if self._dispatch.here and not widths.parted else widths.width
 
     def step(self, *batch: Any) -> SubmittedStep:
         """Ask for one training step on `batch`; wait only while `queue_depth` steps are under way.

@@ -46,6 +46,9 @@ class ShardWidths:
         self._layouts = self._widths_by_layout(same)
         self.width, self._trial = self._choose(same)
         self._loop_trial: LoopTrial | None = None
+        self.parted: bool = (
+            same is not None and same.parted
+        )  # each model has a shard, as they go different ways
         self._key = loop_key(array, self.models, asked.threads, asked.capture)
 
     def _widths_by_layout(self, before: ShardWidths | None) -> LayoutWidths | None:
@@ -120,7 +123,7 @@ class ShardWidths:
             self._layouts = None
             if self._trial is not None:
                 self._trial.take(1)
-            self.width = 1
+            self.width, self.parted = 1, True
 
     def add(self, seconds: float, captured: bool) -> None:
         """Take the time of a step that a search for a width has asked for."""
