@@ -68,3 +68,29 @@ def test_many_pixels_that_are_scaled_where_they_lie():
 def test_filters_of_which_one_tap_meets_the_map(outputs, operator):
     """A view of the tap is worth its time where filters are large."""
     check(last(2, 3, 16, 1, 1), last(2, outputs, 16, 3, 3), operator, 1, 1)
+
+
+class Reads(TorchDispatchMode):
+    """Context manager: collect the memory of the first tensor that each of this package's operators is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.places = set()
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        if operator.namespace == "dnnsuite":
+            self.places.add(args[0].data_ptr())
+        return operator(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("shared", [False, True])
+def test_one_sample_in_groups_is_convolved_where_it_lies(shared, stride):
+    """Groups as models of their own would copy images whose channels lie last, and a batch that all models share."""
+    x = torch.randn(1, 1, 64, 16, 16).expand(2, -1, -1, -1, -1) if shared else last(2, 1, 64, 16, 16)
+    x, weight = functional.convolution.channels_last(x), last(2, 64, 16, 1, 1)
+    with Reads() as reads:
+        y = functional.conv2d(x, weight, None, stride, 0, 1, 4)
+    truth = [torch.nn.functional.conv2d(a, w, None, stride, 0, 1, 4) for a, w in zip(x, weight, strict=True)]
+    torch.testing.assert_close(y, torch.stack(truth))
+    assert x.data_ptr() in reads.places
