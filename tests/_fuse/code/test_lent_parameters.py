@@ -44,3 +44,12 @@ def test_under_a_transform():
     weights = torch.randn(2, 3)
     grad = torch.func.grad(lambda w: lent([w])[0][1].square().sum())(weights)
     torch.testing.assert_close(grad, torch.stack([torch.zeros(3), 2 * weights[1]]))
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_filters_of_one_channel_have_torchs_strides(apart):
+    filters = torch.nn.Parameter(torch.randn(3, 6, 5, 5, 1).permute(0, 1, 4, 2, 3))
+    (parts,) = lent([filters], apart)
+    assert [part.stride() for part in parts] == [(25, 25, 5, 1)] * 3
+    assert [part.data_ptr() for part in parts] == [row.data_ptr() for row in filters]
+    torch.testing.assert_close(torch.stack(list(parts)), filters, rtol=0, atol=0)

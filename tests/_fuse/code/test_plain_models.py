@@ -232,3 +232,26 @@ def test_a_layer_that_a_forward_makes_is_refused():
         InvalidArgument, match="the forward of Making makes the Linear made: make it in the con"
     ):
         dnnsuite.fuse([Making() for _ in range(2)])(torch.randn(2, 5, 3))
+
+
+class Flattened(torch.nn.Module):
+    """The first network of tutorials: grey images, and a `view` that needs torch's order of dimensions."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = torch.nn.Conv2d(1, 6, 5, padding=2), torch.nn.Conv2d(6, 16, 5)
+        self.last = torch.nn.Linear(64, 3)
+
+    def forward(self, x):
+        h = torch.nn.functional.max_pool2d(self.conv1(x).relu(), 2)
+        h = torch.nn.functional.max_pool2d(self.conv2(h).relu(), 2)
+        return self.last(h.view(-1, 64))
+
+
+@pytest.mark.parametrize("batch", [1, 2, 16])
+def test_images_of_one_channel_that_are_viewed_as_rows(batch):
+    models = make_models(Flattened, 3, torch.float32)
+    x = torch.randn(batch, 1, 16, 16)
+    array = dnnsuite.fuse(models)
+    outputs = torch.stack(PlainModels(array._root, 3).run([((x,), {})] * 3))
+    assert_near(outputs, torch.stack([model(x) for model in models]))

@@ -39,8 +39,23 @@ def _views(parameter: torch.Tensor, apart: bool) -> Sequence[torch.Tensor]:
     Parameters with another memory order are copied, or torch's layers would give results in that order too.
     """
     whole = parameter.detach()
-    parts = (whole.contiguous() if not apart and lies_in_another_order(parameter) else whole).unbind(0)
+    if not lies_in_another_order(parameter):
+        parts = _with_torchs_strides(whole).unbind(0)
+    else:
+        parts = (whole if apart else whole.contiguous()).unbind(0)
     return [part.data for part in parts] if apart else parts
+
+
+def _with_torchs_strides(whole: torch.Tensor) -> torch.Tensor:
+    """View `[B, ...]`, contiguous for each model, with the strides that torch gives to dimensions of size 1.
+
+    From the strides of a filter of one input channel torch would read that its result is to be channels last.
+    """
+    strides, step = [], 1
+    for size in reversed(whole.shape[1:]):
+        strides.append(step)
+        step *= size
+    return whole.as_strided(whole.shape, (whole.stride(0), *reversed(strides)))
 
 
 def lies_in_another_order(parameter: torch.Tensor) -> bool:
