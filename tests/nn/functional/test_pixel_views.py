@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+"""Shuffles of channels and pixels in a user's own code, after a layer that keeps channels last."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from helpers import check_matches_models, make_models
+
+
+def _parts(x):
+    return x.view(x.size(0), 3, 4, *x.shape[2:])
+
+
+SHUFFLES = {
+    "contiguous": lambda x: _parts(x).transpose(1, 2).contiguous().view_as(x),
+    "reshape": lambda x: _parts(x).transpose(1, 2).reshape(x.shape),
+    "written into": lambda x: _parts(x).transpose(1, 2).contiguous().mul_(2).view_as(x) + x,
+    "asked": lambda x: x if _parts(x).transpose(1, 2).contiguous().is_contiguous() else -x,
+    "line": lambda x: (
+        _parts(x.flatten(2)).transpose(1, 2).reshape(x.size(0), 12, -1).unflatten(2, x.shape[2:])
+    ),
+    "pixels": lambda x: F.pixel_unshuffle(
+        x.view(x.size(0), 3, 2, 2, *x.shape[2:])
+        .permute(0, 1, 4, 2, 5, 3)
+        .reshape(x.size(0), 3, 2 * x.size(2), 2 * x.size(3)),
+        2,
+    ),
+}
+
+
+class Rearranged(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 12, 3)
+        self.function = function
+
+    def forward(self, x):
+        return self.function(self.conv(x))
+
+
+@pytest.mark.parametrize("name", SHUFFLES)
+@pytest.mark.parametrize("B", [1, 3])
+def test_channels_and_pixels_that_a_user_shuffles(name, B):
+    models = make_models(lambda: Rearranged(SHUFFLES[name]), B)
+    array = check_matches_models(models, torch.randn(B, 2, 3, 6, 5))
+    y = array(torch.randn(B, 2, 3, 6, 5))
+    assert y.movedim(2, -1).is_contiguous()
+
+
+AS_THEY_ARE = {
+    "heads": lambda x: x.unflatten(1, (3, 4)).permute(0, 3, 1, 4, 2).reshape(x.size(0), 4, 3, -1),
+    "rows": lambda x: x.unflatten(1, (3, 4)).permute(0, 3, 1, 4, 2).reshape(x.size(0), 4, -1),
+    "features last": lambda x: x.permute(0, 3, 1, 2).reshape(x.size(0), x.size(3), -1),
+    "last contiguous": lambda x: x.permute(0, 2, 3, 1).contiguous(),
+}
+
+
+@pytest.mark.parametrize("name", AS_THEY_ARE)
+def test_other_shapes_are_contiguous_as_in_torch(name):
+    models = make_models(lambda: Rearranged(AS_THEY_ARE[name]), 2)
+    array = check_matches_models(models, torch.randn(2, 2, 3, 6, 5))
+    assert array(torch.randn(2, 2, 3, 6, 5)).is_contiguous()
