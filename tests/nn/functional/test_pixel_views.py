@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from dnnsuite.nn.functional.pixel_views import contiguous_pixels, joined_pixels
 from helpers import check_matches_models, make_models
 
 
@@ -61,3 +62,17 @@ def test_other_shapes_are_contiguous_as_in_torch(name):
     models = make_models(lambda: Rearranged(AS_THEY_ARE[name]), 2)
     array = check_matches_models(models, torch.randn(2, 2, 3, 6, 5))
     assert array(torch.randn(2, 2, 3, 6, 5)).is_contiguous()
+
+
+def test_views_that_need_no_copy_are_left_alone():
+    x = torch.randn(2, 3, 5, 4, 12).movedim(-1, 2)
+    assert contiguous_pixels(x.unflatten(2, (3, 4))) is None
+    assert joined_pixels(x.unflatten(2, (3, 4)), (3, 12, 5, 4)) is None
+    assert joined_pixels(x.unflatten(2, (3, 4)).transpose(2, 3), (3, 12, 4, 5)) is None  # sides would be cut
+    assert joined_pixels(x.unflatten(2, (3, 4)).transpose(2, 3), (3, 12, 5, 4)) is not None
+
+
+def test_parts_of_channels_with_gaps_between_them_are_copied_by_torch():
+    x = torch.randn(2, 3, 5, 4, 12).movedim(-1, 2).unflatten(2, (3, 4)).transpose(2, 3)
+    assert contiguous_pixels(x[:, :, :2]) is None
+    assert joined_pixels(x[:, :, :2], (3, 6, 5, 4)) is None
