@@ -64,6 +64,21 @@ def test_other_shapes_are_contiguous_as_in_torch(name):
     assert array(torch.randn(2, 2, 3, 6, 5)).is_contiguous()
 
 
+@pytest.mark.parametrize(("samples", "sides"), [(1, (6, 5)), (2, (3, 5)), (1, (3, 4))])
+def test_sizes_of_one(samples, sides):
+    """A batch of one sample, rows of one pixel: their strides say nothing."""
+    for name in ("contiguous", "reshape"):
+        models = make_models(lambda name=name: Rearranged(SHUFFLES[name]), 2)
+        array = check_matches_models(models, torch.randn(2, samples, 3, *sides))
+        assert array(torch.randn(2, samples, 3, *sides)).movedim(2, -1).is_contiguous()
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+def test_pixels_of_one_row(samples):
+    models = make_models(lambda: Rearranged(SHUFFLES["pixels"]), 2)
+    check_matches_models(models, torch.randn(2, samples, 3, 3, 4))
+
+
 def test_views_that_need_no_copy_are_left_alone():
     x = torch.randn(2, 3, 5, 4, 12).movedim(-1, 2)
     assert contiguous_pixels(x.unflatten(2, (3, 4))) is None

@@ -19,11 +19,12 @@ def contiguous_pixels(x: Tensor) -> Tensor | None:
     """Copy a view `[B, N, *parts, *sides]` of images whose channels lie last in memory, and were cut into parts that
     stand in another order since, as in a user's channel shuffle: the channels lie last in the new order, too. None for
     other tensors."""
-    lies, rank = memory_order(x), x.dim()
+    lies, rank = [dim for dim in memory_order(x)[1:] if x.size(dim) != 1], x.dim()
     for sides in (1, 2, 3):
         first = rank - sides
-        parts = lies[2 + sides :]
-        if lies[1 : 2 + sides] == [1, *range(first, rank)] and parts != sorted(parts):
+        pixels = [dim for dim in (1, *range(first, rank)) if x.size(dim) != 1]
+        parts = lies[len(pixels) :]
+        if lies[: len(pixels)] == pixels and parts != sorted(parts):
             order = [0, 1, *range(first, rank), *range(2, first)]
             copy = ops.copied_in_order(x, order)
             return None if copy is None else copy.permute(way_back(order))
@@ -41,7 +42,8 @@ def joined_pixels(x: Tensor, sizes: Sequence[int]) -> Tensor | None:
     if all(x.stride(a) == x.stride(b) * x.size(b) for dims in groups for a, b in pairwise(dims)):
         return None
     samples, channels, *sides = groups
-    copy = ops.copied_in_order(x, [0, *samples, *chain.from_iterable(sides), *channels])
+    single = [dim for dim in range(1, x.dim()) if x.size(dim) == 1]
+    copy = ops.copied_in_order(x, [0, *samples, *chain.from_iterable(sides), *channels, *single])
     if copy is None:
         return None
     return copy.view(x.size(0), sizes[0], *sizes[2:], sizes[1]).movedim(-1, 2)
@@ -49,16 +51,17 @@ def joined_pixels(x: Tensor, sizes: Sequence[int]) -> Tensor | None:
 
 def _channels_inside(x: Tensor, groups: list[list[int]]) -> bool:
     """Return True if the channels, the second of the `groups` of dimensions, lie inside of all sides in memory."""
-    outermost = [max(x.stride(dim) for dim in dims) for dims in groups[1:]]
-    lines = len(outermost) == 2
-    return outermost[0] < min(outermost[1:]) and (not lines or memory_order(x)[-1] in groups[1])
+    channels, *sides = ([x.stride(dim) for dim in dims] for dims in groups[1:])
+    if not channels or not any(sides):
+        return False
+    inside = max(channels) < min(max(side) for side in sides if side)
+    return inside and (len(sides) > 1 or min(channels) == 1)
 
 
 def _groups(shape: Sequence[int], sizes: Sequence[int]) -> list[list[int]] | None:
-    """List, for each of `sizes`, the dimensions of `[B, *]` that it joins; None if one would be cut, or has size 1."""
-    if 1 in shape[1:]:
-        return None
-    dims = list(range(1, len(shape)))
+    """List, for each of `sizes`, the dimensions of `[B, *]` that it joins, without those of size 1; None if one would be
+    cut."""
+    dims = [dim for dim in range(1, len(shape)) if shape[dim] != 1]
     groups: list[list[int]] = []
     for size in sizes:
         group, joined = [], 1
