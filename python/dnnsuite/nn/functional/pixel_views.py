@@ -59,8 +59,7 @@ def _channels_inside(x: Tensor, groups: list[list[int]]) -> bool:
 
 
 def _groups(shape: Sequence[int], sizes: Sequence[int]) -> list[list[int]] | None:
-    """List, for each of `sizes`, the dimensions of `[B, *]` that it joins, without those of size 1; None if one would be
-    cut."""
+    """List, for each of `sizes`, the dimensions of `[B, *]` that it joins, none of size 1; None if one would be cut."""
     dims = [dim for dim in range(1, len(shape)) if shape[dim] != 1]
     groups: list[list[int]] = []
     for size in sizes:
