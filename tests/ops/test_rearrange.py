@@ -6,7 +6,7 @@ import itertools
 import pytest
 import torch
 
-from dnnsuite.ops import rearranged
+from dnnsuite.ops import copied_in_order, rearranged
 
 copied = torch.ops.dnnsuite.rearranged
 
@@ -39,3 +39,15 @@ def test_other_dtypes_are_copied_by_torch():
 def test_orders_that_leave_out_a_dimension_are_refused():
     with pytest.raises(RuntimeError, match=r"order must name each dimension of \[2, 3\] once"):
         copied(torch.randn(2, 3), [0, 0])
+
+
+def test_a_copy_of_a_view():
+    """Its gradient lies as the view does; views with gaps, and other dtypes, are torch's."""
+    x = torch.randn(2, 3, 5, 4, 6).permute(0, 1, 4, 2, 3).requires_grad_()
+    y = copied_in_order(x, [0, 4, 2, 1, 3])
+    assert y.is_contiguous()
+    assert torch.equal(y, x.permute(0, 4, 2, 1, 3))
+    (grad,) = torch.autograd.grad(y, x, torch.randn(y.shape))
+    assert grad.stride() == x.stride()
+    assert copied_in_order(x[:, :2], [0, 4, 2, 1, 3]) is None
+    assert copied_in_order(torch.ones(2, 3, dtype=torch.int64), [1, 0]) is None

@@ -26,6 +26,8 @@ from .single_model import parts_of
 FUSED, LOOP = "fused", "loop"
 _FIRST = 16  # steps of all models at once before a loop is tried
 _TIMED = 4  # steps of each way, in turns, after a loop's first
+_MORE = 3  # times as many where these tell too little
+_CLEAR = 1.15  # times the other's: a difference that few steps tell
 _MOST_SHAPES = 8  # of inputs that are measured; others run as the last one that was
 _LEVEL = 0.97  # the loop must take less than this share of the other's time
 _PLAIN = (bool, int, float, str, type(None))
@@ -45,13 +47,14 @@ class WayTrial:
     def next(self) -> str:
         """Return the way of the next step."""
         fused, loop = (len(self._seconds[way]) for way in (FUSED, LOOP))
-        if self.chosen is None and loop > _TIMED and fused > _FIRST + _TIMED:
+        timed = min(loop - 1, fused - _FIRST - 1)
+        if self.chosen is None and timed >= _TIMED and (timed >= _MORE * _TIMED or self._clear()):
             self._decide()
         if self.chosen is not None:
             return self.chosen
         way = LOOP if fused - _FIRST >= loop else FUSED
         self._begun[way] += 1
-        if way == LOOP and self._begun[LOOP] > 4 * _TIMED:
+        if way == LOOP and self._begun[LOOP] > loop + 3 * _TIMED:
             self.settle(FUSED, "the backward pass of a loop was not seen to end")
             return FUSED
         return way
@@ -64,8 +67,16 @@ class WayTrial:
         """Choose this `way` without a measurement."""
         self.chosen, self.why = way, why
 
+    def _least(self) -> tuple[float, float]:
+        """Return the seconds of the fastest timed step of all at once, and of a loop."""
+        return min(self._seconds[FUSED][_FIRST + 1 :]), min(self._seconds[LOOP][1:])
+
+    def _clear(self) -> bool:
+        fused_s, loop_s = self._least()
+        return max(fused_s, loop_s) > _CLEAR * min(fused_s, loop_s)
+
     def _decide(self) -> None:
-        fused_s, loop_s = (min(self._seconds[way][-_TIMED:]) for way in (FUSED, LOOP))
+        fused_s, loop_s = self._least()
         way = LOOP if loop_s < _LEVEL * fused_s else FUSED
         why = f"a loop over the models takes {1e3 * loop_s:.3g} ms, all at once {1e3 * fused_s:.3g} ms"
         self.settle(way, f"measured: {why}")
@@ -142,7 +153,10 @@ class LoopChoice:
         return all(on_cpu(p) for p in self.root.parameters())
 
     def _described(self, key: tuple[Any, ...]) -> str:
-        kinds = [f"{bare_class(m).__module__}.{bare_class(m).__qualname__}" for m in parts_of(self.root)]
+        kinds = [
+            f"{bare_class(m).__module__}.{bare_class(m).__qualname__}{_options(m)}"
+            for m in parts_of(self.root)
+        ]
         shapes = [list(p.shape) for p in self.root.parameters()]
         return tune.key("fused or loop", kinds, shapes, str(key), torch.get_num_threads())
 
@@ -207,6 +221,13 @@ class _Stopwatch:
         self._trial.add(self._way, self._forward_s + _clock() - self._begin)
 
 
+def _options(module: torch.nn.Module) -> str:
+    """Describe the counts, words and switches in a module's attributes, by which code of one class may do little or
+    much; not its other numbers, which a sweep sets."""
+    held = {name: value for name, value in vars(module).items() if isinstance(value, (bool, int, str))}
+    return str(sorted((name, held[name]) for name in held if name != "training" and name[0] != "_") or "")
+
+
 def _clock() -> float:
     """Read seconds: of this thread's work where it works alone, which a busy neighbour does not lengthen."""
     return time.thread_time() if torch.get_num_threads() == 1 else time.perf_counter()
@@ -217,7 +238,7 @@ def _signature(args: Any, kwargs: Any) -> tuple[Any, ...] | None:
     found: list[Any] = []
     for value in _flat((args, kwargs)):
         if type(value) is torch.Tensor:
-            found += (value.shape, value.dtype, value.requires_grad, value.dim() > 0 and value.stride(0) == 0)
+            found += (value.shape, value.dtype, value.requires_grad, value.stride())
         elif isinstance(value, _PLAIN):
             found.append(value)
         else:

@@ -40,6 +40,7 @@ from ._pool import MOST_TAPS as MOST_TAPS
 from ._pool import avg_pool as avg_pool
 from ._pool import max_pool as max_pool
 from ._prelu import prelu as prelu
+from ._rearrange import copied_in_order as copied_in_order
 from ._rearrange import rearranged as rearranged
 from ._recurrence import GATES as GATES
 from ._recurrence import recurrence as recurrence
@@ -74,6 +75,7 @@ __all__ = [
     "bias_dropout_add_layer_norm",
     "clamp_gradients_",
     "convolve_models",
+    "copied_in_order",
     "cross_entropy",
     "depthwise",
     "dropout",

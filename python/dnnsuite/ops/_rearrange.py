@@ -11,9 +11,9 @@ from torch import Tensor
 
 from .device import on_cpu
 from .library import differentiable, eager, library, tracing
-from .memory_order import way_back
+from .memory_order import memory_order, way_back
 
-__all__ = ["rearranged"]
+__all__ = ["copied_in_order", "rearranged"]
 
 _copy = library.rearranged.default
 
@@ -35,7 +35,21 @@ def _grad_of_copy(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
     return _copy(grad, way_back(ctx.order)), None
 
 
-differentiable(_copy, _setup_copy, _grad_of_copy, _copy_composition)
+_eager_copy = differentiable(_copy, _setup_copy, _grad_of_copy, _copy_composition)
+
+
+def copied_in_order(x: Tensor, order: Sequence[int]) -> Tensor | None:
+    """Copy `x.permute(order)`, contiguous, of x whose numbers lie side by side in some order of its dimensions; None
+    for other x, and where only torch copies. The gradient lies in memory as x does."""
+    if not on_cpu(x) or x.dtype not in (torch.float32, torch.float64):
+        return None
+    lies = memory_order(x)
+    packed = x.permute(lies)
+    if not packed.is_contiguous():
+        return None
+    copy = _copy if tracing() else _eager_copy
+    y: Tensor = copy(packed, [lies.index(dim) for dim in order])
+    return y
 
 
 def _through(

@@ -22,7 +22,7 @@ NAMES = (
     "log2 logical_not logit logsigmoid mish nan_to_num neg negative pos positive rad2deg real reciprocal relu relu6 "
     "round rsqrt selu sgn sigmoid sign signbit silu sin sinc sinh softplus softshrink softsign sqrt square tan tanh "
     "tanhshrink threshold trunc zeros_like ones_like full_like empty_like "
-    "contiguous detach type float double half bfloat16 int long short cpu cuda byte "
+    "detach type float double half bfloat16 int long short cpu cuda byte "
     "zero fill invert log_sigmoid "
     # of several
     "add radd sub rsub subtract mul rmul multiply div divide truediv rtruediv floordiv rfloordiv floor_divide mod rmod "

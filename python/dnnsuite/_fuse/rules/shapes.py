@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 
+from ...nn.functional.pixel_views import contiguous_pixels, joined_pixels
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, wrap_all
 from ...nn.sharing import is_shared
+from .elementwise import elementwise
 from .once import own_before_writing
 from .table import check_writable, map_over_models, rule, settle
 
@@ -29,8 +31,20 @@ def reshape(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x = args[0].value
     if (len(args) == 2 and isinstance(args[1], torch.dtype)) or "dtype" in kwargs:
         return wrap_all(x.view(args[1] if len(args) == 2 else kwargs["dtype"]))
-    sizes = sizes_of(args[1:], kwargs, "size", "shape")
-    return viewed(args[0], x.reshape(x.size(0), *_solved(sizes, args[0].shape)))
+    sizes = _solved(sizes_of(args[1:], kwargs, "size", "shape"), args[0].shape)
+    copy = joined_pixels(x, sizes)
+    return viewed(args[0], x.reshape(x.size(0), *sizes) if copy is None else copy)
+
+
+@rule("contiguous")
+def _contiguous(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x = args[0].value
+    copy = None if kwargs or x.dim() < 5 or x.is_contiguous() else contiguous_pixels(x)
+    if copy is None:
+        return elementwise(func, args, kwargs)
+    result = wrap_all(copy)
+    result.of_layer = True
+    return result
 
 
 def viewed(source: ModelTensor, result: torch.Tensor) -> Any:
@@ -167,7 +181,7 @@ def question(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name == "stride":
         return x.value.stride()[1:] if len(args) == 1 else x.value.stride()[1:][args[1]]
     if name == "is_contiguous":
-        return x.value[0].is_contiguous(**kwargs) if x.value.size(0) else True
+        return (x.of_layer and not kwargs) or not x.value.size(0) or x.value[0].is_contiguous(**kwargs)
     if name == "is_same_size":
         return x.shape == args[1].shape
     return func(x.value, *args[1:], **kwargs)
