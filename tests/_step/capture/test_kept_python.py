@@ -78,6 +78,26 @@ class Remembers(Counting):
         return self.inner(x) * self.grow()
 
 
+class Carries(Counting):
+    """Carries a tensor of its own, and one that is made in each second step, from step to step."""
+
+    def __init__(self):
+        super().__init__()
+        self.factors, self.carried = None, None
+
+    def forward(self, x):
+        self.count += 1
+        before = x if self.carried is None else self.carried
+        after = before * 0.5 + self.count * 0.1
+        self.carried = after.detach()
+        if hasattr(self, "late"):
+            del self.late
+        else:
+            self.late = after.detach() + 1
+            after = after + 1
+        return self.inner(x) * after
+
+
 def made(kind, seed):
     torch.manual_seed(seed)
     return kind().double()
@@ -95,7 +115,7 @@ def trained(array, optimizer, batches, threads, before):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("kind", [Flag, Small, Past, Cycle, TypeChanges, OfClass, Remembers])
+@pytest.mark.parametrize("kind", [Flag, Small, Past, Cycle, TypeChanges, OfClass, Remembers, Carries])
 def test_as_separate_models(kind, threads):
     def before(index):
         OfClass.scale = 0.1 + 0.01 * index

@@ -19,6 +19,7 @@ import torch
 
 from ..._fuse import models_apart, plain_models_of
 from ...nn.array_module import ArrayModule
+from ...nn.model_tensor import ModelTensor
 from .guards import modules_of
 from .python_state import is_state
 from .value_readers import Reader
@@ -71,7 +72,7 @@ class KeptPython:
 
     def _module(self, module: torch.nn.Module) -> None:
         if not isinstance(module, ArrayModule) and self._is_new(module):
-            self._names(vars(module), [name for name, value in vars(module).items() if is_state(name, value)])
+            self._names(vars(module), [name for name, value in vars(module).items() if _is_kept(name, value)])
             self._undo.append(functools.partial(_forget_new, vars(module), set(vars(module))))
 
     def _reader(self, reader: Reader) -> None:
@@ -110,6 +111,8 @@ class KeptPython:
         return True
 
     def _look_into(self, value: Any) -> None:
+        if type(value) is ModelTensor and self._is_new(value):
+            self._undo.append(functools.partial(value.become, value.value))
         if (
             isinstance(value, (*_FIXED, *_CODE, *_NAMESPACES))
             or _is_of_steps(value)
@@ -170,6 +173,11 @@ class KeptPython:
         self._waiting += kept.values()
 
 
+def _is_kept(name: Any, value: Any) -> bool:
+    """Return True for state of the user's, and for a tensor that a forward has left: the next forward may read it."""
+    return is_state(name, value) or type(value) is ModelTensor
+
+
 def _is_of_steps(value: Any) -> bool:
     """Return True for a runner and its parts, which code reaches where a trainer holds both: no forward changes them,
     and they hold all recordings."""
@@ -178,7 +186,7 @@ def _is_of_steps(value: Any) -> bool:
 
 def _forget_new(held: dict[str, Any], known: set[str]) -> None:
     """Remove attributes that were not there before, except the bookkeeping of modules."""
-    for name in [name for name, value in held.items() if name not in known and is_state(name, value)]:
+    for name in [name for name, value in held.items() if name not in known and _is_kept(name, value)]:
         del held[name]
 
 
