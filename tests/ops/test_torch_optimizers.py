@@ -79,3 +79,71 @@ def test_a_step_runner_sees_no_hook_of_a_users():
         with pytest.raises(InvalidArgument, match="hook before each step"):
             runner.step(torch.randn(B, 6, 4))
         handle.remove()
+
+
+class Lion(torch.optim.Optimizer):
+    def __init__(self, params, lr=0.01):
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                average = self.state[p].setdefault("average", torch.zeros_like(p))
+                p.sub_((0.9 * average + 0.1 * p.grad).sign(), alpha=group["lr"])
+                average.mul_(0.99).add_(p.grad, alpha=0.01)
+
+
+class Lars(Lion):
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.sub_(p.grad * (p.norm() / p.grad.norm()), alpha=group["lr"])
+
+
+class Lars0(Lars):
+    keeps_models_apart = True
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                norms = [t.flatten(1).norm(dim=1) for t in (p, p.grad)]
+                rate = (norms[0] / norms[1]).reshape(-1, *[1] * (p.dim() - 1))
+                p.sub_(p.grad * rate, alpha=group["lr"])
+
+
+@pytest.mark.parametrize(("kind", "own"), [(Lion, Lion), (Lars0, Lars)])
+def test_others_optimizers_of_single_numbers_train_each_model(kind, own):
+    models = make_models(make, B, torch.float64)
+    array = dnnsuite.fuse(models)
+    x = torch.randn(B, 6, 4, dtype=torch.float64)
+    for part, data in [(array, x), *zip(models, x, strict=True)]:
+        steps = (kind if part is array else own)(part.parameters())
+        for _ in range(4):
+            steps.zero_grad()
+            squares(part, data).sum().backward()
+            steps.step()
+    for index, model in enumerate(models):
+        for mine, theirs in zip(array.parameters(), model.parameters(), strict=True):
+            torch.testing.assert_close(mine[index], theirs)
+
+
+def test_others_optimizers_that_would_couple_models_are_refused():
+    models = make_models(make, B)
+    array = dnnsuite.fuse(models)
+    with pytest.raises(InvalidArgument, match="Lars computes norm of whole tensors"):
+        Lars(array.parameters())
+    steps = Lars(models[0].parameters())  # a model by itself is not concerned
+    with pytest.raises(InvalidArgument, match="Lars computes norm"):
+        steps.add_param_group({"params": [next(array.parameters())]})
+
+
+def test_optimizers_of_ours_may_be_extended():
+    class Clipped(optim.SGD):
+        def length(self):
+            return sum(p.flatten(1).norm(dim=1) for group in self.param_groups for p in group["params"])
+
+    array = dnnsuite.fuse(make_models(make, B))
+    assert Clipped(array.parameters(), lr=0.1).length().shape == (B,)

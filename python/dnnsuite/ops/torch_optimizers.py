@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""torch's optimizers on an array's parameters: those whose step is not one of single numbers are refused.
+"""Optimizers of torch and of others on an array's parameters: steps that are not of single numbers are refused.
 
 SGD, Adam and most others change each number by its own gradient, so they train every model by itself. LBFGS searches
-along one line for all models, and Adafactor and Muon compute with rows and columns, one of which is B.
+along one line for all models, and Adafactor and Muon compute with rows and columns, one of which is B. Of other classes
+(LAMB's norm of a parameter, SAM's of all gradients) the code is looked through when they are given parameters.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,6 +17,7 @@ import torch
 from .._torch import before_each_step
 from ..errors import InvalidArgument
 from . import array_layers
+from .coupling_code import coupling_name
 
 __all__ = ["take_over"]
 
@@ -23,15 +27,47 @@ _JOINT = tuple(
 
 
 def take_over() -> None:
-    """Refuse steps of such optimizers that would couple models, from now on."""
+    """Refuse optimizers whose steps would couple models, from now on."""
     before_each_step(_check)
+    original = torch.optim.Optimizer.add_param_group
+    if not hasattr(original, "looks_for_arrays"):
+        torch.optim.Optimizer.add_param_group = _looking(original)  # type: ignore[method-assign]
+
+
+def _looking(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def add_param_group(self: torch.optim.Optimizer, param_group: dict[str, Any]) -> None:
+        original(self, param_group)
+        _check_code(type(self), self.param_groups[-1]["params"])
+
+    add_param_group.__dict__["looks_for_arrays"] = True
+    return add_param_group
+
+
+def _check_code(kind: type, parameters: list[torch.Tensor]) -> None:
+    """Refuse a class of another's whose code computes with a whole parameter of an array, unless it says otherwise."""
+    ours = any(base.__module__.partition(".")[0] == "dnnsuite" for base in kind.__mro__)
+    if ours or getattr(kind, "keeps_models_apart", False):
+        return
+    name = coupling_name(kind)
+    if name is None or not _are_in_array(parameters):
+        return
+    raise InvalidArgument(
+        f"{kind.__name__} computes {name} of whole tensors, which in an array hold all models: use an optimizer of "
+        f"dnnsuite.optim, or one {kind.__name__} for each model of dnnsuite.unfuse(array); if its code minds dimension "
+        f"0, set {kind.__name__}.keeps_models_apart = True"
+    )
+
+
+def _are_in_array(parameters: list[torch.Tensor]) -> bool:
+    held = {id(p) for p in parameters}
+    return any(id(p) in held for p in array_layers.parameters())
 
 
 def _check(optimizer: Any, args: Any, kwargs: Any) -> None:
     if not isinstance(optimizer, _JOINT):
         return
-    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    if any(id(p) in held for p in array_layers.parameters()):
+    if _are_in_array([p for group in optimizer.param_groups for p in group["params"]]):
         name = type(optimizer).__name__
         raise InvalidArgument(
             f"torch.optim.{name} would take one step for all models of an array together: use an optimizer of "
