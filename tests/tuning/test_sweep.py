@@ -363,9 +363,8 @@ def test_a_later_sweep_of_equal_models_records_nothing():
     for _ in range(2):
         before = copy.copy(_CALLS).__next__()
         configs = [{"slope": 0.1 * number} for number in range(3)]
-        dnnsuite.sweep(
-            lambda config: Counting(config["slope"]), configs, data, batch_size=8, epochs=3, threads=1, out=False, quiet=True
-        )
+        options = {"batch_size": 8, "epochs": 3, "threads": 1, "out": False, "quiet": True}
+        dnnsuite.sweep(lambda config: Counting(config["slope"]), configs, data, **options)
         calls.append(copy.copy(_CALLS).__next__() - before)
     assert calls[0] > 0
     assert calls[1] == 0

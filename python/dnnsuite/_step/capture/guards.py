@@ -121,7 +121,9 @@ class LeftOut:
         """`shards` are (start, length) of each."""
         layers = [module for _, module in modules_of(array) if isinstance(module, ArrayModule)]
         each = [(layer, *place) for layer in layers for place in shards]
-        self._known = [(layer, start, length) for layer, start, length in each if layer.leaves_out(start, length)]
+        self._known = [
+            (layer, start, length) for layer, start, length in each if layer.leaves_out(start, length)
+        ]
 
     def changed(self) -> bool:
         """Return True if one of them leaves nothing out any more."""
