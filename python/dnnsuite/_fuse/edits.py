@@ -251,9 +251,14 @@ def _keeps_more(module: torch.nn.Module) -> bool:
 
 
 def _read_by_python(root: torch.nn.Module) -> set[str]:
-    """Collect the names of buffers with arguments of layers, whose values Python knows."""
+    """Collect the names of buffers with arguments of layers, whose values Python knows, and does not read again."""
     layers = ((path, module) for path, module in root.named_modules() if isinstance(module, ArrayModule))
-    return {f"{path}.{name}".lstrip(".") for path, layer in layers for name in layer.per_model_arguments()}
+    return {
+        f"{path}.{name}".lstrip(".")
+        for path, layer in layers
+        for name in layer.per_model_arguments()
+        if name not in layer.reread
+    }
 
 
 def _of_new_models(message: str, count: int) -> str:

@@ -200,6 +200,7 @@ class StepRunner(NotCopied):
     def _run(self, deal: Deal, width: int) -> None:
         """Run steps of `deal` from now on. No step may be under way."""
         self._deal, self._dealt_width = deal, width
+        self._left_out = guards.LeftOut(self._array, [(one.start, one.length) for one in deal.shards])
         self._dispatch.threads.deal(len(deal.shards), deal.run_asked)
 
     def _width_by(self, widths: ShardWidths) -> int:
@@ -287,7 +288,8 @@ class StepRunner(NotCopied):
         known = known and not self._python.differing and not self._python.outdated(self._known)
         rules, trained, vectors = updates.rules, updates.trained, updates.vectors()
         known = known and trained == updates.trained and not self._deal.code_changed()
-        if known and rules == updates.rules and not self._modes.changed():
+        known = known and rules == updates.rules and not self._left_out.changed()
+        if known and not self._modes.changed():
             if not self._python.changed():
                 return vectors
             self._follow_python()

@@ -41,6 +41,7 @@ class Dropout(ArrayModule):
     """
 
     torch_class: ClassVar[Callable[..., torch.nn.Module]] = torch.nn.Dropout
+    reread: ClassVar[frozenset[str]] = frozenset(("p",))
     p: torch.Tensor  # float32 [B]
     rng: torch.Tensor  # int64 [B, 2]: key and step of each model's stream
 
@@ -112,8 +113,8 @@ class Dropout(ArrayModule):
             return rates
         return rates[0] if rates else 0.0
 
-    def read_by_python(self) -> list[torch.Tensor]:
-        return [] if all(self.rates) else [self._buffers["p"]]  # type: ignore[list-item]
+    def leaves_out(self, start: int, length: int) -> bool:
+        return not any(self.rates[start : start + length])
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:

@@ -93,6 +93,8 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
     set_by_constructor: ClassVar[frozenset[str]] = frozenset()
     #: Attributes that are lists with one value per model.
     per_model_lists: ClassVar[tuple[str, ...]] = ()
+    #: Arguments with a value per model in a buffer, which the layer reads again after a write to it.
+    reread: ClassVar[frozenset[str]] = frozenset()
     #: Activations that `activated(x, name, ...)` computes in the layer's own pass.
     activations: ClassVar[frozenset[str]] = frozenset()
     #: Whether `activated` adds a `residual` before the activation.
@@ -251,9 +253,10 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
             one.__dict__[name] = getattr(self, name)[:1]
         return one
 
-    def read_by_python(self) -> list[torch.Tensor]:
-        """List tensors whose values decide the operators that the layer calls, to detect changes in place."""
-        return []
+    def leaves_out(self, start: int, length: int) -> bool:
+        """Return True if the values in a buffer, which may be written, let the layer leave operators out for these
+        models."""
+        return False
 
     def shape_of_result(self, x: torch.Tensor) -> torch.Size:
         """Return the shape of `forward(x)`, for a layer with `activations`."""

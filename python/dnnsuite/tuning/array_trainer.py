@@ -57,7 +57,6 @@ class TrialArray:
         self._optimizer: Any = None
         self._schedule: Any = None
         self._runner: StepRunner | None = None
-        self._loss_function = self._losses  # one object, by which runners know that they record the same code
 
     # -- who is in it ----------------------------------------------------------------------------------------------
 
@@ -123,7 +122,7 @@ class TrialArray:
         self._runner = StepRunner(
             self._array,
             self._optimizer,
-            self._loss_function,
+            _losses,
             threads=self._threads,
             width=self._shard_width(len(trials)),
         )
@@ -246,7 +245,8 @@ class TrialArray:
         for batch in side_by_side(
             [(feed, trial.trained) for feed, trial in zip(feeds, self.trials, strict=True)]
         ):
-            steps.append(self._runner.step(*arguments_of(batch, self._recipe.device)))
+            with self._recipe.lent_autocast():
+                steps.append(self._runner.step(*arguments_of(batch, self._recipe.device)))
             if by_batch:
                 self._schedule.step()
             count += 1
@@ -259,11 +259,6 @@ class TrialArray:
             raise InvalidArgument("an epoch of train has no batch: give more samples or a smaller batch_size")
         self.steps = count
         return total / count
-
-    def _losses(self, array: Any, *batch: Any) -> Any:
-        """Losses `[B]` in training, measures by name in validation."""
-        with self._recipe.lent_autocast():
-            return array(*batch)
 
     @property
     def _steps_by_batch(self) -> bool:
@@ -315,7 +310,9 @@ class TrialArray:
                 size = size_of(batch)
                 count += size
                 given = arguments_of(stacked([batch] * B, True), self._recipe.device)
-                for name, value in self._losses(self._array, *given).items():
+                with self._recipe.lent_autocast():
+                    measured = _losses(self._array, *given)
+                for name, value in measured.items():
                     column = value if isinstance(value, torch.Tensor) else torch.full((B,), float(value))
                     totals[name] = totals.get(name, 0) + column.detach().double().cpu() * size
         finally:
@@ -331,6 +328,12 @@ class TrialArray:
             self._runner.close()
         self._runner = self._array = self._optimizer = self._schedule = None
         self.trials = []
+
+
+def _losses(array: Any, *batch: Any) -> Any:
+    """Losses `[B]` in training, measures by name in validation. It reaches nothing of a sweep: what a step's code can
+    reach is read in every step."""
+    return array(*batch)
 
 
 def _by_model(values: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -80,8 +80,6 @@ class ArrayModes:
         self._layers = [vars(module) for module in self._modules if isinstance(module, ArrayModule)]
         self._parameters = list(array.parameters())
         self._tensors = [*self._parameters, *array.buffers()]
-        layers = [module for module in self._modules if isinstance(module, ArrayModule)]
-        self._read_by_python = [tensor for layer in layers for tensor in layer.read_by_python()]
         self._hooks = [getattr(m, name) for m in self._modules for name in _HOOKS]
         self._set_by_hooks = [vars(one) for m in self._modules for one in hooks_of(m) if _only_computes(one)]
         parts = [part for m in self._modules for part in (m._modules, m._parameters, m._buffers)]
@@ -99,7 +97,6 @@ class ArrayModes:
             [_plain_values(held) for held in self._set_by_hooks],
             global_hooks.any(),
             torch.get_default_dtype(),
-            [tensor._version for tensor in self._read_by_python],
         )
 
     def changed(self) -> bool:
@@ -113,6 +110,24 @@ class ArrayModes:
             return now != known  # at the speed of C where all are the same objects
         except RuntimeError:  # two tensors have no one answer
             return True
+
+
+class LeftOut:
+    """Layers that leave operators out for the models of a shard, as dropout without any rate does.
+
+    Compared in every step. What they do not leave out now may run for nothing later."""
+
+    def __init__(self, array: torch.nn.Module, shards: Sequence[tuple[int, int]]) -> None:
+        """`shards` are (start, length) of each."""
+        layers = [module for _, module in modules_of(array) if isinstance(module, ArrayModule)]
+        each = [(layer, *place) for layer in layers for place in shards]
+        self._known = [
+            (layer, start, length) for layer, start, length in each if layer.leaves_out(start, length)
+        ]
+
+    def changed(self) -> bool:
+        """Return True if one of them leaves nothing out any more."""
+        return not all(layer.leaves_out(start, length) for layer, start, length in self._known)
 
 
 def _plain_values(held: dict[str, Any]) -> dict[str, Any]:
