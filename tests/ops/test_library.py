@@ -132,3 +132,20 @@ def test_transforms_of_torch_func(name):
     torch.testing.assert_close(
         torch.vmap(call)(torch.stack([x, direction])), torch.stack([call(x), call(direction)])
     )
+
+
+def test_tensors_that_left_a_transform():
+    """An operator and its gradient take what code under `torch.func.grad` has kept, as torch's functions do."""
+    kept = []
+
+    def keep(x):
+        kept.append(x)
+        return x.sum()
+
+    values = torch.randn(2, 3, 4)
+    torch.func.grad(keep)(values)
+    weight = torch.rand(2, 4, requires_grad=True)
+    grad = torch.randn(2, 3, 4)
+    found = torch.autograd.grad(ops.layer_norm(kept[0], weight), weight, grad)[0]
+    truth = torch.autograd.grad(ops.layer_norm(values, weight), weight, grad)[0]
+    assert torch.equal(found, truth)

@@ -2,6 +2,7 @@
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
 
 from dnnsuite import ops
 from dnnsuite.errors import InvalidArgument
@@ -264,3 +265,23 @@ def test_a_column_times_a_row_larger_than_the_caches(relu):
     expected = x * weight.transpose(1, 2) + bias[:, None]
     got = torch.ops.dnnsuite.linear(x, weight, bias, relu)
     torch.testing.assert_close(got, expected.relu() if relu else expected)
+
+
+@pytest.mark.skipif(ops.instruction_set() == "generic", reason="a processor without AVX2 has other rules")
+@pytest.mark.parametrize(("inputs", "outputs"), [(1, 512), (784, 1)])
+def test_many_rows_of_one_column_are_one_product_of_all_models(inputs, outputs):
+    """The library's, model by model, reads or writes what is long once more: forward and backward, bits of a model
+    alone, and values of float64."""
+    x, weight = (torch.randn(2, n, inputs, requires_grad=True) for n in (1024, outputs))
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        y = ops.linear(x, weight)
+        grads = torch.autograd.grad(y.square().sum(), (x, weight))
+    names = {event.key for event in seen.key_averages()}
+    assert {"dnnsuite::linear", "dnnsuite::linear_backward"} <= names
+    wide = [t.detach().double().requires_grad_() for t in (x, weight)]
+    truth = torch.autograd.grad(torch.bmm(wide[0], wide[1].mT).square().sum(), wide)
+    alone = [t.detach()[:1].clone().requires_grad_() for t in (x, weight)]
+    own = torch.autograd.grad(ops.linear(*alone).square().sum(), alone)
+    for found, right, one in zip(grads, truth, own, strict=True):
+        torch.testing.assert_close(found, right.float(), rtol=1e-3, atol=1e-2)
+        assert torch.equal(found[:1], one)

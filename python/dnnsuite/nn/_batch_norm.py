@@ -14,7 +14,9 @@ from . import functional
 from ._normalization import HAS_BIAS
 from .array_module import ArrayModule, check_models
 from .functional.normalization import check_batch
-from .sharing import is_frozen, make_own
+from .sharing import held_once, is_frozen, make_own
+
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 class _NormBase(ArrayModule):
@@ -122,7 +124,11 @@ class _NormBase(ArrayModule):
 
     def own_written(self) -> bool:
         """Give each model its own running statistics, if it is about to change them; return True if it had none."""
-        return self.moves and make_own(self, ("running_mean", "running_var", "num_batches_tracked"))
+        return self.moves and self._holds_once() and make_own(self, _STATISTICS)
+
+    def _holds_once(self) -> bool:
+        buffers = self._buffers
+        return any(value is not None and held_once(value) for value in map(buffers.get, _STATISTICS))
 
     def is_alike(self) -> bool:
         return not self.moves and super().is_alike()

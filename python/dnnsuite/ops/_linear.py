@@ -35,8 +35,6 @@ _VECTORS = instruction_set() != "generic"
 LARGE = 3 * 2**26 if instruction_set() == "avx512" else 2**24
 """Multiplications per model from which a library call per model pays. With AVX-512 this package's product takes 0.9 of
 the library's time far beyond cache sizes."""
-LARGE_OF_ONE = 2**17
-"""The same for a single input or output, of which tiles, a vector wide, use one column."""
 FEW_ROWS, MANY_WEIGHTS = 64, 10**6
 """Rows up to which, and numbers of a weight from which, reading the weight is most of the work: the library's product
 then takes 0.75 to 0.98 of this package's time, and 1.15 times as long with 0.8 million."""
@@ -334,9 +332,7 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, in_orde
         product: Tensor = _batched(x, weight, bias)
         return torch.relu(product) if relu else product
     result: Tensor
-    # Columns times rows; a gradient of x would be sums of whole rows.
-    outer = inputs == 1 and not x.requires_grad
-    few = x.shape[1] * inputs * outputs < (LARGE if min(inputs, outputs) > 1 or outer else LARGE_OF_ONE)
+    few = x.shape[1] * inputs * outputs < LARGE
     few = few and (x.shape[1] > FEW_ROWS or inputs * outputs < MANY_WEIGHTS)
     if in_order or (_VECTORS and few):
         if is_kept(weight):  # each element is one sum in order, in whatever company

@@ -124,11 +124,12 @@ def eager(
         setup_context(ctx, args, output)
         return output
 
-    apply: Callable[..., Any] = (
-        _differentiated_once(run, backward)
-        if composition is None
-        else _differentiated_again(run, backward, composition)
-    ).apply
+    apply: Callable[..., Any]
+    if composition is None:
+        apply = _differentiated_once(run, backward).apply
+    else:
+        # Without what torch's `apply` does for transforms, in which the composition is called: 2 µs less.
+        apply = super(torch.autograd.Function, _differentiated_again(run, backward, composition)).apply
 
     def call(*args: Any) -> Any:
         if composition is not None and transforming():
