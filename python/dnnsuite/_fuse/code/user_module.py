@@ -32,7 +32,7 @@ from . import one_by_one
 from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage, class_of_its_own
-from .kept_state import Kept, keep, note_written, put_back, undo_written
+from .kept_state import Kept, changed, keep, note_written, put_back, undo_written
 from .late_draws import may_write_parameters
 from .method_name import method_named
 from .model_number import ModelNumber
@@ -146,7 +146,7 @@ class UserModule(OwnTensors):
 
     def _fused_note_call(self, method: str, kept: Kept | None) -> None:
         """Note that the code of `method` has run for all models at once in the current modes."""
-        if kept is not None and any(attributes.changed() for attributes in kept.attributes):
+        if kept is not None and changed(kept):
             self._fused_unsure = True  # a later call that begins anew must find its containers as they were
         if not self._fused_report.asked:
             self._fused_known.add((method, self.training, torch.is_grad_enabled()))
