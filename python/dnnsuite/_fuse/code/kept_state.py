@@ -84,12 +84,13 @@ class Kept(NamedTuple):
     numbers: SharedNumbers
 
 
-def keep(root: Any, parameters: bool = False) -> Kept:
+def keep(root: Any, parameters: bool = False, objects: bool = True) -> Kept:
     """Copy every buffer under `root`, the flags of its parameters, and the Python state of its modules. The copies are
     hidden from a recorder: they are made in some forwards only.
 
     Args:
         parameters: copy the parameters too, for code that may write into them.
+        objects: note flags, and copy what objects and nested containers hold, for code not seen to leave them alone.
     """
     modules = list(root.modules())
     with hidden_from_modes():
@@ -106,13 +107,13 @@ def keep(root: Any, parameters: bool = False) -> Kept:
         ]
         flags = [
             (parameter, parameter.requires_grad)
-            for module in modules
+            for module in (modules if objects else ())
             for parameter in module._parameters.values()
             if parameter is not None and parameter.is_leaf
         ]
         attributes = [KeptAttributes(m) for m in modules if is_fused(m)]
-        objects = KeptObjects(value for one in attributes for value in one.held.values())
-    return Kept(buffers, held, flags, attributes, objects, SharedNumbers())
+        contents = KeptObjects(value for one in attributes if objects for value in one.held.values())
+    return Kept(buffers, held, flags, attributes, contents, SharedNumbers())
 
 
 def changed(kept: Kept) -> bool:
