@@ -3,7 +3,7 @@ import gc
 
 import torch
 
-from dnnsuite.ops.partial_use import partly_used, split_by_model, users_of
+from dnnsuite.ops.partial_use import partly_used, source_of, split_by_model, users_of
 
 
 def test_a_model_that_used_none_of_a_parameter_is_told_from_one_with_a_gradient_of_zero():
@@ -27,3 +27,12 @@ def test_nothing_is_kept_of_a_parameter_that_is_gone():
     gc.collect()
     fresh = [torch.nn.Parameter(torch.ones(2, 1)) for _ in range(50)]
     assert not partly_used(fresh), place
+
+
+def test_a_part_tells_what_it_was_split_off():
+    parameter = torch.nn.Parameter(torch.randn(3, 2))
+    found = source_of(split_by_model(parameter)[2])
+    assert found is not None
+    assert found[0] is parameter
+    assert found[1] == 2
+    assert source_of(parameter) is None

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["join_gradients", "note_partly_used", "partly_used", "split_by_model", "users_of"]
+__all__ = ["join_gradients", "note_partly_used", "partly_used", "source_of", "split_by_model", "users_of"]
 
 _known: dict[int, weakref.ref[Tensor]] = {}
 
@@ -26,7 +26,16 @@ def split_by_model(parameter: Tensor) -> Sequence[Tensor]:
     node = parts[0].grad_fn
     if node is not None and parameter.is_leaf and len(parts) > 1:
         node.register_hook(_Unused(parameter))
+    if parameter.is_leaf:
+        for index, part in enumerate(parts):
+            part._of_models = (parameter, index)  # type: ignore[attr-defined]
     return parts
+
+
+def source_of(part: Tensor) -> tuple[Tensor, int] | None:
+    """Return the parameter `[B, ...]` that `part` was split off, and its place there; None for other tensors."""
+    found: tuple[Tensor, int] | None = getattr(part, "_of_models", None)
+    return found
 
 
 class _Unused:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import dnnsuite
-from dnnsuite._fuse.code.late_draws import may_write_parameters, names_that_draw
+from dnnsuite._fuse.code.late_draws import handles_gradients, may_write_parameters, names_that_draw
 from dnnsuite.errors import InvalidArgument
 
 
@@ -73,6 +73,20 @@ def test_code_without_gradients_that_may_write_parameters(name):
 @pytest.mark.parametrize("name", READS)
 def test_code_without_gradients_that_only_reads(name):
     assert not may_write_parameters(Prepared(READS[name]))
+
+
+def clears(x):
+    x.grad = None
+    return x
+
+
+def thaws(x):
+    return x.requires_grad_()
+
+
+@pytest.mark.parametrize(("function", "handles"), [(clears, True), (thaws, True), (noise, False)])
+def test_code_that_handles_gradients(function, handles):
+    assert handles_gradients(Prepared(function)) == handles
 
 
 HIDDEN = "ran"  # no name that a search finds

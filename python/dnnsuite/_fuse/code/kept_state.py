@@ -14,6 +14,7 @@ import torch
 from ..._torch import hidden_from_modes
 from ...nn.forward_state import state
 from .fused_attributes import is_fused
+from .kept_objects import KeptObjects
 from .stand_in import StandInDict
 
 _CONTAINERS = (list, dict, set, collections.deque)
@@ -77,16 +78,19 @@ class Kept(NamedTuple):
 
     buffers: list[tuple[torch.nn.Module, str, torch.Tensor | None, torch.Tensor | None]]
     parameters: list[tuple[torch.Tensor, torch.Tensor]]
+    flags: list[tuple[torch.Tensor, bool]]
     attributes: list[KeptAttributes]
+    objects: KeptObjects
     numbers: SharedNumbers
 
 
-def keep(root: Any, parameters: bool = False) -> Kept:
-    """Copy every buffer under `root`, and the Python state of its modules. The copies are hidden from a recorder: they
-    are made in some forwards only.
+def keep(root: Any, parameters: bool = False, objects: bool = True) -> Kept:
+    """Copy every buffer under `root`, the flags of its parameters, and the Python state of its modules. The copies are
+    hidden from a recorder: they are made in some forwards only.
 
     Args:
         parameters: copy the parameters too, for code that may write into them.
+        objects: note flags, and copy what objects and nested containers hold, for code not seen to leave them alone.
     """
     modules = list(root.modules())
     with hidden_from_modes():
@@ -101,7 +105,20 @@ def keep(root: Any, parameters: bool = False) -> Kept:
             for parameter in module._parameters.values()
             if parameter is not None
         ]
-    return Kept(buffers, held, [KeptAttributes(m) for m in modules if is_fused(m)], SharedNumbers())
+        flags = [
+            (parameter, parameter.requires_grad)
+            for module in (modules if objects else ())
+            for parameter in module._parameters.values()
+            if parameter is not None and parameter.is_leaf
+        ]
+        attributes = [KeptAttributes(m) for m in modules if is_fused(m)]
+        contents = KeptObjects(value for one in attributes if objects for value in one.held.values())
+    return Kept(buffers, held, flags, attributes, contents, SharedNumbers())
+
+
+def changed(kept: Kept) -> bool:
+    """Return True if a forward has changed the contents of a container or an object of the modules."""
+    return any(attributes.changed() for attributes in kept.attributes) or kept.objects.changed()
 
 
 def _same(value: Any, content: Any) -> bool:
@@ -131,6 +148,10 @@ def put_back(kept: Kept) -> None:
     kept.numbers.put_back()
     for attributes in kept.attributes:
         attributes.put_back()
+    kept.objects.put_back()
+    for parameter, flag in kept.flags:
+        if parameter.requires_grad != flag:
+            parameter.requires_grad_(flag)
     with torch.no_grad():
         for parameter, before in kept.parameters:
             if not torch.equal(parameter, before):

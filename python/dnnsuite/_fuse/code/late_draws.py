@@ -57,6 +57,7 @@ _WRITING = frozenset(
         "apply",
     )
 )
+_GRADIENTS = frozenset(("requires_grad_", "requires_grad", "grad", "zero_grad"))
 _STORING = frozenset(
     opcode
     for name, opcode in dis.opmap.items()
@@ -91,6 +92,11 @@ def may_write_parameters(root: torch.nn.Module, method: str = "") -> bool:
         if "data" in names or (off and writes):
             return True
     return False
+
+
+def handles_gradients(root: torch.nn.Module, method: str = "") -> bool:
+    """Return True if code that a call of `root`, or of its `method`, can reach names flags or gradients of tensors."""
+    return any(names & _GRADIENTS for _, names in _reachable(root, method))
 
 
 def _writes(code: types.CodeType, names: set[str]) -> bool:

@@ -11,6 +11,7 @@ import copy
 import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -25,9 +26,10 @@ from ..slices import narrow
 from .checkpoints import torchs_checkpoints
 from .fused_attributes import NO_ATTRIBUTES, is_fused
 from .kept_state import SharedNumbers
-from .late_draws import may_write_parameters, names_that_draw
+from .late_draws import handles_gradients, may_write_parameters, names_that_draw
 from .lent_parameters import lent, lies_in_another_order
 from .method_name import call_model, method_named
+from .own_gradients import OwnGradients, let_take
 from .plain_draws import Draws, draw_as, generator_back
 from .plain_parts import Buffers, Part, paths_of
 
@@ -57,6 +59,7 @@ class PlainModels:
         self._refusals: dict[Any, str] = {}
         self._writing: set[Any] = set()  # calls that write, or may, into parameters
         self._acting: set[Any] = set()  # calls that set attributes
+        self._flipping: dict[str, bool] = {}  # by method: its code names flags or gradients
 
     def _take_over_parts(self) -> None:
         """Adopt parts that ran one by one already, with the attributes that their code has set."""
@@ -139,8 +142,11 @@ class PlainModels:
 
         return put_back
 
-    def _lend(self, apart: bool) -> None:
-        """Lend the array's parameters and buffers to the models; `apart` for code that writes into parameters."""
+    def _lend(self, apart: bool, flips: bool) -> OwnGradients | None:
+        """Lend the array's parameters and buffers to the models; `apart` for code that writes into parameters.
+
+        Code that `flips` flags, or looks at gradients, runs in the mode that is returned.
+        """
         places: dict[int, int] = {}
         stacked: list[torch.Tensor] = []
         for held, _ in self._parameters:
@@ -148,6 +154,7 @@ class PlainModels:
                 if value is not None and id(value) not in places:
                     places[id(value)] = len(stacked)
                     stacked.append(value)
+        flags = let_take(stacked) if flips else []
         parts = lent(stacked, apart)
         for own in parts:
             for part in own:
@@ -162,6 +169,7 @@ class PlainModels:
         for buffers in self._buffers:
             buffers.lend()
         self._lend_streams()
+        return OwnGradients(stacked, parts, flags) if flips else None
 
     def _lend_streams(self) -> None:
         for place, (module, owners, known) in enumerate(self._streams):
@@ -268,9 +276,14 @@ class PlainModels:
     def run(self, given: Sequence[tuple[Sequence[Any], dict[str, Any]]]) -> list[Any]:
         """Call each model with its own arguments; return the models' outputs. Not inside code of all models."""
         writes = self._kind_of(given[0][0]) in self._writing
+        method = method_named(given[0][0])
+        if method not in self._flipping:
+            self._flipping[method] = handles_gradients(self.models[0], method)
         self.has_run = True
-        self._lend(writes)
-        outputs = [call_model(model, *arguments) for model, arguments in zip(self.models, given, strict=True)]
+        with self._lend(writes, self._flipping[method]) or nullcontext():
+            outputs = [
+                call_model(model, *arguments) for model, arguments in zip(self.models, given, strict=True)
+            ]
         if writes:
             self._take_parameters()
         for buffers in self._buffers:

@@ -32,7 +32,7 @@ from . import one_by_one
 from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage, class_of_its_own
-from .kept_state import Kept, keep, note_written, put_back, undo_written
+from .kept_state import Kept, changed, keep, note_written, put_back, undo_written
 from .late_draws import may_write_parameters
 from .method_name import method_named
 from .model_number import ModelNumber
@@ -57,6 +57,7 @@ class UserModule(OwnTensors):
     _fused_making: bool  # each model gets its own of the tensors that the code makes
     _fused_writing: dict[str, bool]  # by method: its code may write into parameters
     _fused_unsure: bool  # its code may draw numbers in a way that makes it begin anew
+    _fused_acts: bool  # its code changes objects that modules hold
     _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
     _fused_original: type[torch.nn.Module]
     _fused_parts: Any  # `ModelParts`, once the models run one by one
@@ -146,8 +147,9 @@ class UserModule(OwnTensors):
 
     def _fused_note_call(self, method: str, kept: Kept | None) -> None:
         """Note that the code of `method` has run for all models at once in the current modes."""
-        if kept is not None and any(attributes.changed() for attributes in kept.attributes):
+        if kept is not None and changed(kept):
             self._fused_unsure = True  # a later call that begins anew must find its containers as they were
+            self._fused_acts = self._fused_acts or kept.objects.changed()
         if not self._fused_report.asked:
             self._fused_known.add((method, self.training, torch.is_grad_enabled()))
         self._fused_report.calls += bool(self._fused_report.mapped)
@@ -173,7 +175,7 @@ class UserModule(OwnTensors):
             return None
         if method not in self._fused_writing:
             self._fused_writing[method] = may_write_parameters(self, method)  # type: ignore[arg-type]
-        return keep(self, self._fused_writing[method])
+        return keep(self, self._fused_writing[method], objects=not known or self._fused_acts)
 
     def _fused_turn_back(self, kept: Kept | None, begun: int, reason: str) -> None:
         undo_written(begun)
@@ -359,6 +361,7 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
         _fused_numbers=frozenset(),
         _fused_making=False,
         _fused_unsure=False,
+        _fused_acts=False,
         _fused_written={},
         _fused_ranks=ranks_of(module),
     )

@@ -64,3 +64,6 @@ def requires_grad(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         target.fresh = None
     target.value.requires_grad_(wanted)
     return target
+
+
+FINDERS.append(lambda func: requires_grad if func == torch.Tensor.requires_grad.__set__ else None)  # type: ignore[attr-defined]

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""Contents of objects and containers that modules hold, as they were before a forward that may have to start again."""
+
+from __future__ import annotations
+
+import collections
+import types
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...nn.model_tensor import ModelTensor
+from ..left_tensors import OPAQUE
+from .fused_attributes import PLAIN_VALUES
+from .stand_in import StandInDict
+
+_MANY = 20_000  # objects that are looked into
+_LARGE = 2**16  # elements of an array or a tensor that is not copied
+_PLAIN_TYPES = frozenset(PLAIN_VALUES)
+_OF_OURS = __name__.partition(".")[0]
+
+
+class KeptObjects:
+    """All that can be reached from `values` through containers, attributes and slots, not through modules.
+
+    Not to be made, nor put back, where operators are recorded.
+    """
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        self._seen: dict[int, Any] = {}
+        self._kept: list[_Kept] = []
+        waiting = list(values)
+        while waiting and len(self._seen) < _MANY:
+            value = waiting.pop()
+            if type(value) in _PLAIN_TYPES or isinstance(value, OPAQUE) or id(value) in self._seen:
+                continue
+            self._seen[id(value)] = value
+            for kind in _KINDS:
+                for kept in kind.of(value):
+                    self._kept.append(kept)
+                    waiting += kept.parts()
+
+    def put_back(self) -> None:
+        """Restore all contents."""
+        for kept in self._kept:
+            if kept.changed():
+                kept.put_back()
+
+    def changed(self) -> bool:
+        """Return True if some contents are other ones."""
+        return any(kept.changed() for kept in self._kept)
+
+
+class _Kept:
+    """Content of `value`; there is a subclass for each kind of holder."""
+
+    def __init__(self, value: Any, content: Any) -> None:
+        self.value, self.content = value, content
+
+    @classmethod
+    def of(cls, value: Any) -> Iterator[_Kept]:
+        raise NotImplementedError
+
+    def parts(self) -> Iterable[Any]:
+        return ()
+
+    def changed(self) -> bool:
+        raise NotImplementedError
+
+    def put_back(self) -> None:
+        raise NotImplementedError
+
+
+class _Dictionary(_Kept):
+    """A dictionary, or the attributes of an object."""
+
+    @classmethod
+    def of(cls, value: Any) -> Iterator[_Kept]:
+        if isinstance(value, dict) and not isinstance(value, StandInDict):
+            yield cls(value, dict(dict.items(value)))
+        held = getattr(value, "__dict__", None)
+        if type(held) is dict and not type(value).__module__.startswith(_OF_OURS):
+            yield cls(held, dict(held))
+
+    def parts(self) -> Iterable[Any]:
+        return list(self.content.values())
+
+    def changed(self) -> bool:
+        now = list(dict.items(self.value))
+        return len(now) != len(self.content) or any(
+            a is not c or b is not d for (a, b), (c, d) in zip(now, self.content.items(), strict=True)
+        )
+
+    def put_back(self) -> None:
+        dict.clear(self.value)
+        dict.update(self.value, self.content)
+
+
+class _Container(_Kept):
+    """A list, a deque or a set."""
+
+    @classmethod
+    def of(cls, value: Any) -> Iterator[_Kept]:
+        if isinstance(value, (list, collections.deque, set, tuple)):
+            yield cls(value, list(value))
+
+    def parts(self) -> Iterable[Any]:
+        return list(self.content)
+
+    def changed(self) -> bool:
+        if isinstance(self.value, set):
+            return self.value != set(self.content)
+        return len(self.value) != len(self.content) or any(
+            a is not b for a, b in zip(self.value, self.content, strict=True)
+        )
+
+    def put_back(self) -> None:
+        self.value.clear()
+        (self.value.update if isinstance(self.value, set) else self.value.extend)(self.content)
+
+
+class _Slots(_Kept):
+    """Attributes of an object that are not in a dictionary."""
+
+    @classmethod
+    def of(cls, value: Any) -> Iterator[_Kept]:
+        if type(value).__module__.startswith(_OF_OURS):
+            return
+        slots = [
+            slot
+            for base in type(value).__mro__
+            for slot in vars(base).values()
+            if isinstance(slot, types.MemberDescriptorType) and hasattr(value, slot.__name__)
+        ]
+        if slots:
+            yield cls(value, [(slot, slot.__get__(value)) for slot in slots])
+
+    def parts(self) -> Iterable[Any]:
+        return [held for _, held in self.content]
+
+    def changed(self) -> bool:
+        return any(slot.__get__(self.value, None) is not held for slot, held in self.content)
+
+    def put_back(self) -> None:
+        for slot, held in self.content:
+            if slot.__get__(self.value, None) is not held:
+                slot.__set__(self.value, held)
+
+
+class _Array(_Kept):
+    """An array of NumPy's."""
+
+    @classmethod
+    def of(cls, value: Any) -> Iterator[_Kept]:
+        if type(value) is np.ndarray and value.flags.writeable and value.size <= _LARGE:
+            yield cls(value, value.copy())
+
+    def changed(self) -> bool:
+        return self.value.tobytes() != self.content.tobytes()
+
+    def put_back(self) -> None:
+        np.copyto(self.value, self.content)
+
+
+class _Tensor(_Kept):
+    """A tensor that is no parameter and no buffer; of one of all models what it stands for."""
+
+    @classmethod
+    def of(cls, value: Any) -> Iterator[_Kept]:
+        if type(value) is ModelTensor:
+            yield cls(value, value.value)
+        elif type(value) is torch.Tensor and not value.requires_grad and value.numel() <= _LARGE:
+            yield cls(value, (value._version, value.clone()))
+
+    def changed(self) -> bool:
+        if type(self.value) is ModelTensor:
+            return self.value.value is not self.content
+        return bool(self.value._version != self.content[0])
+
+    def put_back(self) -> None:
+        if type(self.value) is ModelTensor:
+            self.value.become(self.content)
+        else:
+            self.value.copy_(self.content[1])
+
+
+_KINDS = (_Dictionary, _Container, _Slots, _Array, _Tensor)
