@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 import collections
+import copy
 import random
 
 import pytest
 import torch
 
 import dnnsuite
-from dnnsuite._fuse.code.kept_state import keep, put_back
+from dnnsuite._fuse.code.kept_state import changed_buffers, keep, keep_again, put_back
 from helpers import assert_near, make_models
 
 
@@ -56,3 +57,18 @@ def test_what_was_kept_is_put_back():
     assert not array.queue
     assert not kept.numbers.moved()
     assert random.random() == first
+
+
+def test_a_later_forward_keeps_what_the_first_changed():
+    root = torch.nn.Sequential(torch.nn.BatchNorm1d(4), torch.nn.BatchNorm1d(4).eval())
+    first = keep(root)
+    root(torch.randn(5, 4))
+    names = changed_buffers(root, first)
+    assert names == ["0.running_mean", "0.running_var", "0.num_batches_tracked"]
+    kept, before = keep_again(root, names, parameters=True), copy.deepcopy(root.state_dict())
+    root(torch.randn(5, 4))
+    with torch.no_grad():
+        root[1].weight.mul_(2)
+    put_back(kept)
+    for name, value in root.state_dict().items():
+        assert torch.equal(value, before[name])

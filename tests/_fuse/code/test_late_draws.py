@@ -10,7 +10,12 @@ import torch
 import torch.nn.functional as F
 
 import dnnsuite
-from dnnsuite._fuse.code.late_draws import handles_gradients, may_write_parameters, names_that_draw
+from dnnsuite._fuse.code.late_draws import (
+    handles_gradients,
+    may_look_later,
+    may_write_parameters,
+    names_that_draw,
+)
 from dnnsuite.errors import InvalidArgument
 
 
@@ -209,3 +214,22 @@ def test_to_make_a_model_of_an_array_draws_nothing():
     before = torch.get_rng_state()
     array[1], dnnsuite.unfuse(array)
     assert torch.equal(before, torch.get_rng_state())
+
+
+class Branching(torch.nn.Module):
+    def forward(self, x):
+        return x if x.sum().item() > 0 else -x
+
+
+class Straight(torch.nn.Module):
+    def forward(self, x):
+        return x * x.sum().item()
+
+    def other(self, x):
+        return x if x.dim() > 1 else -x
+
+
+def test_code_that_may_look_later_names_a_look_in_a_function_with_a_branch():
+    assert may_look_later(Branching())
+    assert not may_look_later(Straight())
+    assert not may_look_later(torch.nn.Linear(2, 2))

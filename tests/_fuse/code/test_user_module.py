@@ -262,3 +262,54 @@ def test_a_forward_that_ends_in_the_middle_has_moved_the_statistics_of_the_layer
     found = array(x)
     for index, model in enumerate(models):
         assert_near(found[index], model(x[index]))
+
+
+class Logged(torch.nn.Module):
+    """Statistics and a count, then a look at a value in every third call."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)
+        self.register_buffer("seen", torch.zeros(()))
+        self.scale = torch.nn.Parameter(torch.ones(4))
+        self.calls, self.seen_losses = 0, []
+
+    def forward(self, x):
+        self.calls += 1
+        self.seen += x.detach().abs().mean()
+        with torch.no_grad():
+            self.scale.mul_(0.9)
+        loss = (self.norm(self.first(x)) * self.scale).relu().mean() * self.seen
+        if self.calls % 3 == 0:
+            self.seen_losses.append(loss.item())
+        return loss
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_a_later_look_at_a_value_begins_anew_from_the_state_before(threads):
+    models = make_models(Logged, 3, torch.float64)
+    array = dnnsuite.fuse(models)
+    steps = dnnsuite.optim.SGD(array.parameters(), lr=0.1)
+    runner = dnnsuite.StepRunner(array, steps, lambda a, x: a(x), threads=threads) if threads else None
+    own = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+    for _ in range(7):
+        x = torch.randn(3, 8, 4, dtype=torch.float64)
+        if runner is None:
+            steps.zero_grad()
+            found = array(x)
+            found.sum().backward()
+            steps.step()
+        else:
+            found = runner.step(x).losses()
+        for index, (model, opt) in enumerate(zip(models, own, strict=True)):
+            opt.zero_grad()
+            loss = model(x[index])
+            loss.backward()
+            opt.step()
+            torch.testing.assert_close(found[index].detach(), loss.detach())
+    if runner is not None:
+        runner.close()
+    for index, model in enumerate(models):
+        for name, value in model.state_dict().items():
+            torch.testing.assert_close(array.state_dict()[name][index], value)
+        assert array[index].seen_losses == pytest.approx(model.seen_losses)

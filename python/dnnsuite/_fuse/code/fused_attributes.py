@@ -14,6 +14,8 @@ INTERNAL = tuple(
     f"_fused_{name}"
     for name in (
         "B",
+        "changed",
+        "looking",
         "report",
         "code",
         "parts",

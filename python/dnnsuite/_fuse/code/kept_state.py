@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections
 import copy
 import random
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 
 from ..._torch import hidden_from_modes
 from ...nn.forward_state import state
+from ...nn.model_tensor import physical
 from .fused_attributes import is_fused
 from .kept_objects import KeptObjects
 from .stand_in import StandInDict
@@ -81,7 +83,7 @@ class Kept(NamedTuple):
     flags: list[tuple[torch.Tensor, bool]]
     attributes: list[KeptAttributes]
     objects: KeptObjects
-    numbers: SharedNumbers
+    numbers: SharedNumbers | None  # None: of a later forward
 
 
 def keep(root: Any, parameters: bool = False, objects: bool = True) -> Kept:
@@ -99,12 +101,7 @@ def keep(root: Any, parameters: bool = False, objects: bool = True) -> Kept:
             for module in modules
             for name, buffer in module._buffers.items()
         ]
-        held = [
-            (parameter.data, parameter.detach().clone())
-            for module in (modules if parameters else ())
-            for parameter in module._parameters.values()
-            if parameter is not None
-        ]
+        held = _held_parameters(modules if parameters else [])
         flags = [
             (parameter, parameter.requires_grad)
             for module in (modules if objects else ())
@@ -119,6 +116,43 @@ def keep(root: Any, parameters: bool = False, objects: bool = True) -> Kept:
 def changed(kept: Kept) -> bool:
     """Return True if a forward has changed the contents of a container or an object of the modules."""
     return any(attributes.changed() for attributes in kept.attributes) or kept.objects.changed()
+
+
+def keep_again(root: Any, names: Collection[str], parameters: bool) -> Kept:
+    """Copy the buffers `names` under `root`, as `keep` does: for a later forward, which changes what the first did."""
+    modules = list(root.modules())
+    with hidden_from_modes():
+        buffers = []
+        for name in names:
+            path, _, last = name.rpartition(".")
+            module = root.get_submodule(path)
+            buffer = module._buffers.get(last)
+            buffers.append((module, last, buffer, None if buffer is None else buffer.clone()))
+        held = _held_parameters(modules if parameters else [])
+    attributes = [KeptAttributes(m) for m in modules if is_fused(m)]
+    return Kept(buffers, held, [], attributes, KeptObjects(()), None)
+
+
+def _held_parameters(modules: Iterable[torch.nn.Module]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Pair the parameters that modules hold themselves with copies."""
+    held = (p for module in modules for p in module._parameters.values() if p is not None)
+    return [(parameter.data, parameter.detach().clone()) for parameter in held]
+
+
+def changed_buffers(root: Any, kept: Kept) -> list[str]:
+    """Name the buffers under `root` that have other values, or are others, than when they were kept."""
+    names = {id(module): f"{path}." if path else "" for path, module in root.named_modules()}
+    found = []
+    with hidden_from_modes():
+        for module, name, buffer, value in kept.buffers:
+            now: Any = module._buffers.get(name)
+            if now is None and buffer is None:
+                continue
+            other: Any = value  # None, and other tensors than before, are not compared
+            same = now is buffer and type(now) is torch.Tensor and (now.is_meta or torch.equal(now, other))
+            if not same:
+                found.append(names[id(module)] + name)
+    return found
 
 
 def _same(value: Any, content: Any) -> bool:
@@ -145,7 +179,8 @@ def undo_written(begun: int) -> None:
 
 def put_back(kept: Kept) -> None:
     """Give buffers, parameters and attributes the values that they had."""
-    kept.numbers.put_back()
+    if kept.numbers is not None:
+        kept.numbers.put_back()
     for attributes in kept.attributes:
         attributes.put_back()
     kept.objects.put_back()
@@ -159,6 +194,11 @@ def put_back(kept: Kept) -> None:
         for module, name, buffer, value in kept.buffers:
             module._buffers[name] = buffer
             # One that autograd may have kept is not touched for nothing.
-            if buffer is None or value is None or buffer.is_meta or torch.equal(buffer, value):
+            if buffer is None or value is None or buffer.is_meta:
                 continue
-            buffer.copy_(value)
+            held, value = (
+                physical(buffer),
+                physical(value),
+            )  # a forward may have left its own in a buffer's place
+            if not torch.equal(held, value):
+                held.copy_(value)

@@ -65,9 +65,12 @@ _STORING = frozenset(
 )
 _BINARY = dis.opmap.get("BINARY_OP")  # from Python 3.11 on: `x += y` is one, with an argument from 13 to 25
 _IN_PLACE = range(13, 26)
+#: Functions and methods that look at the values of a tensor.
+_LOOKING = frozenset(("item", "tolist", "numpy", "float", "bool", "equal", "allclose"))
 _NO_CODE = frozenset(
     (bool, int, float, str, type(None), dict, list, set, tuple, OrderedDict, torch.Tensor, torch.nn.Parameter)
 )
+_JUMPS = frozenset(name for name in dis.opmap if "JUMP" in name and "_IF_" in name and "EXC" not in name)
 _NOT_FOLLOWED = ("torch", "numpy", "dnnsuite", "builtins")
 
 
@@ -97,6 +100,15 @@ def may_write_parameters(root: torch.nn.Module, method: str = "") -> bool:
 def handles_gradients(root: torch.nn.Module, method: str = "") -> bool:
     """Return True if code that a call of `root`, or of its `method`, can reach names flags or gradients of tensors."""
     return any(names & _GRADIENTS for _, names in _reachable(root, method))
+
+
+def may_look_later(root: torch.nn.Module, method: str = "") -> bool:
+    """Return True if code that a call of `root`, or of its `method`, can reach may look at values in a branch, so
+    that a later call does though the first did not."""
+    return any(
+        names & _LOOKING and any(step.opname in _JUMPS for step in dis.get_instructions(function.__code__))
+        for function, names in _reachable(root, method)
+    )
 
 
 def _writes(code: types.CodeType, names: set[str]) -> bool:

@@ -32,8 +32,8 @@ from . import one_by_one
 from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage, class_of_its_own
-from .kept_state import Kept, changed, keep, note_written, put_back, undo_written
-from .late_draws import may_write_parameters
+from .kept_state import Kept, changed, changed_buffers, keep, keep_again, note_written, put_back, undo_written
+from .late_draws import may_look_later, may_write_parameters
 from .method_name import method_named
 from .model_number import ModelNumber
 from .one_by_one import ModelParts
@@ -56,6 +56,8 @@ class UserModule(OwnTensors):
     _fused_ranks: dict[str, int]  # of the tensors `[B, ...]` that it holds itself
     _fused_making: bool  # each model gets its own of the tensors that the code makes
     _fused_writing: dict[str, bool]  # by method: its code may write into parameters
+    _fused_looking: set[str]  # methods whose code may look at values in a branch that was not taken yet
+    _fused_changed: dict[str, tuple[str, ...]]  # by method: buffers that its first run changed
     _fused_unsure: bool  # its code may draw numbers in a way that makes it begin anew
     _fused_acts: bool  # its code changes objects that modules hold
     _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
@@ -90,6 +92,7 @@ class UserModule(OwnTensors):
         state.B, state.report = self._fused_B, self._fused_report
         mark = len(state.pending)
         kept, begun = self._fused_keep(method_named(args)), len(state.written)
+        late = None if kept is not None else self._fused_keep_late(method_named(args))
         wary, state.wary = state.wary, state.wary or torch.is_grad_enabled()
         try:
             output = self._fused_call(mark, kept, args, kwargs)
@@ -98,13 +101,13 @@ class UserModule(OwnTensors):
             if state.checkpoints:
                 raise
             again = kept is not None
-            self._fused_turn_back(kept, begun, "" if again else str(error))
+            self._fused_turn_back(kept or late, begun, "" if again else str(error))
         except NotFusable as error:
             state.pending = state.pending[:mark]
             again = isinstance(error, WritesShared) and state.making < 2 and not self._fused_making
             if isinstance(error, WritesShared) and not again and before:
                 raise  # what is written into was made by code further out
-            self._fused_turn_back(kept, begun, "" if again else str(error))
+            self._fused_turn_back(kept or late, begun, "" if again else str(error))
             self._fused_making = self._fused_making or again
             start_anew(str(error))
         except Exception as error:
@@ -139,9 +142,10 @@ class UserModule(OwnTensors):
                     settle_since(mark)  # layers that were called have their statistics, as in a single model
                 raise
             settle_since(mark, output)
-            if kept is not None and self._fused_unsure and kept.numbers.moved():
+            numbers = None if kept is None else kept.numbers
+            if numbers is not None and self._fused_unsure and numbers.moved():
                 raise NotFusable("it draws from Python's or NumPy's random module")
-            if kept is not None and self._fused_B > 1 and kept.numbers.torch_moved():
+            if numbers is not None and self._fused_B > 1 and numbers.torch_moved():
                 raise NotFusable("it draws random numbers by a function that knows one generator alone")
         return output
 
@@ -150,6 +154,9 @@ class UserModule(OwnTensors):
         if kept is not None and changed(kept):
             self._fused_unsure = True  # a later call that begins anew must find its containers as they were
             self._fused_acts = self._fused_acts or kept.objects.changed()
+        if kept is not None and method in self._fused_looking:
+            names = [*self._fused_changed.get(method, ()), *changed_buffers(self, kept)]
+            self._fused_changed[method] = tuple(dict.fromkeys(names))
         if not self._fused_report.asked:
             self._fused_known.add((method, self.training, torch.is_grad_enabled()))
         self._fused_report.calls += bool(self._fused_report.mapped)
@@ -175,7 +182,16 @@ class UserModule(OwnTensors):
             return None
         if method not in self._fused_writing:
             self._fused_writing[method] = may_write_parameters(self, method)  # type: ignore[arg-type]
+            if may_look_later(self, method):  # type: ignore[arg-type]
+                self._fused_looking.add(method)
         return keep(self, self._fused_writing[method], objects=not known or self._fused_acts)
+
+    def _fused_keep_late(self, method: str) -> Kept | None:
+        """Copy what `method` changed in its first run, if a later one may look at values and begin anew."""
+        names, writing = self._fused_changed.get(method, ()), self._fused_writing.get(method, False)
+        if method not in self._fused_looking or not (names or writing):
+            return None
+        return keep_again(self, names, writing)
 
     def _fused_turn_back(self, kept: Kept | None, begun: int, reason: str) -> None:
         undo_written(begun)
@@ -362,6 +378,8 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
         _fused_making=False,
         _fused_unsure=False,
         _fused_acts=False,
+        _fused_looking=set(),
+        _fused_changed={},
         _fused_written={},
         _fused_ranks=ranks_of(module),
     )
