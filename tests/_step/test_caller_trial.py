@@ -51,6 +51,13 @@ def test_steps_that_become_long_are_tried_anew():
     assert not trial.here
 
 
+@pytest.mark.parametrize("steps", [0, 30, 60])
+def test_a_trial_that_is_given_up_leaves_the_threads_every_step(steps):
+    trial = CallerTrial(Clock()) if steps == 0 else ways(0.0004, 0.0003, steps)[0]
+    trial.give_up()
+    assert not any(trial.follow(lambda: None, True) for _ in range(100))
+
+
 def test_results_are_the_same_wherever_a_step_runs():
     """Some hundred steps of a small array, tried in both threads, against separate models."""
     torch.manual_seed(0)

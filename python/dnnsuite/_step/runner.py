@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,11 +20,11 @@ from ..errors import InvalidArgument
 from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler
 from .batches import LentBatches
-from .caller_trial import CallerTrial
 from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
 from .carried_python import CarriedPython
 from .deal import Deal, autocast_now, parts_of, shards_of
 from .denormals import Flushed
+from .dispatch import Dispatch
 from .generators import SharedDraws
 from .loop_trial import LoopTrial
 from .part import LossFunction, StepPart
@@ -34,7 +33,7 @@ from .samples import warn_of_single_samples
 from .shard import Vectors
 from .shard_width_search import WidthTrial
 from .shard_widths import Asked, ShardWidths
-from .threads import NotCopied, ShardThreads, SubmittedStep
+from .threads import NotCopied, SubmittedStep
 from .updates import Updates
 
 __all__ = ["StepRunner"]
@@ -141,9 +140,7 @@ class StepRunner(NotCopied):
         self._asked = Asked(width, self.threads, capture, self._on_cpu)
         self.queue_depth = queue_depth
         self._closed = False
-        self._threaded = self._on_cpu and self.threads > 1
-        self._later = self._threaded  # a step may begin when its caller has gone on
-        self._caller_trial = CallerTrial()
+        self._dispatch = Dispatch(self.threads if self._on_cpu else 0, queue_depth, choose=width is None)
         self._warm = self._looked = False
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
             self._let_memory_go = memory.hold_while(self)
@@ -174,19 +171,16 @@ class StepRunner(NotCopied):
         widths = ShardWidths(array, self._asked, before)
         width = self._width_by(widths)
         deal = self._dealt_out(array, optimizers, width, False, 0)
-        self._end_threads()
+        self._dispatch.close()
         self._array, self._optimizers, self.B, self._widths = array, optimizers, B, widths
         self._modes, self._autocast = guards.ArrayModes(array), autocast_now(self._device)
         self._updates, self._draws, self._lent = Updates(optimizers), SharedDraws(), LentBatches()
         self._python = CarriedPython(array, deal.shards)
-        self._threads = ShardThreads(self.threads if self._on_cpu else 0, self.queue_depth)
-        self._stop_threads = weakref.finalize(self, self._threads.stop)
-        self._stop_threads.atexit = False  # threads.py waits for them then
         for one in optimizers:
             mark_stepped(one)
+        self._dispatch.renew()
         self._run(deal, width)
-        if self._on_cpu:
-            self._threads.start(min(self.threads, B))
+        self._dispatch.start(B)
         for owner in (array, *optimizers):
             under_way.announce(owner, self._settle)
 
@@ -206,18 +200,11 @@ class StepRunner(NotCopied):
     def _run(self, deal: Deal, width: int) -> None:
         """Run steps of `deal` from now on. No step may be under way."""
         self._deal, self._dealt_width = deal, width
-        self._threads.deal(len(deal.shards), deal.run_asked)
+        self._dispatch.threads.deal(len(deal.shards), deal.run_asked)
 
     def _width_by(self, widths: ShardWidths) -> int:
         """Take the width of `widths`, or all models for the caller's thread."""
-        whole = self._threaded and not self._later and self._asked.width is None
-        return widths.models if whole else widths.width
-
-    def _end_threads(self) -> None:
-        """End the threads of the last deal. No step may be under way."""
-        if hasattr(self, "_threads"):
-            self._stop_threads.detach()
-            self._threads.close()
+        return widths.models if self._dispatch.here else widths.width
 
     def step(self, *batch: Any) -> SubmittedStep:
         """Ask for one training step on `batch`; wait only while `queue_depth` steps are under way.
@@ -235,19 +222,21 @@ class StepRunner(NotCopied):
             self._looked = True
             warn_of_single_samples(batch, self.B)
         trial, loop = self._widths.follow(None if ragged else batch, lambda: self.mode, self._deal.parted)
-        if self._threaded and trial is None and not ragged:
-            self._choose_thread()
+        if trial is None and not ragged:
+            self._dispatch.choose(self._settle, self.mode == "captured", self._deal.parted)
         self._redeal(1 if ragged else self.width, loop, isinstance(trial, WidthTrial))
-        if self._later:
+        if self._dispatch.later:
             with torch_threads(1):  # of two, one would wait busily on a core of the shards' threads
                 batch = self._lent.lend(batch)
         asked = vectors, self._deal.read()
-        step = SubmittedStep(self._threads.wait, batch, asked, len(self._deal.shards), len(self._optimizers))
+        step = SubmittedStep(
+            self._dispatch.threads.wait, batch, asked, len(self._deal.shards), len(self._optimizers)
+        )
         if trial is None:
             self._submit(step)
         else:
             self._try(step, trial)
-        if not self._later:
+        if not self._dispatch.later:
             self._python.carry_back()
         elif after or self._lent.awaited:
             self._settle()
@@ -271,39 +260,24 @@ class StepRunner(NotCopied):
             self._python.deal(deal.shards)
             self._run(deal, width)
 
-    def _choose_thread(self) -> None:
-        """Let the next step run in the caller's thread, all models in one shard, where that is faster."""
-        if self._asked.width is not None or self._deal.parted:
-            return
-        here = self._caller_trial.follow(self._settle, self.mode == "captured")
-        if here == self._later:
-            self._settle()
-            self._later = not here
-
     def _submit(self, step: SubmittedStep) -> None:
-        """Hand a step to the threads; wait for one that may read what the user changes before the next."""
-        deal, draws = self._deal, self._draws
-        waits = deal.follows or deal.takes_turns or draws.found or not draws.known or self._lent.awaited
-        if self._threaded and waits:
-            self._threads.settle()
+        """Begin a step, or run it: alone, or in the caller's thread. Wait for one that may read what the user changes
+        before the next."""
+        deal, draws, dispatch = self._deal, self._draws, self._dispatch
+        alone = deal.follows or deal.takes_turns or draws.found or not draws.known or self._lent.awaited
+        if dispatch.several and alone:
             deal.run_alone(True)
             draws.begin()
             try:
-                self._threads.run_here(step)
+                dispatch.run_alone(step)
             finally:
                 draws.end()
             return
-        deal.run_alone(not self._later)
-        live = self._later and deal.reads_live(step.asked[1])
-        if self._threaded and not self._later:
-            begin = time.perf_counter()
-            self._threads.run_here(step)
-            if self.mode == "captured":
-                self._caller_trial.took(time.perf_counter() - begin)
-        else:
-            self._threads.submit(step)
+        deal.run_alone(not dispatch.later)
+        live = dispatch.later and deal.reads_live(step.asked[1])
+        dispatch.submit(step, self.mode == "captured")
         if live:
-            self._threads.settle()
+            dispatch.threads.settle()
 
     def _follow(self) -> Vectors:
         """Divide the array into shards again if it (train or eval, frozen or not, hooks, other models), the optimizer
@@ -336,7 +310,7 @@ class StepRunner(NotCopied):
 
     def _try(self, step: SubmittedStep, trial: WidthTrial | LoopTrial) -> None:
         """Time one step alone, for the choice of a width or of a loop."""
-        alone = not self._later and isinstance(trial, WidthTrial)
+        alone = not self._dispatch.later and isinstance(trial, WidthTrial)
         clock = time.thread_time if alone else time.perf_counter  # a busy neighbour does not decide
         begin = clock()
         self._submit(step)
@@ -391,12 +365,12 @@ class StepRunner(NotCopied):
 
         Python values that a forward changes, such as a counter, are up to date in the array after it.
         """
-        self._threads.wait_for_all()
+        self._dispatch.threads.wait_for_all()
         self._python.settle(self._deal.replayed)
 
     def _settle(self) -> None:
         """Wait until no step is under way, before the array is read or changed."""
-        self._threads.settle()
+        self._dispatch.threads.settle()
         self._python.settle(self._deal.replayed)
 
     def close(self) -> None:
@@ -409,7 +383,7 @@ class StepRunner(NotCopied):
             return
         self._closed = True
         try:
-            self._end_threads()
+            self._dispatch.close()
             self._python.settle(self._deal.replayed)
         finally:
             if self._on_cpu:
