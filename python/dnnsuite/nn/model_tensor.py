@@ -18,6 +18,7 @@ from ..errors import InvalidArgument
 from .deferred import Deferred, Fresh
 from .forward_state import NotFusable, Refused, RunsAnew, Stray, WritesShared, outside, state
 from .sharing import is_frozen
+from .variable import Variable, can_follow_variables
 
 __all__ = [
     "Deferred",
@@ -122,6 +123,8 @@ class ModelTensor(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if func is torch.ops.aten.detach.default and state.B and can_follow_variables:
+            return _variable(args[0])
         raise NotFusable(f"{func} is reached past torch's functions")
 
     def __len__(self) -> int:
@@ -146,6 +149,20 @@ class ModelTensor(torch.Tensor):
         if state.B:
             return handler(torch.Tensor.__reduce_ex__, (self, protocol), {})
         return ModelTensor, (self.value.detach(),)
+
+
+def _variable(source: ModelTensor) -> ModelTensor:
+    """Make `torch.autograd.Variable(source)`, in the memory of `source`.
+
+    Nothing is computed now: below torch's functions the recorder of a step would not see it.
+    """
+    layer = Variable()
+    known: Any = source.deferred if source._value is None else source._value
+    layer.seen = seen = ModelTensor(None, Deferred(layer, source, known.shape))
+    seen.fresh = source.fresh
+    if seen.fresh is not None:
+        seen.fresh.tensors += 1
+    return seen
 
 
 def wrap_parameter(value: torch.Tensor) -> ModelTensor:

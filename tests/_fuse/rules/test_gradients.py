@@ -3,6 +3,7 @@
 
 import pytest
 import torch
+from torch.autograd import Variable
 
 import dnnsuite
 from dnnsuite import optim
@@ -39,6 +40,15 @@ class Critic(torch.nn.Module):
         )
         return judged.mean() + 10 * ((slope.reshape(len(x), -1).norm(2, dim=1) - 1) ** 2).mean()
 
+    def by_variable(self, x):  # as code before torch 0.4 has it
+        real, made = Variable(x), Variable(x.flip(0).data)
+        mixed = Variable(0.3 * real.data + 0.7 * made.data, requires_grad=True)
+        judged = self.judge(mixed)
+        (slope,) = torch.autograd.grad(
+            judged, mixed, torch.ones(judged.size(), dtype=x.dtype), create_graph=True
+        )
+        return self.judge(real).mean() + ((slope.flatten(1).norm(2, dim=1) - 1) ** 2).mean()
+
     def of_one_number(self, x):  # R1, on the batch itself
         x.requires_grad_()
         judged = self.judge(x)
@@ -68,7 +78,7 @@ class Critic(torch.nn.Module):
         return found[0].square().sum()
 
 
-FUSED = ["slope", "of_one_number", "of_two", "saliency", "by_weights"]
+FUSED = ["slope", "by_variable", "of_one_number", "of_two", "saliency", "by_weights"]
 
 
 def batches(steps, shared):

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..._torch import StorageWeakRef, TorchDispatchMode, assert_true, hidden_from_function_modes, to_copy
+from ...nn.model_tensor import ModelTensor
 from .operators import Operator, known_operator, operator_of
 from .places import in_a_loop, user_place
 from .recording import MARK, OperatorCall, StepRecording, TensorSlot, slots_in, slots_of, written_slots
@@ -108,6 +109,10 @@ class StepRecorder(TorchDispatchMode):
     def record(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator and record it."""
         with hidden_from_function_modes():  # one that is Python's would see each look at a shape
+            if (
+                args and type(args[0]) is ModelTensor
+            ):  # what it does to the tensors of all models is seen then
+                return func(*args, **(kwargs or {}))
             return self._recorded(func, args, kwargs or {})
 
     def _recorded(self, func: Any, args: Any, kwargs: Any) -> Any:
