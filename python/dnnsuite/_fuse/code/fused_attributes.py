@@ -14,6 +14,7 @@ INTERNAL = tuple(
     f"_fused_{name}"
     for name in (
         "B",
+        "acts",
         "changed",
         "looking",
         "report",
