@@ -6,7 +6,14 @@ import torch
 
 import dnnsuite
 from dnnsuite import optim
-from dnnsuite._fuse.left_tensors import choose_models, joined, left_in, one_model, some_models
+from dnnsuite._fuse.left_tensors import (
+    choose_models,
+    joined,
+    left_in,
+    one_model,
+    some_models,
+    value_in_array_of_one,
+)
 from dnnsuite.nn.model_tensor import ModelTensor
 from helpers import assert_near
 
@@ -127,3 +134,16 @@ def test_parts_of_what_is_left():
     assert torch.equal(joined([ModelTensor(value[:1]), ModelTensor(value[1:])]).value, value)
     assert joined([ModelTensor(value), None]) is None
     assert torch.equal(joined([value, value]), value)
+
+
+def test_an_attribute_of_one_model_in_an_array_of_it():
+    layer, value = torch.nn.Linear(1, 1), torch.arange(2.0)
+    held = {"a": [value], "layer": layer, "again": value}
+    found = value_in_array_of_one(held, [layer])
+    assert type(found["a"][0]) is ModelTensor
+    assert torch.equal(found["a"][0].value, value[None])
+    assert found["again"] is found["a"][0]
+    assert found["layer"] is layer
+    assert held["a"][0] is value
+    plain = {"layer": layer, "b": [1.0]}
+    assert value_in_array_of_one(plain, []) is plain

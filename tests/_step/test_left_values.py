@@ -233,3 +233,53 @@ def test_copies_have_what_was_left(kind):
     torch.testing.assert_close(copied(x, y), expected)
     found = [model(*own) for model, own in zip(singles, zip(x, y, strict=True), strict=True)]
     torch.testing.assert_close(torch.stack(found), expected)
+
+
+class Summed(Base):
+    """Sum of every second loss, or of all, in an attribute or in a dictionary; nothing computes with it."""
+
+    def __init__(self):
+        super().__init__()
+        self.every, self.logs, self.named = 1, False, False
+        self.calls, self.total, self.sums, self.log = 0, 0.0, {"loss": 0.0}, []
+
+    def forward(self, x, y):
+        loss = self.error(x, y)
+        self.calls += 1
+        if self.calls % self.every == 0:
+            if self.logs:
+                self.log.append(loss.item())
+            if self.named:
+                self.sums["loss"] += loss.detach()
+            else:
+                self.total += loss.detach()
+        return loss
+
+
+@pytest.mark.parametrize(("threads", "width"), [(1, None), (1, 1), (2, None)])
+@pytest.mark.parametrize(
+    ("every", "logs", "named"),
+    [
+        (1, False, False),
+        (1, True, False),
+        (2, False, False),
+        (2, True, False),
+        (1, True, True),
+        (2, True, True),
+    ],
+)
+def test_sums_of_losses_are_each_models_own(every, logs, named, threads, width):
+    def summed():
+        model = Summed()
+        model.every, model.logs, model.named = every, logs, named
+        return model
+
+    sides = Sides(summed)
+    with sides.runner(threads=threads, width=width) as runner:
+        sides.steps(runner, 8)
+    for index, model in enumerate(sides.models):
+        own = sides.array[index]
+        found, expected = (own.sums["loss"], model.sums["loss"]) if named else (own.total, model.total)
+        torch.testing.assert_close(torch.as_tensor(found), torch.as_tensor(expected))
+        assert own.calls == model.calls == 8
+        torch.testing.assert_close(torch.tensor(own.log), torch.tensor(model.log))

@@ -253,3 +253,21 @@ def test_the_caller_uses_one_thread_while_steps_are_under_way():
             end()
             seen.append(torch.get_num_threads())
     assert seen == [1, 1, 3, 3, 3, 3]
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2])
+def test_a_step_that_settles_is_told_that_it_is_under_way(threads):
+    told = []
+
+    def run(index, batch, asked):
+        told.append(workers.settle())
+        return torch.zeros(1)
+
+    workers = make(run, threads, 2)
+    for way in (workers.submit, workers.run_here):
+        step = SubmittedStep(workers.wait, (), [], 2)
+        way(step)
+        step.losses()
+        assert workers.settle()
+    workers.close()
+    assert told == [False] * 4

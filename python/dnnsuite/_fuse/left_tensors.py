@@ -82,6 +82,16 @@ def value_of_model(value: Any, index: int, memo: dict[int, Any]) -> Any:
     return copy.deepcopy(value, memo)
 
 
+def value_in_array_of_one(value: Any, modules: Iterable[torch.nn.Module]) -> Any:
+    """Copy an attribute of a single model for an array of it alone, where its tensors are of each model; not the
+    `modules` in it."""
+    found = [tensor for tensor in tensors_in(value) if type(tensor) is torch.Tensor]
+    if not found:
+        return value
+    memo: dict[int, Any] = {id(module): module for module in modules}
+    return copy.deepcopy(value, memo | {id(tensor): ModelTensor(tensor.detach()[None]) for tensor in found})
+
+
 def give_attributes(
     source: torch.nn.Module, target: torch.nn.Module, names: Iterable[str], index: int = 0
 ) -> None:

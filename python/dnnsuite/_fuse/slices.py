@@ -10,7 +10,7 @@ import torch
 
 from ..nn.array_module import ArrayModule
 from .code.fused_attributes import ModuleCoverage, plain_attributes
-from .left_tensors import give_attributes, some_models
+from .left_tensors import give_attributes, some_models, value_in_array_of_one
 from .module_copies import copied
 from .pictures import pictures
 
@@ -78,9 +78,18 @@ def narrow(
         if parts is not None:
             parts.trees = parts.trees[start : start + length]
             if length == 1 and module.__dict__["_fused_withheld"]:
-                module.__dict__["_fused_report"] = ModuleCoverage()
-                module._fused_restore(parts.attributes(0, module))  # type: ignore[operator]
+                _be_its_model(module, parts)
     return part
+
+
+def _be_its_model(module: Any, parts: Any) -> None:
+    """Give a part of an array of one the attributes that this model has of its own."""
+    own, modules = parts.attributes(0, module), list(module.modules())
+    own.update(
+        {name: value_in_array_of_one(own[name], modules) for name in module._fused_withheld & own.keys()}
+    )
+    module._fused_report = ModuleCoverage()
+    module._fused_restore(own)
 
 
 class OwnAttributes:

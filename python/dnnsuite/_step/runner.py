@@ -371,9 +371,9 @@ class StepRunner(NotCopied):
         self._python.settle(self._deal.replayed)
 
     def _settle(self) -> None:
-        """Wait until no step is under way, before the array is read or changed."""
-        self._dispatch.threads.settle()
-        self._python.settle(self._deal.replayed)
+        """Wait until no step is under way, before the array is read or changed; not if a step itself reads it."""
+        if self._dispatch.threads.settle():
+            self._python.settle(self._deal.replayed)
 
     def close(self) -> None:
         """Finish the steps asked for, end the threads, and let the memory pool go. May be called again.

@@ -103,6 +103,7 @@ class ShardThreads:
         self._pending: deque[SubmittedStep] = deque()
         self._submitted = 0
         self._pool: list[threading.Thread] = []
+        self._inside: threading.Thread | None = None  # the caller's, while it runs a step
         self._closed = False
 
     def start(self, workers: int) -> None:
@@ -165,6 +166,7 @@ class ShardThreads:
         threads = torch.get_num_threads() if self._threads else 1
         if threads != 1:
             torch.set_num_threads(1)
+        before, self._inside = self._inside, threading.current_thread()
         try:
             for index in range(len(step.parts)):
                 try:
@@ -173,6 +175,7 @@ class ShardThreads:
                     step.error = step.error or error
             step.left = 0
         finally:
+            self._inside = before
             if threads != 1:
                 torch.set_num_threads(threads)
 
@@ -183,13 +186,19 @@ class ShardThreads:
             let_go(self)
             self._raise_error()
 
-    def settle(self) -> None:
-        """Wait until every step asked for has ended; errors are left to `wait_for_all`. Called by one of these threads
-        it returns at once."""
-        if self._pending and threading.current_thread() not in self._pool:
+    def settle(self) -> bool:
+        """Wait until every step asked for has ended; errors are left to `wait_for_all`.
+
+        Returns False, at once, if a step that is under way asks for it: its code looks at the array.
+        """
+        asks = threading.current_thread()
+        if asks is self._inside or asks in self._pool:
+            return False
+        if self._pending:
             with self._changed:
                 self._changed.wait_for(lambda: not self._pending or self._closed)
         let_go(self)
+        return True
 
     def wait(self, step: SubmittedStep) -> None:
         """Wait until `step` has ended, or is known never to end."""
