@@ -12,51 +12,22 @@ from typing import Any
 
 __all__ = ["coupling_name"]
 
-#: Functions and methods whose result depends on more than one element of a parameter, or on its dimensions.
-_COUPLING = frozenset(
-    {
-        "amax",
-        "amin",
-        "cosine_similarity",
-        "cumsum",
-        "logsumexp",
-        "mean",
-        "median",
-        "nansum",
-        "normalize",
-        "prod",
-    }
-    | {"quantile", "softmax", "std", "std_mean", "sum", "topk", "var", "var_mean"}
-    | {"_foreach_norm", "dist", "matrix_norm", "norm", "vector_norm"}
-    | {
-        "addmm",
-        "baddbmm",
-        "bmm",
-        "dot",
-        "einsum",
-        "inner",
-        "kron",
-        "matmul",
-        "mm",
-        "mv",
-        "outer",
-        "tensordot",
-        "vdot",
-    }
-    | {
-        "cholesky",
-        "eigh",
-        "inv",
-        "inverse",
-        "matrix_power",
-        "parameters_to_vector",
-        "pinv",
-        "qr",
-        "solve",
-        "svd",
-    }
-    | {"svd_lowrank", "trace"}
+_REDUCTIONS = (
+    *("amax", "amin", "cosine_similarity", "cumsum", "dist", "logsumexp", "matrix_norm", "mean", "median"),
+    *("nansum", "norm", "normalize", "prod", "quantile", "softmax", "std", "std_mean", "sum", "topk"),
+    *("trace", "var", "var_mean", "vector_norm"),
 )
+_PRODUCTS = (
+    *("addmm", "baddbmm", "bmm", "dot", "einsum", "inner", "kron", "matmul", "mm", "mv", "outer"),
+    *("tensordot", "vdot"),
+)
+_DECOMPOSITIONS = (
+    *("cholesky", "eigh", "inv", "inverse", "matrix_power", "parameters_to_vector", "pinv", "qr", "solve"),
+    *("svd", "svd_lowrank"),
+)
+#: Functions and methods whose result depends on more than one element of a parameter, or on its dimensions.
+_COUPLING = frozenset((*_REDUCTIONS, *_PRODUCTS, *_DECOMPOSITIONS))
+_OF_LISTS = "_foreach_"  # begins the names of torch's functions for lists of tensors
 _OTHERS = ("torch", "dnnsuite", "builtins")
 
 
@@ -65,13 +36,6 @@ def coupling_name(kind: type) -> str | None:
     """Name a function, in the code of a class and what it calls, whose result depends on a whole tensor; or None.
 
     Code of torch and of this package is not followed.
-
-    Example:
-        >>> class Scaled(torch.optim.SGD):
-        ...     def scale(self, p):
-        ...         return p.norm()
-        >>> coupling_name(Scaled), coupling_name(torch.optim.SGD)
-        ('norm', None)
     """
     waiting = [f for base in kind.__mro__ if _is_followed(base) for f in _functions(vars(base).values())]
     seen: set[types.CodeType] = set()
@@ -106,6 +70,10 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes(constant)
 
 
+def _couples(name: Any) -> bool:
+    return isinstance(name, str) and name.removeprefix(_OF_LISTS) in _COUPLING
+
+
 def _named(code: types.CodeType, names: dict[str, Any]) -> str | None:
     """Name a coupling attribute, a coupling function imported by name, or `@`, in one code object."""
     for step in dis.get_instructions(code):
@@ -113,12 +81,12 @@ def _named(code: types.CodeType, names: dict[str, Any]) -> str | None:
             step.opname.startswith("BINARY") and step.argrepr == "@"
         ) or step.opname == "BINARY_MATRIX_MULTIPLY":
             return "@"
-        if step.opname in ("LOAD_ATTR", "LOAD_METHOD") and step.argval in _COUPLING:
+        if step.opname in ("LOAD_ATTR", "LOAD_METHOD") and _couples(step.argval):
             return str(step.argval)
         if step.opname == "LOAD_GLOBAL" and step.argval in names:
             value = names[step.argval]
             name = getattr(value, "__name__", None)
-            if name in _COUPLING and not _is_followed(value):
+            if _couples(name) and not _is_followed(value):
                 return str(name)
     return None
 
