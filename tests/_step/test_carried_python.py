@@ -58,7 +58,7 @@ def test_values_that_a_forward_changes_come_back(array):
     python = CarriedPython(array, shards)
     for shard in shards:
         shard.array(torch.ones(2, 5, 3))
-    python.settle(replayed=False)
+    python.settle(ran=True)
     assert values(array, "seen") == [1] * B
     assert not python.differing
 

@@ -3,6 +3,7 @@
 
 import collections
 import copy
+import itertools
 import random
 
 import numpy as np
@@ -258,15 +259,7 @@ class Summed(Base):
 
 @pytest.mark.parametrize(("threads", "width"), [(1, None), (1, 1), (2, None)])
 @pytest.mark.parametrize(
-    ("every", "logs", "named"),
-    [
-        (1, False, False),
-        (1, True, False),
-        (2, False, False),
-        (2, True, False),
-        (1, True, True),
-        (2, True, True),
-    ],
+    ("every", "logs", "named"), list(itertools.product((1, 2), (False, True), (False, True)))
 )
 def test_sums_of_losses_are_each_models_own(every, logs, named, threads, width):
     def summed():

@@ -65,16 +65,16 @@ class CarriedPython:
         if edition_of(self._array) == self._edition:
             self._state.carry_back()
 
-    def settle(self, replayed: bool) -> None:
+    def settle(self, ran: bool) -> None:
         """Copy all that the models' code has changed in the shards to the array.
 
         Args:
-            replayed: the last steps ran no Python.
+            ran: their code ran since the last call; replays run none.
         """
         if edition_of(self._array) != self._edition:
             return
         self.carry_back()
         for own in self._own:
             own.give_back()
-        if not replayed:
+        if ran:
             self.differing = self._divergence.found() or self.differing

@@ -83,6 +83,7 @@ class Deal:
         self.shards, self.ahead = shards, ahead
         self._flush, self._autocast = flush, autocast
         self._seen: Any = None
+        self._ran = False
         self._reach = guards.reach_of(loss_function, shards[0].array)
         names = self._reach.names
         # `parametrize.cached` has one cache for all threads.
@@ -121,11 +122,10 @@ class Deal:
         """True if the shards must not run side by side."""
         return self._takes_turns or caches_parametrizations()
 
-    @property
-    def replayed(self) -> bool:
-        """True if the last step of every shard was a replay, which runs no Python."""
-        whole = bool(self._captured) and not self.ahead
-        return whole and all(captured.replayed for captured in self._captured)
+    def ran_python(self) -> bool:
+        """Return True if a step since the last call was no replay in every shard. None may be under way."""
+        ran, self._ran = self._ran, False
+        return ran
 
     @property
     def parted(self) -> bool:
@@ -175,5 +175,11 @@ class Deal:
         shard = self.shards[index]
         with self._flush(), _under(self._autocast), own_parametrizations():
             if index >= len(self._captured):
+                self._ran = True
                 return shard.step(batch, vectors)
-            return self._captured[index](shard.part(batch), shard.hyper(vectors), seen)
+            captured = self._captured[index]
+            try:
+                return captured(shard.part(batch), shard.hyper(vectors), seen)
+            finally:
+                if not captured.replayed:
+                    self._ran = True

@@ -368,12 +368,12 @@ class StepRunner(NotCopied):
         Python values that a forward changes, such as a counter, are up to date in the array after it.
         """
         self._dispatch.threads.wait_for_all()
-        self._python.settle(self._deal.replayed)
+        self._python.settle(self._deal.ran_python())
 
     def _settle(self) -> None:
         """Wait until no step is under way, before the array is read or changed; not if a step itself reads it."""
         if self._dispatch.threads.settle():
-            self._python.settle(self._deal.replayed)
+            self._python.settle(self._deal.ran_python())
 
     def close(self) -> None:
         """Finish the steps asked for, end the threads, and let the memory pool go. May be called again.
@@ -386,7 +386,7 @@ class StepRunner(NotCopied):
         self._closed = True
         try:
             self._dispatch.close()
-            self._python.settle(self._deal.replayed)
+            self._python.settle(self._deal.ran_python())
         finally:
             if self._on_cpu:
                 memory.trim()

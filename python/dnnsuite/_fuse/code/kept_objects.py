@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...nn.model_tensor import ModelTensor
+from ...nn.model_tensor import ModelTensor, physical
 from ..left_tensors import OPAQUE
 from .fused_attributes import PLAIN_VALUES
 from .stand_in import StandInDict
@@ -165,25 +165,27 @@ class _Array(_Kept):
 
 
 class _Tensor(_Kept):
-    """A tensor that is no parameter and no buffer; of one of all models what it stands for."""
+    """A tensor that is no parameter and no buffer; of one of all models also what it stands for."""
 
     @classmethod
     def of(cls, value: Any) -> Iterator[_Kept]:
-        if type(value) is ModelTensor:
-            yield cls(value, value.value)
-        elif type(value) is torch.Tensor and not value.requires_grad and value.numel() <= _LARGE:
-            yield cls(value, (value._version, value.clone()))
+        if type(value) not in (torch.Tensor, ModelTensor):
+            return
+        held = physical(value)
+        written = not held.requires_grad and held.numel() <= _LARGE
+        if written or type(value) is ModelTensor:
+            yield cls(value, (held, held._version, held.clone() if written else None))
 
     def changed(self) -> bool:
-        if type(self.value) is ModelTensor:
-            return self.value.value is not self.content
-        return bool(self.value._version != self.content[0])
+        held, version, _ = self.content
+        return physical(self.value) is not held or bool(held._version != version)
 
     def put_back(self) -> None:
+        held, version, numbers = self.content
         if type(self.value) is ModelTensor:
-            self.value.become(self.content)
-        else:
-            self.value.copy_(self.content[1])
+            self.value.become(held)
+        if numbers is not None and held._version != version:
+            held.copy_(numbers)
 
 
 _KINDS = (_Dictionary, _Container, _Slots, _Array, _Tensor)
