@@ -66,6 +66,31 @@ class Heir(Method):
     pass
 
 
+class LargestOfTwo(Base):
+    def scale(self, p):
+        return torch.max(p, p.grad) * max(0.1, min(1.0, 2.0))
+
+
+class Largest(Base):
+    def scale(self, p):
+        return p.grad.abs().max()
+
+
+class DecaysMatrices(Base):
+    def scale(self, p):
+        return 0.1 if p.ndim > 1 else 0.0
+
+
+class ByCount(Base):
+    def scale(self, p):
+        return p.numel() ** -0.5
+
+
+class SkipsAllIfOneIsNaN(Base):
+    def scale(self, p):
+        return 0.0 if torch.isnan(p.grad).any() else any((1.0,))
+
+
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
@@ -77,6 +102,11 @@ class Heir(Method):
         (Helper, "@"),
         (OfModule, "mean"),
         (Heir, "norm"),
+        (LargestOfTwo, None),
+        (Largest, "max"),
+        (DecaysMatrices, "ndim"),
+        (ByCount, "numel"),
+        (SkipsAllIfOneIsNaN, "any"),
     ],
 )
 def test_what_couples_is_named(kind, name):

@@ -147,3 +147,17 @@ def test_optimizers_of_ours_may_be_extended():
 
     array = dnnsuite.fuse(make_models(make, B))
     assert Clipped(array.parameters(), lr=0.1).length().shape == (B,)
+
+
+class DecaysMatrices(Lion):
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.sub_(p.grad + (0.5 * p if p.dim() > 1 else 0.0), alpha=group["lr"])
+
+
+def test_steps_that_tell_biases_by_their_dimensions_are_refused():
+    array = dnnsuite.fuse(make_models(make, B))
+    with pytest.raises(InvalidArgument, match="DecaysMatrices computes dim of whole tensors"):
+        DecaysMatrices(array.parameters())  # an array's biases have two

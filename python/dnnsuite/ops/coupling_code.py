@@ -13,9 +13,10 @@ from typing import Any
 __all__ = ["coupling_name"]
 
 _REDUCTIONS = (
-    *("amax", "amin", "cosine_similarity", "cumsum", "dist", "logsumexp", "matrix_norm", "mean", "median"),
-    *("nansum", "norm", "normalize", "prod", "quantile", "softmax", "std", "std_mean", "sum", "topk"),
-    *("trace", "var", "var_mean", "vector_norm"),
+    *("all", "allclose", "amax", "amin", "aminmax", "any", "argmax", "argmin", "cosine_similarity"),
+    *("count_nonzero", "cummax", "cumsum", "dist", "equal", "kthvalue", "logsumexp", "matrix_norm", "mean"),
+    *("median", "nansum", "norm", "normalize", "prod", "quantile", "softmax", "sort", "std", "std_mean"),
+    *("sum", "topk", "trace", "var", "var_mean", "vector_norm"),
 )
 _PRODUCTS = (
     *("addmm", "baddbmm", "bmm", "dot", "einsum", "inner", "kron", "matmul", "mm", "mv", "outer"),
@@ -25,8 +26,12 @@ _DECOMPOSITIONS = (
     *("cholesky", "eigh", "inv", "inverse", "matrix_power", "parameters_to_vector", "pinv", "qr", "solve"),
     *("svd", "svd_lowrank"),
 )
+#: What tells a bias from a matrix, or a scale by the number of elements: an array's parameters have one dimension more.
+_DIMENSIONS = ("dim", "ndim", "ndimension", "nelement", "numel")
 #: Functions and methods whose result depends on more than one element of a parameter, or on its dimensions.
-_COUPLING = frozenset((*_REDUCTIONS, *_PRODUCTS, *_DECOMPOSITIONS))
+_COUPLING = frozenset((*_REDUCTIONS, *_PRODUCTS, *_DECOMPOSITIONS, *_DIMENSIONS))
+#: Reductions as methods of a tensor; as functions, `torch.max(a, b)`, mostly of two tensors, element by element.
+_COUPLING_METHODS = frozenset(("max", "min"))
 _OF_LISTS = "_foreach_"  # begins the names of torch's functions for lists of tensors
 _OTHERS = ("torch", "dnnsuite", "builtins")
 
@@ -76,13 +81,17 @@ def _couples(name: Any) -> bool:
 
 def _named(code: types.CodeType, names: dict[str, Any]) -> str | None:
     """Name a coupling attribute, a coupling function imported by name, or `@`, in one code object."""
+    of_module = False  # what the last instruction loaded
     for step in dis.get_instructions(code):
         if (
             step.opname.startswith("BINARY") and step.argrepr == "@"
         ) or step.opname == "BINARY_MATRIX_MULTIPLY":
             return "@"
-        if step.opname in ("LOAD_ATTR", "LOAD_METHOD") and _couples(step.argval):
+        if step.opname in ("LOAD_ATTR", "LOAD_METHOD") and (
+            _couples(step.argval) or (step.argval in _COUPLING_METHODS and not of_module)
+        ):
             return str(step.argval)
+        of_module = step.opname == "LOAD_GLOBAL" and isinstance(names.get(step.argval), types.ModuleType)
         if step.opname == "LOAD_GLOBAL" and step.argval in names:
             value = names[step.argval]
             name = getattr(value, "__name__", None)
