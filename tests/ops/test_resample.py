@@ -41,6 +41,22 @@ def test_images_that_all_models_share_are_resampled_once():
     assert torch.equal(y, ops.resample(x.contiguous(), "nearest", (8, 10), (0.5, 0.5)))
 
 
+def test_volumes_that_all_models_share_are_resampled_once():
+    x = last(1, 3, 6, 2, 4, 5).expand(4, -1, -1, -1, -1, -1)
+    y = ops.resample(x, "linear", (3, 8, 10), (2 / 3, 0.5, 0.5))
+    assert y.stride(0) == 0
+    assert torch.equal(y, ops.resample(x.contiguous(), "linear", (3, 8, 10), (2 / 3, 0.5, 0.5)))
+
+
+def test_volumes_are_transformed_as_they_are_computed():
+    x = last(2, 3, 6, 4, 5, 3, dtype=torch.float64)
+    arguments = "linear", (3, 8, 2), (4 / 3, 5 / 8, 1.5)
+    plain = x.clone().requires_grad_()
+    ops.resample(plain, *arguments).sin().sum().backward()
+    grad = torch.func.grad(lambda t: ops.resample(t, *arguments).sin().sum())(x)
+    torch.testing.assert_close(grad, plain.grad)
+
+
 def test_impossible_images_are_refused():
     x = last(2, 3, 6, 4, 4)
     with pytest.raises(RuntimeError, match="no kind 'loud'"):

@@ -93,7 +93,51 @@ def _gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return _images(dx, grad.dim()), *(None,) * 7
 
 
-_eager = eager(_forward, _setup_images, _gradient, _composition)
+def _of_planes(rest: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the arguments for the planes of volumes, from sides, steps and padding of depth, height and width."""
+    return (*rest[1:3], *rest[4:6], *rest[7:9])
+
+
+def _of_depth(rest: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the arguments for lines along the depth of volumes; a line is an image of one row."""
+    return 1, rest[0], 1.0, rest[3], 0, rest[6]
+
+
+def _forward_volumes(x: Tensor, kind: str, *rest: Any) -> Tensor:
+    """Resample each plane as an image, then the planes as the pixels of a line."""
+    B, N, C, D, H, W = x.shape
+    depth, height, width = rest[:3]
+    planes = _resample(x.movedim(2, -1).reshape(B, N * D, H, W, C), kind, *_of_planes(rest))
+    result = _resample(planes.view(B, N, 1, D, height * width * C), kind, *_of_depth(rest))
+    return result.view(B, N, depth, height, width, C).movedim(-1, 2)
+
+
+def _setup_volumes(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, ctx.kind, *ctx.rest = inputs
+    ctx.sides = x.shape[3:]
+
+
+def _gradient_volumes(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    B, N, C, depth, height, width = grad.shape
+    D, H, W = ctx.sides
+    lines = grad.movedim(2, -1).reshape(B, N, 1, depth, height * width * C)
+    planes = _backward(lines, ctx.kind, 1, D, *_of_depth(ctx.rest)[2:]).view(B, N * D, height, width, C)
+    dx = _backward(planes, ctx.kind, H, W, *_of_planes(ctx.rest)[2:])
+    return dx.view(B, N, D, H, W, C).movedim(-1, 2), *(None,) * 10
+
+
+def _composition_volumes(x: Tensor, kind: str, *rest: Any) -> Tensor:
+    lines = zip(x.shape[3:], rest[0:3], rest[3:6], rest[6:9], strict=True)
+    deep, rows, columns = (_matrix(kind, n, m, step, before, x) for n, m, step, before in lines)
+    return torch.einsum("ed,oh,pw,bncdhw->bneopc", deep, rows, columns, x).movedim(-1, 2)
+
+
+_IMAGES = _forward, eager(_forward, _setup_images, _gradient, _composition), _composition
+_VOLUMES = (
+    _forward_volumes,
+    eager(_forward_volumes, _setup_volumes, _gradient_volumes, _composition_volumes),
+    _composition_volumes,
+)
 
 
 def resample(
@@ -103,8 +147,8 @@ def resample(
     steps: Sequence[float] | None = None,
     before: Sequence[int] | None = None,
 ) -> Tensor:
-    """Resample images x [B, N, C, H, W] or lines [B, N, C, L], the channels last in memory, to `sides`. Images that all
-    models share are resampled once.
+    """Resample lines x [B, N, C, L], images [B, N, C, H, W] or volumes [B, N, C, D, H, W], the channels last in memory,
+    to `sides`. What all models share is resampled once.
 
     Args:
         kind: 'nearest', 'nearest-exact', 'linear' or 'cubic', as torch interpolates, with ' corners' behind the last
@@ -121,6 +165,7 @@ def resample(
         *(0 for _ in row),
         *(before or (0,) * len(sides)),
     )
-    call = _forward if tracing() else _eager
-    run = call if on_cpu(x) else _composition
+    forward, node, composition = _VOLUMES if x.dim() == 6 else _IMAGES
+    call = forward if tracing() else node
+    run = call if on_cpu(x) else composition
     return once(lambda one: run(one, kind, *rest), x)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which images and lines are resampled by this package's operator, and that it computes what torch does."""
+"""Which lines, images and volumes are resampled by this package's operator, and that it computes what torch does."""
 
 import pytest
 import torch
@@ -60,6 +60,19 @@ def test_lines(mode, how):
     )
 
 
+@pytest.mark.parametrize("how", [*HOW, {"size": (3, 9, 5)}, {"scale_factor": (2, 1, 0.5)}], ids=str)
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "trilinear"])
+@pytest.mark.parametrize("channels", [3, 17])
+def test_volumes(mode, how, channels):
+    for corners in (None,) if "nearest" in mode else (False, True):
+        arguments = how | {"mode": mode, "align_corners": corners}
+        agrees(
+            lambda x, a=arguments: functional.interpolate(x, **a),
+            lambda x, a=arguments: F.interpolate(x, **a),
+            last(channels, 4, 7, 5),
+        )
+
+
 @pytest.mark.parametrize("mode", ["constant", "circular", "replicate", "reflect"])
 def test_padding(mode):
     for padding, sides in (((1, 3, 0, 2), (4, 5)), ((4, 2), (6,))):
@@ -77,6 +90,11 @@ def test_uneven_windows():
         last(6, 7, 5),
     )
     agrees(lambda x: functional.adaptive_avg_pool1d(x, 4), lambda x: F.adaptive_avg_pool1d(x, 4), last(6, 7))
+    agrees(
+        lambda x: functional.adaptive_avg_pool3d(x, (3, None, 4)),
+        lambda x: F.adaptive_avg_pool3d(x, (3, None, 4)),
+        last(6, 7, 5, 6),
+    )
 
 
 def test_a_step_of_a_model_in_float32_is_that_of_torch():
@@ -90,6 +108,7 @@ def test_a_step_of_a_model_in_float32_is_that_of_torch():
 def test_what_is_left_to_torch():
     images = last(3, 6, 6)
     assert takes_channels_last(images, 2)
+    assert takes_channels_last(last(3, 4, 4, 4), 3)
     assert takes_channels_last(images[:1].expand(B, -1, -1, -1, -1), 2)
     for other in (
         last(1, 6, 6),
@@ -106,6 +125,8 @@ def test_what_is_left_to_torch():
     assert interpolated(images, 3, None, "nearest", True, None, False) is None
     assert repeated(images, (1, 1, 1, 1), "other") is None
     assert repeated(images, (-1, 1, 1, 1), "circular") is None
+    assert repeated(last(3, 4, 4, 4), (1, 1, 1, 1, 1, 1), "zero") is None
+    assert interpolated(last(3, 4, 4, 4), 3, None, "area", None, None, False) is None
     assert repeated(images, (7, 0, 0, 0), "circular") is None
     assert repeated(images, (6, 0, 0, 0), "reflect") is None
     assert averaged(images, (1, 2, 3), 2) is None
@@ -123,4 +144,11 @@ def test_gradients_of_gradients():
     x = torch.randn(2, 1, 3, 4, 2, dtype=torch.float64).movedim(-1, 2).requires_grad_()
     assert torch.autograd.gradgradcheck(
         lambda t: functional.interpolate(t, scale_factor=2, mode="bicubic").sin(), x
+    )
+
+
+def test_gradients_of_gradients_of_volumes():
+    x = torch.randn(2, 1, 3, 2, 4, 2, dtype=torch.float64).movedim(-1, 2).requires_grad_()
+    assert torch.autograd.gradgradcheck(
+        lambda t: functional.interpolate(t, scale_factor=2, mode="trilinear").sin(), x
     )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Images and lines with the channels last that are upsampled, padded or averaged by this package's operator. torch's
-functions know that order for some modes of images only, and copy lines and what they pad."""
+"""Lines, images and volumes with the channels last that are upsampled, padded or averaged by this package's operator.
+torch's functions know that order for some modes of images only, and copy lines, volumes and what they pad."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _OF_IMAGES = {
     "bilinear": "linear",
     "bicubic": "cubic",
 }
-MODES = {1: _OF_LINES, 2: _OF_IMAGES}
-"""torch's modes of lines and images, and the operator's."""
+_OF_VOLUMES = {"nearest": "nearest", "nearest-exact": "nearest-exact", "trilinear": "linear"}
+MODES = {1: _OF_LINES, 2: _OF_IMAGES, 3: _OF_VOLUMES}
+"""torch's modes of lines, images and volumes, and the operator's."""
 
 
 def takes_channels_last(input: Tensor, dims: int) -> bool:
-    """Return True for lines `[B, N, C, L]` or images `[B, N, C, H, W]` of several channels, which lie last in memory:
-    on a CPU, in float32 or float64."""
+    """Return True for lines `[B, N, C, L]`, images `[B, N, C, H, W]` or volumes `[B, N, C, D, H, W]` of several
+    channels, which lie last in memory: on a CPU, in float32 or float64."""
     if dims not in MODES or input.dim() != dims + 3 or input.size(2) < 2 or input.numel() == 0:
         return False
     if input.dtype not in (torch.float32, torch.float64) or not on_cpu(input):
@@ -95,7 +96,7 @@ def repeated(input: Tensor, padding: Sequence[int], mode: str) -> Tensor | None:
     dims = len(padding) // 2
     if (
         mode not in ("zero", "circular", "replicate", "reflect")
-        or len(padding) % 2
+        or len(padding) not in (2, 4)  # volumes take two passes, in which torch's is faster
         or min(padding, default=-1) < 0
     ):
         return None
@@ -110,7 +111,7 @@ def repeated(input: Tensor, padding: Sequence[int], mode: str) -> Tensor | None:
 
 
 def averaged(input: Tensor, output_size: Any, dims: int) -> Tensor | None:
-    """Compute an adaptive mean of lines or images; None where torch's is used."""
+    """Compute an adaptive mean of lines, images or volumes; None where torch's is used."""
     asked = _per_dimension(output_size, dims)
     if asked is None or not takes_channels_last(input, dims):
         return None
