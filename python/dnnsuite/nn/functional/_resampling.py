@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Lines, images and volumes with the channels last that are upsampled, padded or averaged by this package's operator.
-torch's functions know that order for some modes of images only, and copy lines, volumes and what they pad."""
+"""Lines and images with the channels last that are upsampled, padded or averaged by this package's operator, and
+volumes that are upsampled. torch's functions know that order for some modes of images only, are slow for volumes of few
+channels, and copy lines and what they pad."""
 
 from __future__ import annotations
 
@@ -111,7 +112,7 @@ def repeated(input: Tensor, padding: Sequence[int], mode: str) -> Tensor | None:
 
 
 def averaged(input: Tensor, output_size: Any, dims: int) -> Tensor | None:
-    """Compute an adaptive mean of lines, images or volumes; None where torch's is used."""
+    """Compute an adaptive mean of lines or images; None where torch's is used."""
     asked = _per_dimension(output_size, dims)
     if asked is None or not takes_channels_last(input, dims):
         return None

@@ -333,10 +333,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     if output_size in (1, (1, 1, 1), [1, 1, 1]) and lies_last(input):
         return mean(input, (-3, -2, -1), keepdim=True)
     kernel = _even_windows(3, input, output_size) if lies_last(input) else None
-    if kernel is not None:
-        return avg_pool3d(input, kernel)
-    y = averaged(input, output_size, 3)
-    return _adaptive_avg_pool3d(input, output_size) if y is None else y
+    return _adaptive_avg_pool3d(input, output_size) if kernel is None else avg_pool3d(input, kernel)
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
