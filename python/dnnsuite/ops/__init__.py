@@ -39,6 +39,7 @@ from ._pointwise import dropout as dropout
 from ._pool import MOST_TAPS as MOST_TAPS
 from ._pool import avg_pool as avg_pool
 from ._pool import max_pool as max_pool
+from ._pool import max_pool_with_indices as max_pool_with_indices
 from ._prelu import prelu as prelu
 from ._rearrange import copied_in_order as copied_in_order
 from ._rearrange import rearranged as rearranged
@@ -90,6 +91,7 @@ __all__ = [
     "matmul",
     "max_over",
     "max_pool",
+    "max_pool_with_indices",
     "optimizer_",
     "optimizer_plan",
     "optimizer_step_",
