@@ -19,6 +19,7 @@ from ._convolution import convolve_models as convolve_models
 from ._cross_entropy import cross_entropy as cross_entropy
 from ._depthwise import depthwise as depthwise
 from ._embedding import embedding as embedding
+from ._glu import glu as glu
 from ._gradient import clamp_gradients_ as clamp_gradients_
 from ._gradient import gradient_norms as gradient_norms
 from ._gradient import scale_gradients_ as scale_gradients_
@@ -81,6 +82,7 @@ __all__ = [
     "depthwise",
     "dropout",
     "embedding",
+    "glu",
     "gradient_norms",
     "group_norm",
     "has_group_norm",
