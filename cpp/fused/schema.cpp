@@ -129,6 +129,8 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         "avg_pool_backward(Tensor grad, int height, int width, int kernel_h, int kernel_w, int stride_h, int stride_w,"
         " int padding_h, int padding_w, bool count_include_pad, int divisor) -> Tensor");
 
+    m.def("glu(Tensor x, int dim) -> Tensor");
+    m.def("glu_backward(Tensor grad, Tensor x, int dim) -> Tensor");
     m.def("prelu(Tensor x, Tensor slopes, int inner) -> Tensor");
     m.def("prelu_backward(Tensor grad, Tensor x, Tensor slopes, int inner) -> (Tensor, Tensor)");
     m.def("rearranged(Tensor x, int[] order) -> Tensor");

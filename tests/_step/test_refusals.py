@@ -123,16 +123,24 @@ def test_a_parameter_that_the_forward_puts_elsewhere():
                 runner.step(*batches(2, 1)[0]).losses()
 
 
-@pytest.mark.parametrize("other", [torch.optim.SGD, torch.optim.LBFGS, None])
-def test_another_optimizer_is_refused_with_the_way_out(other):
+@pytest.mark.parametrize(
+    ("other", "told_of"),
+    [
+        (torch.optim.SGD, "dnnsuite.optim.SGD(array"),
+        (torch.optim.LBFGS, "one LBFGS for each model of dnnsuite.unfuse(array)"),
+        (torch.optim.SparseAdam, "got a SparseAdam: use one of those, or step by hand"),
+        (None, "got a NoneType"),
+    ],
+)
+def test_another_optimizer_is_refused_with_the_way_out(other, told_of):
     array, _ = make(2)
     optimizer = other and other(array.parameters(), lr=0.1)
-    name = "dnnsuite.optim.SGD(array" if other is torch.optim.SGD else "got a "
     with pytest.raises(
         InvalidArgument, match=r"StepRunner trains with optimizers of dnnsuite\.optim"
     ) as told:
         StepRunner(array, optimizer, loss)
-    assert name in str(told.value)
+    assert told_of in str(told.value)
+    assert other is not torch.optim.LBFGS or "by hand" not in str(told.value)
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])

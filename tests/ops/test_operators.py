@@ -214,6 +214,7 @@ def opcheck_samples(device):
         (library.pixel_products, (r(2, 3, 5, 6), r(2, 4, 5), r(2, 4))),
         (library.sum_of_products, (r(2, 3, 4, 5).detach(), r(2, 3, 5, 6).detach())),
         (library.patches, (r(2, 2, 5, 6, 3), 3, 2, 2, 1, 1, 1)),
+        (library.glu, (r(2, 3, 6, 4), 2)),
         (library.prelu, (r(2, 3, 5, 4), r(2, 5), 4)),
         (library.rearranged, (r(2, 3, 5, 4), [0, 1, 3, 2])),
         (library.resample, (r(2, 2, 5, 6, 3), "linear", 7, 4, 0.7, 1.5, 0, 0)),
@@ -237,7 +238,7 @@ def test_opcheck(index, device):
     op, arguments = opcheck_samples(device)[index]
     if device == "cuda" and op.__name__.split(".")[-1] in (
         *("linear", "matmul", "pixel_products", "sum_of_products", "convolve_models"),
-        *("patches", "add_patches", "window_convolution", "rearranged", "resample", "prelu"),
+        *("patches", "add_patches", "window_convolution", "rearranged", "resample", "prelu", "glu"),
     ):
         pytest.skip("on a GPU torch's own operators stand for it")
     torch.library.opcheck(op.default, arguments)

@@ -19,6 +19,7 @@ NAMES = sorted(
 CPU_ONLY = {
     "convolution",
     "gemm",
+    "glu",
     "patches",
     "prelu",
     "rearrange",

@@ -283,6 +283,30 @@ POOL_CASES = [
 ]
 
 
+def glu_case(shape: tuple[int, ...], dim: int) -> Case:
+    """Gated halves along dimension `dim` of `[B, *shape]`."""
+
+    def make(B: int, dtype: torch.dtype) -> Tensors:
+        generator = torch.Generator().manual_seed(7)
+        return {"x": torch.stack([normal(generator, dtype, *shape) for _ in range(B)])}
+
+    def call(t: Tensors) -> torch.Tensor:
+        y = ops.glu(t["x"], dim)
+        return ops.glu(t["x"].contiguous(), dim) if y is None else y  # type: ignore[return-value]
+
+    name = f"glu-{'x'.join(map(str, shape))}-{dim}"
+    return Case(name, "glu", make, call, lambda t: functional.glu(t["x"], dim - 1))
+
+
+GLU_CASES = [
+    glu_case((3, 6, 5), 2),
+    glu_case((7, 10), 2),
+    glu_case((4, 36), 1),
+    glu_case((9000, 6), 2),  # several tasks for each model
+    glu_case((700, 64), 2),
+]
+
+
 def prelu_case(shape: tuple[int, ...], slopes: int, last: bool) -> Case:
     """Rectified channels, a slope of each or one of all, the channels last in memory or not."""
 

@@ -17,6 +17,7 @@ from torch.nn import functional
 from channel_cases import (
     BATCH_NORM_CASES,
     BATCH_NORM_MAX_CASES,
+    GLU_CASES,
     LARGE_WINDOW_CASES,
     PATCH_CASES,
     POOL_CASES,
@@ -251,6 +252,7 @@ CASES = [
     *BATCH_NORM_MAX_CASES,
     *WINDOW_CASES,
     *LARGE_WINDOW_CASES,
+    *GLU_CASES,
     *PATCH_CASES,
     *POOL_CASES,
     *PRELU_CASES,

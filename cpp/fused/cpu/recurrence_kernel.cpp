@@ -10,10 +10,6 @@
 
 namespace dnnsuite::fused::DNNSUITE_ISA {
 
-template <class T>
-DNNSUITE_HD Vec<T> logistic(const Vec<T>& x) {
-    return Vec<T>(T(1)) / (Vec<T>(T(1)) + exponential(Vec<T>(T(0)) - x));
-}
 /// By exp(-2|x|), which cannot overflow: the absolute error is that of one rounding.
 template <class T>
 DNNSUITE_HD Vec<T> hyperbolic(const Vec<T>& x) {

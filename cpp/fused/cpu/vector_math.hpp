@@ -69,6 +69,11 @@ DNNSUITE_HD Vec<double> exponential(const Vec<double>& x) {
     return Vec<double>::load(lanes);
 }
 
+template <class T>
+DNNSUITE_HD Vec<T> logistic(const Vec<T>& x) {
+    return Vec<T>(T(1)) / (Vec<T>(T(1)) + exponential(Vec<T>(T(0)) - x));
+}
+
 /// The normal distribution function by Abramowitz and Stegun 7.1.26 (absolute error below 2.5e-7 in
 /// float arithmetic); the exponential in it is the density's.
 DNNSUITE_HD Normal<Vec<float>> normal(const Vec<float>& x) {

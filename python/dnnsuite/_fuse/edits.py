@@ -19,11 +19,13 @@ from ..ops.rows import SavedRows, changed_slots, has_rows
 from .build import Fusion
 from .edit_count import EditsInPlace
 from .edited_attributes import EditedAttributes
-from .left_tensors import choose_models, left_in
+from .fitting_models import remember, those_that_fit
+from .left_tensors import choose_models, keeps_more
+from .module_walk import tensors_of_each
 from .single_model import model_of
 from .slices import set_width
 
-_Kept = tuple[tuple[str, torch.Tensor], str]  # (name, tensor), kind
+_Kept = tuple[str, torch.Tensor, str]  # name, tensor, kind
 _Row = tuple[torch.Tensor, int, torch.Tensor, str]  # tensor, slot, its new values, kind
 
 EDITION = "_fused_edition"  # attribute of an array: how often its models were exchanged
@@ -43,7 +45,7 @@ class _NewModel:
 
     def state(self) -> dict[str, torch.Tensor]:
         """Collect the model's tensors by name."""
-        return {name: tensor[self._place] for name, tensor in _state(self._tree)}
+        return {name: tensor[self._place] for name, tensor, _ in tensors_of_each(self._tree)}
 
     def shares(self, path: str, name: str) -> bool:
         """Return True if the model's tensor is that of the array, or equal to it."""
@@ -94,9 +96,22 @@ class ArrayEdit:
             raise InvalidArgument(
                 f"no optimizer or scheduler given takes {', '.join(sorted(set(fresh) - taken))}"
             )
-        compared = self._compared(models) if models else None
-        self.new = {slot: _NewModel(m, compared, k) for k, (slot, m) in enumerate(models.items(), 1)}
+        compared, self.new = self._new_models(models) if models else (None, {})
         self._attributes = EditedAttributes(array._root, self.slots, self.new, compared)
+        if compared is not None and self._attributes.same:
+            remember(array, array._root, list(models.values()))
+
+    def _new_models(
+        self, models: dict[int, torch.nn.Module]
+    ) -> tuple[torch.nn.Module | None, dict[int, Any]]:
+        """Compare the new models with the array, if none like them was; return them by slot, and those that were
+        compared as one tree."""
+        if changed_slots(self.slots, self.array.B) is not None:
+            fitting = those_that_fit(self.array, self.array._root, list(models.values()))
+            if fitting is not None:
+                return None, dict(zip(models, fitting, strict=True))
+        tree = self._compared(models)
+        return tree, {slot: _NewModel(m, tree, k) for k, (slot, m) in enumerate(models.items(), 1)}
 
     def _compared(self, models: dict[int, torch.nn.Module]) -> torch.nn.Module:
         """Fuse the new models with the first of the array, which compares them."""
@@ -118,7 +133,7 @@ class ArrayEdit:
         """Give the array its new values, and let the companions follow; an error undoes it."""
         array = self.array
         new = {slot: one.state() for slot, one in self.new.items()}
-        places = _state_with_kind(array._root)
+        places = tensors_of_each(array._root)
         rows = self._rows(places, new)
         edition = edition_of(array)
         before = _Before(array, self.companions, changed_slots(self.slots, array.B) or [])
@@ -138,12 +153,12 @@ class ArrayEdit:
     def _rows(self, places: Sequence[_Kept], new: dict[int, dict[str, torch.Tensor]]) -> list[_Row] | None:
         """Collect the rows to write in place; None if more changes than values of tensors."""
         root, changed = self.array._root, changed_slots(self.slots, self.array.B)
-        if changed is None or not self._attributes.same or any(map(_keeps_more, root.modules())):
+        if changed is None or not self._attributes.same or any(map(keeps_more, root.modules())):
             return None
         if any(self._other_lists(module, path) for path, module in root.named_modules()):
             return None
         rows, python, seen = [], _read_by_python(root), set()
-        for (key, tensor), kind in places:
+        for key, tensor, kind in places:
             if id(tensor) in seen or self._stays_shared(key, tensor):
                 continue
             seen.add(id(tensor))
@@ -173,11 +188,11 @@ class ArrayEdit:
             edition_of(array) + 1
         )  # from here on no runner's shards are models of this array
         made: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
-        for (key, tensor), _ in places:
+        for key, tensor, _ in places:
             if id(tensor) not in made:
                 fresh = {slot: held.get(key) for slot, held in new.items()}
                 made[id(tensor)] = self._gathered(key, tensor, fresh), self._gradient(tensor)
-        for (key, tensor), kind in places:
+        for key, tensor, kind in places:
             value, grad = made[id(tensor)]
             if kind == "parameter":
                 _become(tensor, value, grad)
@@ -243,13 +258,6 @@ class ArrayEdit:
         return any(list(getattr(module, name)) != values for name, values in lists.items())
 
 
-def _keeps_more(module: torch.nn.Module) -> bool:
-    """Return True if a module keeps something for each model beside parameters and buffers."""
-    own = vars(module)
-    apart = own.get("_fused_parts") is not None or own.get("_fused_own") is not None
-    return apart or any(True for _ in left_in(module))
-
-
 def _read_by_python(root: torch.nn.Module) -> set[str]:
     """Collect the names of buffers with arguments of layers, whose values Python knows, and does not read again."""
     layers = ((path, module) for path, module in root.named_modules() if isinstance(module, ArrayModule))
@@ -295,7 +303,7 @@ class _Before:
         """`written` are the slots of which rows are written in place."""
         self.companions = [(one, _kept(one)) for companion in companions for one in _with_parts(companion)]
         self.array, self.B = array, array.B
-        held = [tensor for (_, tensor), _ in _state_with_kind(array._root)] if written else []
+        held = [tensor for _, tensor, _ in tensors_of_each(array._root)] if written else []
         states = [tensor for companion, _ in self.companions for tensor in _tensors_of(companion)]
         own = [t for t in (*held, *states) if has_rows(t) and t.dim() and len(t) == array.B]
         self.rows = SavedRows(own, written)
@@ -344,24 +352,6 @@ def _kept(companion: Any) -> tuple[dict[str, Any], list[dict[str, Any]], dict[An
     """Copy a companion's attributes, and an optimizer's groups and state."""
     held = dict(vars(companion))
     return held, [dict(group) for group in held.get("param_groups", ())], dict(held.get("state", ()))
-
-
-def _state(tree: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    return [pair for pair, _ in _state_with_kind(tree)]
-
-
-def _state_with_kind(tree: torch.nn.Module) -> list[_Kept]:
-    """List every tensor with a dimension for the models: ((name, tensor), kind)."""
-    found: list[_Kept] = []
-    for path, module in tree.named_modules():
-        shared = getattr(module, "shared_buffers", ())
-        for name, value in module._parameters.items():
-            if value is not None:
-                found.append(((f"{path}.{name}".lstrip("."), value), "parameter"))
-        for name, value in module._buffers.items():
-            if value is not None and name not in shared:
-                found.append(((f"{path}.{name}".lstrip("."), value), "buffer"))
-    return found
 
 
 def _accepted(companion: Any, fresh: dict[str, Any]) -> dict[str, Any]:

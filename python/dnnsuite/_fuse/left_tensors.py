@@ -38,6 +38,13 @@ def left_in(module: torch.nn.Module) -> Iterator[ModelTensor]:
             yield from (tensor for tensor in tensors_in(value) if type(tensor) is ModelTensor)
 
 
+def keeps_more(module: torch.nn.Module) -> bool:
+    """Return True if a module of an array keeps something for each model beside parameters and buffers."""
+    own = vars(module)
+    apart = own.get("_fused_parts") is not None or own.get("_fused_own") is not None
+    return apart or any(True for _ in left_in(module))
+
+
 def tensors_in(value: Any, depth: int = _DEEP) -> Iterator[torch.Tensor]:
     """Yield a tensor, or those in a container or an object, and in such in there."""
     if isinstance(value, torch.Tensor):

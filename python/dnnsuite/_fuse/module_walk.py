@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["modules_below", "tensors_below"]
+__all__ = ["modules_below", "tensors_below", "tensors_of_each"]
 
 _TORCHS_WALK = torch.nn.Module.named_modules
 
@@ -30,6 +30,19 @@ def tensors_below(root: torch.nn.Module, registry: str) -> list[tuple[str, torch
             if tensor is not None and id(tensor) not in seen:
                 seen.add(id(tensor))
                 found.append((f"{path}.{name}" if path else name, tensor))
+    return found
+
+
+def tensors_of_each(root: torch.nn.Module) -> list[tuple[str, torch.Tensor, str]]:
+    """List every tensor of a model, or of an array that has a dimension for the models: name, tensor, and `parameter`
+    or `buffer`; one with several names under each."""
+    found: list[tuple[str, torch.Tensor, str]] = []
+    for path, module in modules_below(root):
+        shared = getattr(module, "shared_buffers", ())
+        for kind, held in (("parameter", module._parameters), ("buffer", module._buffers)):
+            for name, value in held.items():
+                if value is not None and name not in shared:
+                    found.append((f"{path}.{name}" if path else name, value, kind))
     return found
 
 

@@ -11,6 +11,7 @@ import torch
 from .. import optim
 from .._torch import step_hooks
 from ..errors import InvalidArgument
+from ..ops.torch_optimizers import takes_joint_steps
 from ..optim import ArrayOptimizer, GradScaler
 from .batches import opened
 
@@ -78,6 +79,12 @@ def check_optimizer(optimizer: Any, B: int) -> None:
             f"StepRunner trains with optimizers of dnnsuite.optim, got torch's {kind.__name__}: "
             f"dnnsuite.optim.{kind.__name__}(array.parameters(), ...) takes the same arguments, each also with one "
             "value per model"
+        )
+    elif takes_joint_steps(optimizer):
+        raise InvalidArgument(
+            f"StepRunner trains with optimizers of dnnsuite.optim, got torch's {kind.__name__}, which would take one "
+            f"step for all models together: use one of those, or one {kind.__name__} for each model of "
+            "dnnsuite.unfuse(array)"
         )
     else:
         raise InvalidArgument(

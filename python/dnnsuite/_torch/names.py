@@ -95,6 +95,11 @@ NAMES: dict[str, Name] = {
         "keeps the modes that see torch's functions from seeing what the recorder of a step asks its tensors",
         "steps are recorded more slowly",
     ),
+    "function mode on top": Name(
+        ("torch.overrides._get_current_function_mode",),
+        "puts the mode aside that looks for random numbers in a model's code, while a layer of an array runs",
+        "models that draw random numbers run more slowly",
+    ),
     "recorder": Name(
         ("torch.utils._python_dispatch.TorchDispatchMode",),
         "sees the operators of a step below autograd, to record them",

@@ -20,6 +20,7 @@ __all__ = [
     "foreach_norm",
     "hidden_from_function_modes",
     "hidden_from_modes",
+    "innermost_function_mode",
     "mark_parameter",
     "sample_dirichlet",
     "standard_gamma",
@@ -38,6 +39,9 @@ hidden_from_modes: Any = one("hidden from modes", contextlib.nullcontext)
 
 hidden_from_function_modes: Any = one("function modes", contextlib.nullcontext)
 """Context manager: no `TorchFunctionMode` sees what runs inside."""
+
+innermost_function_mode: Callable[[], Any] = one("function mode on top", lambda: None)
+"""The `TorchFunctionMode` that sees a call first; None if there is none, or it cannot be known."""
 
 
 class _NoDispatchMode:

@@ -174,7 +174,8 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
                 array = cls(**arguments, B=len(models), **{**where, "device": "meta"})
             array.leave_meta(first.device if first is not None else torch.device("cpu"), kept_once)
         else:
-            array = cls(**arguments, B=len(models), **where)
+            with _Undrawn():  # all of them get the models' values
+                array = cls(**arguments, B=len(models), **where)
         load_stacked(array, models, kept_once)
         array.train(models[0].training)
         return array

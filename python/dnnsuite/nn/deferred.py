@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -11,7 +11,7 @@ from .computed_once import runs_once, spread_all
 from .forward_state import outside
 from .sharing import is_frozen
 
-__all__ = ["Deferred", "Fresh"]
+__all__ = ["Deferred", "Fresh", "Half"]
 
 
 class Deferred:
@@ -94,3 +94,12 @@ class Fresh:
 
     def __init__(self) -> None:
         self.tensors = 1
+
+
+class Half(NamedTuple):
+    """First (`place` 0) or second half of `whole` `[B, *]` along its `dim`; `value` is the half itself."""
+
+    whole: torch.Tensor
+    dim: int
+    place: int
+    value: torch.Tensor

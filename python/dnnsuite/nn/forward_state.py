@@ -6,12 +6,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from .._torch import innermost_function_mode
 from ..errors import InvalidArgument
 
 if TYPE_CHECKING:
     from .model_tensor import ModelTensor
 
-__all__ = ["NotFusable", "Refused", "RunsAnew", "Stray", "WritesShared", "outside", "state"]
+__all__ = ["NotFusable", "Refused", "RunsAnew", "Stray", "WritesShared", "outside", "state", "unwatched"]
 
 
 class NotFusable(Exception):
@@ -46,6 +47,7 @@ class _State(threading.local):
         self.report: Any = None  # takes note of what the module whose code runs cannot fuse
         self.random: Any = None  # draws the random numbers of functions that belong to no layer
         self.making = 0  # 1: each model draws its own numbers, 2: and gets its own of tensors that are made
+        self.mode: Any = None  # the function mode that does so, where it is on
         self.drew = False  # whether code of the models drew numbers
         self.drew_alone = False  # whether models that ran one by one drew from torch's generator
         self.lent: Any = ()  # what the modules of one of several models hold for this call
@@ -61,13 +63,39 @@ class _State(threading.local):
 state = _State()
 
 
-class outside:
+class unwatched:
+    """Context manager: `state.mode` is off.
+
+    It has nothing to do in our own code, and costs half a microsecond in every torch function.
+    """
+
+    __slots__ = ("mode",)
+
+    def __enter__(self) -> None:
+        self.mode = state.mode
+        if self.mode is None:
+            return
+        if innermost_function_mode() is self.mode:
+            self.mode.__exit__(None, None, None)
+            state.mode = None
+        else:  # torch has put it aside already, or the model's code has entered another
+            self.mode = None
+
+    def __exit__(self, *error: Any) -> None:
+        if self.mode is not None:
+            self.mode.__enter__()
+            state.mode = self.mode
+
+
+class outside(unwatched):
     """Context manager: run a layer's own code, on `[B, ...]` tensors."""
 
     __slots__ = ("B",)
 
     def __enter__(self) -> None:
         self.B, state.B = state.B, 0
+        super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
         state.B = self.B

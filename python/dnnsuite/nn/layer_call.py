@@ -9,7 +9,7 @@ from typing import Any
 
 from .computed_once import call_once
 from .deferred import Deferred, Fresh
-from .forward_state import outside, state
+from .forward_state import outside, state, unwatched
 from .model_tensor import ModelTensor, expanded, mark_fresh, wrap_all
 from .own_tensors import GivenTensors
 
@@ -25,6 +25,12 @@ def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(forward)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if state.mode is None:
+            return call_quietly(self, args, kwargs)
+        with unwatched():
+            return call_quietly(self, args, kwargs)
+
+    def call_quietly(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not state.B and not _any_model_tensor(args):
             return call_once(forward, self, args, kwargs)
         B = self.B

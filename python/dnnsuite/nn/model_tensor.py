@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._torch import backward_pass, mark_parameter, tree_leaves, wrapper_subclass
 from ..errors import InvalidArgument
-from .deferred import Deferred, Fresh
+from .deferred import Deferred, Fresh, Half
 from .forward_state import NotFusable, Refused, RunsAnew, Stray, WritesShared, outside, state
 from .sharing import is_frozen
 from .variable import Variable, can_follow_variables
@@ -54,6 +54,7 @@ class ModelTensor(torch.Tensor):
     deferred: Deferred | None
     of_layer = False  # what a layer of ours made: torch's own would be contiguous
     fresh: Fresh | None = None  # set on what was computed once for all models: it may be written into
+    half_of: Half | None = None  # set on the halves of a tensor, until it is another value
     unsure = False  # a copy that may be a view in torch: nothing is written into it
 
     @staticmethod

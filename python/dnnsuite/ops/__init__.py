@@ -19,6 +19,7 @@ from ._convolution import convolve_models as convolve_models
 from ._cross_entropy import cross_entropy as cross_entropy
 from ._depthwise import depthwise as depthwise
 from ._embedding import embedding as embedding
+from ._glu import glu as glu
 from ._gradient import clamp_gradients_ as clamp_gradients_
 from ._gradient import gradient_norms as gradient_norms
 from ._gradient import scale_gradients_ as scale_gradients_
@@ -39,6 +40,7 @@ from ._pointwise import dropout as dropout
 from ._pool import MOST_TAPS as MOST_TAPS
 from ._pool import avg_pool as avg_pool
 from ._pool import max_pool as max_pool
+from ._pool import max_pool_with_indices as max_pool_with_indices
 from ._prelu import prelu as prelu
 from ._rearrange import copied_in_order as copied_in_order
 from ._rearrange import rearranged as rearranged
@@ -80,6 +82,7 @@ __all__ = [
     "depthwise",
     "dropout",
     "embedding",
+    "glu",
     "gradient_norms",
     "group_norm",
     "has_group_norm",
@@ -90,6 +93,7 @@ __all__ = [
     "matmul",
     "max_over",
     "max_pool",
+    "max_pool_with_indices",
     "optimizer_",
     "optimizer_plan",
     "optimizer_step_",

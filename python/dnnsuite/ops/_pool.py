@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from .device import on_cpu
 from .library import below_autograd, differentiable, library, tracing, transforming
 
-__all__ = ["MOST_TAPS", "avg_pool", "max_pool"]
+__all__ = ["MOST_TAPS", "avg_pool", "max_pool", "max_pool_with_indices"]
 
 MOST_TAPS = 255
 """Most pixels in a window of `max_pool`: the maximum's place is stored in a byte."""
@@ -172,6 +172,36 @@ def max_pool(
         return _compose_largest(x, *steps)
     y: Tensor = (_largest if tracing() else _eager_largest)(x, *steps)[0]
     return y
+
+
+def max_pool_with_indices(
+    x: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int] | None = None,
+    padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+    ceil_mode: bool = False,
+    activation: str = "none",
+) -> tuple[Tensor, Tensor]:
+    """Compute `max_pool(x, ...)` and the place of each maximum in its plane: int64 [B, N, OH, OW, C], row * W + column.
+
+    For x on the CPU, with elements; 'relu' without padding.
+    """
+    steps = (*kernel, *(stride or kernel), *padding, *dilation, ceil_mode, activation == "relu")
+    y, taps = (_largest if tracing() else _eager_largest)(x, *steps)
+    return y, _places(taps, x.size(3), steps)
+
+
+def _places(taps: Tensor, width: int, steps: Sequence[Any]) -> Tensor:
+    """Convert taps [B, N, OH, OW, C] to places in a plane of this `width`."""
+    kernel, stride, padding, dilation = (steps[i : i + 2] for i in (0, 2, 4, 6))
+    rows, columns = (torch.arange(size, device=taps.device) for size in taps.shape[2:4])
+    first = (rows * stride[0] - padding[0])[:, None] * width + columns * stride[1] - padding[1]
+    down, across = (torch.arange(size, device=taps.device) for size in kernel)
+    from_first = (down * (dilation[0] * width))[:, None] + across * dilation[1]
+    # A window without a tap has zeros, after a ReLU: its maximum is the first pixel.
+    from_first = F.pad(from_first.flatten(), (0, NO_TAP + 1 - from_first.numel()))
+    return from_first.index_select(0, taps.flatten().int()).view(taps.shape).add_(first[:, :, None])
 
 
 def avg_pool(

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 
-__all__ = ["add", "forget", "is_parameter", "parameters"]
+__all__ = ["add", "forget", "has_any", "is_parameter", "parameters"]
 
 _layers: weakref.WeakValueDictionary[int, torch.nn.Module] = weakref.WeakValueDictionary()
 
@@ -30,6 +30,12 @@ def parameters() -> Iterator[torch.nn.Parameter]:
         for parameter in () if layer is None else layer.__dict__.get("_parameters", {}).values():
             if parameter is not None:
                 yield parameter
+
+
+def has_any(tensors: Iterable[torch.Tensor]) -> bool:
+    """Return True if some of `tensors` are parameters of the layers."""
+    wanted = {id(tensor) for tensor in tensors}
+    return any(id(parameter) in wanted for parameter in parameters())
 
 
 def is_parameter(tensor: torch.Tensor) -> bool:

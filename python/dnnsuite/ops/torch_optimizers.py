@@ -19,7 +19,7 @@ from ..errors import InvalidArgument
 from . import array_layers
 from .coupling_code import coupling_name
 
-__all__ = ["take_over"]
+__all__ = ["take_over", "takes_joint_steps"]
 
 _JOINT = tuple(
     getattr(torch.optim, name) for name in ("LBFGS", "Adafactor", "Muon") if hasattr(torch.optim, name)
@@ -32,6 +32,11 @@ def take_over() -> None:
     original = torch.optim.Optimizer.add_param_group
     if not hasattr(original, "looks_for_arrays"):
         torch.optim.Optimizer.add_param_group = _looking(original)  # type: ignore[method-assign]
+
+
+def takes_joint_steps(optimizer: Any) -> bool:
+    """Return True for an optimizer of torch's whose step of a number depends on other numbers."""
+    return isinstance(optimizer, _JOINT)
 
 
 def _looking(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,7 +55,7 @@ def _check_code(kind: type, parameters: list[torch.Tensor]) -> None:
     if ours or getattr(kind, "keeps_models_apart", False):
         return
     name = coupling_name(kind)
-    if name is None or not _are_in_array(parameters):
+    if name is None or not array_layers.has_any(parameters):
         return
     raise InvalidArgument(
         f"{kind.__name__} computes {name} of whole tensors, which in an array hold all models: use an optimizer of "
@@ -59,15 +64,10 @@ def _check_code(kind: type, parameters: list[torch.Tensor]) -> None:
     )
 
 
-def _are_in_array(parameters: list[torch.Tensor]) -> bool:
-    held = {id(p) for p in parameters}
-    return any(id(p) in held for p in array_layers.parameters())
-
-
 def _check(optimizer: Any, args: Any, kwargs: Any) -> None:
-    if not isinstance(optimizer, _JOINT):
+    if not takes_joint_steps(optimizer):
         return
-    if _are_in_array([p for group in optimizer.param_groups for p in group["params"]]):
+    if array_layers.has_any(p for group in optimizer.param_groups for p in group["params"]):
         name = type(optimizer).__name__
         raise InvalidArgument(
             f"torch.optim.{name} would take one step for all models of an array together: use an optimizer of "

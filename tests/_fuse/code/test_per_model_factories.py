@@ -2,6 +2,7 @@
 """Numbers and tensors that a model's code makes in its forward are its own, whatever the array around it."""
 
 import copy
+import sys
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 
 import dnnsuite
 from dnnsuite import optim
+from dnnsuite._fuse.code.per_model_factories import PerModelMode
 from dnnsuite._step.capture.record import StepRecorder
 from helpers import assert_near, check_matches_models, make_models
 
@@ -240,3 +242,66 @@ def test_draws_that_no_rule_knows_run_model_by_model(name):
         assert_near(mine, model(x[0]).detach())
     assert any("one generator" in cover.reason for cover in array.coverage())
     array(x).sum().backward()
+
+
+class Noisy(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3, padding=1), torch.nn.BatchNorm2d(3))
+
+    def forward(self, x):
+        return self.body(x + torch.rand_like(x)).relu()
+
+
+class HoldsNoisy(torch.nn.Module):
+    """Has a forward for all models, inside which code of one model draws."""
+
+    array_forward = True
+
+    def __init__(self):
+        super().__init__()
+        self.inner = Noisy()
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+class DrawsAround(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = HoldsNoisy()
+
+    def forward(self, x):
+        return self.part(x + 0 * torch.rand_like(x))
+
+
+def calls_of_mode(call):
+    """Count the functions of torch that `PerModelMode` sees."""
+    looked = []
+
+    def note(frame, event, argument):
+        if event == "call" and frame.f_code is PerModelMode.__torch_function__.__code__:
+            looked.append(frame.f_locals["func"])
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return len(looked)
+
+
+def test_the_mode_sees_the_models_code_and_not_that_of_layers():
+    array, x = dnnsuite.fuse(make_models(Noisy, 3)), torch.randn(3, 5, 2, 8, 8)
+    for _ in range(3):
+        array(x)
+    assert calls_of_mode(lambda: array(x)) == 3  # rand_like, +, relu
+
+
+def test_code_of_models_in_a_forward_for_all_draws_for_each():
+    model = DrawsAround()
+    array, x = dnnsuite.fuse([copy.deepcopy(model) for _ in range(3)]), torch.zeros(3, 5, 2, 8, 8)
+    for _ in range(3):
+        first, second, third = array(x)
+        assert not first.equal(second)
+        assert not second.equal(third)

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 import dnnsuite
 from dnnsuite._fuse.rules.layers import layer_rule
 from function_cases import check
+from helpers import check_matches_models, make_models
 
 KERNEL = torch.randn(2, 3, 3, 3)
 
@@ -65,3 +66,32 @@ def test_torchs_dropout_draws_from_each_models_stream():
     alone = dnnsuite.fuse(models[1:], seeds=[4])(x[1:])
     assert torch.equal(both[1], alone[0])
     assert not torch.equal(both[0] == 0, both[1] == 0)
+
+
+class PoolsAndUndoes(torch.nn.Module):
+    """Takes the places of maxima after a ReLU, which waits for the pool."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 20, 3, padding=1)
+        self.back = torch.nn.Conv2d(20, 1, 1)
+
+    def forward(self, x):
+        y, places = F.max_pool2d(torch.relu(self.conv(x)), 2, return_indices=True)
+        return self.back(F.max_unpool2d(y, places, 2))
+
+
+def test_pools_with_indices_are_those_of_the_models():
+    check_matches_models(make_models(PoolsAndUndoes, 3), torch.randn(3, 4, 3, 24, 24))
+
+
+def test_pools_with_indices_are_captured():
+    array = dnnsuite.fuse(make_models(PoolsAndUndoes, 3))
+    optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.1)
+    with dnnsuite.StepRunner(
+        array, optimizer, lambda a, x: a(x).square().mean((1, 2, 3, 4)), threads=1
+    ) as runner:
+        for _ in range(8):
+            runner.step(torch.randn(3, 4, 3, 24, 24))
+        runner.synchronize()
+        assert runner.mode == "captured"

@@ -29,6 +29,16 @@ def test_channels_stay_last_in_memory(name, channels, dim):
     torch.testing.assert_close(*(torch.autograd.grad(t, x, grad)[0] for t in (y, truth)))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_glu_of_many_numbers_is_one_operator_where_it_has_the_dtype(dtype):
+    x = torch.randn(2, 30, 200, dtype=dtype)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        y = functional.glu(x)
+    torch.testing.assert_close(y, F.glu(x))
+    names = {event.key for event in profile.key_averages()}
+    assert ("aten::glu" in names) == (dtype == torch.bfloat16)
+
+
 def test_channels_that_lie_last_are_compiled():
     x = torch.randn(2, 3, 6, 34).movedim(-1, 2)
     step = torch.compile(lambda t: functional.softmax(t, dim=1), fullgraph=True, backend="aot_eager")

@@ -25,6 +25,47 @@ def test_indices_are_those_of_a_plane():
     assert torch.equal(functional.max_pool2d(back.clamp(min=0), 2), values.clamp(min=0))
 
 
+INDEXED = [
+    ("max_pool2d", (2,), {}),
+    ("max_pool2d", ((2, 3), [1, 2], (1, 0)), {"ceil_mode": True}),
+    ("max_pool2d", (3, None, 1, 2), {}),
+    ("max_pool1d", (3, 2, 1), {"ceil_mode": True}),
+    ("max_pool1d", (2,), {"dilation": 3}),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), INDEXED)
+@pytest.mark.parametrize("activation", ["none", "relu"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_indices_of_our_own_pool_are_torchs(name, args, kwargs, activation, shared, monkeypatch):
+    monkeypatch.setattr(pooling, "FEW_NUMBERS", 0)
+    monkeypatch.setattr(pooling, "FEW_TAKEN", 0)
+    sides = (20, 19) if name.endswith("2d") else (20,)
+    own = torch.randn(1 if shared else 3, 2, 5, *sides)
+    own[0, 0, 0, ..., 2:9] = -torch.inf
+    own[0, 0, 1, ..., 4:6] = torch.nan
+    own[0, 0, 2, ..., 3:14] = -1.0  # equal ones; and zeros, after a ReLU
+    x = own.expand(3, *own.shape[1:]).requires_grad_(not shared)
+    y, indices = getattr(functional, name)(x, *args, **kwargs, return_indices=True, activation=activation)
+    before = x.relu() if activation == "relu" else x
+    plain = getattr(torch.nn.functional, name)
+    truths = [plain(one, *args, **kwargs, return_indices=True) for one in before]
+    truth, places = (torch.stack(held) for held in zip(*truths, strict=True))
+    torch.testing.assert_close(y, truth, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(indices, places)
+    if not shared:
+        grad = torch.randn_like(truth)
+        assert torch.equal(*(torch.autograd.grad(z, x, grad, retain_graph=True)[0] for z in (y, truth)))
+
+
+def test_pools_with_indices_are_ours():
+    x = torch.randn(2, 4, 20, 40, 40)
+    values, indices = functional.max_pool2d_with_indices(x, 2)
+    assert all(t.movedim(2, -1).is_contiguous() for t in (values, indices))
+    again = functional.max_pool1d_with_indices(torch.randn(2, 4, 20, 2000), 2)
+    assert all(t.movedim(2, -1).is_contiguous() for t in again)
+
+
 def test_channels_stay_last_in_memory():
     x = torch.randn(3, 2, 6, 6, 4).movedim(-1, 2)
     assert functional.max_pool2d(x, 2).movedim(2, -1).is_contiguous()
@@ -148,20 +189,6 @@ def test_adaptive_pools_of_large_windows_and_of_nothing():
     assert functional.adaptive_avg_pool2d(torch.randn(2, 0, 3, 4, 4), 2).shape == (2, 0, 3, 2, 2)
     with pytest.raises(RuntimeError):
         functional.adaptive_avg_pool2d(x, (2, 2, 2))
-
-
-@pytest.mark.parametrize("last", [False, True])
-def test_images_keep_their_memory_order_when_a_pool_is_undone(last):
-    x = torch.randn(3, 2, 4, 6, 6)
-    x = x.movedim(2, -1).contiguous().movedim(-1, 2) if last else x
-    y, indices = functional.max_pool2d(x, 2, return_indices=True)
-    y = y.detach().requires_grad_()
-    whole = functional.max_unpool2d(y, indices, 2)
-    assert whole.stride() == x.stride()
-    truth = torch.stack([torch.nn.functional.max_unpool2d(*one, 2) for one in zip(y, indices, strict=True)])
-    assert torch.equal(whole, truth)
-    grad = torch.randn_like(truth)
-    assert torch.equal(*(torch.autograd.grad(z, y, grad)[0] for z in (whole, truth)))
 
 
 @pytest.mark.parametrize(

@@ -200,13 +200,12 @@ def _generators_now() -> list[bytes]:
 @contextmanager
 def making(memory: bool) -> Iterator[None]:
     """Context manager: `PerModelMode`, unless an outer one does as much."""
-    before, wanted = state.making, 2 if memory else 1
-    if before >= wanted:
-        yield
-        return
-    state.making = wanted
+    before, mode = state.making, state.mode
+    state.making = max(before, 2 if memory else 1)
+    if mode is None:
+        state.mode = PerModelMode()
     try:
-        with nullcontext() if before else PerModelMode():  # the outer one does more from now on
+        with state.mode if mode is None else nullcontext():  # the outer one does more from now on
             yield
     finally:
-        state.making = before
+        state.making, state.mode = before, mode

@@ -117,7 +117,7 @@ class UserModule(OwnTensors):
             why = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
             self._fused_turn_back(kept, begun, why)
             start_anew(str(error))
-            return self._fused_second_try(args, kwargs, error)
+            return self._fused_second_try(args, kwargs, error, kept)
         else:
             self._fused_note_call(method_named(args), kept)
             return output
@@ -161,8 +161,11 @@ class UserModule(OwnTensors):
             self._fused_known.add((method, self.training, torch.is_grad_enabled()))
         self._fused_report.calls += bool(self._fused_report.mapped)
 
-    def _fused_second_try(self, args: Any, kwargs: Any, error: Exception) -> Any:
-        """Run the models one by one after an error in code for all at once; an error there is the user's."""
+    def _fused_second_try(self, args: Any, kwargs: Any, error: Exception, kept: Kept | None) -> Any:
+        """Run the models one by one after an error in code for all at once; an error there is the user's.
+
+        It leaves no trace: the first model has run up to the error, and the others have not.
+        """
         state.B, before = 0, state.B
         try:
             return self._fused_one_by_one(args, kwargs)
@@ -170,6 +173,8 @@ class UserModule(OwnTensors):
             raise error from None
         except Exception as own:
             self._fused_report.reason, self._fused_parts = "", None
+            if kept is not None:
+                put_back(kept)
             own.__dict__["_of_a_model"] = True
             raise own from None
         finally:
@@ -318,13 +323,13 @@ def _refuse_new(module: Any, name: str, value: torch.nn.Module) -> None:
 
 
 def _is_final(error: Exception, kept: Kept | None) -> bool:
-    """Return True for an error that running the models one by one would not avoid; put back what a refusal changed."""
-    if isinstance(error, Refused):
+    """Return True for an error that running the models one by one would not avoid; put back what it left changed."""
+    if isinstance(error, Refused) or hasattr(error, "_of_a_model"):
         if kept is not None:
             put_back(kept)
         return True
     # In a backward pass it is of a second run, or torch's own to say that it has run enough.
-    return kept is None or hasattr(error, "_of_a_model") or backward_pass() != -1
+    return kept is None or backward_pass() != -1
 
 
 def _bare(original: type[torch.nn.Module]) -> torch.nn.Module:

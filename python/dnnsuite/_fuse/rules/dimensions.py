@@ -12,6 +12,7 @@ from ..._torch import weight_norm
 from ...nn import functional as ours
 from ...nn.functional.mean import mean
 from ...nn.model_tensor import ModelTensor, NotFusable, expanded, wrap_all
+from ...nn.waiting_gate import mark_halves
 from ...ops.memory_order import by_memory_order
 from ..code.epilogue_fusion import maximum
 from .elementwise import elementwise
@@ -84,7 +85,7 @@ _TABLE: list[tuple[str, dict[int, str], dict[str, Any]]] = [
             "cummin",
         ]
     ],
-    *[(n, {1: "dim"}, {"dim": -1}) for n in ["sort", "argsort", "glu", "mode"]],
+    *[(n, {1: "dim"}, {"dim": -1}) for n in ["sort", "argsort", "mode"]],
     ("diff", {2: "dim"}, {"dim": -1}),
     *[(n, {2: "dim"}, {"dim": -1}) for n in ["topk", "kthvalue"]],
     *[(n, {1: "dim"}, {"dim": 0}) for n in ["unbind"]],
@@ -100,6 +101,11 @@ for _name, _places, _defaults in _TABLE:
     _named(_name, _places, _defaults)
 
 
+@rule("glu")
+def _glu(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return wrap_all(ours.glu(args[0].value, *args[1:], **kwargs))
+
+
 @rule("chunk split tensor_split split_with_sizes")
 def parts(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Cut a tensor in parts, views of it."""
@@ -111,7 +117,9 @@ def parts(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     def cut(tensors: list[torch.Tensor], dim: int) -> tuple[torch.Tensor, ...]:
         return tuple(func(tensors[0], *args[1:2], dim=dim, **sizes))
 
-    found = wrap_all(by_memory_order(cut, [first.value], moved(dim, first.dim())))
+    whole, dim = first.value, moved(dim, first.dim())
+    found = wrap_all(by_memory_order(cut, [whole], dim))
+    mark_halves(whole, found, dim)
     for part in found:
         part.unsure = first.unsure
     return found

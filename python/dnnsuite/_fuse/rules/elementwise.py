@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...nn.model_tensor import ModelTensor, NotFusable, check_stray, expanded, physical, state, wrap_all
+from ...nn.waiting_gate import gated_half, waiting_gate
 from ...nn.waiting_relu import waiting_relu
 from ...ops.memory_order import in_one_piece
 from ..code.epilogue_fusion import continued
@@ -78,12 +79,20 @@ _SLOW_OF_SLICES = frozenset(
         *("mish", "selu", "sigmoid", "silu", "sin", "softplus", "sqrt", "tanh"),
     }
 )
+_SIGMOIDS = frozenset((torch.sigmoid, torch.Tensor.sigmoid, torch.nn.functional.sigmoid))
+_PRODUCTS = frozenset(
+    (torch.mul, torch.Tensor.mul, torch.Tensor.__mul__, torch.multiply, torch.Tensor.multiply)
+)
 _RELUS = frozenset((torch.relu, torch.Tensor.relu, torch.nn.functional.relu))
 
 
 @rule(NAMES, writes=True)
 def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if state.pending:
+        if func in _PRODUCTS and len(args) == 2 and not kwargs:
+            result = _gated(*args)
+            if result is not None:
+                return result
         result = continued(func, args, kwargs)
         if result is not None:
             return result
@@ -92,6 +101,10 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
             return result
     if func in _RELUS and len(args) == 1 and not kwargs.get("inplace") and type(args[0]) is ModelTensor:
         later = waiting_relu(args[0].value)
+        if later is not None:
+            return later
+    if func in _SIGMOIDS and len(args) == 1 and not kwargs and type(args[0]) is ModelTensor:
+        later = waiting_gate(args[0])
         if later is not None:
             return later
     if in_place(func) or kwargs.get("inplace"):
@@ -108,6 +121,18 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 CONTINUING.add(elementwise)
+
+
+def _gated(a: Any, b: Any) -> Any:
+    """Compute the product of a half and the sigmoid of the other half in one pass; None for other tensors."""
+    if type(a) is not ModelTensor or type(b) is not ModelTensor:
+        return None
+    for half, gate in ((a, b), (b, a)):
+        if half.deferred is None and gate.deferred is not None:
+            result = gated_half(half, gate)
+            if result is not None:
+                return wrap_all(result)
+    return None
 
 
 def _in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

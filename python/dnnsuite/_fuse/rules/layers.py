@@ -50,13 +50,15 @@ def layer_rule(func: Any) -> FunctionRule | None:
     if mine is None or mine is func or name not in ours.__all__:
         return None
     pools = name in ("max_pool1d", "max_pool2d")
+    indexes = name in ("max_pool1d_with_indices", "max_pool2d_with_indices")
     draws = "rng" in inspect.signature(mine).parameters
 
     def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         B = width_of(args, kwargs)
         if twin:
             args, kwargs = _as_functional(func, args, kwargs)
-        if pools and not kwargs.get("return_indices") and len(args) < 7 and type(args[0]) is ModelTensor:
+        plain_pool = indexes or (pools and not kwargs.get("return_indices"))
+        if plain_pool and len(args) < 7 and type(args[0]) is ModelTensor:
             before = input_of_relu(args[0].deferred)
             if before is not None:
                 return wrap_all(ours.max_pool_of_relu(mine, before, *args[1:], **kwargs))

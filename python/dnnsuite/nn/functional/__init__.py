@@ -102,9 +102,6 @@ from .pooling import max_pool2d_with_indices as max_pool2d_with_indices
 from .pooling import max_pool3d as max_pool3d
 from .pooling import max_pool3d_with_indices as max_pool3d_with_indices
 from .pooling import max_pool_of_relu as max_pool_of_relu
-from .pooling import max_unpool1d as max_unpool1d
-from .pooling import max_unpool2d as max_unpool2d
-from .pooling import max_unpool3d as max_unpool3d
 from .ranking_loss import cosine_embedding_loss as cosine_embedding_loss
 from .ranking_loss import ctc_loss as ctc_loss
 from .ranking_loss import hinge_embedding_loss as hinge_embedding_loss
@@ -118,6 +115,9 @@ from .recurrent import rnn_relu_cell as rnn_relu_cell
 from .recurrent import rnn_tanh_cell as rnn_tanh_cell
 from .sparse import embedding as embedding
 from .sparse import embedding_bag as embedding_bag
+from .unpooling import max_unpool1d as max_unpool1d
+from .unpooling import max_unpool2d as max_unpool2d
+from .unpooling import max_unpool3d as max_unpool3d
 from .vision import affine_grid as affine_grid
 from .vision import channel_shuffle as channel_shuffle
 from .vision import fold as fold

@@ -46,6 +46,7 @@ from ...ops.library import tracing
 from ...ops.memory_order import by_memory_order, memory_order, way_back
 from .._models import each_model, shifted
 from ..random_draws import fill
+from ..waiting_gate import FEWEST_NUMBERS
 
 
 def _softmax_dim(dim: int | None, x: torch.Tensor, name: str) -> int:
@@ -120,7 +121,10 @@ def gumbel_softmax(
 
 def glu(input: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """`torch.nn.functional.glu`; `dim` counts without the model."""
-    return _along(F.glu, input, shifted(dim, input, "glu"))
+    dim = shifted(dim, input, "glu")
+    large = input.numel() >= FEWEST_NUMBERS and on_cpu(input)
+    own = ops.glu(input, dim) if large else None
+    return _along(F.glu, input, dim) if own is None else own
 
 
 def prelu(input: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -14,9 +14,9 @@ from torch.nn import functional as F
 
 from ... import ops
 from ...ops.device import on_cpu
-from ...ops.library import tracing
+from ...ops.library import tracing, transforming
 from ._resampling import averaged
-from ._samples import each_sample, over_samples
+from ._samples import over_samples
 from ._volume_pools import by_planes, lies_last
 from .mean import mean
 
@@ -26,8 +26,6 @@ Pair = tuple[int, int]
 _max_pool1d = over_samples(F.max_pool1d, "max_pool1d", 1)
 _max_pool2d = over_samples(F.max_pool2d, "max_pool2d", 2)
 _max_pool3d = over_samples(F.max_pool3d, "max_pool3d", 3)
-max_pool1d_with_indices = over_samples(F.max_pool1d_with_indices, "max_pool1d_with_indices", 1)
-max_pool2d_with_indices = over_samples(F.max_pool2d_with_indices, "max_pool2d_with_indices", 2)
 max_pool3d_with_indices = over_samples(F.max_pool3d_with_indices, "max_pool3d_with_indices", 3)
 _avg_pool1d = over_samples(F.avg_pool1d, "avg_pool1d", 1)
 _avg_pool2d = over_samples(F.avg_pool2d, "avg_pool2d", 2)
@@ -120,13 +118,18 @@ def _ours(dims: int, input: Tensor, *sizes: Any) -> Steps | None:
     return _known_steps(dims, input.shape, *sizes, least)
 
 
-def _pooled(operator: Callable[..., Tensor], dims: int, input: Tensor, *steps: Any) -> Tensor:
+def _pooled(operator: Callable[..., Any], dims: int, input: Tensor, *steps: Any) -> Any:
     """Apply `operator` to images or lines, channels last; once to a batch that all models share (stride 0)."""
     images = input if dims == 2 else input.unsqueeze(-2)
     shared = images.size(0) > 1 and images.stride(0) == 0
-    y = operator((images[:1] if shared else images).movedim(2, -1), *steps).movedim(-1, 2)
-    y = y.expand(images.size(0), *y.shape[1:]) if shared else y
-    return y if dims == 2 else y.squeeze(-2)
+
+    def result(y: Tensor) -> Tensor:
+        y = y.movedim(-1, 2)
+        y = y.expand(images.size(0), *y.shape[1:]) if shared else y
+        return y if dims == 2 else y.squeeze(-2)
+
+    found = operator((images[:1] if shared else images).movedim(2, -1), *steps)
+    return result(found) if isinstance(found, Tensor) else tuple(map(result, found))
 
 
 def _max_pool(
@@ -140,10 +143,12 @@ def _max_pool(
     return_indices: bool,
     activation: str = "none",
 ) -> Any:
-    if not return_indices:
-        steps = _ours(dims, input, kernel_size, stride, padding, dilation)
-        if steps is not None and steps[0][0] * steps[0][1] <= ops.MOST_TAPS:
+    steps = _ours(dims, input, kernel_size, stride, padding, dilation)
+    if steps is not None and steps[0][0] * steps[0][1] <= ops.MOST_TAPS:
+        if not return_indices:
             return _pooled(ops.max_pool, dims, input, *steps, ceil_mode, activation)
+        if (activation == "none" or not any(steps[2])) and not transforming():
+            return _pooled(ops.max_pool_with_indices, dims, input, *steps, ceil_mode, activation)
     plain = _max_pool1d if dims == 1 else _max_pool2d
     input = input.relu() if activation == "relu" else input
     return plain(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
@@ -162,6 +167,30 @@ def _avg_pool(
         return _pooled(ops.avg_pool, dims, input, *steps[:3], *options[:2], *(o or 0 for o in options[2:]))
     y: Tensor = (_avg_pool1d if dims == 1 else _avg_pool2d)(input, kernel_size, stride, padding, *options)
     return y
+
+
+def max_pool1d_with_indices(
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    *options: Any,
+    **named: Any,
+) -> Any:
+    """`torch.nn.functional.max_pool1d_with_indices` of `[B, N, C, L]`, or without N."""
+    return max_pool1d(input, kernel_size, stride, padding, *options[:2], **{**named, "return_indices": True})
+
+
+def max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    *options: Any,
+    **named: Any,
+) -> Any:
+    """`torch.nn.functional.max_pool2d_with_indices` of `[B, N, C, H, W]`, or without N."""
+    return max_pool2d(input, kernel_size, stride, padding, *options[:2], **{**named, "return_indices": True})
 
 
 def max_pool1d(
@@ -211,7 +240,7 @@ def max_pool3d(
 
 def max_pool_of_relu(function: Callable[..., Any], input: Tensor, *args: Any, **kwargs: Any) -> Any:
     """Compute `function(relu(input), ...)` for one of the functions `max_pool*d`; in one pass for lines and images."""
-    if function is max_pool1d or function is max_pool2d:
+    if function in (max_pool1d, max_pool2d, max_pool1d_with_indices, max_pool2d_with_indices):
         return function(input, *args, **kwargs, activation="relu")
     return function(input.relu(), *args, **kwargs)
 
@@ -342,54 +371,3 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     if kernel is not None:
         return max_pool3d(input, kernel)
     return _adaptive_max_pool3d(input, output_size, return_indices)
-
-
-def _unpool(plain: Any, name: str, dims: int, input: Tensor, indices: Tensor, *args: Any) -> Tensor:
-    """Undo a pool of samples; images with the channels last stay so."""
-
-    def samples(x: Tensor, i: Tensor) -> Tensor:
-        last = dims == 2 and all(t.is_contiguous(memory_format=torch.channels_last) for t in (x, i))
-        result: Tensor = plain(*(t if last else t.contiguous() for t in (x, i)), *args)
-        return result
-
-    result: Tensor = each_sample(samples, name, dims, input, indices)
-    return result
-
-
-def max_unpool1d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """`torch.nn.functional.max_unpool1d`; input and indices are `[B, N, C, L]`, or without N."""
-    arguments = (kernel_size, stride, padding, output_size)
-    return _unpool(F.max_unpool1d, "max_unpool1d", 1, input, indices, *arguments)
-
-
-def max_unpool2d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """`torch.nn.functional.max_unpool2d`; input and indices are `[B, N, C, H, W]`, or without N."""
-    arguments = (kernel_size, stride, padding, output_size)
-    return _unpool(F.max_unpool2d, "max_unpool2d", 2, input, indices, *arguments)
-
-
-def max_unpool3d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """`torch.nn.functional.max_unpool3d`; input and indices are `[B, N, C, D, H, W]`, or without N."""
-    arguments = (kernel_size, stride, padding, output_size)
-    return _unpool(F.max_unpool3d, "max_unpool3d", 3, input, indices, *arguments)

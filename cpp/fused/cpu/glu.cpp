@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// glu: the first half of a dimension times the logistic function of the second. On CUDA torch's own serves.
+#include "fused/cpu/glu_kernel.hpp"
+
+#include <vector>
+
+#include "fused/cpu/parallel.hpp"
+
+namespace dnnsuite::fused {
+namespace {
+
+/// Of x [B, ...], whose dimension `dim` has two halves.
+GluArguments arguments(const Checker& check, const Tensor& x, int64_t dim) {
+    check.at_least(x, "x", 2);
+    STD_TORCH_CHECK(dim > 0 && dim < x.dim() && x.size(dim) % 2 == 0, check.op(), ": dimension ", dim, " of ",
+                    shape_text(x), " has no two halves");
+    GluArguments args{};
+    args.dtype = check.floating(x, "x");
+    args.run = x.size(dim) / 2;
+    for (int64_t d = dim + 1; d < x.dim(); ++d) args.run *= x.size(d);
+    args.rows = cut_rows(x.size(0), elements_per_model(x), 2 * args.run);
+    args.x = x.data_ptr();
+    return args;
+}
+
+std::vector<int64_t> halved(const Tensor& x, int64_t dim) {
+    std::vector<int64_t> sizes(x.sizes().begin(), x.sizes().end());
+    sizes[static_cast<size_t>(dim)] /= 2;
+    return sizes;
+}
+
+Tensor forward(const Tensor& given, int64_t dim) {
+    const Tensor x = packed(given);
+    GluArguments args = arguments(Checker("glu"), x, dim);
+    Tensor y = new_tensor(x, halved(x, dim).data(), x.dim());
+    if (x.numel() == 0) return y;
+    args.y = y.data_ptr();
+    const auto kernel = DNNSUITE_SELECT(glu);
+    run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 0,
+              [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
+    return y;
+}
+
+Tensor backward(const Tensor& given_grad, const Tensor& given, int64_t dim) {
+    const Checker check("glu_backward");
+    const Tensor grad = packed(given_grad), x = packed(given);
+    GluArguments args = arguments(check, x, dim);
+    check.same_kind(grad, "grad", x);
+    STD_TORCH_CHECK(grad.numel() * 2 == x.numel(), check.op(), ": grad ", shape_text(grad), " is not half of x ",
+                    shape_text(x));
+    Tensor dx = new_like(x);
+    if (x.numel() == 0) return dx;
+    args.grad = grad.data_ptr();
+    args.dx = dx.data_ptr();
+    const auto kernel = DNNSUITE_SELECT(glu_backward);
+    run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 0,
+              [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
+    return dx;
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) {
+    m.impl("glu", TORCH_BOX(&forward));
+    m.impl("glu_backward", TORCH_BOX(&backward));
+}
+
+}  // namespace dnnsuite::fused
