@@ -10,7 +10,7 @@ namespace dnnsuite::fused {
 namespace {
 
 /// Of x [B, ...], whose dimension `dim` has two halves.
-GluArguments arguments(const Checker& check, const Tensor& x, int64_t dim) {
+GluArguments gate_arguments(const Checker& check, const Tensor& x, int64_t dim) {
     check.at_least(x, "x", 2);
     STD_TORCH_CHECK(dim > 0 && dim < x.dim() && x.size(dim) % 2 == 0, check.op(), ": dimension ", dim, " of ",
                     shape_text(x), " has no two halves");
@@ -29,9 +29,9 @@ std::vector<int64_t> halved(const Tensor& x, int64_t dim) {
     return sizes;
 }
 
-Tensor forward(const Tensor& given, int64_t dim) {
+Tensor gated(const Tensor& given, int64_t dim) {
     const Tensor x = packed(given);
-    GluArguments args = arguments(Checker("glu"), x, dim);
+    GluArguments args = gate_arguments(Checker("glu"), x, dim);
     Tensor y = new_tensor(x, halved(x, dim).data(), x.dim());
     if (x.numel() == 0) return y;
     args.y = y.data_ptr();
@@ -41,10 +41,10 @@ Tensor forward(const Tensor& given, int64_t dim) {
     return y;
 }
 
-Tensor backward(const Tensor& given_grad, const Tensor& given, int64_t dim) {
+Tensor gated_backward(const Tensor& given_grad, const Tensor& given, int64_t dim) {
     const Checker check("glu_backward");
     const Tensor grad = packed(given_grad), x = packed(given);
-    GluArguments args = arguments(check, x, dim);
+    GluArguments args = gate_arguments(check, x, dim);
     check.same_kind(grad, "grad", x);
     STD_TORCH_CHECK(grad.numel() * 2 == x.numel(), check.op(), ": grad ", shape_text(grad), " is not half of x ",
                     shape_text(x));
@@ -61,8 +61,8 @@ Tensor backward(const Tensor& given_grad, const Tensor& given, int64_t dim) {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) {
-    m.impl("glu", TORCH_BOX(&forward));
-    m.impl("glu_backward", TORCH_BOX(&backward));
+    m.impl("glu", TORCH_BOX(&gated));
+    m.impl("glu_backward", TORCH_BOX(&gated_backward));
 }
 
 }  // namespace dnnsuite::fused

@@ -9,7 +9,7 @@ namespace dnnsuite::fused {
 namespace {
 
 /// Of x [B, ..., run of `inner` numbers of each channel] and slopes [B, C].
-PreluArguments arguments(const Checker& check, const Tensor& x, const Tensor& slopes, int64_t inner) {
+PreluArguments slope_arguments(const Checker& check, const Tensor& x, const Tensor& slopes, int64_t inner) {
     check.at_least(x, "x", 2);
     check.same_kind(slopes, "slopes", x);
     STD_TORCH_CHECK(slopes.dim() == 2 && slopes.size(0) == x.size(0) && slopes.size(1) > 0, check.op(),
@@ -27,9 +27,9 @@ PreluArguments arguments(const Checker& check, const Tensor& x, const Tensor& sl
     return args;
 }
 
-Tensor forward(const Tensor& given, const Tensor& given_slopes, int64_t inner) {
+Tensor apply_slopes(const Tensor& given, const Tensor& given_slopes, int64_t inner) {
     const Tensor x = packed(given), slopes = packed(given_slopes);
-    PreluArguments args = arguments(Checker("prelu"), x, slopes, inner);
+    PreluArguments args = slope_arguments(Checker("prelu"), x, slopes, inner);
     Tensor y = new_like(x);
     args.y = y.data_ptr();
     const auto kernel = DNNSUITE_SELECT(prelu);
@@ -39,13 +39,13 @@ Tensor forward(const Tensor& given, const Tensor& given_slopes, int64_t inner) {
 }
 
 /// (dx, gradient of the slopes).
-std::tuple<Tensor, Tensor> backward(const Tensor& given_grad, const Tensor& given, const Tensor& given_slopes,
-                                    int64_t inner) {
+std::tuple<Tensor, Tensor> apply_slopes_backward(const Tensor& given_grad, const Tensor& given,
+                                                 const Tensor& given_slopes, int64_t inner) {
     const Checker check("prelu_backward");
     const Tensor grad = packed(given_grad), x = packed(given), slopes = packed(given_slopes);
     check.same_kind(grad, "grad", x);
     check.same_shape(grad, "grad", x);
-    PreluArguments args = arguments(check, x, slopes, inner);
+    PreluArguments args = slope_arguments(check, x, slopes, inner);
     Tensor dx = new_like(x);
     args.grad = grad.data_ptr();
     args.dx = dx.data_ptr();
@@ -62,8 +62,8 @@ std::tuple<Tensor, Tensor> backward(const Tensor& given_grad, const Tensor& give
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) {
-    m.impl("prelu", TORCH_BOX(&forward));
-    m.impl("prelu_backward", TORCH_BOX(&backward));
+    m.impl("prelu", TORCH_BOX(&apply_slopes));
+    m.impl("prelu_backward", TORCH_BOX(&apply_slopes_backward));
 }
 
 }  // namespace dnnsuite::fused

@@ -159,8 +159,8 @@ bool has_work(const WindowConvolutionArguments& args) {
     return args.models > 0 && args.pixels() > 0 && args.inputs > 0 && args.outputs > 0;
 }
 
-Tensor forward(const Tensor& x_in, const Tensor& weight_in, OptionalTensor bias_in, Sizes stride, Sizes padding,
-               Sizes dilation, int64_t groups) {
+Tensor convolve_windows(const Tensor& x_in, const Tensor& weight_in, OptionalTensor bias_in, Sizes stride,
+                        Sizes padding, Sizes dilation, int64_t groups) {
     const Checker check("window_convolution");
     WindowConvolutionArguments args = geometry(check, x_in, weight_in, stride, padding, dilation, groups);
     const Tensor x = channels_last(x_in, true), weight = channels_last(weight_in, false);
@@ -180,9 +180,10 @@ Tensor forward(const Tensor& x_in, const Tensor& weight_in, OptionalTensor bias_
 Tensor cleared_if(bool nothing, Tensor t) { return nothing ? torch::stable::zero_(t) : t; }
 
 /// A gradient that is not needed comes as an empty tensor.
-std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad_in, const Tensor& x_in, const Tensor& weight_in,
-                                            Sizes stride, Sizes padding, Sizes dilation, int64_t groups, bool needs_x,
-                                            bool needs_weight, bool needs_bias) {
+std::tuple<Tensor, Tensor, Tensor> convolve_windows_backward(const Tensor& grad_in, const Tensor& x_in,
+                                                             const Tensor& weight_in, Sizes stride, Sizes padding,
+                                                             Sizes dilation, int64_t groups, bool needs_x,
+                                                             bool needs_weight, bool needs_bias) {
     const Checker check("window_convolution_backward");
     WindowConvolutionArguments args = geometry(check, x_in, weight_in, stride, padding, dilation, groups);
     check.same_kind(grad_in, "grad", x_in);
@@ -208,8 +209,8 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad_in, const Tensor&
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) {
-    m.impl("window_convolution", TORCH_BOX(&forward));
-    m.impl("window_convolution_backward", TORCH_BOX(&backward));
+    m.impl("window_convolution", TORCH_BOX(&convolve_windows));
+    m.impl("window_convolution_backward", TORCH_BOX(&convolve_windows_backward));
 }
 
 }  // namespace dnnsuite::fused
