@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .sharing import is_frozen, spread
+from .sharing import is_frozen, is_shared, spread
 
 __all__ = ["alike", "call_once", "first_of", "layer_of_one", "runs_once", "spread_all"]
 
@@ -20,7 +20,7 @@ FUNCTION_STREAM = "_function_stream"
 def runs_once(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return True if every model computes the same from these arguments `[B, ...]`, now."""
     first = args[0] if args else None
-    if not isinstance(first, torch.Tensor) or not is_frozen(first):
+    if not isinstance(first, torch.Tensor) or first.requires_grad or not is_shared(first):
         return False
     return all(map(_is_shared, (*args[1:], *kwargs.values()))) and layer.is_alike()
 

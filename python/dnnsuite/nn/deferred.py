@@ -76,7 +76,13 @@ class Deferred:
         return self.given(self._computed())
 
     def _computed(self) -> Any:
-        with outside(), torch.set_grad_enabled(self.grad):
+        if self.grad == torch.is_grad_enabled():
+            return self._computed_now()
+        with torch.set_grad_enabled(self.grad):
+            return self._computed_now()
+
+    def _computed_now(self) -> Any:
+        with outside():
             if self.taken:
                 result = self.layer.repeated(self.x)
                 result = result if self.residual is None else result + self.residual

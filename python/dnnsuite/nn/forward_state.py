@@ -94,8 +94,12 @@ class outside(unwatched):
 
     def __enter__(self) -> None:
         self.B, state.B = state.B, 0
-        super().__enter__()
+        if state.mode is None:
+            self.mode = None
+        else:
+            super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        if self.mode is not None:
+            super().__exit__(*error)
         state.B = self.B

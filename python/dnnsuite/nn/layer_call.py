@@ -34,21 +34,23 @@ def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
         if not state.B and not _any_model_tensor(args):
             return call_once(forward, self, args, kwargs)
         B = self.B
-        given = GivenTensors(self, B)
-        if given.found:
+        given = GivenTensors.of(self, B)
+        if given is not None:
             with given:
                 return _called(forward, self, B, args, kwargs)
-        if self.activations and state.B and len(args) == 1 and not kwargs and type(args[0]) is ModelTensor:
-            deferred = Deferred.of(self, args[0].value)
-            result = ModelTensor(None, deferred)
-            result.of_layer = True
-            if deferred.shared:
-                result.fresh = Fresh()
-            return result
-        if len(args) == 1 and not kwargs and type(args[0]) is ModelTensor and args[0].deferred is not None:
-            joint = self.joined(args[0].deferred)
-            if joint is not None:
-                return wrap_all(joint)
+        if len(args) == 1 and not kwargs and type(args[0]) is ModelTensor:
+            x = args[0]
+            if self.activations and state.B:
+                deferred = Deferred.of(self, x.value)
+                result = ModelTensor(None, deferred)
+                result.of_layer = True
+                if deferred.shared:
+                    result.fresh = Fresh()
+                return result
+            if x.deferred is not None:
+                joint = self.joined(x.deferred)
+                if joint is not None:
+                    return wrap_all(joint)
         return _called(forward, self, B, args, kwargs)
 
     return call

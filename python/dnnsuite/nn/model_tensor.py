@@ -66,9 +66,6 @@ class ModelTensor(torch.Tensor):
             state.pending.append(self)
         return self
 
-    def __init__(self, value: torch.Tensor | None, deferred: Deferred | None = None) -> None:
-        pass
-
     @property
     def value(self) -> torch.Tensor:
         """Tensor of all models, `[B, ...]`."""

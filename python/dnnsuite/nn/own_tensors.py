@@ -46,15 +46,21 @@ def seen_in_forward(module: torch.nn.Module, name: str, value: torch.Tensor, ran
 class GivenTensors:
     """Context manager: show tensors that a model's code put in the place of parameters as `[B, ...]`."""
 
-    def __init__(self, layer: torch.nn.Module, B: int) -> None:
-        self.B = B
-        self.found: list[tuple[dict[str, Any], str, torch.Tensor]] = [
-            (held, name, value)
-            for module in (layer.modules() if layer._modules else (layer,))
-            for held in (module._parameters, module._buffers)
-            for name, value in held.items()
-            if value is not None and given_in_forward(value, module.__dict__.get("_ranks", {}).get(name))
-        ]
+    def __init__(self, found: list[tuple[dict[str, Any], str, torch.Tensor]], B: int) -> None:
+        self.found, self.B = found, B
+
+    @classmethod
+    def of(cls, layer: torch.nn.Module, B: int) -> GivenTensors | None:
+        """Find those of a layer of B models; None without any, which every call of a layer asks."""
+        found = []
+        for module in layer.modules() if layer._modules else (layer,):
+            attributes = module.__dict__
+            ranks = attributes.get("_ranks", {})
+            for held in (attributes["_parameters"], attributes["_buffers"]):
+                for name, value in held.items():
+                    if value is not None and given_in_forward(value, ranks.get(name)):
+                        found.append((held, name, value))
+        return cls(found, B) if found else None
 
     def __enter__(self) -> None:
         for held, name, value in self.found:

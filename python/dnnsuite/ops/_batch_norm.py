@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from .device import on_gpu
 from .library import (
+    applied,
     below_autograd,
     cuda_kernels,
     differentiable,
@@ -268,6 +269,9 @@ class _Train(torch.autograd.Function):
         return *_grad(ctx, *grads), None, None
 
 
+_train_with_gradient = applied(_Train)
+
+
 def batch_norm_act_running(
     x: Tensor,
     weight: Tensor | None,
@@ -285,16 +289,15 @@ def batch_norm_act_running(
     counts batches, in the same pass. Returns None, and does nothing, if the statistics do not have the dtype of sums or
     are not each model's own."""
     sums = torch.float64 if x.dtype == torch.float64 else torch.float32
-    running = running_mean, running_variance
-    models = x.size(0)
-    known = all(
-        t.dtype == sums and t.size(0) == models and t.is_contiguous() and not t.requires_grad for t in running
-    )  # a batch that all models share may stand for one
+    running, models = (running_mean, running_variance), x.size(0)
+    known = True
+    for t in running:  # a batch that all models share may stand for one
+        known = known and t.dtype == sums and len(t) == models and t.is_contiguous() and not t.requires_grad
     if tracked is not None:
         known &= tracked.dtype == torch.int64 and tracked.is_contiguous() and tracked.device == x.device
     has_kernels = x.is_cpu or (x.is_cuda and cuda_kernels)
     if not (known and has_kernels) or tracing() or transforming():
         return None
     arguments = (x, weight, bias, residual, *running, tracked, eps, activation, slope, momentum)
-    y: Tensor = _Train.apply(*arguments) if torch.is_grad_enabled() else _train(*arguments)[0]
+    y: Tensor = _train_with_gradient(*arguments) if torch.is_grad_enabled() else _train(*arguments)[0]
     return y

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ._batch_norm import NORM_ACTIVATIONS, batch_norm_act, batch_norm_composition
-from .library import cuda_kernels, gradients_through, library, remember, tracing, transforming
+from .library import applied, cuda_kernels, gradients_through, library, remember, tracing, transforming
 
 __all__ = ["MAX_ACTIVATIONS", "batch_norm_max"]
 
@@ -117,6 +117,9 @@ class _BatchNormMax(torch.autograd.Function):
         return dx, dweight if needs_weight else None, dbias if needs_bias else None, *(None,) * 5
 
 
+_largest = applied(_BatchNormMax)
+
+
 def batch_norm_max(
     x: Tensor,
     weight: Tensor | None = None,
@@ -139,5 +142,5 @@ def batch_norm_max(
         y, statistics = batch_norm_act(x, weight, bias, None, *arguments[3:])
         values, indices = torch.max(y, -1, keepdim=True)
         return values, indices, statistics
-    found: tuple[Tensor, Tensor, Tensor] = _BatchNormMax.apply(*arguments)
+    found: tuple[Tensor, Tensor, Tensor] = _largest(*arguments)
     return found

@@ -19,6 +19,7 @@ from ..errors import InvalidArgument
 from ._pointwise import bias_act_dropout
 from .device import on_cpu, on_gpu
 from .library import (
+    applied,
     differentiable,
     gradients_through,
     instruction_set,
@@ -128,7 +129,7 @@ def products(
                 return gradients_through(composition, ctx, (grad,))
             return gradients(grad, *ctx.saved_tensors, *ctx.needs_input_grad)
 
-    return Products.apply
+    return applied(Products)
 
 
 def products_one_by_one(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
@@ -257,7 +258,10 @@ def linear(
     """
     models, outputs, inputs = weight.shape
     _check(x, weight, bias, activation)
-    low = _rounding(x, weight, dtype)
+    own = own_products(x, weight, bias)
+    low = None if own and (dtype is None or dtype == x.dtype) else _rounding(x, weight, dtype)
+    if own and low is None and activation != "gelu" and x.dim() == 3 and weight.requires_grad:  # the usual case
+        return _of_own_rows(x, weight, bias, activation == "relu", in_order)
     if is_kept(weight) and not is_kept(bias):  # a bias of each model's own, as in BitFit
         y = linear(x, weight, dtype=dtype)
         offsets = bias.to(y.dtype).reshape(models, *(1,) * (y.dim() - 2), outputs)  # type: ignore[union-attr]
@@ -331,6 +335,12 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, in_orde
             return linear_composition(x, weight, bias, relu)
         product: Tensor = _batched(x, weight, bias)
         return torch.relu(product) if relu else product
+    return _of_own_rows(x, weight, bias, relu, in_order)
+
+
+def _of_own_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, in_order: bool) -> Tensor:
+    """Compute the product for x [B, R, I] where `own_products` says so."""
+    models, outputs, inputs = weight.shape
     result: Tensor
     few = x.shape[1] * inputs * outputs < LARGE
     few = few and (x.shape[1] > FEW_ROWS or inputs * outputs < MANY_WEIGHTS)

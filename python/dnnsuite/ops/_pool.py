@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .device import on_cpu
-from .library import below_autograd, differentiable, library, tracing, transforming
+from .library import applied, below_autograd, differentiable, library, tracing, transforming
 
 __all__ = ["MOST_TAPS", "avg_pool", "max_pool", "max_pool_with_indices"]
 
@@ -101,6 +101,8 @@ class _Largest(torch.autograd.Function):
     backward = staticmethod(_grad_largest)
 
 
+_largest_with_gradient = applied(_Largest)
+
 torch.library.register_autograd(_largest.name(), _grad_largest, setup_context=_setup_largest)
 
 
@@ -108,7 +110,7 @@ def _eager_largest(*args: Any) -> Any:
     if transforming():
         return (_compose_largest(*args),)
     if torch.is_grad_enabled():
-        return _Largest.apply(*args)
+        return _largest_with_gradient(*args)
     with below_autograd():
         return _largest(*args)
 

@@ -61,7 +61,10 @@ def _enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any)
             return value
         return put_in(value)
 
-    args, kwargs = tree_map(put_in_any, (args, kwargs), is_leaf=_whole)
+    if not kwargs and all(type(a) is torch.Tensor for a in args):
+        args = tuple(map(put_in, args))
+    else:
+        args, kwargs = tree_map(put_in_any, (args, kwargs), is_leaf=_whole)
     before, random = state.B, state.random
     state.B, state.random = B, owner
     mark = len(state.pending)
@@ -88,6 +91,8 @@ def _whole(value: Any) -> bool:
 
 def taken_out(output: Any, B: int) -> Any:
     """Unwrap results: every ModelTensor becomes `[B, ...]`, every tensor that all models share is expanded to it."""
+    if type(output) is ModelTensor:
+        return output.value
 
     def take(value: Any) -> Any:
         if isinstance(value, PackedSequence):

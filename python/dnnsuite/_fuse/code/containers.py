@@ -25,6 +25,8 @@ class Containers:
 
     def changed(self) -> list[str]:
         """List the names of the containers that have changed since the last call."""
+        if not self._held:
+            return []
         if self._held == self.known and _kinds(self._held) == _kinds(self.known):
             return []
         names = [name for name, value in self._held.items() if not _alike(value, self.known[name])]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..._torch import hidden_from_modes, sample_dirichlet, standard_gamma, tree_leaves
+from ..._torch import dispatch_modes, hidden_from_modes, sample_dirichlet, standard_gamma, tree_leaves
 from ...errors import InvalidArgument
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state
 from ...nn.random_draws import draw
@@ -190,7 +190,7 @@ def _tell_of_shared_numbers(owner: torch.nn.Module) -> None:
 
 def _generators_now() -> list[bytes]:
     # Out of sight of a step that is recorded, which would take these tensors for its own.
-    with hidden_from_modes():
+    with hidden_from_modes() if dispatch_modes() else nullcontext():
         found = [torch.get_rng_state()]
         if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
             found.append(torch.cuda.get_rng_state())

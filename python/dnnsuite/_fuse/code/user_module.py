@@ -62,6 +62,7 @@ class UserModule(OwnTensors):
     _fused_acts: bool  # its code changes objects that modules hold
     _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
     _fused_original: type[torch.nn.Module]
+    _fused_looks_up: bool  # its class finds attributes as torch's do
     _fused_parts: Any  # `ModelParts`, once the models run one by one
     _fused_withheld: frozenset[
         str
@@ -248,7 +249,12 @@ class UserModule(OwnTensors):
         self._fused_report.reason = ""
 
     def __getattr__(self, name: str) -> Any:
-        if name in self.__dict__.get("_fused_withheld", ()):
+        held = self.__dict__
+        if type(self)._fused_looks_up and name in held.get("_modules", ()):  # the most frequent by far
+            found = held["_modules"][name]
+            if found is not None and name not in held.get("_fused_withheld", ()):
+                return found
+        if name in held.get("_fused_withheld", ()):
             number = read_number(self, name) if state.B else None
             if number is not None:
                 return number
@@ -343,7 +349,12 @@ _classes: dict[Any, Any] = {}
 def user_module_class(original: Any) -> Any:
     """Return the class of an array's copies of `original` modules."""
     if original not in _classes:
-        body = {"_fused_original": original, "__module__": original.__module__, "__doc__": original.__doc__}
+        body = {
+            "_fused_original": original,
+            "_fused_looks_up": original.__getattr__ is torch.nn.Module.__getattr__,
+            "__module__": original.__module__,
+            "__doc__": original.__doc__,
+        }
         _classes[original] = _meta(original)(original.__name__, (UserModule, original), body)
     return _classes[original]
 

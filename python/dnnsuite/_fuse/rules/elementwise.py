@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -45,19 +46,22 @@ def _as_scalar(value: torch.Tensor, others: list[torch.Tensor]) -> torch.Tensor:
     return value
 
 
-def aligned(values: list[Any]) -> list[Any]:
+def aligned(values: Sequence[Any]) -> list[Any]:
     """Insert dimensions after the model's, so that the tensors broadcast as those of one model do."""
-    rank = 0
     ranks: set[int] = set()
+    held = []
     for value in values:
         if type(value) is ModelTensor:
-            ranks.add(value.dim())
-        elif isinstance(value, torch.Tensor):
-            check_stray(value)
-            ranks.add(value.dim())
-    rank = max(ranks)
+            held.append(value.value)
+            ranks.add(held[-1].dim() - 1)
+        else:
+            held.append(value)
+            if isinstance(value, torch.Tensor):
+                check_stray(value)
+                ranks.add(value.dim())
     if len(ranks) == 1:
-        return [v.value if type(v) is ModelTensor else v for v in values]
+        return held
+    rank = max(ranks)
     result = []
     for value in values:
         if type(value) is ModelTensor and value.dim() < rank:
@@ -86,10 +90,32 @@ _PRODUCTS = frozenset(
 _RELUS = frozenset((torch.relu, torch.Tensor.relu, torch.nn.functional.relu))
 
 
+class _Kind(NamedTuple):
+    """Facts about a torch function that each of its calls asks for."""
+
+    product: bool
+    relu: bool
+    sigmoid: bool
+    in_place: bool
+    slow_of_slices: bool
+
+    @classmethod
+    def of(cls, func: Any) -> _Kind:
+        """Find those of `func`."""
+        known = (func in _PRODUCTS, func in _RELUS, func in _SIGMOIDS)
+        return cls(*known, in_place(func), func.__name__ in _SLOW_OF_SLICES)
+
+
+_kinds: dict[Any, _Kind] = {}
+
+
 @rule(NAMES, writes=True)
 def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    kind = _kinds.get(func)
+    if kind is None:
+        kind = _kinds[func] = _Kind.of(func)
     if state.pending:
-        if func in _PRODUCTS and len(args) == 2 and not kwargs:
+        if kind.product and len(args) == 2 and not kwargs:
             result = _gated(*args)
             if result is not None:
                 return result
@@ -99,23 +125,26 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         result = shared_result(func, args, kwargs)
         if result is not NotImplemented:
             return result
-    if func in _RELUS and len(args) == 1 and not kwargs.get("inplace") and type(args[0]) is ModelTensor:
+    alone = len(args) == 1 and type(args[0]) is ModelTensor
+    if alone and kind.relu and not kwargs.get("inplace"):
         later = waiting_relu(args[0].value)
         if later is not None:
             return later
-    if func in _SIGMOIDS and len(args) == 1 and not kwargs and type(args[0]) is ModelTensor:
+    if alone and kind.sigmoid and not kwargs:
         later = waiting_gate(args[0])
         if later is not None:
             return later
-    if in_place(func) or kwargs.get("inplace"):
+    if kind.in_place or kwargs.get("inplace"):
         return _in_place(func, args, kwargs)
     if "out" in kwargs:
         raise NotFusable(f"{func.__name__}(out=...) has no meaning for several models")
-    if func.__name__ in _SLOW_OF_SLICES and args and type(args[0]) is ModelTensor:
+    if kind.slow_of_slices and args and type(args[0]) is ModelTensor:
         whole = in_one_piece(args[0].value)
         args = args if whole is args[0].value else (ModelTensor(whole), *args[1:])
-    if len(args) == 1 and type(args[0]) is ModelTensor and not kwargs:
+    if alone and not kwargs:
         return wrap_all(func(args[0].value))
+    if not kwargs:
+        return wrap_all(func(*aligned(args)))
     values = aligned([*args, *kwargs.values()])
     return wrap_all(func(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True))))
 

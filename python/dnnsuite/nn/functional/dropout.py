@@ -58,7 +58,8 @@ def _check_number(rates: int, models: int) -> None:
 
 def drop(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
     """Drop elements of x; keeps the dtype."""
-    return ops.dropout(computable(x), p, rng).to(x.dtype)
+    result = ops.dropout(computable(x), p, rng)
+    return result if result.dtype == x.dtype else result.to(x.dtype)
 
 
 def drop_channels(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
