@@ -20,8 +20,8 @@ from .._torch import below_autograd, gradient_asked, transforming
 from ..errors import Unavailable
 
 __all__ = [
-    "below_autograd",
     "applied",
+    "below_autograd",
     "cuda_kernels",
     "differentiable",
     "eager",
@@ -220,7 +220,7 @@ def remember(ctx: Any, args: tuple[Any, ...]) -> None:
 
 
 def _remember_others(ctx: Any, saved: Sequence[Tensor | None], args: tuple[Any, ...]) -> None:
-    """Note the inputs that were not saved, which stand as tensors in `ctx.inputs`: by saving them too, or their shapes."""
+    """Note the inputs that were not saved, which stand in `ctx.inputs` as tensors: by saving them too, or by shape."""
     derived = not set(map(id, saved)) <= set(map(id, args)) | {id(None)}
     extra: list[Tensor] = []
     for place, a in enumerate(ctx.inputs):
