@@ -7,6 +7,7 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
     m.def("instruction_set() -> str");
 
     m.def("dropout(Tensor x, Tensor p, Tensor rng) -> Tensor");
+    m.def("random_numbers(Tensor like, Tensor rng, str distribution, float first, float second) -> Tensor");
 
     m.def("bias_dropout_add(Tensor x, Tensor? bias, Tensor residual, Tensor? p, Tensor? rng) -> Tensor");
     m.def("bias_act_dropout(Tensor x, Tensor? bias, str activation, Tensor? p, Tensor? rng) -> Tensor");

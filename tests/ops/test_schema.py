@@ -22,6 +22,7 @@ CPU_ONLY = {
     "glu",
     "patches",
     "prelu",
+    "random",
     "rearrange",
     "resample",
     "window_convolution",

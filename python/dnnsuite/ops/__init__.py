@@ -42,6 +42,8 @@ from ._pool import avg_pool as avg_pool
 from ._pool import max_pool as max_pool
 from ._pool import max_pool_with_indices as max_pool_with_indices
 from ._prelu import prelu as prelu
+from ._random import draws_numbers as draws_numbers
+from ._random import random_numbers as random_numbers
 from ._rearrange import copied_in_order as copied_in_order
 from ._rearrange import rearranged as rearranged
 from ._recurrence import GATES as GATES

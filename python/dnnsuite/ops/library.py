@@ -161,7 +161,8 @@ def _differentiated_once(run: Callable[..., Any], backward: Callable[..., Any]) 
         @staticmethod
         @torch.autograd.function.once_differentiable
         def backward(ctx: Any, *grads: Any) -> Any:
-            return backward(ctx, *grads)
+            with below_autograd():
+                return backward(ctx, *grads)
 
     return Once
 
@@ -182,7 +183,8 @@ def _differentiated_again(
         def backward(ctx: Any, *grads: Any) -> Any:
             if torch.is_grad_enabled():
                 return gradients_through(composition, ctx, grads)
-            return backward(_WithoutExtra(ctx) if ctx.extra else ctx, *grads)
+            with below_autograd():  # an operator with a registered gradient costs 12 µs more above it
+                return backward(_WithoutExtra(ctx) if ctx.extra else ctx, *grads)
 
     return Again
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Dropout mask in plain NumPy: the definition that the compiled operators are tested against."""
+"""Dropout mask and random numbers in plain NumPy: the definitions that the compiled operators are tested against."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["dropout_mask", "dropout_threshold", "philox4x32"]
+__all__ = ["dropout_mask", "dropout_threshold", "philox4x32", "random_numbers"]
 
 ROUNDS = 7
 """Least rounds with which Philox4x32 passes TestU01's BigCrush (Salmon et al., SC'11)."""
@@ -77,3 +77,81 @@ def dropout_mask(p: torch.Tensor, rng: torch.Tensor, shape: Sequence[int]) -> to
     ]
     mask = np.stack(masks) if masks else np.zeros((0, elements), np.float32)
     return torch.from_numpy(mask.reshape(tuple(shape))).to(p.device)
+
+
+ROW = 64
+"""Random numbers of float32 that 16 calls of the generator make; of float64 half as many."""
+
+
+def _call_words(key: int, step: int, calls: int) -> np.ndarray[Any, Any]:
+    """Compute Philox4x32-10 of the first `calls` counters: words [4, calls]."""
+    c = np.arange(calls, dtype=np.uint64)
+    key, step = key % 2**64, step % 2**64
+    step_low, step_high = (np.full_like(c, word) for word in (step & 0xFFFFFFFF, step >> 32))
+    counter = (c & np.uint64(0xFFFFFFFF), c >> np.uint64(32), step_low, step_high)
+    return np.stack(philox4x32(counter, (key & 0xFFFFFFFF, key >> 32), rounds=10))
+
+
+def _in_elements(parts: Sequence[Any], elements: int) -> Any:
+    """Order numbers that each call makes, [calls] of each kind, as elements: 16 calls' first ones, their second, ..."""
+    return np.stack([part.reshape(-1, 16) for part in parts], 1).reshape(-1)[:elements]
+
+
+def _narrow_numbers(words: Any, distribution: str, first: float, second: float, elements: int) -> Any:
+    """Compute what float32 numbers are rounded from."""
+    units = [(word >> np.uint64(8)) * 2.0**-24 for word in words]
+    positive = [(word >> np.uint64(1)) * 2.0**-31 + 2.0**-32 for word in words]
+    if distribution == "uniform":
+        return first + (second - first) * _in_elements(units, elements)
+    if distribution == "bernoulli":
+        return (_in_elements(units, elements) < np.float32(first)) * 1.0
+    if distribution == "exponential":
+        return -np.log(_in_elements(positive, elements)) / first
+    turns = [2 * np.pi * word * 2.0**-32 for word in words]
+    radii = [np.sqrt(-2 * np.log(u)) for u in positive]
+    pairs = [r * f(t) for r, t in ((radii[0], turns[1]), (radii[2], turns[3])) for f in (np.cos, np.sin)]
+    return first + second * _in_elements(pairs, elements)
+
+
+def _wide_numbers(words: Any, distribution: str, first: float, second: float, elements: int) -> Any:
+    """Compute float64 numbers."""
+    u, v = (
+        ((words[i] >> np.uint64(5)) * 2.0**26 + (words[i + 1] >> np.uint64(6))) * 2.0**-53 for i in (0, 2)
+    )
+    if distribution == "uniform":
+        return first + (second - first) * _in_elements([u, v], elements)
+    if distribution == "bernoulli":
+        return (_in_elements([u, v], elements) < first) * 1.0
+    if distribution == "exponential":
+        return -np.log1p(-_in_elements([u, v], elements)) / first
+    radius = np.sqrt(-2 * np.log1p(-u))
+    pairs = [radius * np.cos(2 * np.pi * v), radius * np.sin(2 * np.pi * v)]
+    return first + second * _in_elements(pairs, elements)
+
+
+def random_numbers(
+    rng: torch.Tensor,
+    shape: Sequence[int],
+    dtype: torch.dtype,
+    distribution: str,
+    first: float,
+    second: float = 0.0,
+) -> torch.Tensor:
+    """Return the numbers of `dnnsuite.ops.random_numbers` for `shape` [B, ...].
+
+    Calls Philox4x32-10(counter = (c_lo, c_hi, step_lo, step_hi), the model's 64-bit key) are taken 16 at a time, c from 0
+    on. Of float32 each gives four numbers: element 64 * row + 16 * j + lane of a model's tensor (row-major) is of word j of
+    call 16 * row + lane. A uniform one is its upper 24 bits; a normal one takes words 0 and 1, or 2 and 3, for radius
+    and angle (Box and Muller), the logarithm being of its upper 31 bits and a half. Of float64 each call gives two numbers.
+
+    Args:
+        rng: (key, step) of each model, int64 [B, 2].
+    """
+    elements = int(np.prod(shape[1:], dtype=np.int64))
+    numbers, per_call = (_wide_numbers, 2) if dtype == torch.float64 else (_narrow_numbers, 4)
+    calls = -(-elements // (16 * per_call)) * 16
+    made = [
+        numbers(_call_words(key, step, calls), distribution, first, second, elements)
+        for key, step in rng.tolist()
+    ]
+    return torch.from_numpy(np.stack(made).reshape(tuple(shape))).to(dtype)

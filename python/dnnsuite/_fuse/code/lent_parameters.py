@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 
 from ..._torch import transforming
+from ...ops.library import applied
 from ...ops.partial_use import join_gradients
 
 TOGETHER_BYTES = 1 << 24  # of parameters whose gradients are held until all models have theirs
@@ -33,29 +35,37 @@ class _Lent(torch.autograd.Function):
         return None, *map(join_gradients, ctx.stacked, parts)
 
 
+_lend = applied(_Lent)
+
+
 def _views(parameter: torch.Tensor, apart: bool) -> Sequence[torch.Tensor]:
     """View each model's part; `apart` gives each a version counter of its own, for code that writes into it.
 
     Parameters with another memory order are copied, or torch's layers would give results in that order too.
     """
     whole = parameter.detach()
-    if not lies_in_another_order(parameter):
-        parts = _with_torchs_strides(whole).unbind(0)
-    else:
+    now = whole.stride()
+    wanted = _torchs_strides(whole.shape, now)
+    if wanted is None:
         parts = (whole if apart else whole.contiguous()).unbind(0)
+    else:
+        parts = (whole if wanted == now else whole.as_strided(whole.shape, wanted)).unbind(0)
     return [part.data for part in parts] if apart else parts
 
 
-def _with_torchs_strides(whole: torch.Tensor) -> torch.Tensor:
-    """View `[B, ...]`, contiguous for each model, with the strides that torch gives to dimensions of size 1.
+@functools.lru_cache(maxsize=4096)
+def _torchs_strides(shape: torch.Size, now: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the strides `now` of `[B, ...]` as torch gives them to dimensions of size 1; None in another memory order.
 
     From the strides of a filter of one input channel torch would read that its result is to be channels last.
     """
-    strides, step = [], 1
-    for size in reversed(whole.shape[1:]):
-        strides.append(step)
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape[1:]):
+        strides.insert(0, step)
         step *= size
-    return whole.as_strided(whole.shape, (whole.stride(0), *reversed(strides)))
+    in_order = all(a == b for size, a, b in zip(shape[1:], strides, now[1:], strict=True) if size != 1)
+    return (now[0], *strides) if in_order or not step else None
 
 
 def lies_in_another_order(parameter: torch.Tensor) -> bool:
@@ -80,7 +90,7 @@ def lent(stacked: Sequence[torch.Tensor], apart: bool = False) -> list[Sequence[
         else:
             found[place] = _views(parameter, apart)
     for group in _groups(stacked, wanted):
-        parts = _Lent.apply(apart, *(stacked[place] for place in group))
+        parts = _lend(apart, *(stacked[place] for place in group))
         B = stacked[group[0]].size(0)
         for number, place in enumerate(group):
             found[place] = parts[number * B : number * B + B]
