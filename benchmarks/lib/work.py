@@ -177,6 +177,11 @@ def max_over(inputs: int, outputs: int) -> Work:
     return Work(inputs, _FLOAT * 2 * (inputs + outputs) + 2 * _INDEX * outputs)
 
 
+def random_numbers(numbers: int) -> Work:
+    """Drawing is no operation; each number is written once."""
+    return Work(0, _FLOAT * numbers)
+
+
 def pool(inputs: int, outputs: int, taps: int) -> Work:
     """A comparison or sum for each pixel of a window, forward and backward."""
     return Work(2 * taps * outputs, _FLOAT * 2 * (inputs + outputs))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Random numbers of torch's functions, one stream per model, as one operator.
 
-`torch.ops.dnnsuite.draw` takes the streams as a tensor, so a recorded step replays it like any operator, and every
-model gets the same numbers as in the step as written.
+It takes the streams as a tensor, so a recorded step replays it like any other, and every model gets the same numbers
+as in the step as written. On a CPU uniform, normal, Bernoulli and exponential numbers are drawn by
+`ops.random_numbers`; all others by `torch.ops.dnnsuite.draw`, which calls torch's function once for each model.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from typing import Any
 
 import torch
 
+from .. import ops
 from .._torch import standard_gamma_grad
 from .model_tensor import NotFusable
+from .numbers_of_ours import filled_by_ours, made_by_ours
 from .random_streams import seeds_of
 
 __all__ = ["draw", "draw_gamma", "fill"]
@@ -53,6 +56,9 @@ def fill(
         stream: (key, step) of each model, int64 `[B, 2]`.
         own: the tensors among the arguments that are `[B, ...]`; others are shared by all models.
     """
+    numbers = filled_by_ours(method, args, kwargs or {})
+    if numbers is not None and ops.draws_numbers(like, stream):
+        return ops.random_numbers(like, stream, *numbers)
     made = {"shape": list(like.shape[1:]), "dtype": str(like.dtype), "device": str(like.device)}
     call = _Call(method, args, kwargs or {}, own, made)
     return _operator(call.text, call.own, call.shared, stream)
@@ -67,6 +73,13 @@ def draw(
 ) -> torch.Tensor:
     """Call `torch.name` once for each model and stack the results, `[B, ...]`; arguments as those of `fill`."""
     wanted = {key: value for key, value in kwargs.items() if key != "requires_grad"}
+    ours = made_by_ours(name, args, wanted)
+    if ours is not None:
+        shape, dtype, distribution = ours
+        like = stream.new_empty((len(stream), *shape), dtype=dtype)
+        if ops.draws_numbers(like, stream) and _is_here(wanted.get("device"), stream):
+            result = ops.random_numbers(like, stream, distribution, 0.0, 1.0)
+            return result.requires_grad_() if kwargs.get("requires_grad") else result
     call = _Call(name, args, wanted, own, None)
     result = _operator(call.text, call.own, call.shared, stream)
     if kwargs.get("requires_grad"):
@@ -75,6 +88,12 @@ def draw(
     if roots and torch.is_grad_enabled() and result.is_floating_point():
         return _ZeroGradient.apply(result, *roots)
     return result
+
+
+def _is_here(device: Any, stream: torch.Tensor) -> bool:
+    """Return True if `device`, or torch's default without one, is that of the stream."""
+    wanted = torch.get_default_device() if device is None else torch.device(device)
+    return wanted.type == stream.device.type
 
 
 def draw_gamma(name: str, concentration: torch.Tensor, stream: torch.Tensor) -> torch.Tensor:

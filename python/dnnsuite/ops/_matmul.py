@@ -19,12 +19,13 @@ from ._linear import (
     products,
     products_one_by_one,
 )
-from .library import differentiable, instruction_set, library, tracing
+from .library import differentiable, in_gradient, instruction_set, library, tracing
 from .shared import is_kept
 
 __all__ = ["matmul"]
 
 _matmul = library.matmul.default
+_matmul_gradient = in_gradient(_matmul)
 _VECTORS = instruction_set() != "generic"
 
 
@@ -41,8 +42,8 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     a, b = ctx.saved_tensors
     needs_a, needs_b = ctx.needs_input_grad
     return (
-        _matmul(grad, b.transpose(1, 2)) if needs_a else None,
-        _matmul(a.transpose(1, 2), grad) if needs_b else None,
+        _matmul_gradient(grad, b.transpose(1, 2)) if needs_a else None,
+        _matmul_gradient(a.transpose(1, 2), grad) if needs_b else None,
     )
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .device import on_cpu
-from .library import differentiable, library, tracing
+from .library import differentiable, in_gradient, library, tracing
 from .shared import once
 from .windows import output_side
 
@@ -19,6 +19,7 @@ __all__ = ["add_patches", "patches"]
 
 _cut = library.patches.default
 _put = library.add_patches.default
+_cut_gradient, _put_gradient = in_gradient(_cut), in_gradient(_put)
 
 
 @torch.library.register_fake("dnnsuite::patches")
@@ -58,7 +59,7 @@ def _setup_cut(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _grad_of_cut(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return _put(grad, *ctx.sides, *ctx.steps), *(None for _ in ctx.steps)
+    return _put_gradient(grad, *ctx.sides, *ctx.steps), *(None for _ in ctx.steps)
 
 
 def _setup_put(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -66,7 +67,7 @@ def _setup_put(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _grad_of_put(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return _cut(grad, *ctx.steps), None, None, *(None for _ in ctx.steps)
+    return _cut_gradient(grad, *ctx.steps), None, None, *(None for _ in ctx.steps)
 
 
 _eager_cut = differentiable(_cut, _setup_cut, _grad_of_cut, _cut_composition)

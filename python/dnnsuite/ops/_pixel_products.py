@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from .device import on_cpu
-from .library import differentiable, library, tracing
+from .library import differentiable, in_gradient, library, tracing
 
 __all__ = ["pixel_products"]
 
 _forward = library.pixel_products.default
+_forward_gradient = in_gradient(_forward)
 _sum_of_products = library.sum_of_products.default
 
 
@@ -46,7 +47,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
     needs_x, needs_weight, needs_bias = ctx.needs_input_grad
     return (
-        _forward(grad, weight.mT, None) if needs_x else None,
+        _forward_gradient(grad, weight.mT, None) if needs_x else None,
         _weight_gradient(grad, x) if needs_weight else None,
         grad.sum(1).sum(-1) if needs_bias else None,  # whole samples first: their numbers fill the vectors
     )

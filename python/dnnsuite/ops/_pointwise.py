@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .library import differentiable, library, tracing
+from .library import differentiable, in_gradient, library, tracing
 
 __all__ = ["bias_act_dropout", "bias_dropout_add", "dropout"]
 
 _dropout = library.dropout.default
+_dropout_again = in_gradient(_dropout)
 _add = library.bias_dropout_add.default
 _act = library.bias_act_dropout.default
 _act_backward = library.bias_act_dropout_backward.default
@@ -47,7 +48,7 @@ def _dropout_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _dropout_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     p, rng = ctx.saved_tensors
-    return _dropout(grad, p, rng), None, None
+    return _dropout_again(grad, p, rng), None, None
 
 
 def _add_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from .device import on_cpu
-from .library import differentiable, eager, library, tracing
+from .library import differentiable, eager, in_gradient, library, tracing
 from .memory_order import memory_order, way_back
 
 __all__ = ["copied_in_order", "rearranged"]
 
 _copy = library.rearranged.default
+_copy_gradient = in_gradient(_copy)
 
 
 @torch.library.register_fake("dnnsuite::rearranged")
@@ -32,7 +33,7 @@ def _setup_copy(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _grad_of_copy(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-    return _copy(grad, way_back(ctx.order)), None
+    return _copy_gradient(grad, way_back(ctx.order)), None
 
 
 _eager_copy = differentiable(_copy, _setup_copy, _grad_of_copy, _copy_composition)
@@ -75,7 +76,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return _forward(grad, *ctx.ways), None, None, None
+    return _through(_copy_gradient, grad, *ctx.ways), None, None, None
 
 
 _eager = eager(_forward, _setup, _gradient, _composition)

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from .device import on_cpu
-from .library import below_autograd, eager, library, tracing
+from .library import below_autograd, eager, in_gradient, library, tracing
 from .shared import once
 
 __all__ = ["resample"]
 
 _resample = library.resample.default
 _backward = library.resample_backward.default
+_forward_gradient, _backward_gradient = in_gradient(_resample), in_gradient(_backward)
 
 
 @torch.library.register_fake("dnnsuite::resample")
@@ -68,11 +69,11 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _gradient_of_rows(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return _backward(grad, ctx.kind, *ctx.sides, *ctx.steps), *(None,) * 7
+    return _backward_gradient(grad, ctx.kind, *ctx.sides, *ctx.steps), *(None,) * 7
 
 
 def _gradient_of_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return _resample(grad, ctx.kind, *ctx.sides, *ctx.steps), *(None,) * 7
+    return _forward_gradient(grad, ctx.kind, *ctx.sides, *ctx.steps), *(None,) * 7
 
 
 torch.library.register_autograd(_resample.name(), _gradient_of_rows, setup_context=_setup)
@@ -89,7 +90,7 @@ def _setup_images(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    dx = _backward(_rows(grad), ctx.kind, *ctx.sides, *ctx.steps)
+    dx = _backward_gradient(_rows(grad), ctx.kind, *ctx.sides, *ctx.steps)
     return _images(dx, grad.dim()), *(None,) * 7
 
 
@@ -121,8 +122,10 @@ def _gradient_volumes(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     B, N, C, depth, height, width = grad.shape
     D, H, W = ctx.sides
     lines = grad.movedim(2, -1).reshape(B, N, 1, depth, height * width * C)
-    planes = _backward(lines, ctx.kind, 1, D, *_of_depth(ctx.rest)[2:]).view(B, N * D, height, width, C)
-    dx = _backward(planes, ctx.kind, H, W, *_of_planes(ctx.rest)[2:])
+    planes = _backward_gradient(lines, ctx.kind, 1, D, *_of_depth(ctx.rest)[2:]).view(
+        B, N * D, height, width, C
+    )
+    dx = _backward_gradient(planes, ctx.kind, H, W, *_of_planes(ctx.rest)[2:])
     return dx.view(B, N, D, H, W, C).movedim(-1, 2), *(None,) * 10
 
 

@@ -139,10 +139,11 @@ def random_numbers(
 ) -> torch.Tensor:
     """Return the numbers of `dnnsuite.ops.random_numbers` for `shape` [B, ...].
 
-    Calls Philox4x32-10(counter = (c_lo, c_hi, step_lo, step_hi), the model's 64-bit key) are taken 16 at a time, c from 0
-    on. Of float32 each gives four numbers: element 64 * row + 16 * j + lane of a model's tensor (row-major) is of word j of
-    call 16 * row + lane. A uniform one is its upper 24 bits; a normal one takes words 0 and 1, or 2 and 3, for radius
-    and angle (Box and Muller), the logarithm being of its upper 31 bits and a half. Of float64 each call gives two numbers.
+    Calls Philox4x32-10(counter = (c_lo, c_hi, step_lo, step_hi), the model's 64-bit key) are taken 16 at a time, c from
+    0 on. Of float32 each gives four numbers: element 64 * row + 16 * j + lane of a model's tensor (row-major) is of
+    word j of call 16 * row + lane. A uniform one is its upper 24 bits; a normal one takes words 0 and 1, or 2 and 3,
+    for radius and angle (Box and Muller), the logarithm being of its upper 31 bits and a half. Of float64 each call
+    gives two numbers.
 
     Args:
         rng: (key, step) of each model, int64 [B, 2].

@@ -29,7 +29,8 @@ _FILLS = {"rand_like": "uniform_", "randn_like": "normal_"}
 def like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if kwargs.get("generator") is not None:
         return _by_generator(func, args, kwargs)
-    x = torch.empty_like(args[0].value, **_without_generator(kwargs))
+    options = _without_generator(kwargs)
+    x = torch.empty_like(args[0].value, **options) if options else args[0].value.detach()
     return wrap_all(fill(_FILLS[func.__name__], x, next_stream(x.size(0))))
 
 
