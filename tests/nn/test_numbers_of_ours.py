@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from dnnsuite.nn.numbers_of_ours import filled_by_ours, made_by_ours
+from dnnsuite.nn.numbers_of_ours import filled_by_ours, integers_by_ours, made_by_ours
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,6 @@ def test_other_fills_are_torchs(method, args, kwargs):
 @pytest.mark.parametrize(
     ("name", "args", "kwargs"),
     [
-        ("randint", (3, (2,)), {}),
         ("rand", (), {}),
         ("rand", (2,), {"size": (2,)}),
         ("rand", (-2,), {}),
@@ -48,3 +47,24 @@ def test_factories_are_read():
         "normal",
     )
     assert made_by_ours("randn", (), {"size": [5]}) == ((5,), torch.float32, "normal")
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "wanted"),
+    [
+        ((5, (2, 3)), {}, ((2, 3), 0, 5)),
+        ((-1, 5, [2]), {}, ([2], -1, 5)),
+        ((), {"high": 5, "size": (2,)}, ((2,), 0, 5)),
+        ((-1,), {"high": 5, "size": (2,)}, ((2,), -1, 5)),
+        ((5,), {"size": (2,), "dtype": torch.int64}, ((2,), 0, 5)),
+        ((5, (2,)), {"dtype": torch.int32}, None),
+        ((5, 5, (2,)), {}, None),
+        ((0, 2**41, (2,)), {}, None),
+        ((1, 2, 3, (2,)), {}, None),
+        ((5.0, (2,)), {}, None),
+        ((5, 2), {}, None),
+        ((5, (-2,)), {}, None),
+    ],
+)
+def test_integers_are_read(args, kwargs, wanted):
+    assert integers_by_ours(args, kwargs) == wanted

@@ -22,7 +22,7 @@ def generators():
     [
         ("rand", (5, 2), {"dtype": torch.bfloat16}),
         ("randn", ([5],), {"dtype": torch.bfloat16}),
-        ("randint", (0, 9, (5,)), {"device": torch.device("cpu")}),
+        ("randint", (0, 9, (5,)), {"dtype": torch.int32, "device": torch.device("cpu")}),
         ("randperm", (torch.tensor(6),), {}),
         ("normal", (0.0, 2.0, (3,)), {}),
         ("multinomial", (torch.ones(8), 3), {"replacement": False}),
@@ -76,6 +76,18 @@ def test_memory_is_filled_with_numbers_of_ours(method, args, kwargs, numbers):
 def test_what_torch_refuses_is_refused(method, args, error):
     with pytest.raises(RuntimeError, match=error):
         fill(method, torch.empty(2, 4), STREAM, args)
+
+
+def test_integers_are_all_as_likely():
+    drawn = draw("randint", (-2, 3, (20_000,)), {}, [], STREAM)
+    assert drawn.dtype == torch.int64
+    for own in drawn:
+        values, counts = own.unique(return_counts=True)
+        assert values.tolist() == [-2, -1, 0, 1, 2]
+        assert (counts - 4000).abs().max() < 300
+    assert torch.equal(
+        draw("randint", (), {"low": -2, "high": 3, "size": [20_000]}, [], STREAM[1:]), drawn[1:]
+    )
 
 
 def test_tensors_of_each_model_are_cut_and_others_are_shared():

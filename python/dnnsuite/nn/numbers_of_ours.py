@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["filled_by_ours", "made_by_ours"]
+__all__ = ["filled_by_ours", "integers_by_ours", "made_by_ours"]
 
 #: By method: its distribution, and names and usual values of its parameters.
 _FILLS: dict[str, tuple[str, tuple[tuple[str, float], ...]]] = {
@@ -18,6 +18,7 @@ _FILLS: dict[str, tuple[str, tuple[tuple[str, float], ...]]] = {
     "exponential_": ("exponential", (("lambd", 1.0),)),
 }
 _MADE = {"rand": "uniform", "randn": "normal"}
+_MOST = 2**40  # of which 2^53 equally likely numbers make no two differ in frequency by more than 1 in 8000
 
 
 def filled_by_ours(
@@ -60,7 +61,28 @@ def made_by_ours(
     sizes = args or (kwargs["size"],)
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
-    if not all(type(size) is int and size >= 0 for size in sizes):
+    if not _are_sizes(sizes):
         return None
     dtype = kwargs.get("dtype") or torch.get_default_dtype()
     return (sizes, dtype, _MADE[name]) if isinstance(dtype, torch.dtype) else None
+
+
+def integers_by_ours(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[int], int, int] | None:
+    """Return (shape, low, high) of `torch.randint(*args, **kwargs)` for one model; None for other integers than int64,
+    more than a float64 tells apart, and what torch refuses."""
+    if not kwargs.keys() <= {"low", "high", "size", "dtype", "device"}:
+        return None
+    named = [kwargs[name] for name in ("low", "high", "size") if name in kwargs]
+    *bounds, sizes = (*args, *named) if "size" in kwargs or not named else (*args[:-1], *named, *args[-1:])
+    low, high = (0, *bounds)[-2:] if 1 <= len(bounds) <= 2 else (0, 0)
+    fits = type(low) is type(high) is int and -_MOST <= low < high <= _MOST
+    whole = kwargs.get("dtype") in (None, torch.int64)
+    return (
+        (sizes, low, high)
+        if fits and whole and isinstance(sizes, (tuple, list)) and _are_sizes(sizes)
+        else None
+    )
+
+
+def _are_sizes(sizes: Sequence[Any]) -> bool:
+    return all(type(size) is int and size >= 0 for size in sizes)

@@ -20,7 +20,7 @@ import torch
 from .. import ops
 from .._torch import standard_gamma_grad
 from .model_tensor import NotFusable
-from .numbers_of_ours import filled_by_ours, made_by_ours
+from .numbers_of_ours import filled_by_ours, integers_by_ours, made_by_ours
 from .random_streams import seeds_of
 
 __all__ = ["draw", "draw_gamma", "fill"]
@@ -73,13 +73,9 @@ def draw(
 ) -> torch.Tensor:
     """Call `torch.name` once for each model and stack the results, `[B, ...]`; arguments as those of `fill`."""
     wanted = {key: value for key, value in kwargs.items() if key != "requires_grad"}
-    ours = made_by_ours(name, args, wanted)
-    if ours is not None:
-        shape, dtype, distribution = ours
-        like = stream.new_empty((len(stream), *shape), dtype=dtype)
-        if ops.draws_numbers(like, stream) and _is_here(wanted.get("device"), stream):
-            result = ops.random_numbers(like, stream, distribution, 0.0, 1.0)
-            return result.requires_grad_() if kwargs.get("requires_grad") else result
+    made = _drawn_by_ours(name, args, wanted, stream) if _is_here(wanted.get("device"), stream) else None
+    if made is not None:
+        return made.requires_grad_() if kwargs.get("requires_grad") else made
     call = _Call(name, args, wanted, own, None)
     result = _operator(call.text, call.own, call.shared, stream)
     if kwargs.get("requires_grad"):
@@ -88,6 +84,27 @@ def draw(
     if roots and torch.is_grad_enabled() and result.is_floating_point():
         return _ZeroGradient.apply(result, *roots)
     return result
+
+
+def _drawn_by_ours(
+    name: str, args: Sequence[Any], kwargs: dict[str, Any], stream: torch.Tensor
+) -> torch.Tensor | None:
+    """Draw `torch.name(*args, **kwargs)` of each model by `ops.random_numbers`; None where that cannot."""
+    whole = integers_by_ours(args, kwargs) if name == "randint" else None
+    if whole is not None:
+        shape, low, high = whole
+        found = torch.float64, "uniform", float(low), float(high)
+    else:
+        ours = made_by_ours(name, args, kwargs)
+        if ours is None:
+            return None
+        shape, found = ours[0], (*ours[1:], 0.0, 1.0)
+    dtype, *numbers = found
+    like = stream.new_empty((len(stream), *shape), dtype=dtype)
+    if not ops.draws_numbers(like, stream):
+        return None
+    drawn = ops.random_numbers(like, stream, *numbers)
+    return drawn if whole is None else drawn.floor_().long()
 
 
 def _is_here(device: Any, stream: torch.Tensor) -> bool:
