@@ -161,7 +161,7 @@ def _convolution(
         return channels_last(y)
     if on_gpu(input) and input.size(0) > 1 and input.dim() == dims + 3:
         return convolve_on_gpu(plain, input, weight, bias, *rest)
-    if plain is F.conv3d and pays_contiguous(input, weight, rest[3]):
+    if plain is F.conv3d and pays_contiguous(input, weight, rest[0], rest[3]):
         input, weight = contiguous(input), contiguous(weight)
     elif (dims == 2 or plain is F.conv3d) and input.dim() == dims + 3 and not (sample and lies_whole(input)):
         input = channels_last(input)
