@@ -24,6 +24,7 @@ CPU_ONLY = {
     "prelu",
     "rearrange",
     "resample",
+    "scale",
     "window_convolution",
 }  # on CUDA torch's own operators are called
 COMPOSED_ON_CUDA = {"pool", "recurrence"}

@@ -333,3 +333,33 @@ PRELU_CASES = [
     prelu_case((9, 40, 500), 40, True),  # several tasks for each model
     prelu_case((9, 40, 500), 40, False),
 ]
+
+
+def scale_case(shape: tuple[int, ...], factors: tuple[int, ...], last: bool) -> Case:
+    """Products with factors that are 1 in some dimensions, the channels last in memory or not."""
+
+    def make(B: int, dtype: torch.dtype) -> Tensors:
+        generator = torch.Generator().manual_seed(5)
+        rows = (shape[0], *shape[2:], shape[1]) if last else shape
+        x = torch.stack([normal(generator, dtype, *rows) for _ in range(B)])
+        return {"x": x.movedim(-1, 2) if last else x, "weight": normal(generator, dtype, B, *factors)}
+
+    def call(t: Tensors) -> torch.Tensor:
+        y = ops.scaled(t["x"], t["weight"])
+        return t["x"] * t["weight"] if y is None else y
+
+    name = f"scaled-{'x'.join(map(str, shape))}-{'x'.join(map(str, factors))}{'-last' * last}"
+    return Case(name, "scaled", make, call, lambda t: t["x"] * t["weight"])
+
+
+SCALE_CASES = [
+    scale_case((3, 5, 4, 3), (3, 5, 1, 1), True),  # channels of maps
+    scale_case((3, 2, 13, 11), (3, 2, 1, 1), False),
+    scale_case((2, 36, 4, 3), (1, 36, 1, 1), True),  # channels
+    scale_case((3, 5, 4, 3), (3, 1, 4, 3), False),  # pixels
+    scale_case((3, 130, 4), (3, 1, 4), True),
+    scale_case((40, 70), (1, 70), False),
+    scale_case((3, 9000), (3, 1), False),  # sums in pieces
+    scale_case((900, 40), (1, 40), False),  # several tasks for each model
+    scale_case((40, 500), (1, 1), False),
+]

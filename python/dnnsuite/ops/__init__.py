@@ -48,6 +48,7 @@ from ._recurrence import GATES as GATES
 from ._recurrence import recurrence as recurrence
 from ._resample import resample as resample
 from ._rms_norm import rms_norm as rms_norm
+from ._scale import scaled as scaled
 from ._transposed_convolution import transposed_convolution as transposed_convolution
 from ._transposed_convolution import transposed_depthwise as transposed_depthwise
 from ._window_convolution import window_convolution as window_convolution
@@ -105,6 +106,7 @@ __all__ = [
     "resample",
     "rms_norm",
     "scale_gradients_",
+    "scaled",
     "transposed_convolution",
     "transposed_depthwise",
     "window_convolution",

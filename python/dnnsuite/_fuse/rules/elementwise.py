@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...nn.model_tensor import ModelTensor, NotFusable, check_stray, expanded, physical, state, wrap_all
+from ...nn.scaled_product import scaled_product
 from ...nn.waiting_gate import gated_half, waiting_gate
 from ...nn.waiting_relu import waiting_relu
 from ...ops.memory_order import in_one_piece
@@ -117,6 +118,10 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if len(args) == 1 and type(args[0]) is ModelTensor and not kwargs:
         return wrap_all(func(args[0].value))
     values = aligned([*args, *kwargs.values()])
+    if func in _PRODUCTS and len(args) == 2 and not kwargs:
+        product = scaled_product(*values)
+        if product is not None:
+            return ModelTensor(product)
     return wrap_all(func(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True))))
 
 
