@@ -222,6 +222,7 @@ def opcheck_samples(device):
         (library.glu, (r(2, 3, 6, 4), 2)),
         (library.prelu, (r(2, 3, 5, 4), r(2, 5), 4)),
         (library.scaled, (r(2, 3, 5), r(2, 5), False)),
+        (library.short_softmax, (r(2, 3, 5), True)),
         (library.rearranged, (r(2, 3, 5, 4), [0, 1, 3, 2])),
         (library.resample, (r(2, 2, 5, 6, 3), "linear", 7, 4, 0.7, 1.5, 0, 0)),
         (library.add_patches, (r(2, 2, 3, 7, 18), 5, 6, 3, 2, 2, 1, 1, 1)),
@@ -244,7 +245,17 @@ def test_opcheck(index, device):
     op, arguments = opcheck_samples(device)[index]
     if device == "cuda" and op.__name__.split(".")[-1] in (
         *("linear", "matmul", "pixel_products", "sum_of_products", "convolve_models"),
-        *("patches", "add_patches", "window_convolution", "rearranged", "resample", "prelu", "glu", "scaled"),
+        *(
+            "patches",
+            "add_patches",
+            "window_convolution",
+            "rearranged",
+            "resample",
+            "prelu",
+            "glu",
+            "scaled",
+            "short_softmax",
+        ),
     ):
         pytest.skip("on a GPU torch's own operators stand for it")
     torch.library.opcheck(op.default, arguments)

@@ -363,3 +363,32 @@ SCALE_CASES = [
     scale_case((900, 40), (1, 40), False),  # several tasks for each model
     scale_case((40, 500), (1, 1), False),
 ]
+
+
+def softmax_case(shape: tuple[int, ...], log: bool) -> Case:
+    """Softmax along short rows, or its logarithm."""
+
+    def make(B: int, dtype: torch.dtype) -> Tensors:
+        generator = torch.Generator().manual_seed(4)
+        return {"x": torch.stack([normal(generator, dtype, *shape) for _ in range(B)])}
+
+    def call(t: Tensors) -> torch.Tensor:
+        return ops.short_softmax(t["x"], log)
+
+    def truth(t: Tensors) -> torch.Tensor:
+        return torch.log_softmax(t["x"], -1) if log else torch.softmax(t["x"], -1)
+
+    return Case(f"{'log-' * log}softmax-{'x'.join(map(str, shape))}", "softmax", make, call, truth)
+
+
+SOFTMAX_CASES = [
+    softmax_case(shape, log)
+    for log in (False, True)
+    for shape in (
+        (3, 6),
+        (17, 2),
+        (2, 16, 15),
+        (2, 3, 31),
+        (9000, 5),
+    )  # the last in several tasks for each model
+]

@@ -23,6 +23,7 @@ from channel_cases import (
     POOL_CASES,
     PRELU_CASES,
     SCALE_CASES,
+    SOFTMAX_CASES,
     WINDOW_CASES,
     batch_norm_case,
     depthwise_case,
@@ -258,6 +259,7 @@ CASES = [
     *POOL_CASES,
     *PRELU_CASES,
     *SCALE_CASES,
+    *SOFTMAX_CASES,
     *REARRANGED_CASES,
     *RESAMPLE_CASES,
     batch_norm_case((700, 64), "relu", "x weight bias"),  # several tasks for each model
