@@ -4,6 +4,7 @@
 #include "fused/cpu/softmax_kernel.hpp"
 
 #include "fused/cpu/tasks.hpp"
+#include "fused/cpu/transpose.hpp"
 #include "fused/cpu/vector_math.hpp"
 
 namespace dnnsuite::fused::DNNSUITE_ISA {
@@ -12,13 +13,26 @@ namespace {
 template <class T>
 using Columns = T[SoftmaxArguments::kMostColumns * kLanes];
 
+/// Of sixteen rows, whose length the compiler knows: it makes shuffles of such copies.
+template <int columns, class T>
+DNNSUITE_HD void turn_known(const T* rows, T* to) {
+    for (int r = 0; r < kLanes; ++r)
+        for (int c = 0; c < columns; ++c) to[c * kLanes + r] = rows[r * columns + c];
+}
+
+template <int columns, class T>
+DNNSUITE_HD void turn_known_back(const T* from, T* rows) {
+    for (int r = 0; r < kLanes; ++r)
+        for (int c = 0; c < columns; ++c) rows[r * columns + c] = from[c * kLanes + r];
+}
+
 /// Of 1 to 16 rows; what is behind the last one repeats it.
 template <class T>
 DNNSUITE_HD void turn(const T* rows, int64_t columns, int64_t count, T* to) {
     if (count == kLanes) {
-        for (int64_t c = 0; c < columns; ++c, to += kLanes)
-            _Pragma("GCC unroll 16") for (int r = 0; r < kLanes; ++r) to[r] = rows[r * columns + c];
-        return;
+        if (columns == 2) return turn_known<2>(rows, to);
+        if (columns == 3) return turn_known<3>(rows, to);
+        return transpose_part(rows, columns, 0, kLanes, 0, columns, T(1), to, kLanes);
     }
     for (int64_t c = 0; c < columns; ++c, to += kLanes)
         for (int64_t r = 0; r < kLanes; ++r) to[r] = rows[(r < count ? r : count - 1) * columns + c];
@@ -27,9 +41,9 @@ DNNSUITE_HD void turn(const T* rows, int64_t columns, int64_t count, T* to) {
 template <class T>
 DNNSUITE_HD void turn_back(const T* from, int64_t columns, int64_t count, T* rows) {
     if (count == kLanes) {
-        for (int64_t c = 0; c < columns; ++c, from += kLanes)
-            _Pragma("GCC unroll 16") for (int r = 0; r < kLanes; ++r) rows[r * columns + c] = from[r];
-        return;
+        if (columns == 2) return turn_known_back<2>(from, rows);
+        if (columns == 3) return turn_known_back<3>(from, rows);
+        return transpose_part(from, kLanes, 0, columns, 0, kLanes, T(1), rows, columns);
     }
     for (int64_t c = 0; c < columns; ++c, from += kLanes)
         for (int64_t r = 0; r < count; ++r) rows[r * columns + c] = from[r];
