@@ -25,6 +25,7 @@ def _laid_out(x, last):
         ((2, 3, 9000), (2, 3, 1), False),
         ((2, 9, 33), (2, 1, 1), False),
         ((1, 4, 40), (1, 1, 40), False),
+        ((2, 2000, 640), (2, 1, 640), False),  # written past the caches
     ],
 )
 def test_values_gradients_and_memory_order_are_those_of_torch(shape, factors, last, dtype):

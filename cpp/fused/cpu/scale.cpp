@@ -4,6 +4,7 @@
 
 #include <tuple>
 
+#include "fused/cpu/cache.hpp"
 #include "fused/cpu/parallel.hpp"
 
 namespace dnnsuite::fused {
@@ -18,13 +19,14 @@ ScaleArguments scale_arguments(const Checker& check, const Tensor& x, const Tens
     args.dtype = check.floating(x, "x");
     args.by_rows = by_rows;
     args.rows = cut_rows(x.size(0), x.size(1) * x.size(2), x.size(2));
+    args.streams = leaves_caches(x.numel() * (args.dtype == DType::kFloat64 ? 8 : 4));
     args.x = x.data_ptr();
     args.factors = factors.data_ptr();
     return args;
 }
 
 template <class Kernel>
-void run(const ScaleArguments& args, const Kernel& kernel) {
+void run_scaling(const ScaleArguments& args, const Kernel& kernel) {
     run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 0,
               [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
 }
@@ -34,7 +36,7 @@ Tensor scaled(const Tensor& given, const Tensor& given_factors, bool by_rows) {
     ScaleArguments args = scale_arguments(Checker("scaled"), x, factors, by_rows);
     Tensor y = new_like(x);
     args.y = y.data_ptr();
-    if (x.numel() > 0) run(args, DNNSUITE_SELECT(scale));
+    if (x.numel() > 0) run_scaling(args, DNNSUITE_SELECT(scale));
     return y;
 }
 
@@ -56,12 +58,12 @@ std::tuple<Tensor, Tensor> scaled_backward(const Tensor& given_grad, const Tenso
         if (x.numel() == 0)
             torch::stable::zero_(sums);
         else
-            run(args, kernel);
+            run_scaling(args, kernel);
         return {dx, sums};
     }
     const TaskSums sums(x, args.rows);
     args.sums = sums.parts();
-    run(args, kernel);
+    run_scaling(args, kernel);
     return {dx, sums.total<CpuBackend>(args.dtype)};
 }
 

@@ -11,7 +11,7 @@ namespace dnnsuite::fused {
 struct ScaleArguments {
     DType dtype;
     Rows rows;
-    bool by_rows;
+    bool by_rows, streams;           // streams: results are larger than the caches
     const void *x, *factors, *grad;  // factors [groups, columns], or [groups, rows]
     void *y, *dx, *sums;             // sums: of grad * x, [tasks, columns] or [groups, rows]
 };

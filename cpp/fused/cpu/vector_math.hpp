@@ -79,7 +79,7 @@ DNNSUITE_HD Vec<float> logarithm(const Vec<float>& x) {
     const V m = bits_as<float>(bits - n.shift_left(23)) - V(1.0f);
     const V e = bits_as<float>(n + I(0x4b400000)) - V(magic);
     V p(7.0376836292e-2f);
-    const float factors[] = {-1.1514610310e-1f, 1.1676998740e-1f,  -1.2420140846e-1f, 1.4249322787e-1f,
+    const float factors[] = {-1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
                              -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f};
     _Pragma("GCC unroll 8") for (const float factor : factors) p = p * m + V(factor);
     const V square = m * m, small = p * m * square - e * V(2.12194440e-4f) - square * V(0.5f);
