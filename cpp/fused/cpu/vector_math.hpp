@@ -69,8 +69,8 @@ DNNSUITE_HD Vec<double> exponential(const Vec<double>& x) {
     return Vec<double>::load(lanes);
 }
 
-/// log of a positive number, as m * 2^n with m between the roots of 1/2 and 2, by a polynomial of degree 9 (relative error
-/// 1e-7). NaN and inf give NaN.
+/// log of a positive number, as m * 2^n with m between the roots of 1/2 and 2, by a polynomial of degree 9, to the last
+/// bit or two. NaN and inf give NaN.
 DNNSUITE_HD Vec<float> logarithm(const Vec<float>& x) {
     using V = Vec<float>;
     using I = Vec<int32_t>;
