@@ -134,6 +134,10 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
     m.def("glu_backward(Tensor grad, Tensor x, int dim) -> Tensor");
     m.def("prelu(Tensor x, Tensor slopes, int inner) -> Tensor");
     m.def("prelu_backward(Tensor grad, Tensor x, Tensor slopes, int inner) -> (Tensor, Tensor)");
+    m.def("scaled(Tensor x, Tensor factors, bool by_rows) -> Tensor");
+    m.def("scaled_backward(Tensor grad, Tensor x, Tensor factors, bool by_rows) -> (Tensor, Tensor)");
+    m.def("short_softmax(Tensor x, bool log) -> Tensor");
+    m.def("short_softmax_backward(Tensor grad, Tensor y, bool log) -> Tensor");
     m.def("rearranged(Tensor x, int[] order) -> Tensor");
     m.def(
         "resample(Tensor x, str kind, int height, int width, float step_h, float step_w, int before_h, int before_w)"

@@ -25,6 +25,8 @@ CPU_ONLY = {
     "random",
     "rearrange",
     "resample",
+    "scale",
+    "softmax",
     "window_convolution",
 }  # on CUDA torch's own operators are called
 COMPOSED_ON_CUDA = {"pool", "recurrence"}

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...nn.model_tensor import ModelTensor, NotFusable, check_stray, expanded, physical, state, wrap_all
+from ...nn.scaled_product import scaled_product
 from ...nn.waiting_gate import gated_half, waiting_gate
 from ...nn.waiting_relu import waiting_relu
 from ...ops.memory_order import in_one_piece
@@ -146,6 +147,10 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if not kwargs:
         return wrap_all(func(*aligned(args)))
     values = aligned([*args, *kwargs.values()])
+    if func in _PRODUCTS and len(args) == 2 and not kwargs:
+        product = scaled_product(*values)
+        if product is not None:
+            return ModelTensor(product)
     return wrap_all(func(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True))))
 
 
