@@ -7,6 +7,8 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
     m.def("instruction_set() -> str");
 
     m.def("dropout(Tensor x, Tensor p, Tensor rng) -> Tensor");
+    m.def("activate(Tensor x, str curve, float first, float second) -> Tensor");
+    m.def("activate_backward(Tensor grad, Tensor x, str curve, float first, float second) -> Tensor");
     m.def("random_numbers(Tensor like, Tensor rng, str distribution, float first, float second) -> Tensor");
 
     m.def("bias_dropout_add(Tensor x, Tensor? bias, Tensor residual, Tensor? p, Tensor? rng) -> Tensor");

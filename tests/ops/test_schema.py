@@ -17,6 +17,7 @@ NAMES = sorted(
     - IN_PYTHON
 )
 CPU_ONLY = {
+    "activate",
     "convolution",
     "gemm",
     "glu",
