@@ -31,7 +31,13 @@ NAMES = (
     "remainder fmod pow rpow float_power atan2 arctan2 maximum minimum fmax fmin hypot lerp addcmul addcdiv clamp clip "
     "clamp_min clamp_max masked_fill copysign eq ne lt le gt ge greater less greater_equal less_equal "
     "not_equal isclose logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor and rand or ror xor rxor "
-    "true_divide xlogy logaddexp logaddexp2 heaviside nextafter copy dequantize"
+    "true_divide xlogy logaddexp logaddexp2 heaviside nextafter copy dequantize "
+    "rdiv lshift rshift rlshift rrshift bitwise_left_shift bitwise_right_shift ldexp gcd lcm igamma igammac "
+    # torch.special
+    "special_digamma special_entr special_erf special_erfc special_erfcx special_erfinv special_exp2 special_expit "
+    "special_expm1 special_gammaln special_i0 special_i0e special_i1 special_i1e special_log1p special_log_ndtr "
+    "special_logit special_ndtr special_ndtri special_psi special_round special_sinc special_xlog1py special_xlogy "
+    "special_zeta special_gammainc special_gammaincc"
 )
 
 

@@ -9,7 +9,12 @@ from typing import Any
 from ..._torch import tree_leaves
 from ...nn.model_tensor import ModelTensor, state
 
-IN_PLACE_OPERATORS = frozenset(["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"])
+IN_PLACE_OPERATORS = frozenset(
+    [
+        *("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"),
+        *("lshift", "rshift"),
+    ]
+)
 
 
 def in_place(func: Any) -> bool:
