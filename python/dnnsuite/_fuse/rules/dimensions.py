@@ -45,6 +45,7 @@ def _call(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 def _named(name: str, places: dict[int, str], defaults: dict[str, Any]) -> None:
     """Register a rule for `name`, whose arguments at `places` are dimensions."""
+    quick = 1 + len(places) if name != "flatten" and [*places] == [*range(1, 1 + len(places))] else 0
 
     @rule(name, writes=True)
     def apply(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -52,6 +53,13 @@ def _named(name: str, places: dict[int, str], defaults: dict[str, Any]) -> None:
             return map_over_models(func, args, kwargs)
         first, rank = args[0], args[0].dim()
         values = list(args)
+        if quick and not kwargs and len(args) == quick and not in_place(func):
+            for place in places:
+                values[place] = moved(values[place], rank)
+            result = wrap_all(func(first.value, *values[1:]))
+            if first.unsure and type(result) is ModelTensor:
+                result.unsure = True
+            return result
         kwargs = dict(kwargs)
         for place, dim_name in places.items():
             key = "axis" if dim_name == "dim" and "axis" in kwargs else dim_name

@@ -83,6 +83,24 @@ def aligned(values: Sequence[Any]) -> list[Any]:
     return result
 
 
+def _pair(a: Any, b: Any) -> Sequence[Any]:
+    """Align two values: what stands beside a number, or a tensor of as many dimensions, is as it must be."""
+    if type(a) is ModelTensor:
+        value, other = a.value, b
+        if type(b) is ModelTensor:
+            other = b.value
+            more = value.dim() - other.dim()
+            if more == 0:
+                return value, other
+            if more == 1 and other.dim() > 1:  # a number of each model is no matrix to torch
+                return value, other.unsqueeze(1)
+            if more == -1 and value.dim() > 1:
+                return value.unsqueeze(1), other
+        elif type(b) in (int, float):
+            return value, other
+    return aligned((a, b))
+
+
 _SLOW_OF_SLICES = frozenset(
     {
         *("celu", "cos", "elu", "erf", "exp", "expm1", "gelu", "log", "log1p"),
@@ -120,7 +138,7 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     kind = _kinds.get(func)
     if kind is None:
         kind = _kinds[func] = _Kind.of(func)
-    if state.pending:
+    if state.pending and any(type(a) is ModelTensor and a.deferred is not None for a in args):
         if kind.product and len(args) == 2 and not kwargs:
             result = _gated(*args)
             if result is not None:
@@ -150,7 +168,7 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if alone and not kwargs:
         return wrap_all(func(args[0].value))
     if not kwargs:
-        return wrap_all(func(*aligned(args)))
+        return wrap_all(func(*_pair(*args) if len(args) == 2 else aligned(args)))
     values = aligned([*args, *kwargs.values()])
     return wrap_all(func(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True))))
 

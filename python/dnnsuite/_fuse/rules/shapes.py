@@ -208,9 +208,14 @@ def factory(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return wrap_all(func(x, (x.size(0), *size), *rest, **kwargs))
 
 
+_SIMPLE = frozenset((int, slice, type(None), type(...)))
+
+
 def _physical_index(index: Any, rank: int) -> tuple[Any, ...] | None:
     """Convert one model's index to the array's; None where tensors or masks in it need a look-up per model."""
     items = index if isinstance(index, tuple) else (index,)
+    if _SIMPLE.issuperset(map(type, items)):
+        return (slice(None), *items)
     tensors = [i for i in items if isinstance(i, (torch.Tensor, list))]
     if any(type(i) is ModelTensor for i in tensors):
         return None

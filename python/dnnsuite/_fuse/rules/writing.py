@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -17,6 +18,7 @@ IN_PLACE_OPERATORS = frozenset(
 )
 
 
+@functools.lru_cache(maxsize=4096)
 def in_place(func: Any) -> bool:
     """Return True if a function writes into its first argument."""
     name: str = func.__name__
