@@ -227,7 +227,7 @@ def expanded(value: Any, B: int) -> Any:
 def wrap_all(output: Any) -> Any:
     """Wrap the tensors `[B, ...]` in a (named) tuple, list or dictionary of results as one model's code sees them."""
     if isinstance(output, torch.Tensor):
-        return wrap(output)
+        return output if type(output) is ModelTensor else ModelTensor(output)
     if isinstance(output, PackedSequence):
         return output._replace(data=wrap(output.data))
     if isinstance(output, (tuple, list)):

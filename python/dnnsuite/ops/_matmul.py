@@ -77,7 +77,11 @@ def matmul(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     [B, K] is a vector, as with torch. Dimensions between B and the matrix broadcast. On a CPU a matrix's product has
     the same bits alone and among others.
     """
-    if bias is not None and not _is_large(a, b, bias):
+    if bias is None:
+        found = _small(a, b)
+        if found is not None:
+            return found
+    elif not _is_large(a, b, bias):
         product = matmul(a, b)
         return product + bias.reshape(len(a), *(1,) * (product.dim() - 2), -1)
     if a.dim() < 2 or b.dim() < 2 or len(a) != len(b):
@@ -116,6 +120,19 @@ def matmul(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     a = a.expand(*shape, rows, depth).reshape(count, rows, depth)
     b = b.expand(*shape, depth, columns).reshape(count, depth, columns)
     return _product(a, b).view(*shape, rows, columns)
+
+
+def _small(a: Tensor, b: Tensor) -> Tensor | None:
+    """Compute small products of matrices as many in `a` as in `b`, the usual case; None for others."""
+    sizes, others = a.shape, b.shape
+    if len(sizes) < 3 or sizes[:-2] != others[:-2] or sizes[-1] != others[-2] or not _VECTORS:
+        return None
+    if sizes[-2] * sizes[-1] * others[-1] >= LARGE or not sizes[0] or is_kept(b) or not own_products(a, b):
+        return None
+    if len(sizes) == 3:
+        return _product(a, b)
+    found = _product(a.flatten(0, -3), b.flatten(0, -3))
+    return found.view(*sizes[:-1], others[-1])
 
 
 def _is_large(a: Tensor, b: Tensor, bias: Tensor | None) -> bool:

@@ -112,13 +112,6 @@ def test_a_row_that_is_changed_in_its_place(B):
     check(change, torch.randn(B, 4, 3))
 
 
-def test_each_model_looks_up_its_own_rows():
-    check(lambda x, i: x[i] * 2, torch.randn(2, 5, 4), torch.tensor([[0, 4], [3, 3]]))
-    check(
-        lambda x, i: x[torch.arange(2), i], torch.randn(2, 2, 4), torch.tensor([[0, 3], [1, 2]]), mapped=True
-    )
-
-
 def test_a_mask_picks_as_many_as_it_likes():
     with pytest.raises(InvalidArgument, match="mask"):
         run(lambda x: x[x > 0], torch.randn(2, 5))

@@ -41,11 +41,6 @@ def test_a_gradient_that_vmap_has_wrong():
     assert "the gradient of select_scatter" in array.coverage()[0].reason
 
 
-def test_a_shared_tensor_indexed_by_each_model():
-    table = torch.randn(7, 3)
-    check(lambda i: table[i], torch.tensor([[0, 6], [3, 3]]), mapped=True)
-
-
 class Measuring(torch.nn.Module):
     """Computes statistics without gradients, in a block or in an operator of the user's."""
 

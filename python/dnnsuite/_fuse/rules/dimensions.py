@@ -16,17 +16,19 @@ from ...nn.waiting_gate import mark_halves
 from ...ops.memory_order import by_memory_order
 from ..code.epilogue_fusion import maximum
 from .elementwise import elementwise
+from .lookups import index_of_all
 from .shapes import sizes_of, viewed
 from .table import FINDERS, before_writing, check_own, in_place, map_over_models, raw, rule
 
 
 def moved(dim: Any, rank: int) -> Any:
     """Convert a dimension of one model into the array's; each of a sequence; None stays None."""
-    if dim is None or isinstance(dim, str):
-        return dim
-    if isinstance(dim, Sequence):
-        return tuple(moved(d, rank) for d in dim)
-    dim = int(dim)
+    if type(dim) is not int:
+        if dim is None or isinstance(dim, str):
+            return dim
+        if isinstance(dim, Sequence):
+            return tuple(moved(d, rank) for d in dim)
+        dim = int(dim)
     low = -max(rank, 1)
     if not low <= dim < -low:
         raise IndexError(
@@ -43,6 +45,7 @@ def _call(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 def _named(name: str, places: dict[int, str], defaults: dict[str, Any]) -> None:
     """Register a rule for `name`, whose arguments at `places` are dimensions."""
+    quick = 1 + len(places) if name != "flatten" and [*places] == [*range(1, 1 + len(places))] else 0
 
     @rule(name, writes=True)
     def apply(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -50,6 +53,13 @@ def _named(name: str, places: dict[int, str], defaults: dict[str, Any]) -> None:
             return map_over_models(func, args, kwargs)
         first, rank = args[0], args[0].dim()
         values = list(args)
+        if quick and not kwargs and len(args) == quick and not in_place(func):
+            for place in places:
+                values[place] = moved(values[place], rank)
+            result = wrap_all(func(first.value, *values[1:]))
+            if first.unsure and type(result) is ModelTensor:
+                result.unsure = True
+            return result
         kwargs = dict(kwargs)
         for place, dim_name in places.items():
             key = "axis" if dim_name == "dim" and "axis" in kwargs else dim_name
@@ -296,35 +306,44 @@ def cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return result
 
 
-@rule(
-    "gather scatter scatter_add scatter_reduce index_select index_add index_copy index_fill take_along_dim",
-    writes=True,
-)
+@rule("gather scatter scatter_add scatter_reduce take_along_dim", writes=True)
 def indexed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     name = func.__name__.rstrip("_")
-    if name in ("index_select", "take_along_dim", "index_add", "index_copy", "index_fill") and (
-        type(args[0]) is not ModelTensor or any(type(a) is ModelTensor for a in (*args[2:], *kwargs.values()))
-    ):
-        return _by_models(func, args, kwargs)
-    if type(args[0]) is not ModelTensor:
+    own = any(type(a) is ModelTensor for a in (*args[2:], *kwargs.values()))
+    if type(args[0]) is not ModelTensor or (name == "take_along_dim" and own):
         return _by_models(func, args, kwargs)
     B, rank = args[0].B, args[0].dim()
     values = list(args)
     if len(values) > 1:
         values[1] = moved(values[1], rank)
     kwargs = {k: moved(v, rank) if k == "dim" else v for k, v in kwargs.items()}
-    if name in (
-        "gather",
-        "scatter",
-        "scatter_add",
-        "scatter_reduce",
-    ):  # index and source have the tensor's dimensions
+    if name != "take_along_dim":  # index and source have the tensor's dimensions
         values = [expanded(v, B) for v in values]
         kwargs = {k: expanded(v, B) for k, v in kwargs.items()}
+    return _written_or_made(func, args[0], values, kwargs)
+
+
+@rule("index_select index_add index_copy index_fill", writes=True)
+def by_one_index(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Pick places along a dimension, or add and write to them, by an index that is the same in all models."""
+    values = dict(zip(("input", "dim", "index", "source"), args, strict=False)) | kwargs
+    x, index, source = values["input"], index_of_all(values.get("index")), values.get("source")
+    number = func.__name__.startswith("index_fill") and isinstance(values.get("value", source), torch.Tensor)
+    if type(x) is not ModelTensor or index is None or number:
+        return _by_models(func, args, kwargs)
+    dim, rest = moved(values["dim"], x.dim()), {k: v for k, v in kwargs.items() if k == "alpha"}
+    operands = [values[name] for name in ("source", "value") if name in values]
+    if isinstance(source, torch.Tensor):
+        operands = [expanded(source, x.B)]
+    return _written_or_made(func, x, [x, dim, index, *operands], rest)
+
+
+def _written_or_made(func: Any, x: ModelTensor, values: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Call a function of `x`, which it may write into."""
     if in_place(func):
-        before_writing(func, args[0])
+        before_writing(func, x)
         _call(func, values, kwargs)
-        return args[0]
+        return x
     return wrap_all(_call(func, values, kwargs))
 
 

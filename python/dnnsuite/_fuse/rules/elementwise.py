@@ -32,7 +32,13 @@ NAMES = (
     "remainder fmod pow rpow float_power atan2 arctan2 maximum minimum fmax fmin hypot lerp addcmul addcdiv clamp clip "
     "clamp_min clamp_max masked_fill copysign eq ne lt le gt ge greater less greater_equal less_equal "
     "not_equal isclose logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor and rand or ror xor rxor "
-    "true_divide xlogy logaddexp logaddexp2 heaviside nextafter copy dequantize"
+    "true_divide xlogy logaddexp logaddexp2 heaviside nextafter copy dequantize "
+    "rdiv lshift rshift rlshift rrshift bitwise_left_shift bitwise_right_shift ldexp gcd lcm igamma igammac "
+    # torch.special
+    "special_digamma special_entr special_erf special_erfc special_erfcx special_erfinv special_exp2 special_expit "
+    "special_expm1 special_gammaln special_i0 special_i0e special_i1 special_i1e special_log1p special_log_ndtr "
+    "special_logit special_ndtr special_ndtri special_psi special_round special_sinc special_xlog1py special_xlogy "
+    "special_zeta special_gammainc special_gammaincc"
 )
 
 
@@ -78,6 +84,24 @@ def aligned(values: Sequence[Any]) -> list[Any]:
     return result
 
 
+def _pair(a: Any, b: Any) -> Sequence[Any]:
+    """Align two values: what stands beside a number, or a tensor of as many dimensions, is as it must be."""
+    if type(a) is ModelTensor:
+        value, other = a.value, b
+        if type(b) is ModelTensor:
+            other = b.value
+            more = value.dim() - other.dim()
+            if more == 0:
+                return value, other
+            if more == 1 and other.dim() > 1:  # a number of each model is no matrix to torch
+                return value, other.unsqueeze(1)
+            if more == -1 and value.dim() > 1:
+                return value.unsqueeze(1), other
+        elif type(b) in (int, float):
+            return value, other
+    return aligned((a, b))
+
+
 _SLOW_OF_SLICES = frozenset(
     {
         *("celu", "cos", "elu", "erf", "exp", "expm1", "gelu", "log", "log1p"),
@@ -115,7 +139,7 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     kind = _kinds.get(func)
     if kind is None:
         kind = _kinds[func] = _Kind.of(func)
-    if state.pending:
+    if state.pending and any(type(a) is ModelTensor and a.deferred is not None for a in args):
         if kind.product and len(args) == 2 and not kwargs:
             result = _gated(*args)
             if result is not None:
@@ -145,7 +169,7 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if alone and not kwargs:
         return wrap_all(func(args[0].value))
     if not kwargs:
-        return wrap_all(func(*aligned(args)))
+        return wrap_all(func(*_pair(*args) if len(args) == 2 else aligned(args)))
     values = aligned([*args, *kwargs.values()])
     if func in _PRODUCTS and len(args) == 2 and not kwargs:
         product = scaled_product(*values)

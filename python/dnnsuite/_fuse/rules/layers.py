@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from ...nn import functional as ours
-from ...nn.model_tensor import ModelTensor, wrap_all
+from ...nn.model_tensor import ModelTensor, expanded, state, wrap_all
 from ...nn.waiting_relu import input_of_relu
 from .once import FOR_ONE
 from .random import next_stream
@@ -39,6 +39,14 @@ def _as_functional(
     return args[: _TWINS[func]], kept
 
 
+def _unwrapped(args: tuple[Any, ...], kwargs: dict[str, Any], B: int) -> tuple[Any, dict[str, Any]]:
+    """Unwrap every ModelTensor among the arguments, and expand every shared tensor to `[B, ...]`."""
+    if any(isinstance(value, (tuple, list, dict)) for value in (*args, *kwargs.values())):
+        found: tuple[Any, dict[str, Any]] = arguments((args, kwargs), B)
+        return found
+    return [expanded(value, B) for value in args], {name: expanded(kwargs[name], B) for name in kwargs}
+
+
 def layer_rule(func: Any) -> FunctionRule | None:
     """Find the rule of a function of torch.nn.functional, or of its twin in torch, that `dnnsuite.nn.functional` has
     too."""
@@ -54,7 +62,7 @@ def layer_rule(func: Any) -> FunctionRule | None:
     draws = "rng" in inspect.signature(mine).parameters
 
     def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        B = width_of(args, kwargs)
+        B = state.B or width_of(args, kwargs)
         if twin:
             args, kwargs = _as_functional(func, args, kwargs)
         plain_pool = indexes or (pools and not kwargs.get("return_indices"))
@@ -64,7 +72,7 @@ def layer_rule(func: Any) -> FunctionRule | None:
                 return wrap_all(ours.max_pool_of_relu(mine, before, *args[1:], **kwargs))
         if kwargs.get("inplace"):
             settle()
-        args, kwargs = arguments((args, kwargs), B)
+        args, kwargs = _unwrapped(args, kwargs, B)
         if draws:
             kwargs["rng"] = next_stream(B)
         return wrap_all(mine(*args, **kwargs))

@@ -17,6 +17,8 @@ def matmul(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     a, b = args[:2]
     if func.__name__ == "__rmatmul__":
         a, b = b, a
+    if type(a) is ModelTensor and type(b) is ModelTensor and a.dim() == b.dim() > 1:
+        return wrap_all(ops.matmul(a.value, b.value))
     if a.dim() == 0 or b.dim() == 0:
         raise RuntimeError("both arguments to matmul need to be at least 1D, but they are 0D")
     column, row = a.dim() == 1, b.dim() == 1

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from ...nn.functional.pixel_views import contiguous_pixels, joined_pixels
-from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, wrap_all
+from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, check_stray, wrap_all
 from ...nn.sharing import is_shared
 from .elementwise import elementwise
+from .lookups import is_index, places_in
 from .once import own_before_writing
 from .table import check_writable, map_over_models, rule, settle
 
@@ -83,7 +84,9 @@ def _view_as(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 @rule("expand broadcast_to")
 def expand(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x, sizes = args[0].value, sizes_of(args[1:], kwargs, "size")
-    x = x.reshape(x.size(0), *(1,) * (len(sizes) - args[0].dim()), *x.shape[1:])
+    more = len(sizes) + 1 - x.dim()
+    if more:
+        x = x.reshape(x.size(0), *(1,) * more, *x.shape[1:])
     return wrap_all(x.expand(x.size(0), *sizes))
 
 
@@ -205,9 +208,14 @@ def factory(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return wrap_all(func(x, (x.size(0), *size), *rest, **kwargs))
 
 
+_SIMPLE = frozenset((int, slice, type(None), type(...)))
+
+
 def _physical_index(index: Any, rank: int) -> tuple[Any, ...] | None:
     """Convert one model's index to the array's; None where tensors or masks in it need a look-up per model."""
     items = index if isinstance(index, tuple) else (index,)
+    if _SIMPLE.issuperset(map(type, items)):
+        return (slice(None), *items)
     tensors = [i for i in items if isinstance(i, (torch.Tensor, list))]
     if any(type(i) is ModelTensor for i in tensors):
         return None
@@ -231,16 +239,13 @@ def getitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return result
         if type(index) is ModelTensor and index.dtype == torch.bool:
             raise NotFusable("a mask picks another number of elements in each model")
-        return _lookup(tensor, index)
+        places = places_in(tensor.value, index)
+        if places is not None:
+            return wrap_all(tensor.value[places])
+    elif type(index) is ModelTensor and is_index(index):
+        check_stray(tensor)
+        return wrap_all(tensor[index.value])
     return map_over_models(func, args, kwargs)
-
-
-def _lookup(tensor: ModelTensor, index: Any) -> Any:
-    """Compute x[i] for an integer index per model into the first dimension; other indices run under vmap."""
-    if type(index) is ModelTensor and not index.dtype.is_floating_point:
-        models = torch.arange(tensor.value.size(0), device=index.value.device)
-        return wrap_all(tensor.value[models.view(-1, *(1,) * index.dim()), index.value])
-    return map_over_models(torch.Tensor.__getitem__, (tensor, index), {})
 
 
 @rule("setitem", writes=True)
@@ -260,6 +265,8 @@ def setitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             if not isinstance(value, torch.Tensor) or value.dim() == 0:
                 tensor.value.masked_fill_(mask, value)
                 return None
+        found = places_in(tensor.value, index)
+    if found is None:
         return _write(tensor, index, value)
     target = tensor.value[found]
     if type(value) is ModelTensor:

@@ -90,6 +90,8 @@ model_tensor.handler = interpret
 def _once(found: FunctionRule, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute once a result that is the same for all models; NotImplemented if it is not."""
     first = args[0] if args else None
+    if type(first) in (list, tuple) and first:
+        first = first[0]
     if type(first) is ModelTensor:
         if first.deferred is not None:
             if found in CONTINUING or not first.deferred.shared:

@@ -3,15 +3,22 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
 from ..._torch import tree_leaves
 from ...nn.model_tensor import ModelTensor, state
 
-IN_PLACE_OPERATORS = frozenset(["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"])
+IN_PLACE_OPERATORS = frozenset(
+    [
+        *("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"),
+        *("lshift", "rshift"),
+    ]
+)
 
 
+@functools.lru_cache(maxsize=4096)
 def in_place(func: Any) -> bool:
     """Return True if a function writes into its first argument."""
     name: str = func.__name__
