@@ -23,7 +23,14 @@ from .code.own_values import StandIns, give_own, numbers_among
 from .code.sequential import Sequential
 from .code.user_module import make_user_module
 from .comparison import differences, registered_in
-from .hooks import FORWARD_HOOKS, bind_hooks, hooked_inside, refuse_backward_hooks, refuse_other_hooks
+from .hooks import (
+    FORWARD_HOOKS,
+    bind_hooks,
+    hooked_inside,
+    refuse_backward_hooks,
+    refuse_gradient_hooks,
+    refuse_other_hooks,
+)
 from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, know_layers_of, says_all
 from .module_copies import copied
 from .rebound import rebind
@@ -139,7 +146,9 @@ class Fusion:
         _refuse_what_is_no_plain_module(first, where)
         refuse_other_hooks(models, where)
         for inner, parts in _together(models) if kind in RULES else [("", models)]:
-            refuse_backward_hooks(parts, ".".join(filter(None, (path, inner))) or "the top")
+            place = ".".join(filter(None, (path, inner))) or "the top"
+            refuse_backward_hooks(parts, place)
+            refuse_gradient_hooks(parts, place)
         leaf = self._leaf(models, path) if self._is_whole(models) else None
         if leaf is not None:
             self._memo[id(first)] = leaf

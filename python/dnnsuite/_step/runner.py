@@ -29,6 +29,7 @@ from .generators import SharedDraws
 from .loop_trial import LoopTrial
 from .part import LossFunction, StepPart
 from .refusals import check_batch, check_counts, check_optimizer, check_scaler, hooks_after_a_step, in_parts
+from .removed import RemovedParameters
 from .samples import warn_of_single_samples
 from .shard import Vectors
 from .shard_width_search import WidthTrial
@@ -144,6 +145,7 @@ class StepRunner(NotCopied):
         self._warm = self._looked = False
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
             self._let_memory_go = memory.hold_while(self)
+        self._removed = RemovedParameters()
         self._forget()
         self._set_up(array, optimizers, None)
 
@@ -168,6 +170,7 @@ class StepRunner(NotCopied):
             check_optimizer(one, B)
         own_what_trains(array)  # a shard would keep it for itself
         take_from_models(array)
+        self._removed.look(array, optimizers)
         widths = ShardWidths(array, self._asked, before)
         width = self._width_by(widths)
         deal = self._dealt_out(array, optimizers, width, False, 0)
@@ -188,7 +191,10 @@ class StepRunner(NotCopied):
         """Divide the models into shards of `width`, which run in a `loop` or all at once; with `rest` only the first
         has that width, and shards of `rest` models run as written until its recording serves all."""
         each = zip(self._loss_functions, optimizers, self._scalers, strict=True)
-        parts = [StepPart(loss, optimizer, scaler, self._accumulate) for loss, optimizer, scaler in each]
+        parts = [
+            StepPart(loss, optimizer, scaler, self._accumulate, self._removed.ids)
+            for loss, optimizer, scaler in each
+        ]
         shards = shards_of(array, parts, parts_of(array_width(array), width, rest), loop)
         self._looping = loop
         replays: Scripts | CudaGraphs | None = None
@@ -370,10 +376,12 @@ class StepRunner(NotCopied):
         self._dispatch.threads.wait_for_all()
         self._python.settle(self._deal.ran_python())
 
-    def _settle(self) -> None:
-        """Wait until no step is under way, before the array is read or changed; not if a step itself reads it."""
-        if self._dispatch.threads.settle():
+    def _settle(self) -> bool:
+        """Wait until no step is under way, before the array is read or changed; False if a step itself reads it."""
+        done = self._dispatch.threads.settle()
+        if done:
             self._python.settle(self._deal.ran_python())
+        return done
 
     def close(self) -> None:
         """Finish the steps asked for, end the threads, and let the memory pool go. May be called again.

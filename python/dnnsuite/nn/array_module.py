@@ -217,8 +217,11 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         where = {} if first is None else {"device": first.device, "dtype": first.dtype}
         with _Undrawn():
             model = type(self).torch_class(**arguments, **where)
+        _hold_alike(model, self)
         state = {name: value[index].clone() for name, value in self.state_dict().items()}
-        model.load_state_dict(state)
+        model.load_state_dict(
+            state, strict=False
+        )  # not a counter of batches that was taken away, which torch adds
         mine = self.state_dict(keep_vars=True)
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(mine[name].requires_grad)
@@ -274,7 +277,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
 
     def repeated(self, x: torch.Tensor) -> torch.Tensor:
         """Compute `forward(x)` once more, without its changes to the layer."""
-        result: torch.Tensor = self.forward(x)
+        result: torch.Tensor = type(self).forward(self, x)
         return result
 
     def extra_repr(self) -> str:
@@ -284,6 +287,21 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
             for name, value in self.arguments_of(self).items()
         ]
         return ", ".join([*texts, f"B={self.B}"])
+
+
+def _hold_alike(model: torch.nn.Module, layer: torch.nn.Module) -> None:
+    """Let `model` hold the tensors that `layer` holds: they may have come or gone since it was made, as where
+    `bn.running_mean = None`, `bn.track_running_stats = False` or `norm.weight = None` was set."""
+    parts = dict(model.named_modules())
+    for path, held_by_layer in layer.named_modules():
+        for kind in ("_buffers", "_parameters"):
+            registry = getattr(parts.get(path), kind, {})
+            for name, held in getattr(held_by_layer, kind).items():
+                if name in registry and held is None:
+                    registry[name] = None
+                elif name in registry and registry[name] is None:
+                    one = held[0].detach().clone()
+                    registry[name] = torch.nn.Parameter(one) if kind == "_parameters" else one
 
 
 def _first_floating(module: torch.nn.Module) -> torch.Tensor | None:
