@@ -40,7 +40,12 @@ def finish_to_compute(array: Any) -> None:
     """Wait as `finish` does, before code computes with an array; refuse a step that does so with the array it trains a
     part of."""
     if not finish(array):
-        raise InvalidArgument(
-            "the loss function of a StepRunner computes with the whole array, whose parameters would get no gradient "
-            "in this step: call the array that is its first argument, which holds the models to train"
-        )
+        raise InvalidArgument(whole_array_used())
+
+
+def whole_array_used() -> str:
+    """Return the error of a step whose loss function computes with the array that it trains a part of."""
+    return (
+        "the loss function of a StepRunner computes with the whole array or a layer of it, whose parameters are not "
+        "trained in this step: use the array that is its first argument, which holds the models to train"
+    )

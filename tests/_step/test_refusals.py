@@ -78,6 +78,21 @@ def test_refuses_a_loss_of_the_whole_array(wrong, width):
         runner.step(torch.randn(2, 8, 6))
 
 
+def test_refuses_a_layer_of_the_whole_array_that_was_taken_out_before():
+    array, optimizer = make(2)
+    head = array.get_submodule("4")
+
+    def wrong(part, x):
+        return head(part.get_submodule("0")(x)).square().mean((1, 2))
+
+    for width, message in ((2, "or a layer of it"), (1, "layers of its first argument")):
+        with (
+            StepRunner(array, optimizer, wrong, threads=1, width=width) as runner,
+            pytest.raises(InvalidArgument, match=message),
+        ):
+            runner.step(torch.randn(2, 8, 6))
+
+
 class Clamping(optim.SGD):
     def step(self, closure=None):
         super().step(closure)

@@ -75,7 +75,8 @@ def rebind_later(modules: Iterable[torch.nn.Module], copies: dict[int, Any]) -> 
     """Let functions that were set on an array's modules after it was made, and hold one of them, hold a copy's."""
     others = dict(copies)
     for module in modules:
-        for held in (module.__dict__, *hooks_of(module)):
+        places: tuple[dict[Any, Any], ...] = (module.__dict__, *hooks_of(module))
+        for held in places:
             for name, value in list(held.items()):
                 if name not in _REGISTRIES and type(value) in _HOLDING and holds_module(value):
                     held[name] = _exchanged(value, others)

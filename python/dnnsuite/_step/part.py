@@ -52,10 +52,12 @@ class ShardPart:
         scaler = step_part.scaler
         self._scaler = scaler.narrow(start, length) if isinstance(scaler, GradScaler) else scaler
         self._groups: list[dict[str, Any]] = []
+        self._of_all: list[torch.Tensor] = []
         self._state: dict[torch.Tensor, dict[str, Any]] = {}
         for group in self.optimizer.param_groups:
             held = [parameter for parameter in group["params"] if id(parameter) not in step_part.removed]
             self._groups.append(self._narrow_group(group, held, views))
+            self._of_all += held
         self._held: list[torch.Tensor] = []
 
     def __len__(self) -> int:
@@ -197,6 +199,11 @@ class ShardPart:
             whole: Any = SimpleNamespace(param_groups=self._groups, step=step)
             scaler.step(whole)
             scaler.update()
+
+    def gradients_of_all(self) -> list[tuple[int, int]]:
+        """Mark the gradients of the array's own parameters; these marks stay as they are in a step of a shard."""
+        grads = [p.grad for p in self._of_all if p.grad is not None]
+        return [(id(grad), grad._version) for grad in grads]
 
     def forget_gradients(self) -> None:
         """Take the gradients away, or the next step would add to what this one left."""

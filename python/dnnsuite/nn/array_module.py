@@ -391,5 +391,6 @@ def check_models(x: torch.Tensor, B: int, layer: str) -> None:
     if x.dim() < 2 or x.size(0) != B:
         raise InvalidArgument(
             f"{layer} holds B={B} models and takes [B, ...] with the model in dimension 0; got {list(x.shape)}. "
-            f"A batch that all models share is dnnsuite.stack(x, B={B}), which copies nothing"
+            f"A batch that all models share is dnnsuite.stack(x, B={B}), which copies nothing; the loss function of a "
+            "StepRunner computes with layers of its first argument only"
         )
