@@ -218,11 +218,10 @@ class Fusion:
         if not known.issuperset((*first._buffers, *first._modules)):
             return None
         own = [name for name in vars(first) if name not in known]
-        if own:
-            if set(own) & set(differences(models, self._registered)):
-                return None
-            extra = {name: vars(first)[name] for name in own}
-            leaf.__dict__.update(extra, extra_attributes=extra)
+        if own and set(own) & set(differences(models, self._registered)):
+            return None
+        extra = {name: vars(first)[name] for name in own}
+        leaf.__dict__.update(extra, extra_attributes=extra)
         for name in FORWARD_HOOKS:
             hooks = getattr(first, name)
             # In the memo for handles that the models hold: their copies are of the copied hooks.

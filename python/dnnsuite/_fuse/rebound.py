@@ -83,8 +83,10 @@ def rebind_later(modules: Iterable[torch.nn.Module], copies: dict[int, Any]) -> 
 
 
 def holds_module(value: Any) -> bool:
-    """Return True for a function that holds a module, and for a short collection of such."""
+    """Return True for a function, method or partial that holds a module, and for a short collection of such."""
     kind = type(value)
+    if kind in (types.MethodType, functools.partial):
+        return any(True for _ in _modules_in(value))
     if kind is types.FunctionType:
         held: Any = (value.__closure__, value.__defaults__, value.__kwdefaults__)
         return held != (None, None, None) and any(True for _ in _modules_in(value))
@@ -165,13 +167,20 @@ def _exchanged(value: Any, others: dict[int, Any]) -> Any:
     if isinstance(value, types.FunctionType):
         return _function(value, change, others)
     if isinstance(value, types.MethodType):
-        return types.MethodType(value.__func__, change(value.__self__))
+        return _bound(value.__func__, value.__self__, change(value.__self__))
     if isinstance(value, functools.partial):
         keywords = {name: change(part) for name, part in value.keywords.items()}
         return functools.partial(change(value.func), *map(change, value.args), **keywords)
     if isinstance(value, dict):
         return {key: change(part) for key, part in value.items()}
     return type(value)(map(change, value))
+
+
+def _bound(function: Any, old: Any, new: Any) -> Any:
+    """Bind a method of `old` to `new`; one of an array's layer is torch's own for a model's."""
+    name = getattr(function, "__name__", "")
+    of_class = getattr(type(old), name, None) is function and hasattr(type(new), name)
+    return getattr(type(new), name).__get__(new) if of_class else types.MethodType(function, new)
 
 
 def _function(

@@ -271,6 +271,8 @@ class StepRunner(NotCopied):
         """Begin a step, or run it: alone, or in the caller's thread. Wait for one that may read what the user changes
         before the next."""
         deal, draws, dispatch = self._deal, self._draws, self._dispatch
+        if dispatch.several:
+            deal.outside.check(dispatch.later and dispatch.threads.under_way)
         alone = deal.follows or deal.takes_turns or draws.found or not draws.known or self._lent.awaited
         if dispatch.several and alone:
             deal.run_alone(True)
@@ -279,12 +281,14 @@ class StepRunner(NotCopied):
                 dispatch.run_alone(step)
             finally:
                 draws.end()
+            deal.note_done(step.batch)
             return
         deal.run_alone(not dispatch.later)
-        live = dispatch.later and deal.reads_live(step.asked[1])
+        live = dispatch.later and deal.reads_live(step.asked[1], step.batch)
         dispatch.submit(step, self.mode == "captured")
         if live:
             dispatch.threads.settle()
+            deal.note_done(step.batch)
 
     def _follow(self) -> Vectors:
         """Divide the array into shards again if it (train or eval, frozen or not, hooks, other models), the optimizer

@@ -133,15 +133,20 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         if state.B and isinstance(value, torch.Tensor):
             set_in_forward(self, self.B, name, value)
             return
+        known = name in self.__dict__
         super().__setattr__(name, value)
         if name != "training" and not isinstance(value, (torch.Tensor, torch.nn.Module)):
             self.__dict__["_last_setting"] = object()  # another one, for those that know the last
+            extra = self.__dict__.get("extra_attributes")
+            if extra is not None and name in self.__dict__ and (name in extra or not known):  # no property
+                self.__dict__["extra_attributes"] = {**extra, name: value}
 
     def __delattr__(self, name: str) -> None:
         refuse_deletion(self, name)
         if name in self._parameters:  # torch's parametrizations begin with that
             raise InvalidArgument(self._of_another_form([name]))
         super().__delattr__(name)
+        self.__dict__.get("extra_attributes", {}).pop(name, None)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -290,8 +295,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
 
 
 def _hold_alike(model: torch.nn.Module, layer: torch.nn.Module) -> None:
-    """Let `model` hold the tensors that `layer` holds: they may have come or gone since it was made, as where
-    `bn.running_mean = None`, `bn.track_running_stats = False` or `norm.weight = None` was set."""
+    """Let `model` hold the tensors that `layer` holds: they may be gone since, as by `bn.running_mean = None`."""
     parts = dict(model.named_modules())
     for path, held_by_layer in layer.named_modules():
         for kind in ("_buffers", "_parameters"):
