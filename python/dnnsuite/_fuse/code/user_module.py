@@ -347,6 +347,13 @@ def _bare(original: type[torch.nn.Module]) -> torch.nn.Module:
 
 
 _classes: dict[Any, Any] = {}
+_COLLECTIONS = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList, torch.nn.ParameterDict)
+
+
+def _be_plain(module: Any, *args: Any, **kwargs: Any) -> None:
+    """Construct torch's own collection, as the slice `array.layers[:2]` of one is."""
+    module.__class__ = module._fused_original
+    module.__init__(*args, **kwargs)
 
 
 def user_module_class(original: Any) -> Any:
@@ -358,6 +365,8 @@ def user_module_class(original: Any) -> Any:
             "__module__": original.__module__,
             "__doc__": original.__doc__,
         }
+        if original in _COLLECTIONS:
+            body["__init__"] = _be_plain
         _classes[original] = _meta(original)(original.__name__, (UserModule, original), body)
     return _classes[original]
 

@@ -168,13 +168,11 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         args = args if whole is args[0].value else (ModelTensor(whole), *args[1:])
     if alone and not kwargs:
         return wrap_all(func(args[0].value))
-    if not kwargs:
-        return wrap_all(func(*_pair(*args) if len(args) == 2 else aligned(args)))
+    if not kwargs and len(args) == 2:
+        pair = _pair(*args)
+        product = scaled_product(*pair) if kind.product else None
+        return wrap_all(func(*pair)) if product is None else ModelTensor(product)
     values = aligned([*args, *kwargs.values()])
-    if func in _PRODUCTS and len(args) == 2 and not kwargs:
-        product = scaled_product(*values)
-        if product is not None:
-            return ModelTensor(product)
     return wrap_all(func(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True))))
 
 
