@@ -10,7 +10,7 @@ from torch import nn
 import dnnsuite
 from dnnsuite.nn.scaled_product import FEWEST_NUMBERS
 
-SIDE = 1 + int((FEWEST_NUMBERS / (3 * 4 * 32)) ** 0.5)  # of maps that are large enough
+SIDE = 1 + int((FEWEST_NUMBERS / (4 * 32)) ** 0.5)  # of maps that are large enough
 
 
 class Squeezed(nn.Module):
