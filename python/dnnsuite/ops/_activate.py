@@ -37,7 +37,9 @@ def _composition(x: Tensor, curve: str, first: float, second: float) -> Tensor:
         return F.softplus(x, first, second)
     if curve == "elu":
         return F.elu(x, first) * second
-    return {"tanh": torch.tanh, "mish": F.mish}.get(curve, lambda t: F.gelu(t, approximate="tanh"))(x)
+    if curve == "gelu_tanh":
+        return F.gelu(x, approximate="tanh")
+    return F.mish(x) if curve == "mish" else torch.tanh(x)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
