@@ -82,6 +82,17 @@ def rebind_later(modules: Iterable[torch.nn.Module], copies: dict[int, Any]) -> 
                     held[name] = _exchanged(value, others)
 
 
+def rebind_model(model: torch.nn.Module, root: torch.nn.Module, copies: dict[int, Any]) -> None:
+    """Let functions that were set on an array's modules hold the modules of a model that is copied out of `root`."""
+    others = dict(copies)
+    for module in model.modules():
+        for value in module.__dict__.values():
+            if type(value) in _HOLDING and holds_module(value):
+                arrays = (one for one in _modules_in(value) if one.__dict__.get("_root") is root)
+                others.update({id(array): model for array in arrays})
+    rebind_later(model.modules(), others)
+
+
 def holds_module(value: Any) -> bool:
     """Return True for a function, method or partial that holds a module, and for a short collection of such."""
     kind = type(value)

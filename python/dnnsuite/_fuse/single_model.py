@@ -20,7 +20,7 @@ from .code.sequential import Sequential
 from .hooks import FORWARD_HOOKS, bind_hooks
 from .left_tensors import one_model
 from .module_copies import copied as deep_copy
-from .rebound import holds_module, plain, rebound
+from .rebound import holds_module, plain, rebind_model, rebound
 from .ties import tie
 
 
@@ -106,6 +106,7 @@ def _model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
                 _give_back_class(module, made, index, memo)
     tie(model, [root])
     plain(model)
+    rebind_model(model, root, memo)
     return model
 
 

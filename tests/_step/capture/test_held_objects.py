@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 import collections
+import types
 
 import numpy as np
 import pytest
@@ -58,3 +59,15 @@ def test_pictures_of_what_cannot_be_looked_into_are_equal():
     assert picture(thing) == picture(thing)
     assert slots_of_class(Below) == ("more", "held", "weight")
     assert slots_of_class(int) == ()
+
+
+def test_what_a_tuple_holds_is_seen_to_change():
+    for held in (([1.0], "x"), (types.SimpleNamespace(k=1), 2)):
+        objects = HeldObjects([(held, [None])])
+        assert not objects.changed()
+        if isinstance(held[0], list):
+            held[0][0] = 2.0
+        else:
+            held[0].k = 2
+        assert objects.changed()
+    assert not HeldObjects([((1, "x", torch.tanh), [None])]).changed()

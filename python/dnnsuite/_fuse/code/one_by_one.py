@@ -109,7 +109,9 @@ class ModelParts:
         if not self.own:
             return
         before, self._seen = self._seen, self._pictures()
-        for path, now in self._seen.items() if before is not None else ():
+        if before is None:
+            return
+        for path, now in self._seen.items():
             known, part = before.get(path, {}), self.module.get_submodule(path)
             changed = [name for name, value in now.items() if name in known and known[name] != value]
             names = [name for name in changed if name not in part._fused_withheld]

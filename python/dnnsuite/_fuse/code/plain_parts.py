@@ -13,9 +13,12 @@ import torch
 
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import NotFusable
+from ..left_tensors import give_attributes
+from ..rebound import holds_module
 from ..single_model import parts_of
 from .containers import Containers
 from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
+from .held_in_place import HeldInPlace
 from .stand_in import StandIn
 
 __all__ = ["Buffers", "Part", "paths_of"]
@@ -29,6 +32,7 @@ class Part:
         self.children = list(module._modules.values())
         self.held = dict(vars(module))
         self.containers = Containers(self._own())
+        self.in_place = self._in_place()
         self.taken = dict(vars(owners[0]))  # of model 0, after its last call
 
     def _own(self) -> dict[str, Any]:
@@ -37,6 +41,11 @@ class Part:
             for name, value in vars(self.module).items()
             if name not in NO_ATTRIBUTES and name != "_ranks"
         }
+
+    def _in_place(self) -> HeldInPlace | None:
+        if isinstance(self.module, ArrayModule):
+            return None
+        return HeldInPlace(self.module, [name for name in vars(self.module) if self.containers.holds(name)])
 
     def changed(self) -> list[str]:
         """List the attributes that were set since the last call."""
@@ -49,7 +58,7 @@ class Part:
                 return inside
         except Exception:  # tensors and arrays have no one answer
             pass
-        self.containers = Containers(self._own())
+        self.containers, self.in_place = Containers(self._own()), self._in_place()
         names = [name for name, value in now.items() if known.get(name, self) is not value]
         counts, before = now.get("_fused_written", {}), known.get("_fused_written", {})
         names += [name for name in counts if counts[name] != before.get(name) and name in now]
@@ -61,6 +70,11 @@ class Part:
         """Set in the plain models what was set in the array; return False if they must be made anew."""
         if list(self.module._modules.values()) != self.children:
             return False
+        inside = [] if self.in_place is None else self.in_place.changed()
+        if any(holds_module(vars(self.module)[name]) for name in inside):
+            return False
+        for index, owner in enumerate(self.owners if inside else ()):
+            give_attributes(self.module, owner, inside, index)
         for name in self.changed():
             if name == "training":
                 for owner in self.owners:
@@ -69,6 +83,7 @@ class Part:
                 name in NO_ATTRIBUTES
                 or isinstance(self.module, ArrayModule)
                 or isinstance(self.held.get(name), StandIn)
+                or holds_module(self.held.get(name))
             ):
                 return False
             else:
@@ -82,12 +97,15 @@ class Part:
 
     def marks(self) -> Callable[[], None]:
         """Keep what is known of the last call; return a function that brings it back."""
-        containers, held, taken = self.containers, dict(self.held), self.taken
+        containers, held, taken, in_place = self.containers, dict(self.held), self.taken, self.in_place
+        pictures = {} if in_place is None else in_place.known
         known, written = containers.known, vars(self.module).get("_fused_written")
 
         def put_back() -> None:
-            self.containers, self.held, self.taken = containers, held, taken
+            self.containers, self.held, self.taken, self.in_place = containers, held, taken, in_place
             containers.known = known
+            if in_place is not None:
+                in_place.known = pictures
             if written is not None:  # a trial sets attributes as a user does
                 vars(self.module)["_fused_written"] = written
 

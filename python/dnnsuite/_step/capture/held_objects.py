@@ -15,6 +15,7 @@ import torch
 
 MOST = 2**16  # elements of an array or a container that are compared
 _DEEP = 3  # objects in objects that are looked into
+_NO_OBJECTS = (torch.Tensor, torch.nn.Module, type, types.ModuleType, types.FunctionType, types.MethodType)
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -48,12 +49,16 @@ def picture(value: Any, depth: int = _DEEP) -> Any:
         return tuple((picture(k, 1), picture(part, depth - 1)) for k, part in value.items())
     names = slots_of_class(type(value)) if depth else ()
     held = [(name, getattr(value, name)) for name in names if hasattr(value, name)]
+    if depth and not isinstance(value, _NO_OBJECTS):
+        held += getattr(value, "__dict__", {}).items()
     return id(value), tuple((name, picture(part, depth - 1)) for name, part in held)
 
 
 def _is_watched(value: Any) -> bool:
     if isinstance(value, (np.ndarray, set, collections.deque)):
         return True
+    if isinstance(value, tuple):  # the rest of the state is looked for in lists, dictionaries and objects
+        return not all(isinstance(part, (*_PLAIN, *_NO_OBJECTS)) for part in value)
     return not isinstance(value, (torch.Tensor, torch.nn.Module, type)) and bool(slots_of_class(type(value)))
 
 
