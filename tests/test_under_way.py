@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Whoever reads or changes an array waits for the steps under way."""
 
+import copy
 import threading
 import weakref
 
@@ -60,6 +61,16 @@ READERS = {
     "to_model": lambda array, opt: opt.to_model(
         0, [torch.nn.Parameter(torch.zeros(3, 4)), torch.nn.Parameter(torch.zeros(3))]
     ),
+    "dtype": lambda array, opt: array.double(),
+    "children": lambda array, opt: list(array.children()),
+    "apply": lambda array, opt: array.apply(lambda module: None),
+    "parameters of a group": lambda array, opt: opt.param_groups[0]["params"],
+    "models that step": lambda array, opt: opt.active,
+    "skipped steps": lambda array, opt: opt.skipped,
+    "states": lambda array, opt: list(opt.state.values()),
+    "state of a parameter": lambda array, opt: opt.state.get("none"),
+    "copy of an optimizer": lambda array, opt: copy.deepcopy(opt),
+    "text of an optimizer": lambda array, opt: repr(opt),
 }
 
 

@@ -7,6 +7,8 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
     m.def("instruction_set() -> str");
 
     m.def("dropout(Tensor x, Tensor p, Tensor rng) -> Tensor");
+    m.def("activate(Tensor x, str curve, float first, float second) -> Tensor");
+    m.def("activate_backward(Tensor grad, Tensor x, str curve, float first, float second) -> Tensor");
     m.def("random_numbers(Tensor like, Tensor rng, str distribution, float first, float second) -> Tensor");
 
     m.def("bias_dropout_add(Tensor x, Tensor? bias, Tensor residual, Tensor? p, Tensor? rng) -> Tensor");
@@ -134,6 +136,10 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
     m.def("glu_backward(Tensor grad, Tensor x, int dim) -> Tensor");
     m.def("prelu(Tensor x, Tensor slopes, int inner) -> Tensor");
     m.def("prelu_backward(Tensor grad, Tensor x, Tensor slopes, int inner) -> (Tensor, Tensor)");
+    m.def("scaled(Tensor x, Tensor factors, bool by_rows) -> Tensor");
+    m.def("scaled_backward(Tensor grad, Tensor x, Tensor factors, bool by_rows) -> (Tensor, Tensor)");
+    m.def("short_softmax(Tensor x, bool log) -> Tensor");
+    m.def("short_softmax_backward(Tensor grad, Tensor y, bool log) -> Tensor");
     m.def("rearranged(Tensor x, int[] order) -> Tensor");
     m.def(
         "resample(Tensor x, str kind, int height, int width, float step_h, float step_w, int before_h, int before_w)"

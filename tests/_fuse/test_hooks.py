@@ -15,6 +15,13 @@ def test_backward_hooks_are_refused():
         dnnsuite.fuse(models)
 
 
+def test_gradient_hooks_of_a_layers_parameters_are_refused():
+    models = make_models(lambda: torch.nn.Sequential(torch.nn.Linear(4, 3)), 2)
+    models[1][0].bias.register_hook(lambda grad: grad * 0)
+    with pytest.raises(InvalidArgument, match="bias at 0 of model 1 has a gradient hook"):
+        dnnsuite.fuse(models)
+
+
 def test_hooks_that_differ_are_refused():
     models = make_models(lambda: torch.nn.Sequential(torch.nn.Linear(4, 3)), 3)
     models[1][0].register_forward_hook(lambda module, args, output: output * 2)

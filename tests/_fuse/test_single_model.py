@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 import copy
+import types
 
+import pytest
 import torch
 
 import dnnsuite
@@ -37,3 +39,40 @@ def test_parts_end_at_layers_of_arrays():
     array = dnnsuite.fuse(make_models(lambda: torch.nn.Sequential(Scaled(), torch.nn.Tanh()), 2))
     names = [type(part).__name__ for part in parts_of(array._root)]
     assert sorted(names) == ["MultiheadAttention", "Scaled", "Sequential", "Tanh"]
+
+
+class Reading(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.layer(x) * getattr(self.layer, "gain", 1.0) / (1 + float(x.detach().mean()))
+
+
+def scaled(layer):
+    layer.gain = 3.0
+
+
+def replaced(layer):
+    old = layer.forward
+    layer.forward = lambda x: 2 * old(x)
+
+
+def bound(layer):
+    layer.forward = types.MethodType(lambda self, x: self.weight.mean() * x, layer)
+
+
+@pytest.mark.parametrize("change", [scaled, replaced, bound])
+def test_models_one_by_one_have_what_was_set_on_a_layer_later(change):
+    models = make_models(Reading, 2)
+    array = dnnsuite.fuse(models)
+    x = torch.randn(2, 5, 4)
+    for step in range(6):
+        if step in (2, 4):
+            for one in (array, *models):
+                change(one.layer)
+        expected = torch.stack([model(batch) for model, batch in zip(models, x, strict=True)])
+        if change is not bound:  # whose weight is one model's in a loop only
+            torch.testing.assert_close(array(x), expected)
+    torch.testing.assert_close(array[1](x[1]), expected[1])

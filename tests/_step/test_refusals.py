@@ -60,6 +60,59 @@ def test_refuses_gradient_hooks_that_it_would_not_call():
         StepRunner(array, optimizer, loss)
 
 
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda array, x: array(x),
+        lambda array, x: array.get_submodule("4")(array.get_submodule("0")(x)),
+        lambda array, x: x.sum() * sum(p.sum() for p in array.parameters()),
+    ],
+)
+def test_refuses_a_loss_of_the_whole_array(wrong, width):
+    array, optimizer = make(2)
+    with (
+        StepRunner(array, optimizer, lambda part, x: wrong(array, x), threads=1, width=width) as runner,
+        pytest.raises(InvalidArgument, match="computes with the whole array"),
+    ):
+        runner.step(torch.randn(2, 8, 6))
+
+
+def test_refuses_a_layer_of_the_whole_array_that_was_taken_out_before():
+    array, optimizer = make(2)
+    head = array.get_submodule("4")
+
+    def wrong(part, x):
+        return head(part.get_submodule("0")(x)).square().mean((1, 2))
+
+    for width, message in ((2, "or a layer of it"), (1, "layers of its first argument")):
+        with (
+            StepRunner(array, optimizer, wrong, threads=1, width=width) as runner,
+            pytest.raises(InvalidArgument, match=message),
+        ):
+            runner.step(torch.randn(2, 8, 6))
+
+
+class Clamping(optim.SGD):
+    def step(self, closure=None):
+        super().step(closure)
+        self.param_groups[0]["params"][0].data.clamp_(-0.1, 0.1)
+
+
+def test_refuses_a_step_that_it_would_not_call():
+    array, optimizer = make(2)
+    with pytest.raises(InvalidArgument, match="Clamping has a step of its own"):
+        StepRunner(array, Clamping(array.parameters(), lr=0.1), loss)
+    optim.lr_scheduler.StepLR(optimizer, 3)  # torch's schedulers wrap the step, too
+    with StepRunner(array, optimizer, loss, threads=1) as runner:
+        runner.step(*batches(2, 1)[0])
+        optimizer.step = lambda closure=None: None
+        with pytest.raises(InvalidArgument, match="step was replaced"):
+            runner.step(*batches(2, 1)[0])
+        del optimizer.step
+        runner.step(*batches(2, 1)[0])
+
+
 def test_refuses_a_batch_of_another_width():
     with (
         StepRunner(*make(2), loss) as runner,

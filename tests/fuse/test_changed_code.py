@@ -76,6 +76,20 @@ def put_elsewhere(model):
     model.b.weight.data = model.b.weight.data * 0.5
 
 
+def read_twice(model):
+    model.gate = lambda x: x + model.b(torch.tanh(model.a(torch.ones(4).double())))
+
+
+def twice(model):
+    old = model.forward
+    model.forward = lambda x: 2 * old(x)
+
+
+def twice_in_a_layer(model):
+    old = model.c.forward
+    model.c.forward = lambda x: 2 * old(x)
+
+
 #: Each with the change of a model or an array; `(owner, name or key, value)` is put in place for both.
 CHANGES = {
     "a method of a dataclass": (CONFIG, "weight", 2.0),
@@ -91,6 +105,11 @@ CHANGES = {
     "a dictionary deep in an attribute": lambda model: model.config["a"]["b"]["c"].update(d=2.0),
     "modules that change places": swap,
     "a weight's data": put_elsewhere,
+    "a function that holds its model": read_twice,
+    "the forward of the models": twice,
+    "the forward of a layer": twice_in_a_layer,
+    "a bias taken away": lambda model: setattr(model.c, "bias", None),
+    "a layer taken away": lambda model: setattr(model, "c", model.a),
     "the default dtype": lambda model: torch.set_default_dtype(torch.float64),
 }
 

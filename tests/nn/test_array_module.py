@@ -115,3 +115,27 @@ def test_scripts_that_look_for_layers_find_those_of_an_array():
         own.step()
         for mine, theirs in zip(array.parameters(), model.parameters(), strict=True):
             torch.testing.assert_close(mine[index], theirs)
+
+
+@pytest.mark.parametrize("name", ["running_mean", "num_batches_tracked", "weight", "bias"])
+def test_a_model_has_no_tensor_that_was_taken_from_the_layer(name):
+    layer = nn.BatchNorm1d(4, B=2)
+    setattr(layer, name, None)
+    assert getattr(layer.to_model(1), name) is None
+
+
+def test_a_model_keeps_the_statistics_that_its_layer_no_longer_moves():
+    layer = nn.BatchNorm1d(4, B=2)
+    layer(torch.randn(2, 8, 4))
+    layer.track_running_stats = False
+    model = layer.to_model(1)
+    assert torch.equal(model.running_mean, layer.running_mean[1])
+    assert not model.track_running_stats
+
+
+def test_a_part_of_a_model_has_no_tensor_that_was_taken_from_the_layer():
+    layer = nn.MultiheadAttention(4, 2, B=2)
+    layer.in_proj_bias = None
+    model = layer.to_model(1)
+    assert model.in_proj_bias is None
+    assert torch.equal(model.out_proj.bias, layer.out_proj.bias[1])

@@ -74,3 +74,12 @@ def test_dimensions_without_halves_are_refused():
         torch.ops.dnnsuite.glu(torch.randn(2, 3, 5), 2)
     with pytest.raises(RuntimeError, match=r"grad \[2, 3, 3\] is not half of x \[2, 3, 4\]"):
         torch.ops.dnnsuite.glu_backward(torch.randn(2, 3, 3), torch.randn(2, 3, 4), 2)
+
+
+def test_results_larger_than_the_caches():
+    """They are written past them, in whole lines."""
+    x = torch.randn(2, 1200, 2048)
+    y = glu(x.requires_grad_(), 2)
+    torch.testing.assert_close(y, F.glu(x))
+    grad = torch.randn_like(y)
+    torch.testing.assert_close(*(torch.autograd.grad(z, x, grad)[0] for z in (y, F.glu(x))))

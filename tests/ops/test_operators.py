@@ -111,7 +111,7 @@ def test_not_contiguous(case, device):
             assert tensor.shape[-1] == 1 or not strided[name].is_contiguous()
     got = run(case, strided)
     exact = case.exact_on(device) and not case.name.startswith(
-        ("batch-norm", "prelu")
+        ("batch-norm", "prelu", "scaled")
     )  # sums in memory order
     for name, value in expected.items():
         torch.testing.assert_close(got[name], value, rtol=0.0 if exact else 1e-5, atol=0.0 if exact else 1e-5)
@@ -127,7 +127,12 @@ def test_empty(case, B):
     if B == 0:
         tensors = {name: tensor[:0] for name, tensor in tensors.items()}
     else:
-        empty = {"attention": ("x", "ignored"), "embedding": ("indices",), "cross_entropy": ("x", "target")}
+        empty = {
+            "attention": ("x", "ignored"),
+            "embedding": ("indices",),
+            "cross_entropy": ("x", "target"),
+            "scaled": ("x", "weight"),
+        }
         tensors |= {n: tensors[n][:, :0] for n in empty.get(case.family, ("x", "residual")) if n in tensors}
     leaves = {name: tensors[name].requires_grad_() for name in case.differentiable(tensors)}
     y = case.call(tensors | leaves)
@@ -216,6 +221,8 @@ def opcheck_samples(device):
         (library.patches, (r(2, 2, 5, 6, 3), 3, 2, 2, 1, 1, 1)),
         (library.glu, (r(2, 3, 6, 4), 2)),
         (library.prelu, (r(2, 3, 5, 4), r(2, 5), 4)),
+        (library.scaled, (r(2, 3, 5), r(2, 5), False)),
+        (library.short_softmax, (r(2, 3, 5), True)),
         (library.rearranged, (r(2, 3, 5, 4), [0, 1, 3, 2])),
         (library.resample, (r(2, 2, 5, 6, 3), "linear", 7, 4, 0.7, 1.5, 0, 0)),
         (library.add_patches, (r(2, 2, 3, 7, 18), 5, 6, 3, 2, 2, 1, 1, 1)),
@@ -238,7 +245,17 @@ def test_opcheck(index, device):
     op, arguments = opcheck_samples(device)[index]
     if device == "cuda" and op.__name__.split(".")[-1] in (
         *("linear", "matmul", "pixel_products", "sum_of_products", "convolve_models"),
-        *("patches", "add_patches", "window_convolution", "rearranged", "resample", "prelu", "glu"),
+        *(
+            "patches",
+            "add_patches",
+            "window_convolution",
+            "rearranged",
+            "resample",
+            "prelu",
+            "glu",
+            "scaled",
+            "short_softmax",
+        ),
     ):
         pytest.skip("on a GPU torch's own operators stand for it")
     torch.library.opcheck(op.default, arguments)

@@ -17,6 +17,7 @@ NAMES = sorted(
     - IN_PYTHON
 )
 CPU_ONLY = {
+    "activate",
     "convolution",
     "gemm",
     "glu",
@@ -25,6 +26,8 @@ CPU_ONLY = {
     "random",
     "rearrange",
     "resample",
+    "scale",
+    "softmax",
     "window_convolution",
 }  # on CUDA torch's own operators are called
 COMPOSED_ON_CUDA = {"pool", "recurrence"}

@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 
-from dnnsuite import StepRunner, fuse, optim
+from dnnsuite import StepRunner, fuse, nn, optim
 from dnnsuite.errors import InvalidArgument
 from helpers import assert_near, make_models
 
@@ -352,3 +352,16 @@ def test_groups_put_in_the_list_by_hand_are_groups_as_others():
     train(array, optimizer, MODES["captured"], 4, lambda t: None)
     separate(models, [torch.optim.SGD(m.parameters(), lr=0.3) for m in models], 4, lambda *_: None)
     check(array, models)
+
+
+def test_a_state_of_another_dtype_says_how_it_is_converted():
+    array = nn.Linear(4, 3, B=2).double()
+    optimizer = optim.SGD(array.parameters(), lr=0.1, momentum=0.9)
+    array(torch.ones(2, 5, 4, dtype=torch.float64)).sum().backward()
+    optimizer.step()
+    array.float()
+    with pytest.raises(InvalidArgument, match=r"load_state_dict.* converts"):
+        optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.step()
+    assert {row["momentum_buffer"].dtype for row in optimizer.state.values()} == {torch.float32}

@@ -333,3 +333,62 @@ PRELU_CASES = [
     prelu_case((9, 40, 500), 40, True),  # several tasks for each model
     prelu_case((9, 40, 500), 40, False),
 ]
+
+
+def scale_case(shape: tuple[int, ...], factors: tuple[int, ...], last: bool) -> Case:
+    """Products with factors that are 1 in some dimensions, the channels last in memory or not."""
+
+    def make(B: int, dtype: torch.dtype) -> Tensors:
+        generator = torch.Generator().manual_seed(5)
+        rows = (shape[0], *shape[2:], shape[1]) if last else shape
+        x = torch.stack([normal(generator, dtype, *rows) for _ in range(B)])
+        return {"x": x.movedim(-1, 2) if last else x, "weight": normal(generator, dtype, B, *factors)}
+
+    def call(t: Tensors) -> torch.Tensor:
+        y = ops.scaled(t["x"], t["weight"])
+        return t["x"] * t["weight"] if y is None else y
+
+    name = f"scaled-{'x'.join(map(str, shape))}-{'x'.join(map(str, factors))}{'-last' * last}"
+    return Case(name, "scaled", make, call, lambda t: t["x"] * t["weight"])
+
+
+SCALE_CASES = [
+    scale_case((3, 5, 4, 3), (3, 5, 1, 1), True),  # channels of maps
+    scale_case((3, 2, 13, 11), (3, 2, 1, 1), False),
+    scale_case((2, 36, 4, 3), (1, 36, 1, 1), True),  # channels
+    scale_case((3, 5, 4, 3), (3, 1, 4, 3), False),  # pixels
+    scale_case((3, 130, 4), (3, 1, 4), True),
+    scale_case((40, 70), (1, 70), False),
+    scale_case((3, 9000), (3, 1), False),  # sums in pieces
+    scale_case((900, 40), (1, 40), False),  # several tasks for each model
+    scale_case((40, 500), (1, 1), False),
+]
+
+
+def softmax_case(shape: tuple[int, ...], log: bool) -> Case:
+    """Softmax along short rows, or its logarithm."""
+
+    def make(B: int, dtype: torch.dtype) -> Tensors:
+        generator = torch.Generator().manual_seed(4)
+        return {"x": torch.stack([normal(generator, dtype, *shape) for _ in range(B)])}
+
+    def call(t: Tensors) -> torch.Tensor:
+        return ops.short_softmax(t["x"], log)
+
+    def truth(t: Tensors) -> torch.Tensor:
+        return torch.log_softmax(t["x"], -1) if log else torch.softmax(t["x"], -1)
+
+    return Case(f"{'log-' * log}softmax-{'x'.join(map(str, shape))}", "softmax", make, call, truth)
+
+
+SOFTMAX_CASES = [
+    softmax_case(shape, log)
+    for log in (False, True)
+    for shape in (
+        (3, 6),
+        (17, 2),
+        (2, 16, 15),
+        (2, 3, 31),
+        (9000, 5),
+    )  # the last in several tasks for each model
+]

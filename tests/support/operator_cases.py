@@ -22,6 +22,8 @@ from channel_cases import (
     PATCH_CASES,
     POOL_CASES,
     PRELU_CASES,
+    SCALE_CASES,
+    SOFTMAX_CASES,
     WINDOW_CASES,
     batch_norm_case,
     depthwise_case,
@@ -256,6 +258,8 @@ CASES = [
     *PATCH_CASES,
     *POOL_CASES,
     *PRELU_CASES,
+    *SCALE_CASES,
+    *SOFTMAX_CASES,
     *REARRANGED_CASES,
     *RESAMPLE_CASES,
     batch_norm_case((700, 64), "relu", "x weight bias"),  # several tasks for each model

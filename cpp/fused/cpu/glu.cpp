@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "fused/cpu/cache.hpp"
 #include "fused/cpu/parallel.hpp"
 
 namespace dnnsuite::fused {
@@ -35,6 +36,7 @@ Tensor gated(const Tensor& given, int64_t dim) {
     Tensor y = new_tensor(x, halved(x, dim).data(), x.dim());
     if (x.numel() == 0) return y;
     args.y = y.data_ptr();
+    args.streams = leaves_caches(y.numel() * (args.dtype == DType::kFloat64 ? 8 : 4));
     const auto kernel = DNNSUITE_SELECT(glu);
     run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 0,
               [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
@@ -52,6 +54,7 @@ Tensor gated_backward(const Tensor& given_grad, const Tensor& given, int64_t dim
     if (x.numel() == 0) return dx;
     args.grad = grad.data_ptr();
     args.dx = dx.data_ptr();
+    args.streams = leaves_caches(dx.numel() * (args.dtype == DType::kFloat64 ? 8 : 4));
     const auto kernel = DNNSUITE_SELECT(glu_backward);
     run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 0,
               [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });

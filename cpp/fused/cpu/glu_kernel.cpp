@@ -12,21 +12,27 @@ namespace {
 // Runs of 1 to 8 numbers would fill half a vector at most: so many numbers of each half are gathered at a time.
 constexpr int64_t kBlock = 1024;
 
-template <class T>
+/// Writes to memory, past the caches if `streams`.
+template <bool streams, class T>
+DNNSUITE_HD void put(const Vec<T>& v, T* to, int64_t count) {
+    streams ? v.stream(to) : v.store(to, count);
+}
+
+template <bool streams = false, class T>
 void forward_run(const T* a, const T* b, T* y, int64_t count) {
     for_each_vector(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-        (Vec<T>::load(a + i, n) * logistic(Vec<T>::load(b + i, n))).store(y + i, n);
+        put<streams>(Vec<T>::load(a + i, n) * logistic(Vec<T>::load(b + i, n)), y + i, n);
     });
 }
 
-template <class T>
+template <bool streams = false, class T>
 void backward_run(const T* grad, const T* a, const T* b, T* da, T* db, int64_t count) {
     const Vec<T> one(T(1));
     for_each_vector(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         const Vec<T> s = logistic(Vec<T>::load(b + i, n)), part = Vec<T>::load(grad + i, n) * s;
         const Vec<T> of_gate = part * (one - s) * Vec<T>::load(a + i, n);
-        part.store(da + i, n);
-        of_gate.store(db + i, n);
+        put<streams>(part, da + i, n);
+        put<streams>(of_gate, db + i, n);
     });
 }
 
@@ -62,25 +68,44 @@ void scatter(const T* a, const T* b, T* x, int64_t rows) {
     }
 }
 
-template <class T>
-void forward(const GluArguments& args, int64_t begin, int64_t end) {
+/// True if all runs of a result begin at whole lines, and are.
+bool runs_are_lines(const GluArguments& args, const void* result) {
+    return args.run % kLanes == 0 && reinterpret_cast<uintptr_t>(result) % 64 == 0;
+}
+
+template <bool streams, class T>
+void forward_long(const GluArguments& args, int64_t begin, int64_t end) {
     const int64_t run = args.run;
     const T* const x = at<T>(args.x, 0);
     T* const y = mutable_at<T>(args.y, 0);
     for_each_block(args, begin, end, 1, [&](int64_t row, int64_t) {
-        forward_run(x + 2 * row * run, x + (2 * row + 1) * run, y + row * run, run);
+        forward_run<streams>(x + 2 * row * run, x + (2 * row + 1) * run, y + row * run, run);
     });
+    if (streams) finish_streams();
 }
 
 template <class T>
-void backward(const GluArguments& args, int64_t begin, int64_t end) {
+void forward(const GluArguments& args, int64_t begin, int64_t end) {
+    const bool streams = args.streams && runs_are_lines(args, args.y);
+    streams ? forward_long<true, T>(args, begin, end) : forward_long<false, T>(args, begin, end);
+}
+
+template <bool streams, class T>
+void backward_long(const GluArguments& args, int64_t begin, int64_t end) {
     const int64_t run = args.run;
     const T *const x = at<T>(args.x, 0), *const grad = at<T>(args.grad, 0);
     T* const dx = mutable_at<T>(args.dx, 0);
     for_each_block(args, begin, end, 1, [&](int64_t row, int64_t) {
         const int64_t first = 2 * row * run, gate = first + run;
-        backward_run(grad + row * run, x + first, x + gate, dx + first, dx + gate, run);
+        backward_run<streams>(grad + row * run, x + first, x + gate, dx + first, dx + gate, run);
     });
+    if (streams) finish_streams();
+}
+
+template <class T>
+void backward(const GluArguments& args, int64_t begin, int64_t end) {
+    const bool streams = args.streams && runs_are_lines(args, args.dx);
+    streams ? backward_long<true, T>(args, begin, end) : backward_long<false, T>(args, begin, end);
 }
 
 template <int run, class T>

@@ -11,6 +11,7 @@ struct GluArguments {
     DType dtype;
     Rows rows;  // of x: rows of 2 * run numbers
     int64_t run;
+    bool streams;  // the result is larger than the caches
     const void *x, *grad;
     void *y, *dx;
 };

@@ -49,24 +49,6 @@ F unit(const U& word) { return to_float(bits_as<int32_t>(word.shift_right(8))) *
 /// (0, 1], 31 bits.
 F positive_unit(const U& word) { return to_float(bits_as<int32_t>(word.shift_right(1))) * F(0x1p-31f) + F(0x1p-32f); }
 
-/// The logarithm of x in (0, 1] by x = 2^n (1 + t), |t| < 0.42, with a polynomial of degree 11 (relative error 1e-7).
-F logarithm(const F& x) {
-    const I bits = bits_as<int32_t>(x), half(0x3F3504F3);  // of sqrt(1/2)
-    const I n = (bits - half).shift_right(23);
-    const F t = bits_as<float>(bits - n.shift_left(23)) - F(1.0f);
-    F p(7.14975521e-2f);
-    p = p * t + F(-1.15712002e-1f);
-    p = p * t + F(1.16615102e-1f);
-    p = p * t + F(-1.24110505e-1f);
-    p = p * t + F(1.42499372e-1f);
-    p = p * t + F(-1.66684806e-1f);
-    p = p * t + F(2.00007081e-1f);
-    p = p * t + F(-2.49999896e-1f);
-    p = p * t + F(3.33333313e-1f);
-    const F square = t * t;
-    return to_float(n) * F(0.693147181f) + (p * t * square - square * F(0.5f) + t);
-}
-
 /// Cosine and sine of an angle of `word` 2^32ths of a turn (absolute error 1e-7): of the angle to the nearest quarter,
 /// turned by the quarters.
 void turn(const U& word, F& cosine, F& sine) {

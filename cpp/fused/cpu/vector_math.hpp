@@ -69,6 +69,29 @@ DNNSUITE_HD Vec<double> exponential(const Vec<double>& x) {
     return Vec<double>::load(lanes);
 }
 
+/// log of a positive number, as m * 2^n with m between the roots of 1/2 and 2, by a polynomial of degree 11, to the last
+/// bit or two. NaN and inf give NaN.
+DNNSUITE_HD Vec<float> logarithm(const Vec<float>& x) {
+    using V = Vec<float>;
+    using I = Vec<int32_t>;
+    const float magic = 12582912.0f;  // 1.5 * 2^23, whose bits count on from 0x4b400000
+    const I bits = bits_as<int32_t>(x), n = (bits - I(0x3f3504f3)).shift_right(23);
+    const V m = bits_as<float>(bits - n.shift_left(23)) - V(1.0f);
+    const V e = bits_as<float>(n + I(0x4b400000)) - V(magic);
+    V p(7.14975521e-2f);
+    const float factors[] = {-1.15712002e-1f, 1.16615102e-1f, -1.24110505e-1f, 1.42499372e-1f,
+                             -1.66684806e-1f, 2.00007081e-1f, -2.49999896e-1f, 3.33333313e-1f};
+    _Pragma("GCC unroll 8") for (const float factor : factors) p = p * m + V(factor);
+    const V square = m * m, small = p * m * square - e * V(2.12194440e-4f) - square * V(0.5f);
+    return m + small + e * V(0.693359375f) + (x - x);
+}
+DNNSUITE_HD Vec<double> logarithm(const Vec<double>& x) {
+    double lanes[kLanes];
+    x.store(lanes);
+    for (int i = 0; i < kLanes; ++i) lanes[i] = ::log(lanes[i]);
+    return Vec<double>::load(lanes);
+}
+
 template <class T>
 DNNSUITE_HD Vec<T> logistic(const Vec<T>& x) {
     return Vec<T>(T(1)) / (Vec<T>(T(1)) + exponential(Vec<T>(T(0)) - x));

@@ -31,12 +31,12 @@ from .loop_choice import differ_by_numbers as differ_by_numbers
 from .loop_choice import loops as loops
 from .loop_choice import run_in_a_loop as run_in_a_loop
 from .loop_choice import runs_of as runs_of
+from .rebound import holds_module as holds_module
 from .rules import dimensions as _dimensions  # noqa: F401
 from .rules import elementwise, gradients, layers, products, random, shapes  # noqa: F401
 from .slices import OwnAttributes as OwnAttributes
 from .slices import narrow as narrow
 from .slices import views as views
-from .state import has_gradient_hook as has_gradient_hook
 from .state_bytes import StateBytes as StateBytes
 from .state_bytes import state_bytes as state_bytes
 
@@ -54,7 +54,7 @@ __all__ = [
     "edition_of",
     "fuse",
     "generator_loans",
-    "has_gradient_hook",
+    "holds_module",
     "is_record",
     "joined",
     "loops",

@@ -90,7 +90,7 @@ class Array(SharedState, torch.nn.Module):
         """Compute each model's outputs from its part of the inputs `[B, ...]`."""
         if torch.compiler.is_compiling():
             return self._at_once(*args, **kwargs)
-        under_way.finish(self)
+        under_way.finish_to_compute(self)
         self._hold_pool()
         return self._choice.call(args, kwargs, self._at_once)
 
@@ -145,13 +145,15 @@ class Array(SharedState, torch.nn.Module):
         return found
 
     def __getattr__(self, name: str) -> Any:
-        under_way.finish(self)  # a step changes parameters and buffers, and what a forward counts
+        done = under_way.finish(self)  # a step changes parameters and buffers, and what a forward counts
         try:
             found = super().__getattr__(name)
         except AttributeError:
             if "_root" not in self.__dict__:
                 raise
         else:
+            if not done and isinstance(found, (torch.nn.Module, torch.nn.Parameter)):
+                under_way.finish_to_compute(self)
             if isinstance(found, torch.nn.Module):  # perhaps to be called
                 self._hold_pool()
             return found
@@ -196,7 +198,7 @@ class Array(SharedState, torch.nn.Module):
 
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
-            under_way.finish(self)
+            under_way.finish_to_compute(self)
             self._hold_pool()
             if not users:
                 return enter(self, method, self.B, args, kwargs)
@@ -212,11 +214,12 @@ class Array(SharedState, torch.nn.Module):
         return self
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Array:
+        under_way.finish(self)
         self._root._apply(fn, recurse)
         return self
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        under_way.finish(self)
+        under_way.finish_to_compute(self)
         if args or kwargs not in _WHOLE:
             return super().named_parameters(*args, **kwargs)
         return iter(tensors_below(self, "_parameters"))  # type: ignore[arg-type]
@@ -232,6 +235,10 @@ class Array(SharedState, torch.nn.Module):
         if args or kwargs:
             return super().named_modules(*args, **kwargs)
         return iter(modules_below(self))
+
+    def named_children(self) -> Iterator[tuple[str, torch.nn.Module]]:
+        under_way.finish(self)
+        return super().named_children()
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         under_way.finish(self)

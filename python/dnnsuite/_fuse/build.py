@@ -23,7 +23,14 @@ from .code.own_values import StandIns, give_own, numbers_among
 from .code.sequential import Sequential
 from .code.user_module import make_user_module
 from .comparison import differences, registered_in
-from .hooks import FORWARD_HOOKS, bind_hooks, hooked_inside, refuse_backward_hooks, refuse_other_hooks
+from .hooks import (
+    FORWARD_HOOKS,
+    bind_hooks,
+    hooked_inside,
+    refuse_backward_hooks,
+    refuse_gradient_hooks,
+    refuse_other_hooks,
+)
 from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, know_layers_of, says_all
 from .module_copies import copied
 from .rebound import rebind
@@ -139,7 +146,9 @@ class Fusion:
         _refuse_what_is_no_plain_module(first, where)
         refuse_other_hooks(models, where)
         for inner, parts in _together(models) if kind in RULES else [("", models)]:
-            refuse_backward_hooks(parts, ".".join(filter(None, (path, inner))) or "the top")
+            place = ".".join(filter(None, (path, inner))) or "the top"
+            refuse_backward_hooks(parts, place)
+            refuse_gradient_hooks(parts, place)
         leaf = self._leaf(models, path) if self._is_whole(models) else None
         if leaf is not None:
             self._memo[id(first)] = leaf
@@ -209,11 +218,10 @@ class Fusion:
         if not known.issuperset((*first._buffers, *first._modules)):
             return None
         own = [name for name in vars(first) if name not in known]
-        if own:
-            if set(own) & set(differences(models, self._registered)):
-                return None
-            extra = {name: vars(first)[name] for name in own}
-            leaf.__dict__.update(extra, extra_attributes=extra)
+        if own and set(own) & set(differences(models, self._registered)):
+            return None
+        extra = {name: vars(first)[name] for name in own}
+        leaf.__dict__.update(extra, extra_attributes=extra)
         for name in FORWARD_HOOKS:
             hooks = getattr(first, name)
             # In the memo for handles that the models hold: their copies are of the copied hooks.

@@ -112,6 +112,10 @@ def take_from_models(array: torch.nn.Module) -> bool:
     """
     own = False
     root = array.__dict__.get("_root")
+    for module in root.modules() if root is not None else ():
+        parts = module.__dict__.get("_fused_parts")
+        if parts is not None and parts.plain is None:  # plain models follow by themselves
+            parts.follow()
     for path, module in list(root.named_modules()) if root is not None else ():
         models = _models_at(array, path) if is_fused(module) else [module]
         if models[0] is module:

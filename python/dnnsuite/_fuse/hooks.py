@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from .._torch import has_gradient_hook
 from ..errors import InvalidArgument
 from .comparison import same
 
@@ -55,6 +56,17 @@ def refuse_backward_hooks(models: Sequence[torch.nn.Module], where: str) -> None
                 f"model {index} has a backward hook at {where}, which would see the gradients of all models; remove it "
                 "before fuse and look at array.parameters() instead"
             )
+
+
+def refuse_gradient_hooks(models: Sequence[torch.nn.Module], where: str) -> None:
+    """Raise InvalidArgument if a parameter has a hook: copies of parameters have none, so it would not be called."""
+    for index, model in enumerate(models):
+        for name, parameter in model._parameters.items():
+            if parameter is not None and has_gradient_hook(parameter):
+                raise InvalidArgument(
+                    f"{name} at {where} of model {index} has a gradient hook, which the array's parameter would lose: "
+                    "register it on the array's after fuse, for the gradients of all models, [B, ...]"
+                )
 
 
 def bind_hooks(layer: torch.nn.Module, copies: dict[int, Any]) -> None:

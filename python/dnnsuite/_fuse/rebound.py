@@ -10,12 +10,16 @@ from __future__ import annotations
 import copy
 import functools
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 
 from ..errors import InvalidArgument
+
+_REGISTRIES = frozenset(vars(torch.nn.Module()))
+_HOLDING = frozenset((types.FunctionType, list, tuple, dict))
+_MANY = 64  # functions in a collection that are looked for
 
 
 class ReboundFunction:
@@ -65,6 +69,30 @@ def _refuse_others(
                 f"{name} is a function that holds {registered[id(held)] or 'the whole model'} of the model that was "
                 "copied, and would go on with it: let it hold a module that has it, or make it a method"
             )
+
+
+def rebind_later(modules: Iterable[torch.nn.Module], copies: dict[int, Any]) -> None:
+    """Let functions that were set on an array's modules after it was made, and hold one of them, hold a copy's."""
+    others = dict(copies)
+    for module in modules:
+        places: tuple[dict[Any, Any], ...] = (module.__dict__, *hooks_of(module))
+        for held in places:
+            for name, value in list(held.items()):
+                if name not in _REGISTRIES and type(value) in _HOLDING and holds_module(value):
+                    held[name] = _exchanged(value, others)
+
+
+def holds_module(value: Any) -> bool:
+    """Return True for a function, method or partial that holds a module, and for a short collection of such."""
+    kind = type(value)
+    if kind in (types.MethodType, functools.partial):
+        return any(True for _ in _modules_in(value))
+    if kind is types.FunctionType:
+        held: Any = (value.__closure__, value.__defaults__, value.__kwdefaults__)
+        return held != (None, None, None) and any(True for _ in _modules_in(value))
+    if kind in (list, tuple, dict) and len(value) <= _MANY:
+        return any(map(holds_module, value.values() if kind is dict else value))
+    return False
 
 
 def rebound(value: Any, copies: Mapping[int, Any]) -> Any:
@@ -139,13 +167,20 @@ def _exchanged(value: Any, others: dict[int, Any]) -> Any:
     if isinstance(value, types.FunctionType):
         return _function(value, change, others)
     if isinstance(value, types.MethodType):
-        return types.MethodType(value.__func__, change(value.__self__))
+        return _bound(value.__func__, value.__self__, change(value.__self__))
     if isinstance(value, functools.partial):
         keywords = {name: change(part) for name, part in value.keywords.items()}
         return functools.partial(change(value.func), *map(change, value.args), **keywords)
     if isinstance(value, dict):
         return {key: change(part) for key, part in value.items()}
     return type(value)(map(change, value))
+
+
+def _bound(function: Any, old: Any, new: Any) -> Any:
+    """Bind a method of `old` to `new`; one of an array's layer is torch's own for a model's."""
+    name = getattr(function, "__name__", "")
+    of_class = getattr(type(old), name, None) is function and hasattr(type(new), name)
+    return getattr(type(new), name).__get__(new) if of_class else types.MethodType(function, new)
 
 
 def _function(

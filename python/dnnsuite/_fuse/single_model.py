@@ -20,7 +20,7 @@ from .code.sequential import Sequential
 from .hooks import FORWARD_HOOKS, bind_hooks
 from .left_tensors import one_model
 from .module_copies import copied as deep_copy
-from .rebound import plain
+from .rebound import holds_module, plain, rebound
 from .ties import tie
 
 
@@ -100,7 +100,9 @@ def _model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
         made = memo.get(id(module))
         if made is not None:
             bind_hooks(made, memo)
-            if not isinstance(module, ArrayModule):
+            if isinstance(module, ArrayModule):
+                _give_extra(module, made, memo)
+            else:
                 _give_back_class(module, made, index, memo)
     tie(model, [root])
     plain(model)
@@ -110,10 +112,15 @@ def _model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
 def _copy_layer(layer: ArrayModule, index: int, memo: dict[int, Any]) -> None:
     """Put model `index`'s layer of torch's into `memo`, with the hooks of the array's."""
     leaf = memo[id(layer)] = layer.to_model(index)
-    leaf.__dict__.update(layer.__dict__.get("extra_attributes", {}))
     for name in FORWARD_HOOKS:
         hooks = getattr(layer, name)
         memo[id(hooks)] = leaf.__dict__[name] = copy.copy(hooks)  # in the memo for their handles
+
+
+def _give_extra(layer: ArrayModule, leaf: torch.nn.Module, memo: dict[int, Any]) -> None:
+    """Give a layer of torch's what was set on the array's, before fuse or later: values, and functions that hold it."""
+    for name, value in layer.__dict__.get("extra_attributes", {}).items():
+        leaf.__dict__[name] = rebound(value, memo) if holds_module(value) else value
 
 
 def _copy_state(module: torch.nn.Module, index: int, memo: dict[int, Any]) -> None:

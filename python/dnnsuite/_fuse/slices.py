@@ -13,6 +13,7 @@ from .code.fused_attributes import ModuleCoverage, plain_attributes
 from .left_tensors import give_attributes, some_models, value_in_array_of_one
 from .module_copies import copied
 from .pictures import pictures
+from .rebound import rebind_later
 
 
 def tree(array: torch.nn.Module) -> Iterator[torch.nn.Module]:
@@ -69,6 +70,7 @@ def narrow(
     part: torch.nn.Module = copied(array, memo)
     part.__dict__.pop("_plain", None)
     part.__dict__.pop("_fused_choice", None)
+    rebind_later(tree(part), memo)
     for module in tree(part):
         set_width(module, length)
         if isinstance(module, ArrayModule):

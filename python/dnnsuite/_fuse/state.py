@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from .._torch import has_gradient_hook
 from ..errors import InvalidArgument
 from ..nn.array_module import GROUP
 from ..nn.sharing import lent, shareable
@@ -48,6 +47,4 @@ def _stacked(name: str, values: Sequence[Any], copied: bool, apart: bool = False
 @torch.no_grad()
 def stacked_parameter(name: str, values: Sequence[Any]) -> torch.nn.Parameter:
     """Stack the models' parameters, as `stacked_tensor` does tensors; a frozen one that they share is not copied."""
-    if any(map(has_gradient_hook, values)):
-        raise InvalidArgument(f"{name} has a gradient hook, which would see the gradients of all models")
     return torch.nn.Parameter(_stacked(name, values, copied=False), requires_grad=values[0].requires_grad)

@@ -13,6 +13,7 @@ import torch
 from .._fuse import loops, run_in_a_loop
 from .._torch import caches_parametrizations, own_parametrizations
 from .capture import CapturedStep, CudaGraphs, Recordings, Scripts, guards
+from .outside import OutsideState
 from .part import LossFunction, StepPart
 from .shard import Shard, Vectors
 
@@ -57,6 +58,10 @@ def shards_of(
     return shards
 
 
+def _layout(batch: Any) -> Any:
+    return guards.flatten(batch)[1]
+
+
 class Deal:
     """Shards into which an array's models are divided, and their captured steps.
 
@@ -85,6 +90,7 @@ class Deal:
         self._seen: Any = None
         self._ran = False
         self._reach = guards.reach_of(loss_function, shards[0].array)
+        self.outside, self._layouts = OutsideState(self._reach.readers), set[Any]()
         names = self._reach.names
         # `parametrize.cached` has one cache for all threads.
         cached = "cached" in names and any(hasattr(m, "parametrizations") for m in shards[0].array.modules())
@@ -140,10 +146,26 @@ class Deal:
         """Return True if another function stands in the place of one that the steps call."""
         return bool(self._captured) and self._reach.bindings.changed()
 
-    def reads_live(self, seen: Any) -> bool:
-        """Return True if a step with the values `seen`, from `read`, may read them anew while it runs."""
+    def reads_live(self, seen: Any, batch: Any) -> bool:
+        """Return True if a step with the values `seen`, from `read`, may read them anew while it runs; then
+        `note_done` is called after it."""
         before, self._seen = self._seen, seen
-        return self.ahead or before != seen or any(captured.reads_live for captured in self._captured)
+        if self.ahead or before != seen or any(captured.reads_live for captured in self._captured):
+            self.outside.look()
+            return True
+        return self.outside.any and not (self._replayed and _layout(batch) in self._layouts)
+
+    def note_done(self, batch: Any) -> None:
+        """Note whether a step that has ended was replayed: the next on such a batch reads nothing anew then."""
+        layout = _layout(batch)
+        if len(self.shards) == 1:  # several write in no order
+            self.outside.note_own()
+        if self._replayed and layout is not None:
+            self._layouts.add(layout)
+
+    @property
+    def _replayed(self) -> bool:
+        return bool(self._captured) and not self.ahead and all(one.replayed for one in self._captured)
 
     @property
     def follows(self) -> bool:

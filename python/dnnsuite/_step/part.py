@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .._fuse import has_gradient_hook
+from .._torch import has_gradient_hook
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler
 from .batches import with_parts
@@ -25,12 +25,14 @@ Plans = Sequence[tuple[str, list[int], list[int]] | None]
 
 @dataclass(frozen=True)
 class StepPart:
-    """Loss function and optimizer that a step trains with, and how."""
+    """Loss function and optimizer that a step trains with, and how; `removed` are ids of parameters that are no longer
+    in the array."""
 
     loss_function: LossFunction
     optimizer: ArrayOptimizer
     scaler: GradScaler | torch.amp.GradScaler | None = None
     accumulate: int = 1
+    removed: frozenset[int] = frozenset()
 
 
 class ShardPart:
@@ -50,23 +52,29 @@ class ShardPart:
         scaler = step_part.scaler
         self._scaler = scaler.narrow(start, length) if isinstance(scaler, GradScaler) else scaler
         self._groups: list[dict[str, Any]] = []
+        self._of_all: list[torch.Tensor] = []
         self._state: dict[torch.Tensor, dict[str, Any]] = {}
         for group in self.optimizer.param_groups:
-            self._groups.append(self._narrow_group(group, views))
+            held = [parameter for parameter in group["params"] if id(parameter) not in step_part.removed]
+            self._groups.append(self._narrow_group(group, held, views))
+            self._of_all += held
         self._held: list[torch.Tensor] = []
 
     def __len__(self) -> int:
         return len(self._groups)
 
-    def _narrow_group(self, group: dict[str, Any], views: Mapping[int, torch.Tensor]) -> dict[str, Any]:
+    def _narrow_group(
+        self, group: dict[str, Any], held: Sequence[torch.Tensor], views: Mapping[int, torch.Tensor]
+    ) -> dict[str, Any]:
         params = []
-        trained = [parameter for parameter in group["params"] if parameter.requires_grad]
+        trained = [parameter for parameter in held if parameter.requires_grad]
         self.optimizer.init_state(group, trained, self.optimizer.state)
-        for parameter in group["params"]:
+        for parameter in held:
             if id(parameter) not in views:
                 raise InvalidArgument(
-                    f"the optimizer holds a parameter {list(parameter.shape)} that the array does not: after an edit "
-                    "of the array edit the optimizer too, then call refresh"
+                    f"the optimizer holds a parameter {list(parameter.shape)} that the array does not: give "
+                    "the models all that they train with as parameters, and the optimizer array.parameters(); what "
+                    'was taken out of the array, take out of the optimizer\'s param_groups[...]["params"]'
                 )
             if has_gradient_hook(parameter):
                 raise InvalidArgument(
@@ -191,6 +199,11 @@ class ShardPart:
             whole: Any = SimpleNamespace(param_groups=self._groups, step=step)
             scaler.step(whole)
             scaler.update()
+
+    def gradients_of_all(self) -> list[tuple[int, int]]:
+        """Mark the gradients of the array's own parameters; these marks stay as they are in a step of a shard."""
+        grads = [p.grad for p in self._of_all if p.grad is not None]
+        return [(id(grad), grad._version) for grad in grads]
 
     def forget_gradients(self) -> None:
         """Take the gradients away, or the next step would add to what this one left."""

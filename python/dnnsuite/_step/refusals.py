@@ -69,6 +69,11 @@ def check_optimizer(optimizer: Any, B: int) -> None:
     """Refuse an optimizer that is not for an array of `B` models."""
     kind = type(optimizer)
     if isinstance(optimizer, ArrayOptimizer):
+        if not kind.step.__module__.startswith("dnnsuite."):
+            raise InvalidArgument(
+                f"{kind.__name__} has a step of its own, which StepRunner would not call: compute what it adds in a "
+                "hook (register_step_post_hook), or train by hand"
+            )
         if optimizer.B != B:
             raise InvalidArgument(
                 f"the array holds {B} models and its optimizer {optimizer.B}: give the optimizer to the "
@@ -95,6 +100,13 @@ def check_optimizer(optimizer: Any, B: int) -> None:
 
 def hooks_after_a_step(optimizer: ArrayOptimizer) -> list[Any]:
     """Return the optimizer's hooks that wait for a step; refuse those before it, which would see no gradients."""
+    own = vars(optimizer).get("step")
+    of_a_scheduler = getattr(own, "__wrapped__", None) is type(optimizer).step
+    if own is not None and not of_a_scheduler:
+        raise InvalidArgument(
+            "the optimizer's step was replaced by a function, which StepRunner would not call: compute what it adds in "
+            "a hook (register_step_post_hook), or train by hand"
+        )
     before, after = step_hooks(optimizer)
     if before:
         raise InvalidArgument(

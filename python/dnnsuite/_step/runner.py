@@ -29,6 +29,7 @@ from .generators import SharedDraws
 from .loop_trial import LoopTrial
 from .part import LossFunction, StepPart
 from .refusals import check_batch, check_counts, check_optimizer, check_scaler, hooks_after_a_step, in_parts
+from .removed import RemovedParameters
 from .samples import warn_of_single_samples
 from .shard import Vectors
 from .shard_width_search import WidthTrial
@@ -144,6 +145,7 @@ class StepRunner(NotCopied):
         self._warm = self._looked = False
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
             self._let_memory_go = memory.hold_while(self)
+        self._removed = RemovedParameters()
         self._forget()
         self._set_up(array, optimizers, None)
 
@@ -168,6 +170,7 @@ class StepRunner(NotCopied):
             check_optimizer(one, B)
         own_what_trains(array)  # a shard would keep it for itself
         take_from_models(array)
+        self._removed.look(array, optimizers)
         widths = ShardWidths(array, self._asked, before)
         width = self._width_by(widths)
         deal = self._dealt_out(array, optimizers, width, False, 0)
@@ -188,7 +191,10 @@ class StepRunner(NotCopied):
         """Divide the models into shards of `width`, which run in a `loop` or all at once; with `rest` only the first
         has that width, and shards of `rest` models run as written until its recording serves all."""
         each = zip(self._loss_functions, optimizers, self._scalers, strict=True)
-        parts = [StepPart(loss, optimizer, scaler, self._accumulate) for loss, optimizer, scaler in each]
+        parts = [
+            StepPart(loss, optimizer, scaler, self._accumulate, self._removed.ids)
+            for loss, optimizer, scaler in each
+        ]
         shards = shards_of(array, parts, parts_of(array_width(array), width, rest), loop)
         self._looping = loop
         replays: Scripts | CudaGraphs | None = None
@@ -265,6 +271,8 @@ class StepRunner(NotCopied):
         """Begin a step, or run it: alone, or in the caller's thread. Wait for one that may read what the user changes
         before the next."""
         deal, draws, dispatch = self._deal, self._draws, self._dispatch
+        if dispatch.several:
+            deal.outside.check(dispatch.later and dispatch.threads.under_way)
         alone = deal.follows or deal.takes_turns or draws.found or not draws.known or self._lent.awaited
         if dispatch.several and alone:
             deal.run_alone(True)
@@ -273,12 +281,14 @@ class StepRunner(NotCopied):
                 dispatch.run_alone(step)
             finally:
                 draws.end()
+            deal.note_done(step.batch)
             return
         deal.run_alone(not dispatch.later)
-        live = dispatch.later and deal.reads_live(step.asked[1])
+        live = dispatch.later and deal.reads_live(step.asked[1], step.batch)
         dispatch.submit(step, self.mode == "captured")
         if live:
             dispatch.threads.settle()
+            deal.note_done(step.batch)
 
     def _follow(self) -> Vectors:
         """Divide the array into shards again if it (train or eval, frozen or not, hooks, other models), the optimizer
@@ -370,10 +380,12 @@ class StepRunner(NotCopied):
         self._dispatch.threads.wait_for_all()
         self._python.settle(self._deal.ran_python())
 
-    def _settle(self) -> None:
-        """Wait until no step is under way, before the array is read or changed; not if a step itself reads it."""
-        if self._dispatch.threads.settle():
+    def _settle(self) -> bool:
+        """Wait until no step is under way, before the array is read or changed; False if a step itself reads it."""
+        done = self._dispatch.threads.settle()
+        if done:
             self._python.settle(self._deal.ran_python())
+        return done
 
     def close(self) -> None:
         """Finish the steps asked for, end the threads, and let the memory pool go. May be called again.

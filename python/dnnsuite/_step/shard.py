@@ -11,6 +11,7 @@ import torch
 from .._fuse import narrow, notes, take_notes
 from .._fuse import views as views_of
 from .._fuse import width as array_width
+from .._under_way import whole_array_used
 from ..errors import InvalidArgument
 from .batches import with_parts
 from .capture.facts import module_facts
@@ -137,8 +138,11 @@ class Shard:
         self, part: ShardPart, batch: tuple[Any, ...], hyper: Sequence[Mapping[str, torch.Tensor]]
     ) -> torch.Tensor:
         try:
+            before = part.gradients_of_all()
             with part.others_held():
                 losses = part.backward(self.array, batch)
+            if part.gradients_of_all() != before:
+                raise InvalidArgument(whole_array_used())
             self._check_parameters()
             self._settle_buffers()
             part.update(hyper)

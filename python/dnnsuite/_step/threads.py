@@ -101,7 +101,7 @@ class ShardThreads:
         self._changed = threading.Condition()
         self._error: BaseException | None = None  # of a step that failed, until a call has raised it
         self._pending: deque[SubmittedStep] = deque()
-        self._submitted = 0
+        self._submitted = self._waited = 0  # numbers of the newest step, and of that waited for
         self._pool: list[threading.Thread] = []
         self._inside: threading.Thread | None = None  # the caller's, while it runs a step
         self._closed = False
@@ -183,6 +183,7 @@ class ShardThreads:
         """Wait until every step asked for has ended; raise the error of one that failed, if no call has yet."""
         with self._changed:
             self._changed.wait_for(lambda: not self._pending or self._closed)
+            self._waited = self._submitted
             let_go(self)
             self._raise_error()
 
@@ -197,6 +198,7 @@ class ShardThreads:
         if self._pending:
             with self._changed:
                 self._changed.wait_for(lambda: not self._pending or self._closed)
+        self._waited = self._submitted
         let_go(self)
         return True
 
@@ -205,7 +207,13 @@ class ShardThreads:
         if step.left or step.error is not None:
             self._wait_for(step)
         if step.number == self._submitted:
+            self._waited = step.number
             let_go(self)
+
+    @property
+    def under_way(self) -> bool:
+        """True if nobody has waited for the newest step yet."""
+        return self._waited != self._submitted
 
     def _wait_for(self, step: SubmittedStep) -> None:
         with self._changed:

@@ -36,5 +36,5 @@ class Updates:
         if any(changed):
             self.rules = [one.rule(group, group) for one, _, _ in self._each for group in one.own_groups()]
             self._vectors = [own for _, hypers, _ in found for own in hypers.copies]
-        self.trained = [len(group["params"]) for groups, _, _ in found for group in groups]
+        self.trained = [len(dict.__getitem__(group, "params")) for groups, _, _ in found for group in groups]
         return self._vectors

@@ -211,7 +211,7 @@ class MultiheadAttention(ArrayModule):
                 torch.cat([x, extra.expand(-1, x.shape[1], 1, -1)], 2)
                 for x, extra in ((k, self.bias_k), (v, self.bias_v))
             )
-        q, k, v = (x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(2, 3) for x in (q, k, v))
+        q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(2, 3) for x in (q, k, v))
         if self.add_zero_attn:
             k, v = (torch.nn.functional.pad(x, (0, 0, 0, 1)) for x in (k, v))
         padding = None if key_padding_mask is None else key_padding_mask[:, :, None, None, :]

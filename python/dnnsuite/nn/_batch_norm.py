@@ -228,7 +228,7 @@ class _BatchNorm(_NormBase):
 
     def repeated(self, x: torch.Tensor) -> torch.Tensor:
         if not self.training:
-            return self.forward(x)
+            return type(self).forward(self, x)
         return functional.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
 
     def _arguments(self, x: torch.Tensor) -> tuple[tuple[Any, ...], torch.Tensor | None]:
@@ -294,7 +294,7 @@ class _InstanceNorm(_NormBase):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.dim() == self.ranks[0] - 1:
-            return self.forward(x.unsqueeze(1)).squeeze(1)
+            return type(self).forward(self, x.unsqueeze(1)).squeeze(1)
         self._check(x)
         self.own_written()
         own = self.training or not self.track_running_stats

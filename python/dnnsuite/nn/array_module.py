@@ -133,15 +133,20 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         if state.B and isinstance(value, torch.Tensor):
             set_in_forward(self, self.B, name, value)
             return
+        known = name in self.__dict__
         super().__setattr__(name, value)
         if name != "training" and not isinstance(value, (torch.Tensor, torch.nn.Module)):
             self.__dict__["_last_setting"] = object()  # another one, for those that know the last
+            extra = self.__dict__.get("extra_attributes")
+            if extra is not None and name in self.__dict__ and (name in extra or not known):  # no property
+                self.__dict__["extra_attributes"] = {**extra, name: value}
 
     def __delattr__(self, name: str) -> None:
         refuse_deletion(self, name)
         if name in self._parameters:  # torch's parametrizations begin with that
             raise InvalidArgument(self._of_another_form([name]))
         super().__delattr__(name)
+        self.__dict__.get("extra_attributes", {}).pop(name, None)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -217,8 +222,11 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         where = {} if first is None else {"device": first.device, "dtype": first.dtype}
         with _Undrawn():
             model = type(self).torch_class(**arguments, **where)
+        _hold_alike(model, self)
         state = {name: value[index].clone() for name, value in self.state_dict().items()}
-        model.load_state_dict(state)
+        model.load_state_dict(
+            state, strict=False
+        )  # not a counter of batches that was taken away, which torch adds
         mine = self.state_dict(keep_vars=True)
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(mine[name].requires_grad)
@@ -274,7 +282,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
 
     def repeated(self, x: torch.Tensor) -> torch.Tensor:
         """Compute `forward(x)` once more, without its changes to the layer."""
-        result: torch.Tensor = self.forward(x)
+        result: torch.Tensor = type(self).forward(self, x)
         return result
 
     def extra_repr(self) -> str:
@@ -284,6 +292,20 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
             for name, value in self.arguments_of(self).items()
         ]
         return ", ".join([*texts, f"B={self.B}"])
+
+
+def _hold_alike(model: torch.nn.Module, layer: torch.nn.Module) -> None:
+    """Let `model` hold the tensors that `layer` holds: they may be gone since, as by `bn.running_mean = None`."""
+    parts = dict(model.named_modules())
+    for path, held_by_layer in layer.named_modules():
+        for kind in ("_buffers", "_parameters"):
+            registry = getattr(parts.get(path), kind, {})
+            for name, held in getattr(held_by_layer, kind).items():
+                if name in registry and held is None:
+                    registry[name] = None
+                elif name in registry and registry[name] is None:
+                    one = held[0].detach().clone()
+                    registry[name] = torch.nn.Parameter(one) if kind == "_parameters" else one
 
 
 def _first_floating(module: torch.nn.Module) -> torch.Tensor | None:
@@ -373,5 +395,6 @@ def check_models(x: torch.Tensor, B: int, layer: str) -> None:
     if x.dim() < 2 or x.size(0) != B:
         raise InvalidArgument(
             f"{layer} holds B={B} models and takes [B, ...] with the model in dimension 0; got {list(x.shape)}. "
-            f"A batch that all models share is dnnsuite.stack(x, B={B}), which copies nothing"
+            f"A batch that all models share is dnnsuite.stack(x, B={B}), which copies nothing; the loss function of a "
+            "StepRunner computes with layers of its first argument only"
         )

@@ -88,7 +88,7 @@ class Deferred:
                 result = result if self.residual is None else result + self.residual
                 return result if self.activation is None else self.layer.activate(result, *self.activation)
             if self.residual is None and self.activation is None:
-                return self.layer.forward(self.x)
+                return type(self.layer).forward(self.layer, self.x)  # not one that was set on it
             more = {} if self.residual is None else {"residual": self.residual}
             return self.layer.activated(self.x, *(self.activation or ("none",)), **more)
 

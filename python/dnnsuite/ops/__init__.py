@@ -51,6 +51,8 @@ from ._recurrence import GATES as GATES
 from ._recurrence import recurrence as recurrence
 from ._resample import resample as resample
 from ._rms_norm import rms_norm as rms_norm
+from ._scale import scaled as scaled
+from ._softmax import short_softmax as short_softmax
 from ._transposed_convolution import transposed_convolution as transposed_convolution
 from ._transposed_convolution import transposed_depthwise as transposed_depthwise
 from ._window_convolution import window_convolution as window_convolution
@@ -109,6 +111,8 @@ __all__ = [
     "resample",
     "rms_norm",
     "scale_gradients_",
+    "scaled",
+    "short_softmax",
     "transposed_convolution",
     "transposed_depthwise",
     "window_convolution",

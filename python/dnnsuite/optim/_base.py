@@ -270,6 +270,7 @@ class ArrayOptimizer(PlannedUpdates):
     @property
     def active(self) -> torch.Tensor:
         """Models that step, bool `[B]`."""
+        under_way.finish(self)
         return self.param_groups[0]["active"]
 
     @property
@@ -280,14 +281,17 @@ class ArrayOptimizer(PlannedUpdates):
     @property
     def skipped(self) -> torch.Tensor:
         """Number of steps that each model left out because of gradients that were not finite, int64 `[B]`."""
+        under_way.finish(self)
         return self.param_groups[0]["skipped"]
 
     @property
     def grad_norms(self) -> torch.Tensor | None:
         """The last step's norms `[B]` before clipping; None unless `max_grad_norm` or `on_nan` asks for them."""
+        under_way.finish(self)
         return self.param_groups[0].get("grad_norms")
 
     def __repr__(self) -> str:
+        under_way.finish(self)
         lines = [f"{type(self).__name__} (B={self.B}"]
         for number, group in enumerate(self.param_groups):
             lines.append(f"Parameter Group {number}")
@@ -315,6 +319,7 @@ class ArrayOptimizer(PlannedUpdates):
         _convert.after_loading(self, state_dict)
 
     def __getstate__(self) -> Group:
+        under_way.finish(self)
         return {**super().__getstate__(), "B": self.B, "on_nan": self.on_nan}
 
     def __setstate__(self, state: Group) -> None:

@@ -249,7 +249,8 @@ def _is_per_model(value: Any, B: int) -> bool:
 def _check_shape(parameter: torch.Tensor, state: Group | None, B: int) -> None:
     if parameter.size(0) != B:
         raise InvalidArgument(
-            f"{B} indices, but a parameter has shape {list(parameter.shape)}: change the array's parameters first"
+            f"{B} indices, but a parameter has shape {list(parameter.shape)}: change the array's parameters first, "
+            "and take what the array no longer has out of the optimizer's param_groups"
         )
     for name, value in (state or {}).items():
         if name in STATES and value.shape[1:] != parameter.shape[1:]:

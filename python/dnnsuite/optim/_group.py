@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
+from .. import _under_way as under_way
 from ..errors import InvalidArgument
 from ._values import as_vector, check_range
 
@@ -17,6 +18,7 @@ Group = dict[str, Any]
 
 _GET = dict.get  # a value that a group holds, and no pair
 FLAGS = ("maximize", "decoupled_weight_decay", "nesterov")
+_STEPPED = frozenset(("params", "active", "skipped", "grad_norms"))
 SWITCHES = frozenset((*FLAGS, "amsgrad", "centered"))
 
 
@@ -118,6 +120,11 @@ class ParameterGroup(dict[str, Any]):
         self._vectors = frozenset((*owner.per_model, "initial_lr", "max_grad_norm"))
         for name, value in values.items():
             self.put(name, value)
+
+    def __getitem__(self, name: str) -> Any:
+        if name in _STEPPED:  # steps under way may change what it holds
+            under_way.finish(self._owner())
+        return super().__getitem__(name)
 
     def put(self, name: str, value: Any) -> None:
         """Set `name` to a value that is known to fit, without check or copy."""

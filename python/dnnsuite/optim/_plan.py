@@ -108,6 +108,7 @@ class _Batch:
         """Make the operator's plan; 16-bit tensors need none. It is hidden from a recorder, because it is made once and
         not in every step."""
         if self.plan is None and not self.halves:
+            _refuse_other_dtype(self.params, self.states)
             with hidden_from_modes():
                 self.plan = ops.optimizer_plan(rule, self.params, self.states, self.scalars)
         return self.plan
@@ -145,6 +146,16 @@ def _explained(error: RuntimeError) -> Exception:
     if place is None:
         return error
     return InvalidArgument(f"the optimizer cannot step: {str(error)[place.end() :].splitlines()[0]}")
+
+
+def _refuse_other_dtype(params: Sequence[torch.Tensor], states: Sequence[torch.Tensor]) -> None:
+    for place, state in enumerate(states):
+        dtype = params[place % len(params)].dtype
+        if state.dtype != dtype:
+            raise InvalidArgument(
+                f"the optimizer's state is {str(state.dtype)[6:]} and its parameters are {str(dtype)[6:]}, as after "
+                "array.float(): optimizer.load_state_dict(optimizer.state_dict()) converts the state"
+            )
 
 
 def refuse_sparse(grads: Sequence[torch.Tensor], params: Sequence[torch.Tensor]) -> None:

@@ -134,10 +134,24 @@ class StateTable(_Noted, defaultdict[Any, Any]):
         return self[parameter]
 
     def __getitem__(self, parameter: Any) -> Any:
-        owner = self._owner()
-        if owner is not None:  # as reading a tensor on a GPU waits for what writes it
-            under_way.finish(owner)
+        self._finish()
         return super().__getitem__(parameter)
+
+    def get(self, parameter: Any, default: Any = None) -> Any:
+        self._finish()
+        return super().get(parameter, default)
+
+    def values(self) -> Any:
+        self._finish()
+        return super().values()
+
+    def items(self) -> Any:
+        self._finish()
+        return super().items()
+
+    def _finish(self) -> None:
+        """Wait for steps under way, as reading a tensor on a GPU waits for what writes it."""
+        under_way.finish(self._owner())
 
     def __setitem__(self, parameter: Any, row: Mapping[str, Any]) -> None:
         owner = self._owner()

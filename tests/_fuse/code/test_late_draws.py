@@ -14,6 +14,7 @@ from dnnsuite._fuse.code.late_draws import (
     handles_gradients,
     may_look_later,
     may_write_parameters,
+    names_other_generators,
     names_that_draw,
 )
 from dnnsuite.errors import InvalidArgument
@@ -233,3 +234,28 @@ def test_code_that_may_look_later_names_a_look_in_a_function_with_a_branch():
     assert may_look_later(Branching())
     assert not may_look_later(Straight())
     assert not may_look_later(torch.nn.Linear(2, 2))
+
+
+class _WithPython(torch.nn.Module):
+    def forward(self, x):
+        return x * random.random()
+
+
+class _WithNumpy(torch.nn.Module):
+    def forward(self, x):
+        return self.noisy(x)
+
+    def noisy(self, x):
+        return x + np.random.rand()
+
+
+class _WithTorch(torch.nn.Module):
+    def forward(self, x):
+        return x + torch.rand(3)
+
+
+def test_generators_of_python_and_numpy_are_told_from_torchs():
+    assert names_other_generators(_WithPython())
+    assert names_other_generators(_WithNumpy())
+    assert names_other_generators(torch.nn.Sequential(_WithTorch(), _WithNumpy()))
+    assert not names_other_generators(_WithTorch())

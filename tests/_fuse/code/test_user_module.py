@@ -313,3 +313,25 @@ def test_a_later_look_at_a_value_begins_anew_from_the_state_before(threads):
         for name, value in model.state_dict().items():
             torch.testing.assert_close(array.state_dict()[name][index], value)
         assert array[index].seen_losses == pytest.approx(model.seen_losses)
+
+
+class Deep(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_a_slice_of_an_arrays_layers_is_put_in_their_place():
+    models = make_models(Deep, 2)
+    array = dnnsuite.fuse(models)
+    for one in (array, *models):
+        one.layers = one.layers[1:]
+    x = torch.randn(2, 5, 4)
+    expected = torch.stack([model(batch) for model, batch in zip(models, x, strict=True)])
+    for one in (array, copy.deepcopy(array)):
+        torch.testing.assert_close(one(x), expected)

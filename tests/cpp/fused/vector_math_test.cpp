@@ -39,6 +39,27 @@ TEST(Exponential, OfDoubleIsTheLibrarys) {
     EXPECT_EQ(lanes[15], std::exp(-1.25));
 }
 
+float logarithm_of(float x) {
+    float lanes[kLanes];
+    logarithm(Vec<float>(x)).store(lanes);
+    return lanes[7];
+}
+
+TEST(Logarithm, HasTheStatedError) {
+    for (float x = 1e-30f; x < 1e30f; x *= 1.0037f) {
+        const double exact = std::log(static_cast<double>(x));
+        EXPECT_NEAR(static_cast<double>(logarithm_of(x)), exact, 1.5e-7 * (1 + std::fabs(exact))) << x;
+    }
+}
+
+TEST(Logarithm, AtTheEnds) {
+    EXPECT_EQ(logarithm_of(1.0f), 0.0f);
+    EXPECT_TRUE(std::isnan(logarithm_of(std::numeric_limits<float>::quiet_NaN())));
+    double lanes[kLanes];
+    logarithm(Vec<double>(1.25)).store(lanes);
+    EXPECT_EQ(lanes[15], std::log(1.25));
+}
+
 TEST(Normal, IsNearTheErrorFunctions) {
     for (float x = -12.0f; x < 12.0f; x += 0.0031f) {
         float distribution[kLanes], density[kLanes];

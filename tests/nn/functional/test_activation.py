@@ -29,6 +29,30 @@ def test_channels_stay_last_in_memory(name, channels, dim):
     torch.testing.assert_close(*(torch.autograd.grad(t, x, grad)[0] for t in (y, truth)))
 
 
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+@pytest.mark.parametrize("last", [True, False])
+def test_of_few_numbers_is_one_operator(name, last):
+    x = torch.randn(2, 3, 8, 8, 6)
+    x = (x.movedim(-1, 2) if last else x).requires_grad_()
+    dim = 1 if last else -1
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        y = getattr(functional, name)(x, dim=dim)
+        y.sum().backward()
+    truth = torch.stack([getattr(F, name)(one, dim=dim) for one in x.detach()])
+    torch.testing.assert_close(y, truth)
+    assert y.stride() == x.stride()
+    names = {event.key for event in profile.key_averages()}
+    assert {"dnnsuite::short_softmax", "dnnsuite::short_softmax_backward"} <= names
+    assert not names & {"aten::_softmax", "aten::_log_softmax"}
+
+
+def test_of_few_numbers_where_torch_serves():
+    x = torch.randn(2, 300, 6)
+    assert functional.softmax(x, -1, dtype=torch.float64).dtype == torch.float64
+    assert functional.softmax(x.bfloat16(), -1).dtype == torch.bfloat16
+    assert torch.equal(functional.softmax(x[..., ::2], -1), torch.softmax(x[..., ::2], -1))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_glu_of_many_numbers_is_one_operator_where_it_has_the_dtype(dtype):
     x = torch.randn(2, 30, 200, dtype=dtype)

@@ -280,3 +280,25 @@ def test_samples_with_weights_of_their_own(name, has_bias, turned):
     assert torch.equal(y[:1], alone)
     with pytest.raises(RuntimeError):
         own(x[:, :, 1:], weight, groups=groups, **rest)
+
+
+@pytest.mark.parametrize("dims", [1, 2])
+@pytest.mark.parametrize("shared", [False, True])
+def test_images_of_depthwise_filters_are_laid_out_once(dims, shared):
+    B, N, C, sides = 4, 2, 32, (24,) * dims
+    x = stack(torch.randn(N, C, *sides), B) if shared else torch.randn(B, N, C, *sides)
+    weight = torch.randn(B, C, 1, *(3,) * dims).requires_grad_()
+    convolve = getattr(functional, f"conv{dims}d")
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
+    ) as profile:
+        y = convolve(x, weight, None, 1, 1, 1, C)
+        grad = torch.autograd.grad(y, weight, torch.ones_like(y))[0]
+    plain = getattr(torch.nn.functional, convolve.__name__)
+    truth = torch.stack([plain(*one, None, 1, 1, 1, C) for one in zip(x, weight, strict=True)])
+    torch.testing.assert_close(y, truth, rtol=1e-4, atol=1e-5)
+    wanted = torch.autograd.grad(truth, weight, torch.ones_like(truth))[0]
+    torch.testing.assert_close(grad, wanted, rtol=1e-4, atol=1e-4)
+    copies = [torch.Size(e.input_shapes[0]) for e in profile.events() if e.name == "aten::copy_"]
+    large = [shape.numel() for shape in copies if shape.numel() >= x[0].numel()]
+    assert large == [x[0].numel() if shared else x.numel()]

@@ -60,6 +60,22 @@ def test_groups_of_maps_that_are_smaller_than_filters(samples, side, kernel, ope
     check(x, weight, operator, 1, kernel // 2, 1, 16)
 
 
+@vectors
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "kernel", "operator"),
+    [
+        (1, 64, 3, "window_convolution"),
+        (3, 64, 5, "window_convolution"),
+        (3, 64, 3, "convolve_models"),
+        (1, 16, 5, "convolve_models"),
+    ],
+)
+def test_dilated_filters_of_few_channels(inputs, outputs, kernel, operator):
+    """Lines as images of one row, whose taps lie apart."""
+    x, weight = last(2, 16, inputs, 1, 4500), last(2, outputs, inputs, 1, kernel)
+    check(x, weight, operator, 1, (0, 4), (1, 4))
+
+
 def test_many_pixels_that_are_scaled_where_they_lie():
     check(last(2, 4, 64, 64, 64), last(2, 64, 1, 1, 1), "depthwise", 1, 0, 1, 64)
 

@@ -4,7 +4,7 @@ import torch
 
 from dnnsuite import stack
 from dnnsuite.nn import functional
-from dnnsuite.nn.functional._volumes import volume_convolution
+from dnnsuite.nn.functional._volumes import pays_contiguous, volume_convolution
 
 B, N = 3, 2
 
@@ -29,7 +29,9 @@ def last(*shape, dtype=torch.float64):
         ((4, 6), (6, 6, 5), (3, 3, 3), {"padding": "same", "groups": 2}),
         ((4, 4), (4, 4, 4), (3, 3, 3), {"padding": 1, "groups": 4}),
         ((20, 20), (12, 12, 12), (3, 3, 3), {"padding": 1, "groups": 10}),  # torch's
-        ((1, 4), (20, 20, 20), (3, 3, 3), {"padding": 1}),  # torch's, contiguous
+        ((1, 4), (20, 20, 20), (3, 3, 3), {"padding": 1}),  # torch's
+        ((1, 16), (16, 16, 16), (3, 3, 3), {"padding": 1}),  # torch's, contiguous
+        ((3, 32), (16, 16, 16), (3, 3, 3), {"padding": 1}),
     ],
 )
 def test_a_convolution_is_each_models(order, channels, sides, kernel, rest):
@@ -73,6 +75,40 @@ def test_the_way_depends_on_shapes(x, weight, stride, ours):
     groups = x[1] // weight[1]
     y = volume_convolution(torch.zeros(2, *x), torch.zeros(2, *weight), None, stride, 1, 1, groups)
     assert (y is not None) == ours
+
+
+@pytest.mark.parametrize(
+    ("filters", "stride", "watched", "unwatched"),
+    [
+        ((32, 3), 1, True, False),
+        ((16, 3), 1, False, False),
+        ((16, 3), 2, True, False),
+        ((32, 8), 1, False, False),
+        ((32, 8), 2, True, False),
+    ],
+)
+def test_gradients_of_few_channels_are_products_of_windows(filters, stride, watched, unwatched):
+    x, weight = torch.zeros(2, 8, filters[1], 24, 24, 24), torch.zeros(2, *filters, 3, 3, 3)
+    for needed, ours in ((True, watched), (False, unwatched)):
+        y = volume_convolution(x.requires_grad_(needed), weight, None, stride, 1, 1, 1)
+        assert (y is not None) == ours
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "stride", "watched", "unwatched"),
+    [
+        (1, 8, 1, False, True),
+        (1, 16, 1, True, True),
+        (1, 32, 1, True, False),
+        (1, 32, 2, True, True),
+        (3, 16, 1, False, True),
+        (4, 16, 1, False, False),
+    ],
+)
+def test_torch_convolves_few_channels_contiguous(inputs, outputs, stride, watched, unwatched):
+    x, weight = torch.zeros(2, 1, inputs, 4, 4, 4), torch.zeros(2, outputs, inputs, 3, 3, 3)
+    assert pays_contiguous(x, weight, stride, 1) == unwatched
+    assert pays_contiguous(x.requires_grad_(), weight, stride, 1) == watched
 
 
 def test_errors_are_torchs():

@@ -28,6 +28,7 @@ INTERNAL = tuple(
         "draws",
         "ranks",
         "unsure",
+        "elsewhere",
         "written",
         "writing",
     )

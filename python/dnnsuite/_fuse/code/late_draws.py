@@ -85,6 +85,15 @@ def names_that_draw(root: torch.nn.Module, method: str = "") -> set[str]:
     return set()
 
 
+def names_other_generators(root: torch.nn.Module, method: str = "") -> bool:
+    """Return True if code that a call of `root`, or of its `method`, can reach names generators of Python or NumPy."""
+    return any(
+        _is_random(function.__globals__.get(name), names)
+        for function, names in _reachable(root, method)
+        for name in names
+    )
+
+
 def may_write_parameters(root: torch.nn.Module, method: str = "") -> bool:
     """Return True if code that a call of `root`, or of its `method`, can reach names `.data`, or turns gradients off
     and writes into anything."""

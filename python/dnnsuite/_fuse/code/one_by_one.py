@@ -24,13 +24,15 @@ from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, outside, state
 from ...nn.random_streams import FUNCTION_STREAM, seeds_of
 from ...ops.partial_use import split_by_model
+from ..left_tensors import give_attributes
+from ..pictures import pictures
 from ..rebound import rebound
 from ..rules.random import next_stream
 from ..rules.table import settle_since
 from ..single_model import model_of
 from ..slices import narrow
 from ..unfused import ASKED
-from .fused_attributes import NO_ATTRIBUTES, ModuleCoverage
+from .fused_attributes import NO_ATTRIBUTES, ModuleCoverage, is_fused
 from .joined_outputs import joined
 from .lent_parameters import Lent, put_at
 from .plain_models import WRITES_ARGUMENTS, PlainModels
@@ -91,10 +93,30 @@ class ModelParts:
         self.plain: PlainModels | None = None
         self._made_at = _changes  # copies of the module are made anew after a change
         self._trees_ran = False  # the plain models lack what the code of the trees has set
+        self._seen: dict[str, Any] | None = self._pictures() if self.own else None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out, in a copy, the modules made for calls: they hold tensors of the last one, and are made again."""
-        return {**vars(self), "plain": None, "trees": self.trees if self.own else []}
+        return {**vars(self), "plain": None, "trees": self.trees if self.own else [], "_seen": None}
+
+    def _pictures(self) -> dict[str, Any]:
+        """Picture what the array's modules hold, by path."""
+        seen: dict[int, Any] = {}
+        return {path: pictures(part, seen) for path, part in self.module.named_modules() if is_fused(part)}
+
+    def follow(self) -> None:
+        """Let models that have their own attributes have what was changed in place in those that they share."""
+        if not self.own:
+            return
+        before, self._seen = self._seen, self._pictures()
+        for path, now in self._seen.items() if before is not None else ():
+            known, part = before.get(path, {}), self.module.get_submodule(path)
+            changed = [name for name, value in now.items() if name in known and known[name] != value]
+            names = [name for name in changed if name not in part._fused_withheld]
+            for tree in self.trees if names else ():
+                own = dict(tree.named_modules()).get(path)
+                if own is not None:
+                    give_attributes(part, own, names)
 
     def models(self) -> list[Any]:
         """List the modules that hold what the models' code has set."""
@@ -193,6 +215,7 @@ class ModelParts:
             self.look()
             self.plain.has_run = False
         self._trees_ran = True
+        self.follow()
         if self._made_at != _changes and not self.own:
             self.trees, self._made_at = [], _changes
         if not self.own and len(self.trees) != self.module._fused_B:

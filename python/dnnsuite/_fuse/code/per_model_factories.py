@@ -22,7 +22,7 @@ from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state
 from ...nn.random_draws import draw
 from ...nn.random_streams import generators_of
 from ..rules.random import next_stream
-from .late_draws import names_that_draw
+from .late_draws import names_other_generators, names_that_draw
 
 _MEMORY = frozenset(
     [
@@ -168,9 +168,11 @@ def drawing_alone() -> Iterator[None]:
 def _look_out(root: torch.nn.Module, method: str) -> bool:
     """Return True if the code may draw; its modules are then ready to begin anew in every call."""
     found = names_that_draw(root, method)
+    elsewhere = bool(found) and names_other_generators(root, method)
     for module in root.modules() if found else ():
         if "_fused_known" in module.__dict__:
             module.__dict__["_fused_unsure"] = True
+            module.__dict__["_fused_elsewhere"] = module.__dict__["_fused_elsewhere"] or elsewhere
     return bool(found)
 
 

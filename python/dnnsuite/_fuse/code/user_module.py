@@ -59,6 +59,7 @@ class UserModule(OwnTensors):
     _fused_looking: set[str]  # methods whose code may look at values in a branch that was not taken yet
     _fused_changed: dict[str, tuple[str, ...]]  # by method: buffers that its first run changed
     _fused_unsure: bool  # its code may draw numbers in a way that makes it begin anew
+    _fused_elsewhere: bool  # its code may draw from Python's or NumPy's generators
     _fused_acts: bool  # its code changes objects that modules hold
     _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
     _fused_original: type[torch.nn.Module]
@@ -186,11 +187,13 @@ class UserModule(OwnTensors):
         known = (method, self.training, torch.is_grad_enabled()) in self._fused_known
         if known and not self._fused_unsure:
             return None
-        if method not in self._fused_writing:
+        first = method not in self._fused_writing
+        if first:
             self._fused_writing[method] = may_write_parameters(self, method)  # type: ignore[arg-type]
             if may_look_later(self, method):  # type: ignore[arg-type]
                 self._fused_looking.add(method)
-        return keep(self, self._fused_writing[method], objects=not known or self._fused_acts)
+        objects = not known or self._fused_acts
+        return keep(self, self._fused_writing[method], objects, others=first or self._fused_elsewhere)
 
     def _fused_keep_late(self, method: str) -> Kept | None:
         """Copy what `method` changed in its first run, if a later one may look at values and begin anew."""
@@ -344,6 +347,13 @@ def _bare(original: type[torch.nn.Module]) -> torch.nn.Module:
 
 
 _classes: dict[Any, Any] = {}
+_COLLECTIONS = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList, torch.nn.ParameterDict)
+
+
+def _be_plain(module: Any, *args: Any, **kwargs: Any) -> None:
+    """Construct torch's own collection, as the slice `array.layers[:2]` of one is."""
+    module.__class__ = module._fused_original
+    module.__init__(*args, **kwargs)
 
 
 def user_module_class(original: Any) -> Any:
@@ -355,6 +365,8 @@ def user_module_class(original: Any) -> Any:
             "__module__": original.__module__,
             "__doc__": original.__doc__,
         }
+        if original in _COLLECTIONS:
+            body["__init__"] = _be_plain
         _classes[original] = _meta(original)(original.__name__, (UserModule, original), body)
     return _classes[original]
 
@@ -393,6 +405,7 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
         _fused_numbers=frozenset(),
         _fused_making=False,
         _fused_unsure=False,
+        _fused_elsewhere=False,
         _fused_acts=False,
         _fused_looking=set(),
         _fused_changed={},

@@ -85,8 +85,6 @@ _TABLE: list[tuple[str, dict[int, str], dict[str, Any]]] = [
     *[
         (n, {1: "dim"}, {})
         for n in [
-            "softmax",
-            "log_softmax",
             "softmin",
             "cumsum",
             "cumprod",
@@ -109,6 +107,16 @@ _TABLE: list[tuple[str, dict[int, str], dict[str, Any]]] = [
 ]
 for _name, _places, _defaults in _TABLE:
     _named(_name, _places, _defaults)
+
+
+@rule("softmax log_softmax")
+def _softmax(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    values = dict(zip(("input", "dim", "dtype"), args, strict=False)) | kwargs
+    x = values.pop("input")
+    if "out" in values or x.dim() == 0:
+        return map_over_models(func, args, kwargs)
+    ours_of_all = ours.softmax if func.__name__ == "softmax" else ours.log_softmax
+    return wrap_all(ours_of_all(x.value, **values))
 
 
 @rule("glu")

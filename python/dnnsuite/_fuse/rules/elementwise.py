@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...nn.model_tensor import ModelTensor, NotFusable, check_stray, expanded, physical, state, wrap_all
+from ...nn.scaled_product import scaled_product
 from ...nn.waiting_gate import gated_half, waiting_gate
 from ...nn.waiting_relu import waiting_relu
 from ...ops.memory_order import in_one_piece
@@ -167,8 +168,10 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         args = args if whole is args[0].value else (ModelTensor(whole), *args[1:])
     if alone and not kwargs:
         return wrap_all(func(args[0].value))
-    if not kwargs:
-        return wrap_all(func(*_pair(*args) if len(args) == 2 else aligned(args)))
+    if not kwargs and len(args) == 2:
+        pair = _pair(*args)
+        product = scaled_product(*pair) if kind.product else None
+        return wrap_all(func(*pair)) if product is None else ModelTensor(product)
     values = aligned([*args, *kwargs.values()])
     return wrap_all(func(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True))))
 

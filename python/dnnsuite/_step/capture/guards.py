@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from ..._fuse import has_gradient_hook
-from ..._torch import global_hooks
+from ..._torch import global_hooks, has_gradient_hook
 from ...nn.array_module import ArrayModule
 from ..batches import opened
 from .arithmetic import is_number

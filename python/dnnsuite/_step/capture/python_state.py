@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..._fuse import joined, models_apart, names_of_own, stands_in
+from ..._fuse import holds_module, joined, models_apart, names_of_own, stands_in
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
 from .arithmetic import is_number
@@ -212,6 +212,8 @@ def _found_at(modules: Sequence[torch.nn.Module], path: Path, key: Any) -> Any:
 
 def _copied(value: Any) -> Any:
     """Copy a value that all models can have alike; raise `NotPlain` for others."""
+    if isinstance(value, types.FunctionType) and holds_module(value):
+        raise NotPlain  # each shard's holds its own
     if value is _GONE or isinstance(value, (*_PLAIN, types.FunctionType, type)):
         return value
     if type(value) in (list, tuple, set, frozenset):

@@ -163,6 +163,13 @@ def objects_in(value: Any, names: frozenset[str], depth: int = _DEEP) -> Iterato
             yield from objects_in(part, names, depth - 1)
 
 
+def holds_values(value: Any, names: frozenset[str], depth: int = _DEEP) -> bool:
+    """Return True if `value` is, or holds under `names`, what code computes or decides with: no function or module."""
+    if isinstance(value, (*_PLAIN, *_CONTAINERS, np.ndarray)):
+        return True
+    return any(holds_values(one, names, depth - 1) for _, one in _shown(value, names, depth) or ())
+
+
 def _long(value: Any) -> Any:
     """Copy a container of many elements, those that are no plain values by identity; return the length of a longer
     one."""

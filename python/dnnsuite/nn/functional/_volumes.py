@@ -22,8 +22,10 @@ MANY_PRODUCTS, MANY_VECTORS = 32_000_000, 49_152
 1.1 times its rate at 28,000,000, 0.89 times at 43,000,000. Of a group of few channels, vectors of one model's windows
 up to which they are: cutting them is most of the work (`benchmarks/ops/grid.py`)."""
 
-FIRST_CHANNELS = 3
-"""Channels of a network's input, for which oneDNN has kernels of their own: 1.1 to 1.3 times as fast."""
+FIRST_CHANNELS, FEW_OUTPUTS, MANY_OUTPUTS = 3, 16, 32
+"""Channels of a network's input, for which oneDNN has kernels of their own: 1.1 to 1.3 times as fast, for less than
+`MANY_OUTPUTS` filters, or with a stride. Gradients of such images take them from `FEW_OUTPUTS` filters on, and are
+products of windows from `MANY_OUTPUTS` on, or with a stride: 1.2 to 2.8 times oneDNN's rate."""
 
 FEW_NUMBERS = 20_480
 """Numbers of a single sample, without its width, up to which torch does not ask oneDNN."""
@@ -67,12 +69,15 @@ def volume_convolution(
     return ops.window_convolution(input, weight, bias, *steps, groups)
 
 
-def pays_contiguous(input: Tensor, weight: Tensor, groups: int) -> bool:
+def pays_contiguous(input: Tensor, weight: Tensor, stride: Size, groups: int) -> bool:
     """Return True if torch convolves volumes `[B, N, I, D, H, W]` faster contiguous than channels last: with few
-    channels, but for the gradient of several."""
-    if input.dim() != 6 or not on_cpu(input) or groups > 1:
+    channels, and neither many filters nor the gradient of several channels."""
+    inputs, outputs = input.size(2), weight.size(1)
+    if input.dim() != 6 or not on_cpu(input) or groups > 1 or inputs > FIRST_CHANNELS:
         return False
-    return input.size(2) == 1 or (input.size(2) <= FIRST_CHANNELS and not input.requires_grad)
+    if input.requires_grad:
+        return inputs < FIRST_CHANNELS and outputs >= FEW_OUTPUTS
+    return outputs < MANY_OUTPUTS or triple(stride) != (1, 1, 1)
 
 
 def contiguous(x: Tensor) -> Tensor:
@@ -101,8 +106,18 @@ def _pays(
         return True
     if inputs >= VECTOR and groups == 1:
         return products <= MANY_PRODUCTS
+    if input.requires_grad and groups == 1 and _fills_registers(weight, stride):
+        return True
     runs, length = (1, width * inputs) if groups == 1 and dilation[2] == 1 else (groups * width, inputs)
     return pixels * planes * height * runs * -(-length // VECTOR) <= MANY_VECTORS
+
+
+def _fills_registers(weight: Tensor, stride: Sequence[int]) -> bool:
+    """Return True for filters of few channels that are many, or apart."""
+    outputs, inputs = weight.shape[1:3]
+    if min(stride) > 1:
+        return outputs >= (FEW_OUTPUTS if inputs <= FIRST_CHANNELS else MANY_OUTPUTS)
+    return inputs <= FIRST_CHANNELS and outputs >= MANY_OUTPUTS
 
 
 def _is_for_onednn(input: Tensor, weight: Tensor, stride: Sequence[int], dilation: Sequence[int]) -> bool:

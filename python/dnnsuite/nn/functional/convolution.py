@@ -90,7 +90,8 @@ def _quick_conv2d(
     wide = computable(weight)
     x, b = match(computable(input), wide), match(bias, wide)
     if of_channels:
-        y = ops.depthwise(x.movedim(2, -1), wide.squeeze(2).movedim(1, -1), b, *steps)
+        # Laid out here, what models share stays shared, and the gradient of the filters need not do it again.
+        y = ops.depthwise(channels_last(x).movedim(2, -1), wide.squeeze(2).movedim(1, -1), b, *steps)
     elif tap is not None:
         y = ops.linear(x.movedim(2, -1), _tap(wide, *tap), b)
     elif groups == 1 and (product := whole_map(x, wide, steps[1])) is not None:
@@ -161,7 +162,7 @@ def _convolution(
         return channels_last(y)
     if on_gpu(input) and input.size(0) > 1 and input.dim() == dims + 3:
         return convolve_on_gpu(plain, input, weight, bias, *rest)
-    if plain is F.conv3d and pays_contiguous(input, weight, rest[3]):
+    if plain is F.conv3d and pays_contiguous(input, weight, rest[0], rest[3]):
         input, weight = contiguous(input), contiguous(weight)
     elif (dims == 2 or plain is F.conv3d) and input.dim() == dims + 3 and not (sample and lies_whole(input)):
         input = channels_last(input)

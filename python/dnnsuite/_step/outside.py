@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+"""State that a step's code sees outside of the array and its batch: it may change while the step is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ..errors import InvalidArgument
+from .capture.value_readers import Reader, holds_values
+
+__all__ = ["OutsideState"]
+
+
+class OutsideState:
+    """Values and tensors that code closes over, or reaches by names.
+
+    A step as written reads them while it runs, and a replay the tensors: its caller, who may change them once `step`
+    has returned, waits for the first, and is told where a tensor was written under the second.
+    """
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self._readers, self._own = readers, set[int]()
+        self.any_values = any(holds_values(reader.held(), reader.names) for reader in readers)
+        self.look()
+
+    def look(self) -> None:
+        """Find the tensors that are seen now."""
+        found = {id(one): one for reader in self._readers for one in reader.objects()}
+        seen = (one for one in found.values() if isinstance(one, torch.Tensor) and id(one) not in self._own)
+        self._tensors = [one for one in seen if not one.is_inference()]
+        self._versions = [one._version for one in self._tensors]
+
+    @property
+    def any(self) -> bool:
+        """True if a step as written may read what its caller changes."""
+        return self.any_values or bool(self._tensors)
+
+    def note_own(self) -> None:
+        """Leave out tensors that were written since the last check, when one step was made: it writes them itself."""
+        each = zip(self._tensors, self._versions, strict=True)
+        self._own |= {id(one) for one, before in each if one._version != before}
+        self.look()
+
+    def check(self, under_way: bool) -> None:
+        """Refuse a tensor that was written since the last step was asked for, if that was under way meanwhile."""
+        now = [one._version for one in self._tensors]
+        before, self._versions = self._versions, now
+        if not under_way or now == before:
+            return
+        written = next(one for one, new, old in zip(self._tensors, now, before, strict=True) if new != old)
+        raise InvalidArgument(
+            f"a tensor {list(written.shape)} that the steps read, but not from their batch, was written while steps "
+            "were under way in other threads, which may have seen either value: give it in the batch, or call "
+            "runner.synchronize() before it is written"
+        )

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+"""Softmax, and its logarithm, along rows of a few numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .library import differentiable, library, tracing
+
+__all__ = ["short_softmax"]
+
+_softmax = library.short_softmax.default
+_backward = library.short_softmax_backward.default
+
+
+@torch.library.register_fake("dnnsuite::short_softmax")
+def _(x: Tensor, log: bool) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.register_fake("dnnsuite::short_softmax_backward")
+def _(grad: Tensor, y: Tensor, log: bool) -> Tensor:
+    return y.new_empty(y.shape)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.save_for_backward(output)
+    ctx.log = inputs[1]
+
+
+def _gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return _backward(grad, *ctx.saved_tensors, ctx.log), None
+
+
+def _composition(x: Tensor, log: bool) -> Tensor:
+    return torch.log_softmax(x, -1) if log else torch.softmax(x, -1)
+
+
+_eager = differentiable(_softmax, _setup, _gradient, _composition)
+
+
+def short_softmax(x: Tensor, log: bool = False) -> Tensor:
+    """Compute the softmax of x `[B, ..., D]`, or its logarithm, along rows of at most 32 numbers, on a CPU."""
+    y: Tensor = (_softmax if tracing() else _eager)(x, log)
+    return y
