@@ -177,6 +177,11 @@ def max_over(inputs: int, outputs: int) -> Work:
     return Work(inputs, _FLOAT * 2 * (inputs + outputs) + 2 * _INDEX * outputs)
 
 
+def activate(numbers: int) -> Work:
+    """Exponentials are one operation; the input is kept for the gradient."""
+    return Work(6 * numbers, _FLOAT * 5 * numbers)
+
+
 def random_numbers(numbers: int) -> Work:
     """Drawing is no operation; each number is written once."""
     return Work(0, _FLOAT * numbers)

@@ -32,7 +32,7 @@ V hyperbolic_tangent(const V& x) {
     const V a = magnitude(x), square = x * x;
     const V small = x + x * square * polynomial(square, near_0);
     const V large = V(1.0f) - V(2.0f) / (exponential(a + a) + V(1.0f));
-    return select(a < V(0.625f), small, with_sign_of(x, large) + (x - x) * V(0.0f));
+    return select(a < V(0.625f), small, with_sign_of(x, large));
 }
 
 /// exp(x) - 1 for x <= 0.
@@ -61,27 +61,32 @@ struct Tanh {
     }
 };
 
-struct GeluTanh {  // (1 + tanh(u)) / 2 is the logistic function of 2 u
+struct GeluTanh {  // (1 + tanh(u)) / 2 is the logistic function of v = 2 u
+    struct Parts {
+        V logistic, rest;  // its product with 1 less itself, without a difference that loses digits
+    };
     static V twice_u(const V& x) { return x * (V(2.0f * kGeluFactor) + V(2.0f * kGeluFactor * kGeluCube) * x * x); }
-    static V value(const V& x, const ActivateArguments&) { return x * logistic(twice_u(x)); }
+    static Parts parts(const V& v) {
+        const V e = exponential(V(0.0f) - magnitude(v)), d = V(1.0f) / (V(1.0f) + e), small = e * d;
+        return {select(v < V(0.0f), small, d), small * d};
+    }
+    static V value(const V& x, const ActivateArguments&) { return x * parts(twice_u(x)).logistic; }
     static V slope(const V& x, const ActivateArguments&) {
-        const V s = logistic(twice_u(x));
+        const Parts of = parts(twice_u(x));
         const V inner = V(2.0f * kGeluFactor) + V(6.0f * kGeluFactor * kGeluCube) * x * x;
-        const V rest = s * (V(1.0f) - s);
-        return s + select(V(0.0f) < rest, x * rest * inner, rest);  // 0 * inf is none
+        return of.logistic + select(V(0.0f) < of.rest, x * of.rest * inner, of.rest);  // 0 * inf is none
     }
 };
 
 struct Mish {  // tanh(log(1 + e)) is n / (n + 2), n = e (e + 2)
     static V bounded(const V& x) { return select(V(20.0f) < x, V(20.0f), x); }  // e^40 still fits
     static V value(const V& x, const ActivateArguments&) {
-        const V e = exponential(bounded(x)), n = e * (e + V(2.0f)), y = x * (n / (n + V(2.0f)));
-        return select(x < V(-100.0f), V(0.0f), y);
+        const V e = exponential(bounded(x)), n = e * (e + V(2.0f));
+        return x * (n / (n + V(2.0f)));
     }
     static V slope(const V& x, const ActivateArguments&) {
         const V b = bounded(x), e = exponential(b), n = e * (e + V(2.0f)), inverse = V(1.0f) / (n + V(2.0f));
-        const V s = n * inverse + b * (V(4.0f) * e * (e + V(1.0f))) * (inverse * inverse);
-        return select(x < V(-100.0f), V(0.0f), s);
+        return n * inverse + b * (V(4.0f) * e * (e + V(1.0f))) * (inverse * inverse);
     }
 };
 

@@ -91,20 +91,26 @@ def _drawn_by_ours(
 ) -> torch.Tensor | None:
     """Draw `torch.name(*args, **kwargs)` of each model by `ops.random_numbers`; None where that cannot."""
     whole = integers_by_ours(args, kwargs) if name == "randint" else None
-    if whole is not None:
+    if whole is not None:  # rounded down
         shape, low, high = whole
-        found = torch.float64, "uniform", float(low), float(high)
-    else:
-        ours = made_by_ours(name, args, kwargs)
-        if ours is None:
-            return None
-        shape, found = ours[0], (*ours[1:], 0.0, 1.0)
-    dtype, *numbers = found
+        real = _real_by_ours(shape, torch.float64, "uniform", float(low), float(high), stream)
+        return None if real is None else real.floor_().long()
+    ours = made_by_ours(name, args, kwargs)
+    return None if ours is None else _real_by_ours(*ours, 0.0, 1.0, stream)
+
+
+def _real_by_ours(
+    shape: Sequence[int],
+    dtype: torch.dtype,
+    distribution: str,
+    first: float,
+    second: float,
+    stream: torch.Tensor,
+) -> torch.Tensor | None:
     like = stream.new_empty((len(stream), *shape), dtype=dtype)
     if not ops.draws_numbers(like, stream):
         return None
-    drawn = ops.random_numbers(like, stream, *numbers)
-    return drawn if whole is None else drawn.floor_().long()
+    return ops.random_numbers(like, stream, distribution, first, second)
 
 
 def _is_here(device: Any, stream: torch.Tensor) -> bool:

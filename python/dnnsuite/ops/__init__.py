@@ -6,6 +6,7 @@ Each is registered with torch as `torch.ops.dnnsuite.<name>` (CPU and CUDA kerne
 threads; on a GPU, where torch's products and convolutions are used, except for rounding.
 """
 
+from ._activate import activate as activate
 from ._attention import LONGEST_ATTENTION as LONGEST_ATTENTION
 from ._attention import attention as attention
 from ._attention import attention_by_products as attention_by_products

@@ -3,17 +3,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from ...nn import MaxPool1d, MaxPool2d
+from ...nn import MaxPool1d, MaxPool2d, functional
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, outside
 from ...nn.own_tensors import OwnTensors
 from ...ops.library import is_read_by_backward
 from ...ops.shared import is_shared, once
 from .epilogue_fusion import activation_of
+
+#: Activations whose functions are ours, by torch's class.
+_OURS: dict[type[torch.nn.Module], Callable[[Any, torch.Tensor], torch.Tensor]] = {
+    torch.nn.Tanh: lambda m, x: functional.tanh(x),
+    torch.nn.GELU: lambda m, x: functional.gelu(x, m.approximate),
+    torch.nn.Mish: lambda m, x: functional.mish(x),
+    torch.nn.Softplus: lambda m, x: functional.softplus(x, m.beta, m.threshold),
+    torch.nn.ELU: lambda m, x: functional.elu(x, m.alpha),
+    torch.nn.SELU: lambda m, x: functional.selu(x),
+}
 
 
 class Sequential(OwnTensors, torch.nn.Sequential):
@@ -40,6 +51,8 @@ class Sequential(OwnTensors, torch.nn.Sequential):
                 place += 1
             elif _writes_into_its_input(module):
                 x = _written(module, x)
+            elif type(module) in _OURS and type(x) is torch.Tensor and not _hooked(module):
+                x = _OURS[type(module)](module, x)
             else:
                 x = module(x)
         return x

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
+from ...nn import functional
 from ...nn.model_tensor import ModelTensor, NotFusable, check_stray, expanded, physical, state, wrap_all
 from ...nn.scaled_product import scaled_product
 from ...nn.waiting_gate import gated_half, waiting_gate
@@ -115,6 +116,16 @@ _PRODUCTS = frozenset(
 _RELUS = frozenset((torch.relu, torch.Tensor.relu, torch.nn.functional.relu))
 
 
+_OURS = {
+    "tanh": functional.tanh,
+    "gelu": functional.gelu,
+    "mish": functional.mish,
+    "softplus": functional.softplus,
+    "elu": functional.elu,
+    "selu": functional.selu,
+}
+
+
 class _Kind(NamedTuple):
     """Facts about a torch function that each of its calls asks for."""
 
@@ -123,12 +134,14 @@ class _Kind(NamedTuple):
     sigmoid: bool
     in_place: bool
     slow_of_slices: bool
+    ours: Callable[..., torch.Tensor] | None  # computes it for `[B, ...]`
 
     @classmethod
     def of(cls, func: Any) -> _Kind:
         """Find those of `func`."""
         known = (func in _PRODUCTS, func in _RELUS, func in _SIGMOIDS)
-        return cls(*known, in_place(func), func.__name__ in _SLOW_OF_SLICES)
+        ours = _OURS.get(func.__name__)
+        return cls(*known, in_place(func), func.__name__ in _SLOW_OF_SLICES, ours)
 
 
 _kinds: dict[Any, _Kind] = {}
@@ -166,6 +179,8 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if kind.slow_of_slices and args and type(args[0]) is ModelTensor:
         whole = in_one_piece(args[0].value)
         args = args if whole is args[0].value else (ModelTensor(whole), *args[1:])
+    if kind.ours is not None and type(args[0]) is ModelTensor and _are_numbers((*args[1:], *kwargs.values())):
+        return ModelTensor(kind.ours(args[0].value, *args[1:], **kwargs))
     if alone and not kwargs:
         return wrap_all(func(args[0].value))
     if not kwargs and len(args) == 2:
@@ -177,6 +192,11 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 CONTINUING.add(elementwise)
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    """Return True for settings of an activation that are the same in all models."""
+    return all(type(value) in (int, float, bool, str) for value in values)
 
 
 def _gated(a: Any, b: Any) -> Any:
