@@ -20,6 +20,7 @@ from ._convolution import convolve_models as convolve_models
 from ._cross_entropy import cross_entropy as cross_entropy
 from ._depthwise import depthwise as depthwise
 from ._embedding import embedding as embedding
+from ._embedding_bag import embedding_bags as embedding_bags
 from ._glu import glu as glu
 from ._gradient import clamp_gradients_ as clamp_gradients_
 from ._gradient import gradient_norms as gradient_norms
@@ -87,6 +88,7 @@ __all__ = [
     "depthwise",
     "dropout",
     "embedding",
+    "embedding_bags",
     "glu",
     "gradient_norms",
     "group_norm",

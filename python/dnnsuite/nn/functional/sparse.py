@@ -87,6 +87,12 @@ def embedding_bag(
     alike = input.dim() == 3 and input.size(2) > 0 and weight.dtype in (torch.float32, torch.float64)
     if alike and mode in ("sum", "mean", "max") and not weighted and on_cpu(weight):
         return _of_rows(embedding(input, weight), mode)
+    plain = (
+        not weighted and not include_last_offset and input.numel() > 0 and not torch.compiler.is_compiling()
+    )
+    sums = mode in ("sum", "mean") and weight.dtype in (torch.float32, torch.float64) and on_cpu(weight)
+    if plain and sums and offsets is not None:
+        return ops.embedding_bags(weight, input.long(), offsets.long(), mode == "mean")
     rules: dict[str, Any] = {"norm_type": norm_type, "scale_grad_by_freq": scale_grad_by_freq, "mode": mode}
     ends: dict[str, Any] = {"include_last_offset": include_last_offset, "padding_idx": padding_idx}
     nothing = [None] * len(weight)
