@@ -75,6 +75,27 @@ def test_weights_lie_as_their_device_convolves():
     assert layer.to("meta").weight.is_contiguous()
     assert channels_last(nn.Conv3d(4, 6, 3, B=2).weight)
     assert nn.ConvTranspose3d(4, 6, 3, B=2).weight.is_contiguous()
-    assert nn.Conv1d(4, 6, 3, B=2).weight.is_contiguous()
+    assert channels_last(nn.Conv1d(4, 6, 3, B=2).weight)
+    assert channels_last(nn.ConvTranspose1d(4, 6, 3, B=2).double().weight)
     (fused,) = dnnsuite.fuse([torch.nn.Sequential(torch.nn.ConvTranspose2d(4, 6, 3)) for _ in range(2)])._root
     assert channels_last(fused.weight)
+
+
+@pytest.mark.parametrize("kind", [torch.nn.Conv1d, torch.nn.ConvTranspose1d])
+def test_weights_of_lines_are_not_copied(kind):
+    models = [kind(16, 32, 5) for _ in range(3)]
+    layer = getattr(nn, kind.__name__).from_models(models)
+    x = torch.randn(3, 2, 9, 16).movedim(-1, 2).requires_grad_()
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
+    ) as profile:
+        y = layer(x)
+        y.square().sum().backward()
+    truth = torch.stack([model(one) for model, one in zip(models, x.detach(), strict=True)])
+    torch.testing.assert_close(y, truth, rtol=1e-4, atol=1e-4)
+    truth.square().sum().backward()
+    wanted = torch.stack([model.weight.grad for model in models])
+    torch.testing.assert_close(layer.weight.grad, wanted, rtol=1e-4, atol=1e-4)
+    assert channels_last(layer.weight.grad)
+    copies = [torch.Size(e.input_shapes[0]).numel() for e in profile.events() if e.name == "aten::copy_"]
+    assert layer.weight.numel() not in copies

@@ -302,3 +302,18 @@ def test_images_of_depthwise_filters_are_laid_out_once(dims, shared):
     copies = [torch.Size(e.input_shapes[0]) for e in profile.events() if e.name == "aten::copy_"]
     large = [shape.numel() for shape in copies if shape.numel() >= x[0].numel()]
     assert large == [x[0].numel() if shared else x.numel()]
+
+
+def test_a_batch_that_models_share_is_laid_out_once_for_transposed_filters():
+    B, shape = 3, (4, 16, 12, 12)
+    x, weight = stack(torch.randn(shape), B), torch.randn(B, 16, 4, 3, 3).requires_grad_()
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
+    ) as profile:
+        y = functional.conv_transpose2d(x, weight, None, 2, 1)
+    truth = torch.stack(
+        [torch.nn.functional.conv_transpose2d(*one, None, 2, 1) for one in zip(x, weight, strict=True)]
+    )
+    torch.testing.assert_close(y, truth, rtol=1e-4, atol=1e-4)
+    first = next(e.input_shapes for e in profile.events() if e.name == "aten::copy_")
+    assert torch.Size(first[0]).numel() == x[0].numel()

@@ -4,7 +4,7 @@ import torch
 
 from dnnsuite.nn import functional
 
-B, N, C = 2, 3, 17
+B, N, C = 2, 3, 15
 
 
 def volumes(*sides):
@@ -70,6 +70,16 @@ def test_indices_are_torchs():
     truth, wanted = torch.nn.functional.max_pool3d(x[1], 2, return_indices=True)
     assert torch.equal(y[1], truth)
     assert torch.equal(indices[1], wanted)
+
+
+@pytest.mark.parametrize(("samples", "channels", "ours"), [(2, 32, False), (2, 3, True), (16, 32, True)])
+def test_maxima_of_few_numbers_are_torchs(samples, channels, ours):
+    x = torch.randn(2, samples, 16, 16, 16, channels).movedim(-1, 2)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        y = functional.max_pool3d(x, 2)
+    assert torch.equal(y, torch.stack([torch.nn.functional.max_pool3d(own, 2) for own in x]))
+    assert y.movedim(2, -1).is_contiguous()
+    assert ("aten::max_pool3d_with_indices" not in {event.key for event in profile.key_averages()}) == ours
 
 
 def test_errors_are_torchs():

@@ -14,7 +14,7 @@ from ... import ops
 from ..._torch import transforming, unsafe_view
 from ...errors import InvalidArgument
 from ...ops.device import on_cpu, on_gpu
-from ...ops.shared import folded, is_frozen, is_kept, spread
+from ...ops.shared import folded, is_frozen, is_kept, is_shared, spread
 from .._convolution_ways import convolve_on_gpu
 from .._convolve_models import convolve_models
 from .._models import each_model
@@ -156,6 +156,8 @@ def _convolution(
         return y
     if plain is F.conv2d and steps_go_wrong(input, weight, *rest):
         input, rest = _pixels_at(input, weight, pair(rest[0])).movedim(-1, 2), (1, *rest[1:])
+    if plain is F.conv_transpose2d and is_shared(input):
+        input = channels_last(input)  # once: the operators lay out what each model has
     if plain is F.conv_transpose2d and (y := transposed_of_windows(input, weight, bias, *rest)) is not None:
         return y
     if plain is F.conv_transpose2d and (y := from_single_pixels(input, weight, bias, *rest)) is not None:

@@ -17,7 +17,7 @@ from ...ops.device import on_cpu
 from ...ops.library import tracing, transforming
 from ._resampling import averaged
 from ._samples import over_samples
-from ._volume_pools import by_planes, lies_last
+from ._volume_pools import by_planes, has_few_maxima, lies_last
 from .mean import mean
 
 Size = int | Sequence[int]
@@ -234,7 +234,8 @@ def max_pool3d(
 ) -> Any:
     """`torch.nn.functional.max_pool3d` of `[B, N, C, D, H, W]`, or without N."""
     sizes = kernel_size, stride, padding, dilation
-    y = None if return_indices else by_planes(max_pool2d, input, *sizes, ceil_mode=ceil_mode)
+    of_torch = return_indices or has_few_maxima(input)
+    y = None if of_torch else by_planes(max_pool2d, input, *sizes, ceil_mode=ceil_mode)
     return _max_pool3d(input, *sizes, ceil_mode, return_indices) if y is None else y
 
 
