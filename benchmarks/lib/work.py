@@ -177,14 +177,24 @@ def max_over(inputs: int, outputs: int) -> Work:
     return Work(inputs, _FLOAT * 2 * (inputs + outputs) + 2 * _INDEX * outputs)
 
 
+def scaled(numbers: int) -> Work:
+    """A product forward, one backward and a sum of products; factors are few."""
+    return Work(4 * numbers, _FLOAT * 5 * numbers)
+
+
+def short_softmax(numbers: int) -> Work:
+    """Maximum, difference, exponential, sum and quotient; backward two products, a sum and a difference."""
+    return Work(9 * numbers, _FLOAT * 5 * numbers)
+
+
 def activate(numbers: int) -> Work:
     """Exponentials are one operation; the input is kept for the gradient."""
     return Work(6 * numbers, _FLOAT * 5 * numbers)
 
 
 def random_numbers(numbers: int) -> Work:
-    """Drawing is no operation; each number is written once."""
-    return Work(0, _FLOAT * numbers)
+    """Drawing is no operation; each number is scaled, shifted and written once."""
+    return Work(2 * numbers, _FLOAT * numbers)
 
 
 def pool(inputs: int, outputs: int, taps: int) -> Work:

@@ -73,8 +73,10 @@ def test_losses_and_tables():
     assert work.embedding(1, 100, 4, 5) == (20, 4 * (60 + 400) + 80)
     assert work.pool(64, 16, 4) == (128, 4 * 2 * 80)
     assert work.max_over(60, 6) == (60, 4 * 2 * 66 + 96)
+    assert work.scaled(60) == (240, 4 * 5 * 60)
+    assert work.short_softmax(60) == (540, 4 * 5 * 60)
     assert work.activate(60) == (360, 4 * 5 * 60)
-    assert work.random_numbers(60) == (0, 4 * 60)
+    assert work.random_numbers(60) == (120, 4 * 60)
     e, c, maxima = 2 * 3 * 5 * 7, 2 * 5, 2 * 3 * 5
     assert work.batch_norm_max(2, 3, 5, 7) == (7 * e, 4 * (3 * e + 2 * maxima + 9 * c) + 16 * maxima)
 
