@@ -121,4 +121,4 @@ def test_an_unknown_name_is_refused(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["run.py", "softmix"])
     with pytest.raises(SystemExit):
         run.main()
-    assert "no benchmark softmix; there are attention, " in capsys.readouterr().err
+    assert "no benchmark softmix; there are activate, attention, " in capsys.readouterr().err
