@@ -132,6 +132,19 @@ def test_a_forward_that_was_set_in_torchs_class(monkeypatch):
     check_matches_models(make_models(lambda: torch.nn.Sequential(torch.nn.Tanh()), 3), torch.randn(3, 5, 4))
 
 
+@pytest.mark.parametrize("kind", [torch.nn.ReLU, torch.nn.GELU, torch.nn.SiLU, torch.nn.Mish, torch.nn.ELU])
+def test_a_forward_that_was_set_in_an_activations_class(monkeypatch, kind):
+    monkeypatch.setattr(kind, "forward", lambda self, x: x * 3)
+
+    def make():
+        layers = [torch.nn.Linear(4, 4), kind(), torch.nn.BatchNorm1d(4), kind()]
+        return torch.nn.Sequential(*layers)
+
+    check_matches_models(make_models(make, 3), torch.randn(3, 5, 4))
+    pooled = make_models(lambda: torch.nn.Sequential(kind(), torch.nn.MaxPool2d(2)), 3)
+    check_matches_models(pooled, torch.randn(3, 2, 3, 8, 8))
+
+
 def test_a_function_that_holds_what_cannot_follow_is_refused():
     models = make_models(model, 2)
     for one in models:

@@ -20,12 +20,17 @@ _MODULES: dict[type[torch.nn.Module], str] = {
 }
 
 
+_FORWARDS: dict[type[torch.nn.Module], object] = {kind: kind.forward for kind in _MODULES}
+
+
 def activation_of(module: torch.nn.Module) -> tuple[str, float] | None:
     """Return (activation, slope) of a module that a layer can compute in its own pass, else None."""
     name = _MODULES.get(type(module))
+    if name is None or type(module).forward is not _FORWARDS[type(module)]:
+        return None  # its class may have been given another one
     if getattr(module, "approximate", "none") != "none":
         return None
-    return None if name is None else (name, float(getattr(module, "negative_slope", 0.0)))
+    return name, float(getattr(module, "negative_slope", 0.0))
 
 
 def _activation(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, float] | None:

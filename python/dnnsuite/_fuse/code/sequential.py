@@ -27,6 +27,18 @@ _OURS: dict[type[torch.nn.Module], Callable[[Any, torch.Tensor], torch.Tensor]] 
 }
 
 
+_FORWARDS = {kind: kind.forward for kind in (*_OURS, torch.nn.ReLU)}
+
+
+def _is_torchs(module: Any) -> bool:
+    """Return True for a module whose class has the forward that torch gave it."""
+    return type(module).forward is _FORWARDS[type(module)]
+
+
+def _is_ours(module: Any) -> bool:
+    return type(module) in _OURS and _is_torchs(module) and not _hooked(module)
+
+
 class Sequential(OwnTensors, torch.nn.Sequential):
     """Container with the parts of the user's Sequential."""
 
@@ -51,7 +63,7 @@ class Sequential(OwnTensors, torch.nn.Sequential):
                 place += 1
             elif _writes_into_its_input(module):
                 x = _written(module, x)
-            elif type(module) in _OURS and type(x) is torch.Tensor and not _hooked(module):
+            elif type(x) is torch.Tensor and _is_ours(module):
                 x = _OURS[type(module)](module, x)
             else:
                 x = module(x)
@@ -78,7 +90,7 @@ def _written(activation: Any, x: Any) -> Any:
 def _is_relu_of_its_own(module: Any, before: list[Any]) -> bool:
     """Return True for a ReLU that may leave its input as it is: not in place, or on a layer's output that only it
     reads."""
-    if type(module) is not torch.nn.ReLU:
+    if type(module) is not torch.nn.ReLU or not _is_torchs(module):
         return False
     made = bool(before) and isinstance(before[-1], ArrayModule) and len(before[-1]._parameters) > 0
     return not module.inplace or made
