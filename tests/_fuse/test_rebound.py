@@ -138,7 +138,7 @@ def test_a_forward_that_was_set_in_an_activations_class(monkeypatch, kind):
 
     def make():
         layers = [torch.nn.Linear(4, 4), kind(), torch.nn.BatchNorm1d(4), kind()]
-        return torch.nn.Sequential(*layers)
+        return torch.nn.Sequential(*layers).eval()
 
     check_matches_models(make_models(make, 3), torch.randn(3, 5, 4))
     pooled = make_models(lambda: torch.nn.Sequential(kind(), torch.nn.MaxPool2d(2)), 3)
