@@ -122,3 +122,23 @@ def test_ctrl_c_ends_a_program_in_the_middle_of_its_steps():
         _, errors = process.communicate(timeout=120)
         assert "KeyboardInterrupt" in errors
         assert process.returncode == -signal.SIGINT
+
+
+def test_a_thread_that_frees_a_runner_is_waited_for_at_the_end():
+    """It was the last to hold what it worked for, and nobody else knows it: the interpreter would end it half-way."""
+    script = """
+        import time
+        import torch
+        from dnnsuite._step.threads import ShardThreads
+
+        threads = ShardThreads(2, 2)
+        held = [torch.zeros(()) for _ in range(1_000_000)]
+        threads.deal(2, lambda *_, held=held: None)
+        threads.start(2)
+        del held
+        threads.stop()
+        del threads
+        time.sleep(0.02)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

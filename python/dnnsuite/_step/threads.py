@@ -116,6 +116,7 @@ class ShardThreads:
         for index in range(workers):
             name = f"dnnsuite-step-{index}"
             self._pool.append(threading.Thread(target=self._work, args=(inner,), name=name, daemon=True))
+            _started.add(self._pool[-1])
             self._pool[-1].start()
         torch.set_num_threads(mine)
 
@@ -324,12 +325,16 @@ class ShardThreads:
 
 
 _working: weakref.WeakSet[ShardThreads] = weakref.WeakSet()
+_started: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 @atexit.register
 def _end_all() -> None:
-    """End all threads before the interpreter does: none may be inside an operator then."""
+    """End all threads before the interpreter does: none may be inside an operator then, or free the tensors of a
+    runner that it was the last to hold, after which nobody has waited for it."""
     for threads in list(_working):
         threads.stop()
     for threads in list(_working):
         threads.close(finish=False)
+    for worker in list(_started):
+        worker.join()
