@@ -27,7 +27,8 @@ _OURS: dict[type[torch.nn.Module], Callable[[Any, torch.Tensor], torch.Tensor]] 
 }
 
 
-_FORWARDS = {kind: kind.forward for kind in (*_OURS, torch.nn.ReLU)}
+_KINDS: list[Any] = [*_OURS, torch.nn.ReLU]
+_FORWARDS = {kind: kind.forward for kind in _KINDS}  # as torch made them
 
 
 def _is_torchs(module: Any) -> bool:
