@@ -20,14 +20,22 @@ _MODULES: dict[type[torch.nn.Module], str] = {
 }
 
 
-_FORWARDS: dict[type[torch.nn.Module], object] = {kind: kind.forward for kind in _MODULES}
+_FORWARDS: dict[Any, Any] = {
+    kind: kind.forward for name in torch.nn.modules.activation.__all__ for kind in [getattr(torch.nn, name)]
+}
+
+
+def has_torchs_forward(activation: torch.nn.Module) -> bool:
+    """Return True for an activation of torch's whose class has the forward that torch gave it."""
+    kind: Any = type(activation)
+    return kind in _FORWARDS and kind.forward is _FORWARDS[kind]
 
 
 def activation_of(module: torch.nn.Module) -> tuple[str, float] | None:
     """Return (activation, slope) of a module that a layer can compute in its own pass, else None."""
     name = _MODULES.get(type(module))
-    if name is None or type(module).forward is not _FORWARDS[type(module)]:
-        return None  # its class may have been given another one
+    if name is None or not has_torchs_forward(module):
+        return None
     if getattr(module, "approximate", "none") != "none":
         return None
     return name, float(getattr(module, "negative_slope", 0.0))

@@ -14,7 +14,7 @@ from ...nn.model_tensor import ModelTensor, outside
 from ...nn.own_tensors import OwnTensors
 from ...ops.library import is_read_by_backward
 from ...ops.shared import is_shared, once
-from .epilogue_fusion import activation_of
+from .epilogue_fusion import activation_of, has_torchs_forward
 
 #: Activations whose functions are ours, by torch's class.
 _OURS: dict[type[torch.nn.Module], Callable[[Any, torch.Tensor], torch.Tensor]] = {
@@ -27,17 +27,8 @@ _OURS: dict[type[torch.nn.Module], Callable[[Any, torch.Tensor], torch.Tensor]] 
 }
 
 
-_KINDS: list[Any] = [*_OURS, torch.nn.ReLU]
-_FORWARDS = {kind: kind.forward for kind in _KINDS}  # as torch made them
-
-
-def _is_torchs(module: Any) -> bool:
-    """Return True for a module whose class has the forward that torch gave it."""
-    return type(module).forward is _FORWARDS[type(module)]
-
-
 def _is_ours(module: Any) -> bool:
-    return type(module) in _OURS and _is_torchs(module) and not _hooked(module)
+    return type(module) in _OURS and has_torchs_forward(module) and not _hooked(module)
 
 
 class Sequential(OwnTensors, torch.nn.Sequential):
@@ -91,7 +82,7 @@ def _written(activation: Any, x: Any) -> Any:
 def _is_relu_of_its_own(module: Any, before: list[Any]) -> bool:
     """Return True for a ReLU that may leave its input as it is: not in place, or on a layer's output that only it
     reads."""
-    if type(module) is not torch.nn.ReLU or not _is_torchs(module):
+    if type(module) is not torch.nn.ReLU or not has_torchs_forward(module):
         return False
     made = bool(before) and isinstance(before[-1], ArrayModule) and len(before[-1]._parameters) > 0
     return not module.inplace or made
