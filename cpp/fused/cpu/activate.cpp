@@ -30,19 +30,12 @@ ActivateArguments curve_arguments(const Checker& check, const Tensor& x, const s
     return args;
 }
 
-template <class Kernel>
-void run_curve(const ActivateArguments& args, const Kernel& kernel) {
-    if (args.count > 0)
-        run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 0,
-                  [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
-}
-
 Tensor activated_by(const Tensor& given, const std::string& curve, double first, double second) {
     const Tensor x = packed(given);
     ActivateArguments args = curve_arguments(Checker("activate"), x, curve, first, second);
     Tensor y = new_like(x);
     args.y = static_cast<float*>(y.data_ptr());
-    run_curve(args, DNNSUITE_SELECT(activate));
+    run_rows(args, DNNSUITE_SELECT(activate));
     return y;
 }
 
@@ -56,7 +49,7 @@ Tensor activated_by_backward(const Tensor& given_grad, const Tensor& given, cons
     Tensor dx = new_like(x);
     args.grad = static_cast<const float*>(grad.data_ptr());
     args.y = static_cast<float*>(dx.data_ptr());
-    run_curve(args, DNNSUITE_SELECT(activate_backward));
+    run_rows(args, DNNSUITE_SELECT(activate_backward));
     return dx;
 }
 

@@ -8,12 +8,6 @@
 namespace dnnsuite::fused {
 namespace {
 
-template <class Kernel>
-void run(const CrossEntropyArguments& args, const Kernel& kernel) {
-    run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 1,
-              [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
-}
-
 /// An index outside the classes would read other memory: looked at before the kernel runs.
 void check_targets(const Checker& check, const CrossEntropyArguments& args) {
     const int64_t count = args.rows.models * args.rows.rows;
@@ -60,7 +54,7 @@ struct CrossEntropyBackend {
         fused::check_targets(check, args);
     }
     static void forward(const CrossEntropyArguments& args, const Tensor&) {
-        run(args, DNNSUITE_SELECT(cross_entropy_forward));
+        run_rows(args, DNNSUITE_SELECT(cross_entropy_forward));
     }
     static void reduce(const CrossEntropyArguments& args, bool mean, void* loss, const Tensor&) {
         if (args.dtype == DType::kFloat64)
@@ -76,7 +70,7 @@ struct CrossEntropyBackend {
             fused::spread(args, mean, per_row, static_cast<const float*>(grad), static_cast<float*>(scale));
     }
     static void backward(const CrossEntropyArguments& args, const Tensor&) {
-        run(args, DNNSUITE_SELECT(cross_entropy_backward));
+        run_rows(args, DNNSUITE_SELECT(cross_entropy_backward));
     }
 };
 

@@ -37,9 +37,7 @@ Tensor gated(const Tensor& given, int64_t dim) {
     if (x.numel() == 0) return y;
     args.y = y.data_ptr();
     args.streams = leaves_caches(y.numel() * (args.dtype == DType::kFloat64 ? 8 : 4));
-    const auto kernel = DNNSUITE_SELECT(glu);
-    run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 0,
-              [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
+    run_rows(args, DNNSUITE_SELECT(glu));
     return y;
 }
 
@@ -55,9 +53,7 @@ Tensor gated_backward(const Tensor& given_grad, const Tensor& given, int64_t dim
     args.grad = grad.data_ptr();
     args.dx = dx.data_ptr();
     args.streams = leaves_caches(dx.numel() * (args.dtype == DType::kFloat64 ? 8 : 4));
-    const auto kernel = DNNSUITE_SELECT(glu_backward);
-    run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 0,
-              [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
+    run_rows(args, DNNSUITE_SELECT(glu_backward));
     return dx;
 }
 

@@ -19,6 +19,13 @@ void run_tasks(int64_t tasks, int64_t elements_per_task, int64_t scratch_element
     });
 }
 
+/// Calls kernel(args, begin, end) over all tasks of `args.rows`.
+template <class Arguments, class Kernel>
+void run_rows(const Arguments& args, const Kernel& kernel) {
+    run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 0,
+              [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
+}
+
 template <class T>
 void add_tasks(const T* part, T* total, const Rows& rows) {
     for (int64_t model = 0; model < rows.models; ++model, total += rows.columns) {

@@ -32,9 +32,7 @@ Tensor apply_slopes(const Tensor& given, const Tensor& given_slopes, int64_t inn
     PreluArguments args = slope_arguments(Checker("prelu"), x, slopes, inner);
     Tensor y = new_like(x);
     args.y = y.data_ptr();
-    const auto kernel = DNNSUITE_SELECT(prelu);
-    run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 0,
-              [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
+    run_rows(args, DNNSUITE_SELECT(prelu));
     return y;
 }
 
@@ -53,9 +51,7 @@ std::tuple<Tensor, Tensor> apply_slopes_backward(const Tensor& given_grad, const
     of_channels.columns = args.channels;
     const TaskSums sums(x, of_channels);
     args.sums = sums.parts();
-    const auto kernel = DNNSUITE_SELECT(prelu_backward);
-    run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 0,
-              [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
+    run_rows(args, DNNSUITE_SELECT(prelu_backward));
     return {dx, sums.total<CpuBackend>(args.dtype)};
 }
 

@@ -36,9 +36,7 @@ Tensor random_numbers_of(const Tensor& like, const Tensor& rng, const std::strin
     args.rng_stride = rng.stride(0);
     args.rng_item_stride = rng.stride(1);
     args.y = y.data_ptr();
-    const auto kernel = DNNSUITE_SELECT(random_numbers);
-    run_tasks(args.rows.tasks(), args.rows.rows_per_task * kRandomRow, 0,
-              [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
+    run_rows(args, DNNSUITE_SELECT(random_numbers));
     return y;
 }
 

@@ -10,8 +10,7 @@ namespace {
 struct RmsNormBackend : CpuBackend {
     template <class Kernel>
     static void run(const RmsNormArguments& args, const Kernel& kernel) {
-        run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 0,
-                  [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
+        run_rows(args, kernel);
     }
     static void forward(const RmsNormArguments& args, const Tensor&) { run(args, DNNSUITE_SELECT(rms_norm_forward)); }
     static void backward(const RmsNormArguments& args, const Tensor&) { run(args, DNNSUITE_SELECT(rms_norm_backward)); }

@@ -25,18 +25,12 @@ ScaleArguments scale_arguments(const Checker& check, const Tensor& x, const Tens
     return args;
 }
 
-template <class Kernel>
-void run_scaling(const ScaleArguments& args, const Kernel& kernel) {
-    run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 0,
-              [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
-}
-
 Tensor scaled(const Tensor& given, const Tensor& given_factors, bool by_rows) {
     const Tensor x = packed(given), factors = packed(given_factors);
     ScaleArguments args = scale_arguments(Checker("scaled"), x, factors, by_rows);
     Tensor y = new_like(x);
     args.y = y.data_ptr();
-    if (x.numel() > 0) run_scaling(args, DNNSUITE_SELECT(scale));
+    if (x.numel() > 0) run_rows(args, DNNSUITE_SELECT(scale));
     return y;
 }
 
@@ -58,12 +52,12 @@ std::tuple<Tensor, Tensor> scaled_backward(const Tensor& given_grad, const Tenso
         if (x.numel() == 0)
             torch::stable::zero_(sums);
         else
-            run_scaling(args, kernel);
+            run_rows(args, kernel);
         return {dx, sums};
     }
     const TaskSums sums(x, args.rows);
     args.sums = sums.parts();
-    run_scaling(args, kernel);
+    run_rows(args, kernel);
     return {dx, sums.total<CpuBackend>(args.dtype)};
 }
 

@@ -21,18 +21,12 @@ SoftmaxArguments softmax_arguments(const Checker& check, const Tensor& x, bool l
     return args;
 }
 
-template <class Kernel>
-void run_softmax(const SoftmaxArguments& args, const Kernel& kernel) {
-    run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 0,
-              [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
-}
-
 Tensor short_softmax(const Tensor& given, bool log) {
     const Tensor x = packed(given);
     SoftmaxArguments args = softmax_arguments(Checker("short_softmax"), x, log);
     Tensor y = new_like(x);
     args.y = y.data_ptr();
-    if (x.numel() > 0) run_softmax(args, DNNSUITE_SELECT(softmax));
+    if (x.numel() > 0) run_rows(args, DNNSUITE_SELECT(softmax));
     return y;
 }
 
@@ -45,7 +39,7 @@ Tensor short_softmax_backward(const Tensor& given_grad, const Tensor& given, boo
     Tensor dx = new_like(y);
     args.grad = grad.data_ptr();
     args.y = dx.data_ptr();
-    if (y.numel() > 0) run_softmax(args, DNNSUITE_SELECT(softmax_backward));
+    if (y.numel() > 0) run_rows(args, DNNSUITE_SELECT(softmax_backward));
     return dx;
 }
 
