@@ -69,15 +69,20 @@ class PretendCuda:
 
     @contextlib.contextmanager
     def _graph(self, graph, pool=None, stream=None, capture_error_mode="global"):
-        with self._stream(stream):
-            graph.capture_begin(pool, capture_error_mode)
-            try:
-                yield
-            finally:
-                graph.capture_end()
+        before, self.current = self.current, stream
+        graph.capture_begin(pool, capture_error_mode)
+        try:
+            yield
+        finally:
+            graph.capture_end()
+            self.current = (
+                before  # torch too ends the capture first, and gives the stream back if that did not raise
+            )
 
     @contextlib.contextmanager
     def _stream(self, stream):
         before, self.current = self.current, stream
-        yield
-        self.current = before  # no try: torch ends a capture before it gives its stream back
+        try:
+            yield
+        finally:
+            self.current = before

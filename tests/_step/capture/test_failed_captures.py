@@ -35,10 +35,12 @@ def test_the_next_capture_after_a_refused_one_is_made(cuda):
 
 def test_the_callers_stream_waits_for_that_of_captures_after_an_error_too(cuda):
     device, caller = CudaDevice(HOME), cuda.current
-    with pytest.raises(ZeroDivisionError), device.stream():
+    with device.stream():
         side = cuda.current
-        raise ZeroDivisionError
-    assert caller.waits_for[-1] is side
+    caller.waits_for.clear()
+    with pytest.raises(RuntimeError), device.stream():
+        cuda.refuse()
+    assert caller.waits_for == [side]
 
 
 def test_captures_have_streams_that_no_other_code_is_given(cuda):
