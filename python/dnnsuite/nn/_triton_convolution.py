@@ -38,7 +38,6 @@ _FEW = 16  # channels, below which taps and channels are one dimension
 _MOST, _MOST_IN_GRID = 2**31 - 1, 65535
 
 
-@cache
 def _interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
@@ -140,14 +139,14 @@ def _gathered(
         order = (0, 2, 3, 4, 1) if transposed else (0, 1, 3, 4, 2)
         back = (0, 4, 1, 2, 3) if transposed else (0, 1, 4, 2, 3)
         w = w.permute(order).contiguous().permute(back)
-    wb, w1, w2, wr, ws = w.stride()
+    wb, w1, w2, wr, ws = _steps_of(w)
     step_h, step_w = (SH // math.gcd(SH, DH), SW // math.gcd(SW, DW)) if transposed else (1, 1)
     rows = N * (-(-YH // SH) * -(-YW // SW) if transposed else YH * YW)
     grid = (-(-rows // BM) * -(-OUT // BN), B * G, SH * SW if transposed else 1)
     with _on(x):
         _kernels().gathered[grid](
             x, w, bias if bias is None else bias.contiguous(), y,
-            *x.stride(),
+            *_steps_of(x),
             wb, (IN if transposed else OUT) * w1, *((w2, w1) if transposed else (w1, w2)), wr, ws,
             N, XH, XW, YH, YW, R, S, SH, SW, PH, PW, DH, DW, step_h, step_w, G, IN, OUT,
             TRANSPOSED=transposed, FLAT=IN < _FEW, CHECKED=transposed or PH > 0 or PW > 0, EVEN=IN % BK == 0,
@@ -178,12 +177,18 @@ def _filter_gradient(
     grid = (-(-OUT // BM) * columns, B * G, split)
     with _on(x):
         _kernels().filter_gradient[grid](
-            x, dy, parts, *x.stride(), *dy.stride(),
+            x, dy, parts, *_steps_of(x), *_steps_of(dy),
             N, XH, XW, YH, YW, R, S, SH, SW, PH, PW, DH, DW, G, IN, OUT, split,
             FLAT=flat, CHECKED=PH > 0 or PW > 0, WIDE=_interpreted(), PRECISION=_precision(x, precision),
             BM=BM, BN=BN, BK=BK, num_warps=warps, num_stages=stages,
         )  # fmt: skip
     return parts.sum(0).to(out.dtype) if split > 1 else out
+
+
+def _steps_of(x: Tensor) -> list[int]:
+    """List strides, such that those which do not matter are no reason to compile anew."""
+    steps = [0 if size == 1 else step for size, step in zip(x.shape, x.stride(), strict=True)]
+    return [*steps[:2], steps[2] or 1, *steps[3:]]
 
 
 def _precision(x: Tensor, precision: str) -> str:

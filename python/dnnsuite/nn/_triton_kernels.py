@@ -8,8 +8,6 @@ in an order that its shapes alone decide. Importing this module imports Triton.
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
@@ -19,7 +17,7 @@ _SHAPES = ["N", "XH", "XW", "YH", "YW", "R", "S", "SH", "SW", "PH", "PW", "DH", 
 
 
 @triton.jit
-def _tile_of(pid: Any, rows: Any, columns: Any) -> Any:
+def _tile_of(pid, rows, columns):
     """Number tiles in bands of 8 rows, so that programs which run at a time share rows and columns in the L2 cache."""
     band = pid // (8 * columns)
     first = band * 8
@@ -29,7 +27,7 @@ def _tile_of(pid: Any, rows: Any, columns: Any) -> Any:
 
 
 @triton.jit
-def _taps(offset: Any, taps: Any, step: Any, stride: Any, dilation: Any) -> Any:
+def _taps(offset, taps, step, stride, dilation):
     """Find the taps that reach a result of a transposed convolution, which lies at `offset` (padding added) in one
     dimension: every `step`-th from the first one whose source is whole. Return that tap, how many, and its source."""
     first = taps
@@ -41,16 +39,16 @@ def _taps(offset: Any, taps: Any, step: Any, stride: Any, dilation: Any) -> Any:
 
 @triton.jit(do_not_specialize=[*_SHAPES, "STEP_H", "STEP_W"])
 def gathered(
-    x: Any, w: Any, bias: Any, y: Any,
-    xb: Any, xn: Any, xc: Any, xh: Any, xw: Any,
-    wb: Any, wg: Any, wo: Any, wc: Any, wr: Any, ws: Any,
-    N: Any, XH: Any, XW: Any, YH: Any, YW: Any, R: Any, S: Any,
-    SH: Any, SW: Any, PH: Any, PW: Any, DH: Any, DW: Any, STEP_H: Any, STEP_W: Any,
-    G: Any, IN: Any, OUT: Any,
+    x, w, bias, y,
+    xb, xn, xc, xh, xw,
+    wb, wg, wo, wc, wr, ws,
+    N, XH, XW, YH, YW, R, S,
+    SH, SW, PH, PW, DH, DW, STEP_H, STEP_W,
+    G, IN, OUT,
     TRANSPOSED: tl.constexpr, FLAT: tl.constexpr, CHECKED: tl.constexpr, EVEN: tl.constexpr,
     TAPS_FIRST: tl.constexpr, BIASED: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     """Convolve x, whose strides are `xb` to `xw`, to y, contiguous [B, N, YH, YW, G * OUT].
 
     Each result sums IN channels of the source pixels under its taps. TRANSPOSED: it is the gradient of a convolution's
@@ -147,15 +145,15 @@ def gathered(
 
 @triton.jit(do_not_specialize=[*_SHAPES, "SPLIT"])
 def filter_gradient(
-    x: Any, dy: Any, out: Any,
-    xb: Any, xn: Any, xc: Any, xh: Any, xw: Any,
-    yb: Any, yn: Any, yc: Any, yh: Any, yw: Any,
-    N: Any, XH: Any, XW: Any, YH: Any, YW: Any, R: Any, S: Any,
-    SH: Any, SW: Any, PH: Any, PW: Any, DH: Any, DW: Any,
-    G: Any, IN: Any, OUT: Any, SPLIT: Any,
+    x, dy, out,
+    xb, xn, xc, xh, xw,
+    yb, yn, yc, yh, yw,
+    N, XH, XW, YH, YW, R, S,
+    SH, SW, PH, PW, DH, DW,
+    G, IN, OUT, SPLIT,
     FLAT: tl.constexpr, CHECKED: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     """Compute gradients of filters, contiguous [SPLIT, B, G * OUT, IN, R, S]: each part sums a part of the pixels.
 
     x are the inputs of a convolution and dy the gradients of its results. Tiles are of OUT times taps and channels:
