@@ -69,6 +69,19 @@ def _nothing_leaks():
         put_back()
 
 
+@pytest.fixture(autouse=True)
+def _float32_is_float32(request):
+    """cuDNN computes convolutions of float32 in TF32 unless it is told not to; bounds of tests are float32's."""
+    if not request.node.get_closest_marker("gpu") or not _cuda():
+        yield
+        return
+    import torch
+
+    before, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
+    yield
+    torch.backends.cudnn.allow_tf32 = before
+
+
 def _seed_numpy():
     numpy = sys.modules.get("numpy")
     if numpy is None:

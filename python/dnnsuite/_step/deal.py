@@ -106,6 +106,8 @@ class Deal:
     @property
     def mode(self) -> str:
         """`captured`, `warming up`, or `eager: ` and the reason, of the shard that is furthest from a replay."""
+        if len(self._captured) == 1 and not self.ahead:
+            return self._captured[0].mode
         modes = {captured.mode for captured in self._captured}
         for start in ("eager", "warming up"):
             for mode in sorted(modes):
@@ -137,10 +139,8 @@ class Deal:
     def parted(self) -> bool:
         """True if models of one shard go different ways, by numbers that their code reads: recordings of shards of one
         are fewer."""
-        wide = (
-            captured for captured, shard in zip(self._captured, self.shards, strict=False) if shard.length > 1
-        )
-        return any(captured.parted for captured in wide)
+        pairs = zip(self._captured, self.shards, strict=False)
+        return any(captured.parted and shard.length > 1 for captured, shard in pairs)
 
     def code_changed(self) -> bool:
         """Return True if another function stands in the place of one that the steps call."""

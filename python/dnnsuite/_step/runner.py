@@ -228,9 +228,10 @@ class StepRunner(NotCopied):
         if not self._looked and not ragged:
             self._looked = True
             warn_of_single_samples(batch, self.B)
-        trial, loop = self._widths.follow(None if ragged else batch, lambda: self.mode, self._deal.parted)
-        if trial is None and not ragged:
-            self._dispatch.choose(self._settle, self.mode == "captured", self._deal.parted)
+        parted = self._deal.parted
+        trial, loop = self._widths.follow(None if ragged else batch, lambda: self.mode, parted)
+        if trial is None and not ragged and self._dispatch.several:
+            self._dispatch.choose(self._settle, self.mode == "captured", parted)
         self._redeal(1 if ragged else self.width, loop, isinstance(trial, WidthTrial))
         if self._dispatch.later:
             with torch_threads(1):  # of two, one would wait busily on a core of the shards' threads
@@ -373,12 +374,15 @@ class StepRunner(NotCopied):
         self._set_up(self._array if array is None else array, optimizers, self._widths)
 
     def synchronize(self) -> None:
-        """Wait until every step asked for is done; raise the error of one that failed, if no call has raised it yet.
+        """Wait until every step asked for is done, on a GPU too; raise the error of one that failed, if no call has
+        raised it yet.
 
         Python values that a forward changes, such as a counter, are up to date in the array after it.
         """
         self._dispatch.threads.wait_for_all()
         self._python.settle(self._deal.ran_python())
+        if self._home.type == "cuda":
+            torch.cuda.current_stream(self._home).synchronize()
 
     def _settle(self) -> bool:
         """Wait until no step is under way, before the array is read or changed; False if a step itself reads it."""

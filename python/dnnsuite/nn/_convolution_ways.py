@@ -162,7 +162,19 @@ def _on_streams(call: Way, input: Tensor, weight: Tensor, bias: Tensor | None) -
             found.append(call(*own))
     for stream in streams:
         caller.wait_stream(stream)
+    for tensor in (input, weight, bias, *found):
+        if tensor is not None:
+            _note_streams(tensor, streams, caller)
     return stack_models(found)
+
+
+def _note_streams(tensor: Tensor, streams: list[Any], caller: Any) -> None:
+    """Tell the allocator who reads a tensor, so that its memory is not given away on one stream while another reads."""
+    if (
+        not torch.cuda.is_current_stream_capturing()
+    ):  # a graph's memory is its own, and its order is the capture's
+        for stream in (*streams, caller):
+            tensor.record_stream(stream)
 
 
 def _streams_of(device: torch.device) -> list[Any]:

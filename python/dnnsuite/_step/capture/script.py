@@ -82,6 +82,7 @@ class Scripts:
 
     seeded = False  # torch's generator may not be drawn from: which numbers a model gets would depend on the others
     home: torch.device | None = None  # where all tensors of a step have to be; None where it is all one
+    runs_code = False  # nothing of a step's own code runs while its replay is made
     warms_up = False  # the first step may be recorded
 
     def recording(self) -> contextlib.AbstractContextManager[Any]:
@@ -122,6 +123,10 @@ class Scripts:
         if guard is not None:
             replay.guard = Script(make_plan(guard))
         return replay
+
+    def home_of_copies(self, tensors: Sequence[torch.Tensor]) -> torch.device | None:
+        """Return the device for copies of a state's tensors: their own."""
+        return None
 
     def repeat(self, state: Any) -> SameBits:
         """Return a judge of a replay from `state` against the step as written."""

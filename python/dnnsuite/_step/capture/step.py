@@ -132,7 +132,7 @@ class CapturedStep:
             inputs += own.values()
         attempt = self._attempt(key, inputs, [*(self.read() if seen is None else seen), numbers])
         if attempt is None or self.refusal is not None:
-            return self._train(batch, hyper)
+            return self._eager(batch, hyper)
         if attempt.stage in ("begin", "wait"):
             first = "record" if attempt.warm or not self._replays.warms_up else "warm up"
             self._exchange.look_around(attempt, self._attempts, key, self._values or (), first)
@@ -142,8 +142,14 @@ class CapturedStep:
         if losses is not None:
             return losses
         if attempt is None or self.refusal is not None:
+            return self._eager(batch, hyper)
+        with self._replays.recording():
+            return self._watched(attempt, StepInputs(batch, hyper, inputs, len(inputs) - given))
+
+    def _eager(self, batch: Any, hyper: Sequence[dict[str, torch.Tensor]]) -> torch.Tensor:
+        """Run a step between captures on their stream: what it leaves in autograd's graph remembers its stream."""
+        with self._replays.recording():
             return self._train(batch, hyper)
-        return self._watched(attempt, StepInputs(batch, hyper, inputs, len(inputs) - given))
 
     def _replay(self, attempt: Attempt, inputs: list[torch.Tensor]) -> torch.Tensor | None:
         """Replay a step; None if no recording is right for it."""

@@ -14,15 +14,17 @@ from .arithmetic import followed_in_math
 from .attempt import Attempt
 from .changing_numbers import ChangingNumbers
 from .comparison import State, difference
-from .cuda import CudaGraphs
+from .cuda import CudaGraphs, CudaRepeat
 from .hidden_reads import HiddenReads
+from .kept_python import CannotBeKept, KeptPython
 from .looks import Replay, ValueChanged
 from .python_state import python_values
 from .record import StepRecorder
 from .recording import StepRecording
-from .script import Scripts, described
+from .script import NotScriptable, Scripts, described
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
+_NO_MEMORY = "the device has no memory left to compare a replay with the step"
 
 
 @dataclass
@@ -69,7 +71,7 @@ class StepWatch:
         """Run a step as written, and record it."""
         recorder = StepRecorder(given.tensors, given.fixed, self.replays.seeded, self.replays.home)
         in_math = followed_in_math(self.numbers.spaces)
-        with self.replays.recording(), recorder, HiddenReads(recorder), in_math:
+        with recorder, HiddenReads(recorder), in_math:
             losses = self.run(given)
         recorder.recording.losses = recorder.slot(losses).index
         return losses, recorder.recording
@@ -80,11 +82,22 @@ class StepWatch:
         Raises:
             NotScriptable: if there is none.
         """
-        return self.replays.prepare(self.train, recording, given.batch, given.hyper, given.tensors)
+        inputs = recording, given.batch, given.hyper, given.tensors
+        if not self.replays.runs_code:
+            return self.replays.prepare(self.train, *inputs)
+        try:
+            python = KeptPython(self.array, self.numbers.readers)
+        except CannotBeKept as error:
+            raise NotScriptable(f"the step would run once more, to be captured: {error}") from None
+        try:
+            return self.replays.prepare(self.train, *inputs)
+        finally:
+            python.put_back()
 
     def state_of(self, recording: StepRecording) -> State:
         """Copy all that the recorded step changes."""
-        return State([*recording.written_externals(), *self.state()])
+        tensors = [*recording.written_externals(), *self.state()]
+        return State(tensors, self.replays.home_of_copies(tensors))
 
     def compare(
         self,
@@ -103,8 +116,11 @@ class StepWatch:
         Raises:
             ValueChanged: by a replay that is for other values than those of this step; nothing was run then.
         """
-        state = self.state_of(recording)
-        repeat = self.replays.repeat(state)
+        try:
+            state = self.state_of(recording)
+            repeat = self.replays.repeat(state)
+        except torch.OutOfMemoryError:
+            return self.run(given), _NO_MEMORY
         why, replayed = None, None
         try:
             replayed = replay([*given.tensors, *numbers])
@@ -114,7 +130,14 @@ class StepWatch:
             why = described(error)
         state.exchange()
         repeat.same_draws()
-        losses, second = self.record(given)
+        try:
+            losses, second = self.record(given)
+        except torch.OutOfMemoryError:
+            if not isinstance(repeat, CudaRepeat) or self.side_effect(attempt) is not None:
+                raise  # code that has counted may not run again
+            repeat.undo()
+            del replayed, state
+            return self.run(given), _NO_MEMORY
         if guards.ways(self.array) != attempt.ways:
             attempt.stage = "record"
             return losses, None
@@ -122,8 +145,11 @@ class StepWatch:
         if why is None:
             assert replayed is not None
             written = [losses, *state.tensors]
-            if not repeat.agrees([replayed, *state.values], written, lambda: self.run(given)):
-                why = "a replay gives other bits than the step as written"
+            try:
+                agree = repeat.agrees([replayed, *state.values], written, lambda: self.run(given))
+                why = None if agree else "a replay gives other bits than the step as written"
+            except torch.OutOfMemoryError:
+                why = _NO_MEMORY
         return losses, why
 
     def python_values(self) -> dict[str, Any]:
