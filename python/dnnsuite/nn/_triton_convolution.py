@@ -50,7 +50,8 @@ def _installed() -> bool:
 def takes(x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> bool:
     """Return True if `convolve` can compute this here. Convolutions of single channels are left to others: products
     of matrices would be 16 times too large."""
-    here = torch.cuda.get_device_capability(x.device) >= (8, 0) if x.is_cuda else x.is_cpu and _interpreted()
+    cuda = x.device.type == "cuda"
+    here = torch.cuda.get_device_capability(x.device) >= (8, 0) if cuda else _interpreted()
     if not here or not _installed() or (groups > 1 and weight.size(2) == 1):
         return False
     given = [t for t in (x, weight, bias) if t is not None]
@@ -126,7 +127,6 @@ def _gathered(
 ) -> Tensor:
     SH, SW, PH, PW, DH, DW, G, YH, YW = geometry
     B, N, C, XH, XW = x.shape
-    R, S = w.shape[3:]
     OUT = w.size(2) if transposed else w.size(1) // G
     IN = C // G
     y = x.new_empty(B, N, YH, YW, G * OUT)
@@ -135,6 +135,10 @@ def _gathered(
         return y.movedim(-1, 2)
     if B * G > _MOST_IN_GRID or y[0].numel() > _MOST:
         raise NotImplementedError(f"Triton convolutions of {B} models of {G} groups and results {list(y.shape)}")
+    down, across = _reached(w.shape[3:], geometry, (YH, YW) if transposed else (XH, XW), (XH, XW) if transposed else (YH, YW))
+    w, PH, PW = w[..., slice(*down), slice(*across)], PH - down[0] * DH, PW - across[0] * DW
+    R, S = w.shape[3:]
+    beyond = (YH - 1) * SH - PH + (R - 1) * DH >= XH or (YW - 1) * SW - PW + (S - 1) * DW >= XW
     if packed:
         order = (0, 2, 3, 4, 1) if transposed else (0, 1, 3, 4, 2)
         back = (0, 4, 1, 2, 3) if transposed else (0, 1, 4, 2, 3)
@@ -149,7 +153,7 @@ def _gathered(
             *_steps_of(x),
             wb, (IN if transposed else OUT) * w1, *((w2, w1) if transposed else (w1, w2)), wr, ws,
             N, XH, XW, YH, YW, R, S, SH, SW, PH, PW, DH, DW, step_h, step_w, G, IN, OUT,
-            TRANSPOSED=transposed, FLAT=IN < _FEW, CHECKED=transposed or PH > 0 or PW > 0, EVEN=IN % BK == 0,
+            TRANSPOSED=transposed, FLAT=IN < _FEW, CHECKED=transposed or PH > 0 or PW > 0 or beyond, EVEN=IN % BK == 0,
             TAPS_FIRST=bool(packed) or R * S == 1, BIASED=bias is not None, WIDE=_interpreted(),
             PRECISION=_precision(x, precision), BM=BM, BN=BN, BK=BK, num_warps=warps, num_stages=stages,
         )  # fmt: skip
@@ -163,26 +167,50 @@ def _filter_gradient(
     SH, SW, PH, PW, DH, DW, G = geometry[:7]
     B, N, C, XH, XW = x.shape
     O, YH, YW = dy.shape[2:]
-    R, S = taps
     IN, OUT = C // G, O // G
     BM, BN, BK, warps, stages, split = tile
-    out = x.new_empty((B, O, IN, R, S))
+    out = x.new_empty((B, O, IN, *taps))
     if not out.numel():
         return out
-    if not dy.numel():
+    down, across = _reached(taps, geometry, (XH, XW), (YH, YW))
+    part = out[..., slice(*down), slice(*across)]
+    R, S = part.shape[3:]
+    if not dy.numel() or not part.numel():
         return out.zero_()
-    parts = x.new_empty((split, *out.shape), dtype=torch.float32) if split > 1 else out
+    if part.numel() < out.numel():
+        out.zero_()
+    PH, PW = PH - down[0] * DH, PW - across[0] * DW
+    beyond = (YH - 1) * SH - PH + (R - 1) * DH >= XH or (YW - 1) * SW - PW + (S - 1) * DW >= XW
+    parts = x.new_empty((split, *part.shape), dtype=torch.float32) if split > 1 else part[None]
     flat = IN < _FEW
     columns = -(-R * S * IN // BN) if flat else R * S * -(-IN // BN)
     grid = (-(-OUT // BM) * columns, B * G, split)
     with _on(x):
         _kernels().filter_gradient[grid](
             x, dy, parts, *_steps_of(x), *_steps_of(dy),
-            N, XH, XW, YH, YW, R, S, SH, SW, PH, PW, DH, DW, G, IN, OUT, split,
-            FLAT=flat, CHECKED=PH > 0 or PW > 0, WIDE=_interpreted(), PRECISION=_precision(x, precision),
+            N, XH, XW, YH, YW, R, S, SH, SW, PH, PW, DH, DW, G, IN, OUT, split, *parts.stride(),
+            FLAT=flat, CHECKED=PH > 0 or PW > 0 or beyond, WIDE=_interpreted(), PRECISION=_precision(x, precision),
             BM=BM, BN=BN, BK=BK, num_warps=warps, num_stages=stages,
         )  # fmt: skip
-    return parts.sum(0).to(out.dtype) if split > 1 else out
+    if split > 1:
+        part.copy_(parts.sum(0))
+    return out
+
+
+def _reached(
+    taps: Sequence[int], geometry: Sequence[int], images: Sequence[int], results: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Find the first tap and the one after the last, down and across, under which a pixel of an image lies at all.
+
+    Maps of the last layers are often smaller than filters, and most bytes are the filters' there.
+    """
+    found = []
+    for i in range(2):
+        stride, padding, dilation = geometry[i], geometry[2 + i], geometry[4 + i]
+        first = max(0, -(((results[i] - 1) * stride - padding) // dilation))
+        last = min(taps[i], (images[i] - 1 + padding) // dilation + 1)
+        found.append((min(first, last), last))
+    return found
 
 
 def _steps_of(x: Tensor) -> list[int]:
@@ -365,20 +393,23 @@ def tiles(x: Tensor, w: Tensor, geometry: Sequence[int], transposed: bool) -> li
     SH, SW, G, YH, YW = (geometry[i] for i in (0, 1, 6, 7, 8))
     IN, OUT = x.size(2) // G, w.size(2) if transposed else w.size(1) // G
     taps = w.size(3) * w.size(4)
+    classes = SH * SW if transposed else 1
     pixels = x.size(1) * (-(-YH // SH) * -(-YW // SW) if transposed else YH * YW)
-    deep = 32 if x.dtype == torch.float32 else 64
-    BK = _power(taps * IN if IN < _FEW else IN, deep)
-    rows, columns = partial(_power, pixels), partial(_power, OUT)
+    BK = _power(taps * IN if IN < _FEW else IN, 32 if x.dtype == torch.float32 else 64)
     packed = int(taps > 1 and IN >= _FEW)
-    found = [
-        [rows(128), columns(64), BK, 4, 3, packed],
-        [rows(64), columns(64), BK, 4, 4, packed],
-        [rows(128), columns(128), BK, 8, 3, packed],
-        [rows(128), columns(32), BK, 4, 4, packed],
-    ]
-    if packed:
-        found.append([rows(64), columns(64), BK, 4, 4, 0])
-    return _unlike(found)
+    found, busy = [], []
+    for rows, columns, warps, stages in _SHAPES:
+        BM, BN = _power(pixels, rows), _power(OUT, columns)
+        tile = [BM, BN, BK, warps, stages, packed]
+        found.append(tile)
+        if -(-pixels // BM) * -(-OUT // BN) * len(x) * G * classes >= _PROGRAMS // 4:
+            busy.append(tile)
+    found = _unlike(busy or found[-2:])[:4]
+    return _unlike([*found, [*found[0][:5], 0]])
+
+
+_SHAPES = ((128, 64, 4, 3), (64, 64, 4, 4), (128, 128, 8, 3), (64, 32, 4, 4), (32, 32, 4, 4))
+_PROGRAMS = 528  # four for each multiprocessor of the largest GPUs
 
 
 def gradient_tiles(x: Tensor, dy: Tensor, taps: Sequence[int], geometry: Sequence[int]) -> list[Tile]:
@@ -399,9 +430,6 @@ def gradient_tiles(x: Tensor, dy: Tensor, taps: Sequence[int], geometry: Sequenc
         if parts > 4:
             found.append([BM, BN, depth, warps, 3, parts // 4])
     return _unlike(found)[:5]
-
-
-_PROGRAMS = 528  # four for each multiprocessor of the largest GPUs
 
 
 def _power(size: int, most: int) -> int:

@@ -143,18 +143,19 @@ def gathered(
     tl.store(y + place[:, None] + o[None, :], sums.to(y.dtype.element_ty), mask=live[:, None] & some[None, :])
 
 
-@triton.jit(do_not_specialize=[*_SHAPES, "SPLIT"])
+@triton.jit(do_not_specialize=[*_SHAPES, "SPLIT", "op", "ob", "oo", "oc", "orow", "ocol"])
 def filter_gradient(
     x, dy, out,
     xb, xn, xc, xh, xw,
     yb, yn, yc, yh, yw,
     N, XH, XW, YH, YW, R, S,
     SH, SW, PH, PW, DH, DW,
-    G, IN, OUT, SPLIT,
+    G, IN, OUT, SPLIT, op, ob, oo, oc, orow, ocol,
     FLAT: tl.constexpr, CHECKED: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """Compute gradients of filters, contiguous [SPLIT, B, G * OUT, IN, R, S]: each part sums a part of the pixels.
+    """Compute gradients of filters [SPLIT, B, G * OUT, IN, R, S] with strides `op` to `ocol`: each part sums a part of
+    the pixels.
 
     x are the inputs of a convolution and dy the gradients of its results. Tiles are of OUT times taps and channels:
     FLAT, these are one dimension, for few channels; else each tile is of one tap.
@@ -211,7 +212,6 @@ def filter_gradient(
         if WIDE:
             a, b = a.to(tl.float32), b.to(tl.float32)
         sums = tl.dot(a, b, sums, input_precision=PRECISION)
-    models = tl.num_programs(1) // G
-    out += (part.to(tl.int64) * models + model) * (G * OUT) * IN * taps
-    place = (group * OUT + o)[:, None] * (IN * taps) + (c * taps + tap)[None, :]
+    out += part.to(tl.int64) * op + model * ob
+    place = ((group * OUT + o) * oo)[:, None] + (c * oc + r * orow + s * ocol)[None, :]
     tl.store(out + place, sums.to(out.dtype.element_ty), mask=some[:, None] & wanted[None, :])
