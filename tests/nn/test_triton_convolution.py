@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-import triton_cases
 from torch import nn
 
 import dnnsuite
+import triton_cases
 from dnnsuite.nn import _triton_convolution as in_triton
 
 SCRIPT = Path(triton_cases.__file__)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One convolution of B models by Triton kernels: forward, gradient of the input, gradient of the filters, transposed too.
+"""One convolution of B models by Triton kernels: forward, and both gradients; transposed too.
 
 Results are [B, N, O, H, W] with each model's channels last in memory. Tiles are chosen by measurement when a shape is
 first met, those of a backward pass before it, so that nothing is measured or compiled inside a capture.
@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from .._torch import backward_pass
-from ..errors import Unavailable
 from ..ops.library import eager
 from .measured import fastest
 
@@ -62,7 +61,12 @@ def takes(x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> bool:
 
 
 def convolve(
-    x: Tensor, weight: Tensor, bias: Tensor | None, steps: Steps, groups: int = 1, extra: Sequence[int] | None = None
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    steps: Steps,
+    groups: int = 1,
+    extra: Sequence[int] | None = None,
 ) -> Tensor:
     """Convolve x [B, N, C, H, W] with weight [B, O, C / groups, R, S], differentiably. x may be one batch for all
     models (stride 0 in dimension 0).
@@ -74,7 +78,11 @@ def convolve(
     """
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.get_autocast_dtype(x.device.type)
-        x, weight, bias = _once(partial(Tensor.to, dtype=dtype), x), weight.to(dtype), bias if bias is None else bias.to(dtype)
+        x, weight, bias = (
+            _once(partial(Tensor.to, dtype=dtype), x),
+            weight.to(dtype),
+            bias if bias is None else bias.to(dtype),
+        )
     x = _last(x)
     size = _size(x, weight, steps, extra)
     geometry = [*sum(steps, ()), groups, *size]
@@ -123,7 +131,13 @@ def _size(x: Tensor, weight: Tensor, steps: Steps, extra: Sequence[int] | None) 
 
 
 def _gathered(
-    x: Tensor, w: Tensor, bias: Tensor | None, geometry: Sequence[int], transposed: bool, precision: str, tile: Tile
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    geometry: Sequence[int],
+    transposed: bool,
+    precision: str,
+    tile: Tile,
 ) -> Tensor:
     SH, SW, PH, PW, DH, DW, G, YH, YW = geometry
     B, N, C, XH, XW = x.shape
@@ -134,8 +148,12 @@ def _gathered(
     if not y.numel():
         return y.movedim(-1, 2)
     if B * G > _MOST_IN_GRID or y[0].numel() > _MOST:
-        raise NotImplementedError(f"Triton convolutions of {B} models of {G} groups and results {list(y.shape)}")
-    down, across = _reached(w.shape[3:], geometry, (YH, YW) if transposed else (XH, XW), (XH, XW) if transposed else (YH, YW))
+        raise NotImplementedError(
+            f"Triton convolutions of {B} models of {G} groups and results {list(y.shape)}"
+        )
+    down, across = _reached(
+        w.shape[3:], geometry, (YH, YW) if transposed else (XH, XW), (XH, XW) if transposed else (YH, YW)
+    )
     w, PH, PW = w[..., slice(*down), slice(*across)], PH - down[0] * DH, PW - across[0] * DW
     R, S = w.shape[3:]
     beyond = (YH - 1) * SH - PH + (R - 1) * DH >= XH or (YW - 1) * SW - PW + (S - 1) * DW >= XW
@@ -166,10 +184,10 @@ def _filter_gradient(
     """Compute the gradient of the filters of a convolution of x, not transposed, from that of its result."""
     SH, SW, PH, PW, DH, DW, G = geometry[:7]
     B, N, C, XH, XW = x.shape
-    O, YH, YW = dy.shape[2:]
-    IN, OUT = C // G, O // G
+    outputs, YH, YW = dy.shape[2:]
+    IN, OUT = C // G, outputs // G
     BM, BN, BK, warps, stages, split = tile
-    out = x.new_empty((B, O, IN, *taps))
+    out = x.new_empty((B, outputs, IN, *taps))
     if not out.numel():
         return out
     down, across = _reached(taps, geometry, (XH, XW), (YH, YW))
@@ -225,10 +243,8 @@ def _precision(x: Tensor, precision: str) -> str:
 
 @cache
 def _kernels() -> Any:
-    try:
-        from . import _triton_kernels
-    except ImportError as error:
-        raise Unavailable(f"Triton does not load: {error}", remedy="pip install triton") from error
+    from . import _triton_kernels
+
     return _triton_kernels
 
 
@@ -238,24 +254,23 @@ def _on(x: Tensor) -> Any:
 
 
 def _launched(compute: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Let what Triton refuses to compile for one tile be an error of torch's kind, by which another tile is taken."""
+    """Let whatever stops Triton, whose compiler has errors of many kinds, be a RuntimeError as torch's are: another
+    tile, or another way, is taken then."""
 
     def call(*args: Any) -> Tensor:
         try:
             return compute(*args)
-        except (RuntimeError, Unavailable):
+        except RuntimeError:
             raise
         except Exception as error:
-            from triton.errors import TritonError
-
-            if not isinstance(error, TritonError):
-                raise
-            raise RuntimeError(f"Triton, tile {args[-1]}: {error}") from error
+            raise RuntimeError(f"Triton, tile {args[-1]}: {type(error).__name__}: {error}") from error
 
     return call
 
 
-def _no_gathered(x: Tensor, w: Tensor, bias: Any, geometry: Sequence[int], transposed: bool, *_: Any) -> Tensor:
+def _no_gathered(
+    x: Tensor, w: Tensor, bias: Any, geometry: Sequence[int], transposed: bool, *_: Any
+) -> Tensor:
     channels = geometry[6] * w.size(2) if transposed else w.size(1)
     return x.new_empty(*x.shape[:2], *geometry[7:], channels).movedim(-1, 2)
 
@@ -285,7 +300,13 @@ _gradient = torch.ops.dnnsuite.triton_filter_gradient.default
 
 
 def _forward(
-    x: Tensor, w: Tensor, bias: Tensor | None, geometry: list[int], transposed: bool, precision: str, *tiles: Tile
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    geometry: list[int],
+    transposed: bool,
+    precision: str,
+    *tiles: Tile,
 ) -> Tensor:
     y: Tensor = _convolution(x, w, bias, geometry, transposed, precision, tiles[0])
     return y
@@ -378,7 +399,10 @@ def _chosen(
 
 
 def _fastest(
-    options: list[Tile], call: Callable[[Tile], Callable[..., Tensor]], inputs: Sequence[Tensor | None], facts: Any
+    options: list[Tile],
+    call: Callable[[Tile], Callable[..., Tensor]],
+    inputs: Sequence[Tensor | None],
+    facts: Any,
 ) -> Tile:
     """Return the fastest of `options` on a GPU, else the first."""
     if not options or len(options) == 1 or not inputs[0].is_cuda or 0 in inputs[0].shape:  # type: ignore[union-attr]
