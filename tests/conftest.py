@@ -71,15 +71,18 @@ def _nothing_leaks():
 
 @pytest.fixture(autouse=True)
 def _float32_is_float32(request):
-    """cuDNN computes convolutions of float32 in TF32 unless it is told not to; bounds of tests are float32's."""
+    """cuDNN computes convolutions of float32 in TF32, and sums in any order, unless it is told not to; bounds of tests
+    are float32's, and gradients are compared with themselves."""
     if not request.node.get_closest_marker("gpu") or not _cuda():
         yield
         return
     import torch
 
-    before, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
+    cudnn = torch.backends.cudnn
+    before = cudnn.allow_tf32, cudnn.deterministic
+    cudnn.allow_tf32, cudnn.deterministic = False, True
     yield
-    torch.backends.cudnn.allow_tf32 = before
+    cudnn.allow_tf32, cudnn.deterministic = before
 
 
 def _seed_numpy():

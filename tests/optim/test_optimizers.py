@@ -94,7 +94,7 @@ def test_matches_separate_optimizers(case, dtype, device):
     kind, arguments = CASES[case]
     models = make_models(mlp, 3, dtype, device)
     array = fuse(models)
-    x = torch.randn(3, 5, 6, dtype=dtype, device=device)
+    x = torch.randn(3, 5, 6, dtype=dtype, device=device) / 4  # so that none diverges, and rounding with it
     train(array, kind(array.parameters(), **arguments), x, 6)
     for index, (model, back) in enumerate(zip(models, unfuse(array), strict=True)):
         train(model, kind.torch_class(model.parameters(), **arguments_of(arguments, index)), x[index], 6)
