@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ class StepWatch:
     """Recorder of steps that run as written.
 
     Args:
-        state: lists what a step may change without an operator that names it.
+        state: collects by name what a step may change without an operator that names it.
         numbers: inputs of recordings; the step may change those that modules hold.
     """
 
@@ -47,7 +47,7 @@ class StepWatch:
         self,
         train: Train,
         array: torch.nn.Module,
-        state: Callable[[], Sequence[torch.Tensor]],
+        state: Callable[[], Mapping[str, torch.Tensor]],
         replays: Scripts | CudaGraphs,
         numbers: ChangingNumbers,
     ) -> None:
@@ -84,7 +84,7 @@ class StepWatch:
 
     def state_of(self, recording: StepRecording) -> State:
         """Copy all that the recorded step changes."""
-        return State([*recording.written_externals(), *self.state()])
+        return State([*recording.written_externals(), *self.state().values()])
 
     def compare(
         self,
