@@ -55,7 +55,7 @@ class PlainModels:
         self._find_state()
         for part in self._parts:
             for owner in part.owners:
-                owner.__dict__.update({name: vars(part.module)[name] for name in FORWARD_HOOKS})
+                owner.__dict__.update({name: copy.copy(vars(part.module)[name]) for name in FORWARD_HOOKS})
         self._refusals: dict[Any, str] = {}
         self._writing: set[Any] = set()  # calls that write, or may, into parameters
         self._acting: set[Any] = set()  # calls that set attributes

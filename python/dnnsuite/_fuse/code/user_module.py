@@ -26,6 +26,7 @@ from ...nn.model_tensor import (
 from ...nn.own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_forward, set_in_forward
 from ...nn.random_streams import FUNCTION_STREAM
 from ...ops.torch_on_arrays import register
+from ..hooks import hooks_so_far, remove_hooks_since
 from ..rules.table import settle_since
 from ..slices import narrow
 from . import one_by_one
@@ -93,7 +94,7 @@ class UserModule(OwnTensors):
         before, report = state.B, state.report
         state.B, state.report = self._fused_B, self._fused_report
         mark = len(state.pending)
-        kept, begun = self._fused_keep(method_named(args)), len(state.written)
+        kept, begun = self._fused_keep(method_named(args)), (len(state.written), hooks_so_far())
         late = None if kept is not None else self._fused_keep_late(method_named(args))
         wary, state.wary = state.wary, state.wary or torch.is_grad_enabled()
         try:
@@ -126,7 +127,7 @@ class UserModule(OwnTensors):
         finally:
             state.B, state.report, state.wary = before, report, wary
             if not before:  # nothing further out begins anew
-                del state.written[begun:]
+                del state.written[begun[0] :]
         return self._fused_all_at_once(args, kwargs) if again else self._fused_one_by_one(args, kwargs)
 
     def _fused_call(self, mark: int, kept: Kept | None, args: Any, kwargs: Any) -> Any:
@@ -202,8 +203,9 @@ class UserModule(OwnTensors):
             return None
         return keep_again(self, names, writing)
 
-    def _fused_turn_back(self, kept: Kept | None, begun: int, reason: str) -> None:
-        undo_written(begun)
+    def _fused_turn_back(self, kept: Kept | None, begun: tuple[int, int], reason: str) -> None:
+        undo_written(begun[0])
+        remove_hooks_since(begun[1], self)  # type: ignore[arg-type]
         if kept is None:
             names = {name.rpartition(".")[2] for name, _ in self.named_buffers()}
             if self.training and names - {FUNCTION_STREAM}:
