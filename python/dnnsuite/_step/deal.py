@@ -176,6 +176,10 @@ class Deal:
         """Read the values that the code sees outside of its arguments, for a step that is asked for now."""
         return self._captured[0].read() if self._captured else None
 
+    def read_outside(self) -> list[Any]:
+        """Read the values outside of the array that the code sees."""
+        return [read() for read in self._reach.readers]
+
     def run_alone(self, alone: bool) -> None:
         """Tell the shards that no other thread runs the code meanwhile."""
         for captured in self._captured:

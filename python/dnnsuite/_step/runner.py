@@ -184,7 +184,8 @@ class StepRunner(NotCopied):
         self._dispatch.close()
         self._array, self._optimizers, self.B, self._widths = array, optimizers, B, widths
         self._modes, self._autocast = guards.ArrayModes(array), autocast_now(self._device)
-        self._updates, self._draws, self._lent = Updates(optimizers), SharedDraws(), LentBatches()
+        self._updates, self._lent = Updates(optimizers), LentBatches()
+        self._draws = SharedDraws(deal.read_outside)
         self._python = CarriedPython(array, deal.shards)
         for one in optimizers:
             mark_stepped(one)
