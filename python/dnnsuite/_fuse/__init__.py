@@ -25,6 +25,8 @@ from .edits import edition_of as edition_of
 from .fusing import fuse as fuse
 from .fusing import unfuse as unfuse
 from .fusing import width as width
+from .hooks import hooks_so_far as hooks_so_far
+from .hooks import take_hooks as take_hooks
 from .left_tensors import joined as joined
 from .loop_choice import asks_for_numbers as asks_for_numbers
 from .loop_choice import differ_by_numbers as differ_by_numbers
@@ -55,6 +57,7 @@ __all__ = [
     "fuse",
     "generator_loans",
     "holds_module",
+    "hooks_so_far",
     "is_record",
     "joined",
     "loops",
@@ -72,6 +75,7 @@ __all__ = [
     "stands_in",
     "state_bytes",
     "take_from_models",
+    "take_hooks",
     "take_notes",
     "unfuse",
     "unstack",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from ..errors import InvalidArgument
+from ..nn.model_tensor import ModelTensor
 from .capture.value_readers import Reader, holds_values
 
 __all__ = ["OutsideState"]
@@ -28,7 +29,8 @@ class OutsideState:
     def look(self) -> None:
         """Find the tensors that are seen now."""
         found = {id(one): one for reader in self._readers for one in reader.objects()}
-        seen = (one for one in found.values() if isinstance(one, torch.Tensor) and id(one) not in self._own)
+        tensors = (one for one in found.values() if isinstance(one, torch.Tensor))
+        seen = (one for one in tensors if type(one) is not ModelTensor and id(one) not in self._own)
         self._tensors = [one for one in seen if not one.is_inference()]
         self._versions = [one._version for one in self._tensors]
 

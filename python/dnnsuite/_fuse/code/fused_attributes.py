@@ -15,6 +15,7 @@ INTERNAL = tuple(
     for name in (
         "B",
         "acts",
+        "acts_outside",
         "changed",
         "looking",
         "report",

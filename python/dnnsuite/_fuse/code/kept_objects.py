@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import contextvars
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -19,6 +20,10 @@ from .stand_in import StandInDict
 _MANY = 20_000  # objects that are looked into
 _LARGE = 2**16  # elements of an array or a tensor that is not copied
 _PLAIN_TYPES = frozenset(PLAIN_VALUES)
+_SYSTEM = frozenset(
+    ("logging", "threading", "_thread", "_io", "io", "weakref", "_weakrefset")
+)  # not a step's
+_UNSET = object()  # in place of the value of a context variable that has none
 _OF_OURS = __name__.partition(".")[0]
 
 
@@ -36,6 +41,8 @@ class KeptObjects:
             value = waiting.pop()
             if type(value) in _PLAIN_TYPES or isinstance(value, OPAQUE) or id(value) in self._seen:
                 continue
+            if type(value).__module__ in _SYSTEM:
+                continue
             self._seen[id(value)] = value
             for kind in _KINDS:
                 for kept in kind.of(value):
@@ -47,6 +54,10 @@ class KeptObjects:
         for kept in self._kept:
             if kept.changed():
                 kept.put_back()
+
+    def seen(self) -> Iterable[Any]:
+        """List all that was looked into."""
+        return self._seen.values()
 
     def changed(self) -> bool:
         """Return True if some contents are other ones."""
@@ -131,6 +142,7 @@ class _Slots(_Kept):
         slots = [
             slot
             for base in type(value).__mro__
+            if "__slots__" in vars(base)  # those of types in C make their values anew when they are read
             for slot in vars(base).values()
             if isinstance(slot, types.MemberDescriptorType) and hasattr(value, slot.__name__)
         ]
@@ -188,4 +200,23 @@ class _Tensor(_Kept):
             held.copy_(numbers)
 
 
-_KINDS = (_Dictionary, _Container, _Slots, _Array, _Tensor)
+class _Variable(_Kept):
+    """A context variable."""
+
+    @classmethod
+    def of(cls, value: Any) -> Iterator[_Kept]:
+        if isinstance(value, contextvars.ContextVar):
+            yield cls(value, value.get(_UNSET))
+
+    def parts(self) -> Iterable[Any]:
+        return () if self.content is _UNSET else (self.content,)
+
+    def changed(self) -> bool:
+        return self.value.get(_UNSET) is not self.content
+
+    def put_back(self) -> None:
+        if self.content is not _UNSET:
+            self.value.set(self.content)
+
+
+_KINDS = (_Dictionary, _Container, _Slots, _Array, _Tensor, _Variable)

@@ -17,6 +17,7 @@ from ...nn.forward_state import state
 from ...nn.model_tensor import physical
 from .fused_attributes import is_fused
 from .kept_objects import KeptObjects
+from .kept_outside import KeptOutside
 from .stand_in import StandInDict
 
 _CONTAINERS = (list, dict, set, collections.deque)
@@ -90,6 +91,11 @@ class Kept(NamedTuple):
     attributes: list[KeptAttributes]
     objects: KeptObjects
     numbers: SharedNumbers | None  # None: of a later forward
+    outside: KeptOutside | None = None
+
+    def acts_outside(self) -> bool:
+        """Return True if a forward has changed something outside of the modules."""
+        return self.outside is not None and self.outside.changed()
 
 
 def keep(root: Any, parameters: bool = False, objects: bool = True, others: bool = True) -> Kept:
@@ -191,6 +197,8 @@ def put_back(kept: Kept) -> None:
     for attributes in kept.attributes:
         attributes.put_back()
     kept.objects.put_back()
+    if kept.outside is not None:
+        kept.outside.put_back()
     for parameter, flag in kept.flags:
         if parameter.requires_grad != flag:
             parameter.requires_grad_(flag)

@@ -26,6 +26,7 @@ from ...nn.model_tensor import (
 from ...nn.own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_forward, set_in_forward
 from ...nn.random_streams import FUNCTION_STREAM
 from ...ops.torch_on_arrays import register
+from ..hooks import hooks_so_far, remove_hooks_since
 from ..rules.table import settle_since
 from ..slices import narrow
 from . import one_by_one
@@ -33,6 +34,7 @@ from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage, class_of_its_own
 from .kept_state import Kept, changed, changed_buffers, keep, keep_again, note_written, put_back, undo_written
+from .kept_outside import KeptOutside
 from .late_draws import may_look_later, may_write_parameters
 from .method_name import method_named
 from .model_number import ModelNumber
@@ -61,6 +63,7 @@ class UserModule(OwnTensors):
     _fused_unsure: bool  # its code may draw numbers in a way that makes it begin anew
     _fused_elsewhere: bool  # its code may draw from Python's or NumPy's generators
     _fused_acts: bool  # its code changes objects that modules hold
+    _fused_acts_outside: bool  # its last call that was looked at has changed something outside of the module
     _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
     _fused_original: type[torch.nn.Module]
     _fused_looks_up: bool  # its class finds attributes as torch's do
@@ -93,7 +96,7 @@ class UserModule(OwnTensors):
         before, report = state.B, state.report
         state.B, state.report = self._fused_B, self._fused_report
         mark = len(state.pending)
-        kept, begun = self._fused_keep(method_named(args)), len(state.written)
+        kept, begun = self._fused_keep(args, kwargs), (len(state.written), hooks_so_far())
         late = None if kept is not None else self._fused_keep_late(method_named(args))
         wary, state.wary = state.wary, state.wary or torch.is_grad_enabled()
         try:
@@ -103,13 +106,13 @@ class UserModule(OwnTensors):
             if state.checkpoints:
                 raise
             again = kept is not None
-            self._fused_turn_back(kept or late, begun, "" if again else str(error))
+            self._fused_turn_back(kept or late, begun, "" if again else str(error), report)
         except NotFusable as error:
             state.pending = state.pending[:mark]
             again = isinstance(error, WritesShared) and state.making < 2 and not self._fused_making
             if isinstance(error, WritesShared) and not again and before:
                 raise  # what is written into was made by code further out
-            self._fused_turn_back(kept or late, begun, "" if again else str(error))
+            self._fused_turn_back(kept or late, begun, "" if again else str(error), report)
             self._fused_making = self._fused_making or again
             start_anew(str(error))
         except Exception as error:
@@ -117,7 +120,7 @@ class UserModule(OwnTensors):
             if _is_final(error, kept):
                 raise
             why = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
-            self._fused_turn_back(kept, begun, why)
+            self._fused_turn_back(kept, begun, why, report)
             start_anew(str(error))
             return self._fused_second_try(args, kwargs, error, kept)
         else:
@@ -126,7 +129,7 @@ class UserModule(OwnTensors):
         finally:
             state.B, state.report, state.wary = before, report, wary
             if not before:  # nothing further out begins anew
-                del state.written[begun:]
+                del state.written[begun[0] :]
         return self._fused_all_at_once(args, kwargs) if again else self._fused_one_by_one(args, kwargs)
 
     def _fused_call(self, mark: int, kept: Kept | None, args: Any, kwargs: Any) -> Any:
@@ -153,9 +156,11 @@ class UserModule(OwnTensors):
 
     def _fused_note_call(self, method: str, kept: Kept | None) -> None:
         """Note that the code of `method` has run for all models at once in the current modes."""
-        if kept is not None and changed(kept):
-            self._fused_unsure = True  # a later call that begins anew must find its containers as they were
+        if kept is not None and changed(kept):  # a later call that begins anew must find all as it was
+            self._fused_unsure = True
             self._fused_acts = self._fused_acts or kept.objects.changed()
+        if kept is not None and kept.outside is not None:
+            self._fused_acts_outside = kept.acts_outside()  # once only: a cache was filled
         if kept is not None and method in self._fused_looking:
             names = [*self._fused_changed.get(method, ()), *changed_buffers(self, kept)]
             self._fused_changed[method] = tuple(dict.fromkeys(names))
@@ -182,10 +187,11 @@ class UserModule(OwnTensors):
         finally:
             state.B = before
 
-    def _fused_keep(self, method: str) -> Kept | None:
-        """Copy what `method` may change before its first run; None once it has run."""
+    def _fused_keep(self, args: Any, kwargs: Any) -> Kept | None:
+        """Copy what a method may change before its first run; None once it has run."""
+        method = method_named(args)
         known = (method, self.training, torch.is_grad_enabled()) in self._fused_known
-        if known and not self._fused_unsure:
+        if known and not (self._fused_unsure or self._fused_acts_outside):
             return None
         first = method not in self._fused_writing
         if first:
@@ -193,7 +199,10 @@ class UserModule(OwnTensors):
             if may_look_later(self, method):  # type: ignore[arg-type]
                 self._fused_looking.add(method)
         objects = not known or self._fused_acts
-        return keep(self, self._fused_writing[method], objects, others=first or self._fused_elsewhere)
+        kept = keep(self, self._fused_writing[method], objects, others=first or self._fused_elsewhere)
+        if not (first or self._fused_acts_outside):
+            return kept
+        return kept._replace(outside=KeptOutside(self, method, [*args, *kwargs.values()]))  # type: ignore[arg-type]
 
     def _fused_keep_late(self, method: str) -> Kept | None:
         """Copy what `method` changed in its first run, if a later one may look at values and begin anew."""
@@ -202,8 +211,18 @@ class UserModule(OwnTensors):
             return None
         return keep_again(self, names, writing)
 
-    def _fused_turn_back(self, kept: Kept | None, begun: int, reason: str) -> None:
-        undo_written(begun)
+    def _fused_turn_back(self, kept: Kept | None, begun: tuple[int, int], reason: str, outer: Any) -> None:
+        """Undo what a try has changed, and note the `reason` to run the models one by one.
+
+        Raises:
+            NotFusable: if the code changes something outside of this part, and there is an `outer` one: that has to
+                run model by model, for what each model leaves to be each model's.
+        """
+        parts = set(map(id, self.modules()))  # type: ignore[attr-defined]
+        acts = any(id(module) not in parts for module, _, _ in state.written[begun[0] :])
+        acts = acts or (kept is not None and kept.acts_outside())
+        undo_written(begun[0])
+        remove_hooks_since(begun[1], self)  # type: ignore[arg-type]
         if kept is None:
             names = {name.rpartition(".")[2] for name, _ in self.named_buffers()}
             if self.training and names - {FUNCTION_STREAM}:
@@ -214,6 +233,10 @@ class UserModule(OwnTensors):
         else:
             put_back(kept)
         self._fused_report.reason = reason
+        if acts and reason and outer is not None:
+            raise NotFusable(
+                f"{reason}, in {self._fused_original.__name__}, which changes values outside of it"
+            )
 
     def _fused_one_by_one(self, args: Any, kwargs: Any) -> Any:
         if self._fused_parts is None:
@@ -407,6 +430,7 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
         _fused_unsure=False,
         _fused_elsewhere=False,
         _fused_acts=False,
+        _fused_acts_outside=False,
         _fused_looking=set(),
         _fused_changed={},
         _fused_written={},

@@ -186,15 +186,18 @@ class CudaRepeat:
             step: the step as written, which may be run once more.
         """
         written = [tensor.detach() for tensor in written]
-        far = [
-            place for place, (a, b) in enumerate(zip(replayed, written, strict=True)) if _distance(a, b) > 1
-        ]
+        each = enumerate(zip(replayed, written, strict=True))
+        far = [place for place, (a, b) in each if self.differ(a, b)]
         if not far:
             return True
         shaken = self._shaken(step)
         bound = [4 * _distance(shaken[place], written[place]) for place in far]
         near = zip(far, bound, strict=True)
         return all(_distance(replayed[i], written[i]) <= most < math.inf for i, most in near)
+
+    def differ(self, replayed: torch.Tensor, written: torch.Tensor) -> bool:
+        """Return True if one result is far from another."""
+        return _distance(replayed, written.detach()) > 1
 
     def _shaken(self, step: Callable[[], torch.Tensor]) -> list[torch.Tensor]:
         """Run the step from parameters changed by rounding errors; return its results, and undo it."""
@@ -271,13 +274,19 @@ class CudaGraph:
         self._hyper = [compact(value) for own in hyper for value in own.values()]
         self._seen: list[tuple[torch.Tensor, int] | None] = [None] * len(self._hyper)
         # A graph knows addresses alone: what lies there has to stay, also if the model puts another in its place.
-        self._kept = [*recording.external.values(), *batch_tensors]
+        self._kept, self._written = (
+            [*recording.external.values(), *batch_tensors],
+            recording.written_externals(),
+        )
         try:
             self._launch, self._losses = device.capture(lambda: train(batch, hyper))
         except (RuntimeError, ValueError) as error:
             first = first_cause(error)
             why = (str(first).splitlines() or [type(first).__name__])[0]
             raise NotScriptable(f"CUDA refuses the capture: {why}") from None
+
+    def written(self) -> Sequence[torch.Tensor]:
+        return self._written
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         new = [compact(tensor) for tensor in inputs[: self._given]]

@@ -31,6 +31,9 @@ class Replay(Protocol):
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor: ...
 
+    def written(self) -> Sequence[torch.Tensor]:
+        """List the tensors from before a step that the step writes into."""
+
 
 class ValueChanged(RuntimeError):
     """Raised by a replay if a value differs from the one that Python has read; the step is undone.
@@ -158,6 +161,9 @@ class CheckedReplay:
     def __init__(self, replay: Replay, changed: Sequence[torch.Tensor]) -> None:
         self.replay, self.changed = replay, list(changed)
         self.guard: Replay | None = None
+
+    def written(self) -> Sequence[torch.Tensor]:
+        return self.replay.written()
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         before = [tensor.clone() for tensor in self.changed]

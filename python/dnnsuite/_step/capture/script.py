@@ -29,7 +29,7 @@ from ..._torch import (
 from .looks import CheckedReplay, Replay, changed_before_looks, guard_of
 from .operators import known_operator
 from .plan import ReplayPlan, make_plan
-from .recording import OperatorCall, StepRecording, TensorSlot, slots_of
+from .recording import OperatorCall, StepRecording, TensorSlot, slots_in, slots_of, written_slots
 
 _MEMORY_FORMATS = {
     torch.contiguous_format: 0,
@@ -146,7 +146,11 @@ class SameBits:
         step: Callable[[], torch.Tensor],
     ) -> bool:
         """Return True if all results are the same, bit by bit; `step` is not run."""
-        return all(same_bits(a, b.detach()) for a, b in zip(replayed, written, strict=True))
+        return not any(map(self.differ, replayed, written))
+
+    def differ(self, replayed: torch.Tensor, written: torch.Tensor) -> bool:
+        """Return True if one result is another one."""
+        return not same_bits(replayed, written.detach())
 
 
 class Script:
@@ -159,6 +163,19 @@ class Script:
         self.plan = plan
         self._order = [plan.inputs.index(slot) for slot in dict.fromkeys(plan.inputs)]
         self._static = list(plan.static.values())
+
+    def written(self) -> list[torch.Tensor]:
+        """List the tensors from before a step, or views of them, that the step writes into."""
+        source = {slot: slot for slot in self.plan.static}
+        found: set[int] = set()
+        for call in self.plan.calls:
+            operator = known_operator(call.op)
+            if call.views:
+                origins = [source[slot] for slot in slots_of(call.arguments) if slot in source]
+                source |= {slot: origins[0] for slot in slots_in(call.outputs) if origins}
+            if call.writes:
+                found |= {source[s] for s in written_slots(operator, call.arguments) if s in source}
+        return [tensor for slot, tensor in zip(self.plan.static, self._static, strict=True) if slot in found]
 
     def bound(self, plan: ReplayPlan, static: list[torch.Tensor]) -> Script:
         """Make this script for other tensors, without a guard; `plan` equals its own plan except for `static`."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,7 @@ class StepWatch:
     """Recorder of steps that run as written.
 
     Args:
-        state: lists what a step may change without an operator that names it.
+        state: collects by name what a step may change without an operator that names it.
         numbers: inputs of recordings; the step may change those that modules hold.
     """
 
@@ -49,7 +49,7 @@ class StepWatch:
         self,
         train: Train,
         array: torch.nn.Module,
-        state: Callable[[], Sequence[torch.Tensor]],
+        state: Callable[[], Mapping[str, torch.Tensor]],
         replays: Scripts | CudaGraphs,
         numbers: ChangingNumbers,
     ) -> None:
@@ -96,7 +96,7 @@ class StepWatch:
 
     def state_of(self, recording: StepRecording) -> State:
         """Copy all that the recorded step changes."""
-        tensors = [*recording.written_externals(), *self.state()]
+        tensors = [*recording.written_externals(), *self.state().values()]
         return State(tensors, self.replays.home_of_copies(tensors))
 
     def compare(
