@@ -33,8 +33,8 @@ from . import one_by_one
 from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage, class_of_its_own
-from .kept_state import Kept, changed, changed_buffers, keep, keep_again, note_written, put_back, undo_written
 from .kept_outside import KeptOutside
+from .kept_state import Kept, changed, changed_buffers, keep, keep_again, note_written, put_back, undo_written
 from .late_draws import may_look_later, may_write_parameters
 from .method_name import method_named
 from .model_number import ModelNumber

@@ -50,7 +50,8 @@ class Audit:
         self.compared = False
         self._watch, self._start, self._numbers = watch, start, watch.numbers
         self._names = {id(tensor): name for name, tensor in named.items()}
-        self._state = State([*(t for one in replays for t in one.written()), *named.values()])
+        tensors = [*(t for one in replays for t in one.written()), *named.values()]
+        self._state = State(tensors, watch.replays.home_of_copies(tensors))
         self._repeat, self._ways = watch.replays.repeat(self._state), guards.ways(watch.array)
         self._before = self._numbers.values(self._numbers.places, seen)
         self._python: KeptPython | None = None
@@ -64,7 +65,7 @@ class Audit:
             StaleRecording: if it does something else; `undo` then takes back what it has changed.
         """
         array, state = self._watch.array, self._state
-        replayed, after = [losses, *(t.detach().clone() for t in state.tensors)], python_values(array)
+        replayed, after = [losses, *map(state.copied, state.tensors)], python_values(array)
         self.undo()
         self._repeat.same_draws()
         try:
@@ -101,7 +102,8 @@ class Audit:
         ]
         order = {name: place for place, name in enumerate(self._names.values())}
         place = min(differing, key=lambda i: order.get(names[i], len(order) + i))
-        a, b = replayed[place].detach(), eager[place].detach()
+        b = eager[place].detach()
+        a = replayed[place].detach().to(b.device)
         what = names[place] or (f"a tensor {list(b.shape)} outside of the array" if place else "the loss")
         if not b.dim() or a.shape != b.shape:
             return f"{what} is another one"

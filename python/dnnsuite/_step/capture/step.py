@@ -57,7 +57,8 @@ class CapturedStep:
         reach: Reach | None = None,
     ) -> None:
         """`state` collects by name the tensors that a step may change without an operator that names them: parameters,
-        optimizer state. `subject` and `known` are given where recordings are shared with other shards, `reach` if it is known."""
+        optimizer state. `subject` and `known` are given where recordings are shared with other shards, `reach` if it is
+        known."""
         self._given = BatchNumbers()
         self._train, self._array, self._replays = on_filled(train, self._given), array, replays
         reach = copy.copy(reach or guards.reach_of(function, array))
@@ -165,7 +166,10 @@ class CapturedStep:
             return None
         buffers = {name: b for name, b in self._array.named_buffers() if 0 not in b.stride()}
         named = {**self._watch.state(), **buffers}
-        return Audit(self._watch, named, self._start, replays, self._values or ())
+        try:
+            return Audit(self._watch, named, self._start, replays, self._values or ())
+        except torch.OutOfMemoryError:
+            return None  # the step itself fits, its audit does not
 
     def _replay(self, attempt: Attempt, inputs: list[torch.Tensor]) -> torch.Tensor | None:
         """Replay a step; None if no recording is right for it."""
