@@ -104,6 +104,7 @@ TESTED_BY: dict[str, str] = {
     "nn/forward_state.py": "nn/test_model_tensor.py",
     "nn/functional/_convolution_rules.py": "nn/functional/test_convolution.py",
     "nn/_triton_kernels.py": "nn/test_triton_convolution.py",
+    "nn/_triton_operators.py": "nn/test_triton_convolution.py",
     "nn/layer_call.py": "nn/test_model_tensor.py",
     "nn/own_tensors.py": "nn/test_model_tensor.py",
     "optim/_updates.py": "optim/test_optimizers.py",

@@ -47,7 +47,7 @@ SHAPES = {
     "dcgan 16-32 k4 32x32 /2": (F.conv2d, (16, 16, 32, 32), (32, 16, 4, 4), 2, 1),
     "dcgan 64-32 k4 8x8 /2 transposed": (F.conv_transpose2d, (16, 64, 8, 8), (64, 32, 4, 4), 2, 1),
     "dcgan 16-3 k4 32x32 /2 transposed": (F.conv_transpose2d, (16, 16, 32, 32), (16, 3, 4, 4), 2, 1),
-    "resnet18 128-128 56x56": (F.conv2d, (8, 128, 56, 56), (128, 128, 3, 3), 1, 1),
+    "resnet18 128-128 28x28": (F.conv2d, (8, 128, 28, 28), (128, 128, 3, 3), 1, 1),
 }
 
 
@@ -87,7 +87,7 @@ def tile_calls(
     with torch.no_grad():
         like = plain(x[0], w[0], None, *rest)
     geometry = [rest[0], rest[0], rest[1], rest[1], 1, 1, 1, *like.shape[2:]]
-    back, taps = [*geometry[:7], *x.shape[3:]], list(w.shape[3:])
+    back = [*geometry[:7], *x.shape[3:]]
     dy = x.new_ones(len(x), *like.shape).movedim(2, -1).contiguous().movedim(-1, 2)
     images = (dy, x) if transposed else (x, dy)
     ops = torch.ops.dnnsuite
@@ -99,8 +99,8 @@ def tile_calls(
         for tile in in_triton.tiles(dy, w, back, not transposed):
             call = partial(ops.triton_convolution, dy, w, None, back, not transposed, how, tile)
             found["input", " ".join(map(str, tile))] = call
-    for tile in in_triton.gradient_tiles(*images, taps, geometry):
-        call = partial(ops.triton_filter_gradient, *images, taps, geometry, how, tile)
+    for tile in in_triton.gradient_tiles(*images, w, geometry):
+        call = partial(ops.triton_filter_gradient, *images, w, geometry, how, tile)
         found["filters", " ".join(map(str, tile))] = call
     return found
 
@@ -208,6 +208,7 @@ def main() -> None:
                 time_ways(B, name, plain, inputs, rest, device, ways)
             except Exception as error:  # the other shapes are worth their time
                 print(f"  {one_line(error)}", flush=True)
+            torch.cuda.empty_cache()  # graphs' pools are no others' before
 
 
 if __name__ == "__main__":

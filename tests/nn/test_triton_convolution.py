@@ -76,13 +76,14 @@ def test_in_a_captured_step(tf32):
     def make(seed):
         torch.manual_seed(seed)
         layers = nn.Conv2d(3, 20, 3, padding=1), nn.Conv2d(20, 8, 3, 2), nn.Linear(72, 5)
-        return nn.ModuleList(layers).cuda()
+        return nn.Sequential(*layers).cuda()
 
     def losses(array, x, y):
-        for layer, stride, padding in ((array[0], 1, 1), (array[1], 2, 0)):
+        first, second, last = array.children()
+        for layer, stride, padding in ((first, 1, 1), (second, 2, 0)):
             steps = (stride, stride), (padding, padding), (1, 1)
             x = in_triton.convolve(x, layer.weight, layer.bias, steps).relu()
-        return dnnsuite.nn.functional.cross_entropy(array[2](x.flatten(2)), y)
+        return dnnsuite.nn.functional.cross_entropy(last(x.flatten(2)), y)
 
     torch.manual_seed(0)
     batches = [(torch.randn(2, 4, 3, 7, 7).cuda(), torch.randint(5, (2, 4)).cuda()) for _ in range(12)]

@@ -65,10 +65,11 @@ def close(found, expected, bound, what):
         assert error < bound, (what, error)
 
 
-def check(case, dtype, device="cpu", bound=None, change=lambda x: x, bias=True):
-    """Values and gradients; `change` gives the images another form."""
+def check(case, dtype, device="cpu", bound=None, change=lambda x: x, bias=True, filters=lambda w: w):
+    """Values and gradients; `change` gives the images another form, `filters` those."""
     plain, inputs, rest = tensors(case, dtype, device, bias)
     inputs[0] = change(inputs[0].detach())
+    inputs[1] = filters(inputs[1].detach()).requires_grad_()
     leaves = [t for t in inputs if t is not None and t.requires_grad]
     y = convolution_ways(plain, *inputs, *rest)["triton"](*inputs)
     assert y.dtype == dtype
@@ -79,6 +80,7 @@ def check(case, dtype, device="cpu", bound=None, change=lambda x: x, bias=True):
     close(y, expected, bound, case)
     found = torch.autograd.grad(y, leaves, weights)
     wanted = torch.autograd.grad(expected, others, weights.double())
+    assert found[-2 if bias else -1].stride() == inputs[1].stride()
     for one, other in zip(found, wanted, strict=True):
         close(one, other, bound, case)
 
@@ -87,10 +89,14 @@ def own(x):
     return x.requires_grad_()
 
 
+def last(x):
+    return x.movedim(2, -1).contiguous().movedim(-1, 2)
+
+
 def check_layouts(device="cpu", bound=None):
     """Images in any memory order, ones that all models share, ones without a gradient, and none."""
     forms = {
-        "channels last": lambda x: own(x.movedim(2, -1).contiguous().movedim(-1, 2)),
+        "channels last": lambda x: own(last(x)),
         "in turn": lambda x: own(x.permute(1, 3, 4, 0, 2).contiguous().permute(3, 0, 4, 1, 2)),
         "every other": lambda x: own(x.repeat_interleave(2, 2)[:, :, ::2]),
         "shared": lambda x: x[:1].expand_as(x),
@@ -99,6 +105,8 @@ def check_layouts(device="cpu", bound=None):
     for change in forms.values():
         check("even groups", torch.float32, device, bound, change)
     check("stem", torch.float32, device, bound, forms["shared"], bias=False)
+    for case in ("small groups", "maps of one pixel"):
+        check(case, torch.float32, device, bound, filters=last)
 
 
 def check_tiles(device="cpu", bound=None):
@@ -112,16 +120,19 @@ def check_tiles(device="cpu", bound=None):
         stride, padding, dilation, groups = (*rest[:2], *((rest[4], rest[3]) if transposed else rest[2:4]))
         pair = [(s, s) if isinstance(s, int) else s for s in (stride, padding, dilation)]
         geometry = [*sum(pair, ()), groups, *y.shape[3:]]
-        for tile in in_triton.tiles(x, w, geometry, transposed):
+        for tile in [
+            *in_triton.tiles(x, w, geometry, transposed),
+            *([32, 32, 16, 4, 4, how] for how in (0, 1, 2)),
+        ]:
             found = torch.ops.dnnsuite.triton_convolution(x, w, None, geometry, transposed, "tf32x3", tile)
             close(found, y, bound or 1e-6, (case, tile))
         dy = torch.randn_like(y).float()
         (expected,) = torch.autograd.grad(y, filters, dy.double())
         images = (dy, x) if transposed else (x, dy)
-        proposed = in_triton.gradient_tiles(*images, w.shape[3:], geometry)
-        for tile in [*proposed, [16, 32, 16, 4, 2, 3]]:
+        proposed = in_triton.gradient_tiles(*images, w, geometry)
+        for tile in [*proposed, [16, 32, 16, 4, 2, 3], [64, 64, 32, 2, 3, 0], [32, 128, 32, 4, 3, 1]]:
             again = [
-                torch.ops.dnnsuite.triton_filter_gradient(*images, w.shape[3:], geometry, "tf32x3", tile)
+                torch.ops.dnnsuite.triton_filter_gradient(*images, w, geometry, "tf32x3", tile)
                 for _ in range(2)
             ]
             close(again[0], expected, bound or 1e-6, (case, tile))

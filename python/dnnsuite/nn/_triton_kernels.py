@@ -11,9 +11,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# What tells shapes apart without making a kernel better; each would be another compilation where it is 1 or a multiple
-# of 16.
-_SHAPES = ["N", "XH", "XW", "YH", "YW", "R", "S", "SH", "SW", "PH", "PW", "DH", "DW", "G"]
+# Whole numbers are no reason to compile anew. What a kernel has to know is whether 16 bytes may be copied at a time:
+# strides and numbers of channels are given in units of XV, WV or OV elements, which are 1 or 16 bytes.
+_SHAPES = ["N", "XH", "XW", "YH", "YW", "R", "S", "SH", "SW", "PH", "PW", "DH", "DW", "G", "IN", "OUT"]
+_IMAGES = ["xb", "xn", "xc", "xh", "xw"]
 
 
 @triton.jit
@@ -37,7 +38,7 @@ def _taps(offset, taps, step, stride, dilation):
     return first, (taps - first + step - 1) // step, (offset - first * dilation) // stride
 
 
-@triton.jit(do_not_specialize=[*_SHAPES, "STEP_H", "STEP_W"])
+@triton.jit(do_not_specialize=[*_SHAPES, *_IMAGES, "wb", "wg", "wo", "wc", "wr", "ws", "STEP_H", "STEP_W"])
 def gathered(
     x, w, bias, y,
     xb, xn, xc, xh, xw,
@@ -45,7 +46,8 @@ def gathered(
     N, XH, XW, YH, YW, R, S,
     SH, SW, PH, PW, DH, DW, STEP_H, STEP_W,
     G, IN, OUT,
-    TRANSPOSED: tl.constexpr, FLAT: tl.constexpr, CHECKED: tl.constexpr, EVEN: tl.constexpr,
+    TRANSPOSED: tl.constexpr, FLAT: tl.constexpr, CHECKED: tl.constexpr,
+    XLAST: tl.constexpr, XV: tl.constexpr, WORDER: tl.constexpr, WV: tl.constexpr, OV: tl.constexpr,
     TAPS_FIRST: tl.constexpr, BIASED: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
@@ -54,10 +56,23 @@ def gathered(
     Each result sums IN channels of the source pixels under its taps. TRANSPOSED: it is the gradient of a convolution's
     input; results whose places differ by multiples of the stride have the same taps, and each such class (third
     dimension of the grid) has its own tiles. FLAT: taps and channels are one dimension, for few channels. CHECKED: a
-    tap may lie outside of the image. EVEN: IN is a multiple of BK. TAPS_FIRST: the loop goes through the channels of
-    a tap before the next tap, else through the taps of a block of channels. WIDE: products of float32, for Triton's
-    interpreter, which has none of bfloat16.
+    tap may lie outside of the image. XLAST: `xc` is 1. WORDER: 0 if `wc` is 1, 1 if `wo` is, else 2. TAPS_FIRST: the
+    loop goes through the channels of a tap before the next tap, else through the taps of a block of channels. WIDE:
+    products of float32, for Triton's interpreter, which has none of bfloat16.
     """
+    IN, OUT = IN * XV, OUT * OV
+    xb, xn, xh, xw = xb * XV, xn * XV, xh * XV, xw * XV
+    wb, wg, wr, ws = wb * WV, wg * WV, wr * WV, ws * WV
+    if XLAST:
+        xc = 1
+    if WORDER == 0:
+        wc = 1
+    else:
+        wc = wc * WV
+    if WORDER == 1:
+        wo = 1
+    else:
+        wo = wo * WV
     group = tl.program_id(1) % G
     model = (tl.program_id(1) // G).to(tl.int64)
     if TRANSPOSED:
@@ -128,13 +143,9 @@ def gathered(
             filters = (
                 w + ((r0 + r * STEP_H) * wr + (s0 + s * STEP_W) * ws) + (c * wc)[:, None] + (o * wo)[None, :]
             )
-            if EVEN:
-                a = tl.load(source, mask=reached[:, None], other=0.0)
-                b = tl.load(filters, mask=some[None, :], other=0.0)
-            else:
-                inside = c < IN
-                a = tl.load(source, mask=reached[:, None] & inside[None, :], other=0.0)
-                b = tl.load(filters, mask=inside[:, None] & some[None, :], other=0.0)
+            inside = c < IN
+            a = tl.load(source, mask=reached[:, None] & inside[None, :], other=0.0)
+            b = tl.load(filters, mask=inside[:, None] & some[None, :], other=0.0)
             if WIDE:
                 a, b = a.to(tl.float32), b.to(tl.float32)
             sums = tl.dot(a, b, sums, input_precision=PRECISION)
@@ -149,7 +160,12 @@ def gathered(
     tl.store(y + place[:, None] + o[None, :], sums.to(y.dtype.element_ty), mask=live[:, None] & some[None, :])
 
 
-@triton.jit(do_not_specialize=[*_SHAPES, "SPLIT", "op", "ob", "oo", "oc", "orow", "ocol"])
+@triton.jit(
+    do_not_specialize=[
+        *(*_SHAPES, *_IMAGES, "yb", "yn", "yc", "yh", "yw"),
+        *("SPLIT", "op", "ob", "oo", "oc", "orow", "ocol"),
+    ]
+)
 def filter_gradient(
     x, dy, out,
     xb, xn, xc, xh, xw,
@@ -157,15 +173,27 @@ def filter_gradient(
     N, XH, XW, YH, YW, R, S,
     SH, SW, PH, PW, DH, DW,
     G, IN, OUT, SPLIT, op, ob, oo, oc, orow, ocol,
-    FLAT: tl.constexpr, CHECKED: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
+    FLAT: tl.constexpr, CHECKED: tl.constexpr,
+    XLAST: tl.constexpr, XV: tl.constexpr, YLAST: tl.constexpr, OV: tl.constexpr, OLAST: tl.constexpr,
+    WIDE: tl.constexpr, PRECISION: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """Compute gradients of filters [SPLIT, B, G * OUT, IN, R, S] with strides `op` to `ocol`: each part sums a part of
     the pixels.
 
     x are the inputs of a convolution and dy the gradients of its results. Tiles are of OUT times taps and channels:
-    FLAT, these are one dimension, for few channels; else each tile is of one tap.
+    FLAT, these are one dimension, for few channels; else each tile is of one tap. XLAST, YLAST, OLAST: `xc`, `yc`, `oc`
+    is 1.
     """
+    IN, OUT = IN * XV, OUT * OV
+    xb, xn, xh, xw = xb * XV, xn * XV, xh * XV, xw * XV
+    yb, yn, yh, yw = yb * OV, yn * OV, yh * OV, yw * OV
+    if XLAST:
+        xc = 1
+    if YLAST:
+        yc = 1
+    if OLAST:
+        oc = 1
     group = tl.program_id(1) % G
     model = (tl.program_id(1) // G).to(tl.int64)
     part = tl.program_id(2)
