@@ -33,6 +33,16 @@ def interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
+def _new_result(x: Tensor, channels: int, height: int, width: int) -> Tensor:
+    """Make `[B, N, C, H, W]` with channels last, which is no view: code may go on in place, and autograd forbids that for
+    views of what an operator has made."""
+    B, N = x.shape[:2]
+    image = height * width * channels
+    return x.new_empty_strided(
+        (B, N, channels, height, width), (N * image, image, 1, width * channels, channels)
+    )
+
+
 def _gathered(
     x: Tensor,
     w: Tensor,
@@ -46,10 +56,10 @@ def _gathered(
     B, N, C, XH, XW = x.shape
     OUT = w.size(2) if transposed else w.size(1) // G
     IN = C // G
-    y = x.new_empty(B, N, YH, YW, G * OUT)
+    y = _new_result(x, G * OUT, YH, YW)
     BM, BN, BK, warps, stages, packed = tile
     if not y.numel():
-        return y.movedim(-1, 2)
+        return y
     if B * G > _MOST_IN_GRID or y[0].numel() > MOST:
         raise NotImplementedError(
             f"Triton convolutions of {B} models of {G} groups and results {list(y.shape)}"
@@ -87,7 +97,7 @@ def _gathered(
             TAPS_FIRST=bool(packed) or R * S == 1, BIASED=bias is not None, WIDE=interpreted(),
             PRECISION=_precision(x, precision), BM=BM, BN=BN, BK=BK, num_warps=warps, num_stages=stages,
         )  # fmt: skip
-    return y.movedim(-1, 2)
+    return y
 
 
 def _filter_gradient(
@@ -231,7 +241,7 @@ def _no_gathered(
     x: Tensor, w: Tensor, bias: Any, geometry: Sequence[int], transposed: bool, *_: Any
 ) -> Tensor:
     channels = geometry[6] * w.size(2) if transposed else w.size(1)
-    return x.new_empty(*x.shape[:2], *geometry[7:], channels).movedim(-1, 2)
+    return _new_result(x, channels, *geometry[7:])
 
 
 def _no_gradient(x: Tensor, dy: Tensor, w: Tensor, *_: Any) -> Tensor:
