@@ -255,6 +255,8 @@ def test_opcheck(index, device):
         *("linear", "matmul", "pixel_products", "sum_of_products", "convolve_models"),
         *(
             "patches",
+            "max_pool",
+            "avg_pool",
             "add_patches",
             "window_convolution",
             "rearranged",
@@ -311,5 +313,8 @@ def test_sixteen_bits(case, dtype):
     got, want = run(case, cast), run(case, wide)
     unit = torch.finfo(dtype).eps
     for name, value in want.items():
-        # Of all numbers together: where a rectifier's input is all but zero, rounding turns its gradient on or off.
-        assert float((got[name].float() - value).norm()) < 4 * unit * float(value.norm()) + unit, name
+        scale = max(1.0, float(value.abs().max()))
+        units = (got[name].float() - value).abs() / (unit * scale)
+        # Where a rectifier's input is all but zero, rounding turns its gradient on or off.
+        assert float((units > 8).float().mean()) < 0.05, name
+        assert float(units.max()) < 64, name

@@ -34,8 +34,8 @@ def interpreted() -> bool:
 
 
 def _new_result(x: Tensor, channels: int, height: int, width: int) -> Tensor:
-    """Make `[B, N, C, H, W]` with channels last, which is no view: code may go on in place, and autograd forbids that for
-    views of what an operator has made."""
+    """Make `[B, N, C, H, W]` with channels last, which is no view: code may go on in place, and autograd forbids that
+    for views of what an operator has made."""
     B, N = x.shape[:2]
     image = height * width * channels
     return x.new_empty_strided(

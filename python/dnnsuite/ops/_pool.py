@@ -128,7 +128,7 @@ def _grad_mean(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 def _over_images(function: Callable[[Tensor], Tensor], x: Tensor, planes: bool = False) -> Tensor:
     """Apply torch's `function` of [N, C, H, W] to x [B, N, H, W, C]; with `planes` the channels are not last for it."""
     images = x.reshape(-1, *x.shape[2:]).movedim(-1, 1)
-    y = function(images.contiguous() if planes else images).movedim(1, -1)
+    y = function(images.clone(memory_format=torch.contiguous_format) if planes else images).movedim(1, -1)
     return y.reshape(*x.shape[:2], *y.shape[1:])
 
 
@@ -142,8 +142,8 @@ def _compose_largest(x: Tensor, *steps: Any) -> Tensor:
 def _compose_mean(x: Tensor, *steps: Any) -> Tensor:
     kernel, stride, padding = (steps[i : i + 2] for i in range(0, 6, 2))
     ceil_mode, count_include_pad, divisor = steps[6:]
-    # On a GPU torch 2.11 gets the gradient wrong where windows reach beyond images with channels last.
-    beyond = x.is_cuda and (ceil_mode or any(padding))
+    # With padding torch 2.11's gradient of images with channels last is wrong on a GPU; one channel is first and last.
+    beyond = x.is_cuda and any(padding)
     return _over_images(
         lambda t: F.avg_pool2d(t, kernel, stride, padding, ceil_mode, count_include_pad, divisor or None),
         x,
