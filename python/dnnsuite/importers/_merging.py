@@ -24,7 +24,7 @@ from ..profiler.activity import (
 )
 from ..profiler.instrument import definitions
 from ..profiler.operators import BETWEEN, analyse_operators
-from .traces import data_waits
+from .traces import data_waits, updates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -183,7 +183,10 @@ class Merged:
     def _add_operators(self, stretch: Stretch) -> None:
         ops = stretch.tables.get("ops")
         waits = data_waits(stretch.tables["markers"])
-        found = {} if ops is None else analyse_operators(ops, stretch.windows, waits, self._main)
+        found = {}
+        if ops is not None:
+            done = updates(stretch.tables["markers"], ops)
+            found = analyse_operators(ops, stretch.windows, waits, done, self._main)
         if not found:
             self._add_empty(stretch.windows, waits)
             return

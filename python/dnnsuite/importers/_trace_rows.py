@@ -11,6 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..profiler._op_classes import FRAME
+from ..profiler.cpu import class_of
+
 __all__ = ["COLUMNS", "Rows", "TraceRows", "columns_of"]
 
 _KIND_OF = {
@@ -90,6 +93,10 @@ class TraceRows:
         if kind == "steps":
             return
         self._rows[kind].extend((t0_ns, t1_ns, *_READERS[kind](event, self._code(name))))
+        if (
+            kind == "markers" and class_of(name, annotation=True) != FRAME
+        ):  # a collective, or a compiled graph
+            self._rows["ops"].extend((t0_ns, t1_ns, *_READERS["ops"](event, self._code(name))))
 
     @property
     def foreign(self) -> list[str]:

@@ -21,9 +21,10 @@ from ._loading import TRACES, Imported
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Ranks", "analyse_trace", "by_name", "compare_traces", "data_waits", "merge_ranks"]
+__all__ = ["Ranks", "analyse_trace", "by_name", "compare_traces", "data_waits", "merge_ranks", "updates"]
 
 _DATA = re.compile(r"enumerate\(DataLoader")
+_UPDATE = re.compile(r"Optimizer\.step#")
 _PAIRWISE = re.compile(r"send_?recv", re.IGNORECASE)  # of two ranks each: the others do not wait in it
 _LEAST_WAIT_PCT = 1.0
 _RANKS = {
@@ -62,7 +63,8 @@ def analyse_trace(found: Imported) -> dict[str, pd.DataFrame]:
     ops = tables.get("ops")
     if ops is None:
         return results
-    of_ops = analyse_operators(ops, found.windows, data_waits(tables["markers"]))
+    markers = tables["markers"]
+    of_ops = analyse_operators(ops, found.windows, data_waits(markers), updates(markers, ops))
     return (
         results | of_ops if not results else results | {"ops_by_name": of_ops.get("ops_by_name", ops.head(0))}
     )
@@ -72,6 +74,22 @@ def data_waits(markers: pd.DataFrame) -> list[tuple[int, int]]:
     """List (begin, end) of each wait for a DataLoader, from torch.profiler's own ranges."""
     waits = markers[markers["name"].astype(str).str.match(_DATA)]
     return [*zip(waits["t0_ns"].tolist(), waits["t1_ns"].tolist(), strict=True)]
+
+
+def updates(markers: pd.DataFrame, ops: pd.DataFrame) -> list[tuple[int, int]]:
+    """List (begin, end) of each optimizer's update, from torch.profiler's own ranges, disjoint.
+
+    A step that calls a closure has gradients computed in it: only what comes after the last of them is surely update.
+    """
+    steps = markers[markers["name"].astype(str).str.match(_UPDATE)].sort_values("t0_ns")
+    backward = ops[ops["name"].astype(str).str.startswith("autograd::engine")]
+    begins, ends = backward["t0_ns"].to_numpy(), backward["t1_ns"].to_numpy()
+    found: list[tuple[int, int]] = []
+    for t0, t1 in zip(steps["t0_ns"].tolist(), steps["t1_ns"].tolist(), strict=True):
+        if not found or t0 >= found[-1][1]:  # of steps inside of each other the outer one
+            inside = ends[(begins >= t0) & (begins < t1)]
+            found.append((int(inside.max(initial=t0)), t1))
+    return [(t0, t1) for t0, t1 in found if t1 > t0]
 
 
 @dataclass(frozen=True)

@@ -125,13 +125,18 @@ class Windows:
     def _note(self, phase: Phase) -> None:
         before, after = self._mark, _clocks()
         foreign = any(getattr(each, "gave_way", False) for each in self._running)
+        wall, thread_cpu, process_cpu, displaced = (
+            now - then for then, now in zip(before, after, strict=True)
+        )
         step = LoopStep(
             self.index,
             FOREIGN if foreign else Phase.ACTIVE.value if phase.kept else phase.value,
             self.window if phase.on else -1,
             before[0],
             after[0],
-            *(now - then for then, now in zip(before[1:], after[1:], strict=True)),
+            thread_cpu,
+            process_cpu,
+            min(displaced, max(0, wall - thread_cpu)),  # counted when a wait ends, also one before the step
         )
         (self._on if phase.on else self._off).append(step)
 

@@ -16,7 +16,7 @@ from ...timing import now_ns
 from .. import flops
 from ..instrument import define
 from ._arguments import RecordedArguments
-from ._classes import class_of, phase_of, replayed_phases
+from ._classes import class_of, inner_phase, phase_of, replayed_phases
 from ._foreign import ForeignRecorders
 from ._nesting import innermost, nest
 
@@ -169,12 +169,13 @@ class OpsInstrument:
         rows = []
         for i, event in enumerate(events):
             name = event.name()
+            kind = class_of(name, event.activity_type() == _ANNOTATION)
             done, moved = works[i]
             arguments = RecordedArguments(event)
             counted = moved is not None and not covered[i]
             rows.append(
                 (
-                    name, class_of(name), phases[i], steps[i], threads[i], nested[i].depth, t0[i], t1[i],
+                    name, kind, phases[i], steps[i], threads[i], nested[i].depth, t0[i], t1[i],
                     nested[i].self_ns, _shapes_text(arguments), _dtype_of(arguments), done if counted else 0,
                     float("nan") if moved is None else float(moved), counted,
                 )
@@ -187,8 +188,8 @@ class OpsInstrument:
         lanes: dict[int, list[int]] = {}
         for i in order:
             lanes.setdefault(events[i].start_thread_id(), []).append(i)
-            if parents[i] >= 0 and own[parents[i]] is not None:  # the outer one knows better
-                own[i] = own[parents[i]]
+            if parents[i] >= 0:
+                own[i] = inner_phase(own[parents[i]], own[i])
         for lane in lanes.values():
             filled = replayed_phases([events[i].name() for i in lane], [own[i] for i in lane])
             for i, phase in zip(lane, filled, strict=True):
@@ -234,7 +235,8 @@ def _close_all() -> None:
         instrument.stop()
 
 
-_KINDS = ("cpu_op", "user_annotation")
+_ANNOTATION = "user_annotation"
+_KINDS = ("cpu_op", _ANNOTATION)
 _GAVE_WAY = (
     "ops: the program recorded with a torch.profiler of its own; torch has one at a time, so that the steps from its "
     "start to the end of the window are `foreign` in table steps, and in no figure here"
