@@ -49,7 +49,7 @@ void init_interval(py::module_& m) {
             "True where the interval may be relied on: neither too short nor too few.")
         .def_readonly("count", &base::Interval::count, "Values that it is of.")
         .def_property_readonly("unseen", &base::Interval::unseen,
-                               "Which rare events so few values cannot have seen, as a sentence; empty from 300 on.")
+                               "Rare events that so few values cannot have seen, as a sentence; empty from 300 on.")
         .def("__repr__", [](const base::Interval& self) {
             return py::str("Interval(mean={:.6g}, low={:.6g}, high={:.6g}, batches={}, lag1={:.3g})")
                 .format(self.mean, self.low, self.high, self.batches, self.lag1);

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..profiler._op_classes import FRAME
 from ..profiler.cpu import class_of
 
 __all__ = ["COLUMNS", "Rows", "TraceRows", "columns_of"]
@@ -32,6 +31,7 @@ _OWN_STEP = re.compile(r"step (\d+)$")
 _OPERATIONS = {"HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6, "DtoA": 7, "DtoD": 8, "HtoH": 9,
                "PtoP": 10}  # fmt: skip
 _MEMORIES = {"Pageable": 1, "Pinned": 2, "Device": 3, "Array": 4, "Managed": 5}
+_WORK_IN_ANNOTATIONS = ("communication", "compiled")
 _MEMSET, _DEVICE = 255, 3
 _LARGEST = 2**63 - 1
 _AXES = [f"{name}_{letter}" for name in ("grid", "block", "cluster") for letter in "xyz"]
@@ -93,9 +93,7 @@ class TraceRows:
         if kind == "steps":
             return
         self._rows[kind].extend((t0_ns, t1_ns, *_READERS[kind](event, self._code(name))))
-        if (
-            kind == "markers" and class_of(name, annotation=True) != FRAME
-        ):  # a collective, or a compiled graph
+        if kind == "markers" and class_of(name, annotation=True) in _WORK_IN_ANNOTATIONS:
             self._rows["ops"].extend((t0_ns, t1_ns, *_READERS["ops"](event, self._code(name))))
 
     @property

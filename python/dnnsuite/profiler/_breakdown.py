@@ -208,8 +208,8 @@ def _idle_and_host(
     """Return the time of the gaps in which the loop's thread was off the CPU, and in which it was on one.
 
     Args:
-        gaps, others: of each interval between two edges, the time in which nothing works, and in which only others do:
-            for them the thread waits.
+        gaps: time of each interval between two edges in which nothing works.
+        others: time in which only other threads do, for which the loop's waits.
         displaced: share of the time off the CPU in which the thread was ready: it loses it at any time, also in work.
     """
     sums = [np.concatenate([[0], np.cumsum(each)]) for each in (gaps, others)]

@@ -126,7 +126,7 @@ def class_of(name: str, annotation: bool = False) -> str:
 
     Args:
         name: the operator, with its namespace, or what else was recorded.
-        annotation: it was recorded as an annotation, which only collectives and compiled graphs do that are work.
+        annotation: True for an annotation: as such only collectives and compiled graphs are work.
     """
     if _COMMUNICATION.match(name):
         return "communication"
