@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InvalidArgument, did_you_mean
 from . import dcgm, kineto, ncu, nsys, nsys_stats, nvprof, nvvp
+from ._extent import remarks
 from ._text import BadFile, encoding_of, lines_of, read_bytes, read_head
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Impor
     else:
         tables = {"nsys": nsys, "nvvp": nvvp, "kineto": kineto}[kind].read(path)
         notes = [f"no {name} in the trace" for name in ("kernels", "api") if not len(tables[name])]
+        notes += remarks(tables)
     for name, table in tables.items():
         if "value" in table and (missing := _not_measured(table)):
             notes.append(f"{missing} values of table {name} were not measured (NaN)")

@@ -20,6 +20,7 @@ from ..profiler.activity import (
     host_bound,
     idle_gaps,
     intervals,
+    known_share,
     utilization,
 )
 from ..profiler.instrument import definitions
@@ -42,7 +43,6 @@ _SUMS = (
     "idle_ns",
     "comm_ns",
     "exposed_comm_ns",
-    "host_ns",
 )
 
 Windows = Sequence[tuple[int, int]]
@@ -171,12 +171,14 @@ class Merged:
         tables = {
             "busy": utilization(own.kernels, windows, memops=own.memops),
             "comm": exposed_communication(own.kernels, windows),
-            "host": host_bound(gaps, windows).drop(columns="idle_ns"),
+            "host": host_bound(gaps, windows).drop(columns=["idle_ns", "unknown_ns"]),
         }
         self._like = {"idle_gaps": gaps} | tables | self._like
-        for table in tables.values():
+        for table in (tables["busy"], tables["comm"]):
             for row in table.to_dict("records"):
                 device.sums.update({name: int(row[name]) for name in _SUMS if not _missing(row.get(name))})
+        device.sums["host_ns"] += int(gaps["host_ns"].sum())
+        device.sums["unknown_ns"] += int(gaps["gap_ns"].where(gaps["host_ns"].isna(), 0).sum())
         device.sums["kernels"] -= own.counted_before(times[0], self.windows)
         self._gaps = [_longest([*self._gaps, gaps])]
 
@@ -226,18 +228,19 @@ class Merged:
         for device, known in sorted(self._devices.items()):
             sums = known.sums
             busy_ns = sums["kernel_ns"]
+            host_ns, host_pct = known_share(sums["host_ns"], sums["unknown_ns"], window_ns)
             rows.append({
                 "device": device, "window_ns": window_ns, "overhead_ns": self._overhead_ns,
-                **{name: sums[name] for name in _SUMS},
+                **{name: sums[name] for name in _SUMS}, "host_ns": host_ns,
                 "raw_pct": 100 * busy_ns / window_ns,
                 "compute_pct": 100 * busy_ns / left_ns if left_ns else math.nan,
                 "concurrency": sums["kernel_sum_ns"] / busy_ns if busy_ns else math.nan,
                 "exposed_pct": 100 * sums["exposed_comm_ns"] / window_ns,
-                "host_bound_pct": 100 * sums["host_ns"] / window_ns,
+                "host_bound_pct": host_pct,
             })  # fmt: skip
         likes = [self._like[name] for name in ("busy", "comm", "host")]
-        meanings = {name: text for like in likes for name, text in definitions(like).items()}
-        return define(pd.DataFrame(rows)[list(meanings)], meanings)
+        meanings = {name: definitions(like)[name] for like in likes for name in like}
+        return define(pd.DataFrame(rows)[list(meanings)].astype({"host_ns": "Int64"}), meanings)
 
     def _by_kernel(self) -> dict[str, pd.DataFrame]:
         import pandas as pd

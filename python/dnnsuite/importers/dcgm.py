@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -263,9 +264,9 @@ def _csv(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
 def _time(path: Path, line: int, text: str, scale_ns: int) -> int:
     """ns since 1970 for a number, or a date and time of ISO 8601 (of UTC where it names no zone)."""
     try:
-        number = float(text)
-        t_ns = int(text) * scale_ns if text.isdecimal() else round(number * scale_ns)
-    except (ValueError, OverflowError):
+        number = Decimal(text)
+        t_ns = round(number * scale_ns) if abs(number) < 2**63 else 2**63
+    except (ValueError, ArithmeticError):
         try:
             when = datetime.fromisoformat(text.replace("Z", "+00:00"))
         except ValueError:

@@ -59,7 +59,10 @@ _BY_NAME = {
 def analyse_trace(found: Imported) -> dict[str, pd.DataFrame]:
     """Analyse one trace: its kernels or, where there are none, its operators; no tables for an empty trace."""
     tables = found.tables
-    results = analyse(tables, found.windows) if found.windows else {}
+    results = {}
+    if found.windows:
+        api = tables["api"].head(0) if tables["api"].attrs.get("clock_offset_ns") else tables["api"]
+        results = analyse({**tables, "api": api}, found.windows)
     ops = tables.get("ops")
     if ops is None:
         return results

@@ -164,8 +164,8 @@ _TYPES = re.compile(
 # Of torch.compile's kernels for GPUs: `triton_`, what kind of loop it is, then the operators that were fused into it.
 _INDUCTOR = re.compile(r"triton_(poi|red|per|tem|mm|spl|for|unk)(?:_fused)?_?(\w*?)(?:_\d+)?(?:\.kd)?$")
 _MOVING = """
-to copy clone cat stack transpose permute view slice split unbind unsqueeze expand select t reshape unsafe contiguous constant
-pad nd as strided index put gather scatter full zeros ones fill empty like embedding
+to copy clone cat stack transpose permute view slice split unbind unsqueeze expand select t reshape unsafe contiguous
+constant pad nd as strided index put gather scatter full zeros ones fill empty like embedding
 """
 _MOVES = frozenset(_MOVING.split())
 
