@@ -58,10 +58,11 @@ class Windows:
         schedule: Callable[[int], Phase],
         on_window: Callable[[], None] = lambda: None,
         synchronize: Callable[[], object] | None = None,
+        first: int = 0,
     ) -> None:
         self.instruments, self._schedule, self._on_window = list(instruments), schedule, on_window
         self._wait = synchronize or _wait_for_device
-        self.index = 0  # the step that is under way
+        self.index = first  # number of the step that is under way
         self.window = -1  # the last window that was opened
         self.cut: str | None = None  # why the last window ended early
         self._kept = 0
@@ -82,7 +83,7 @@ class Windows:
 
     def begin(self) -> None:
         """Begin the first step."""
-        self._enter(self._schedule(0))
+        self._enter(self._schedule(self.index))
         self._mark = _clocks()
 
     def step(self) -> None:

@@ -41,6 +41,7 @@ class Rate:
     steps: int
     quiet: bool  # from steps without instruments
     why: str = ""  # there is no interval
+    unseen: str = ""  # which rare events so few steps cannot have seen
 
 
 def advice(profile: ProfileData) -> list[Advice]:
@@ -59,7 +60,9 @@ def rate(profile: ProfileData) -> Rate | None:
     # Half of it on the logarithm: a rate is never negative.
     half = math.nan if of.why else (of.high - of.low) / 2 / of.mean
     speed = 1 / of.mean
-    return Rate(speed, speed * math.exp(-half), speed * math.exp(half), len(steps), steps is quiet, of.why)
+    return Rate(
+        speed, speed * math.exp(-half), speed * math.exp(half), len(steps), steps is quiet, of.why, of.unseen
+    )
 
 
 def record(profile: ProfileData) -> dict[str, Any]:
@@ -99,6 +102,8 @@ def _lines(profile: ProfileData) -> Iterator[str]:
     if not profile.active:
         yield "no step was observed: " + _why_nothing(profile)
         return
+    if "step_is" in profile.about:
+        yield from _wrapped(profile.about["step_is"], "  ")
     yield from _facts_lines(profile)
     yield ""
     yield from _breakdown_lines(profile.tables.get("breakdown"))
@@ -125,7 +130,9 @@ def _title(profile: ProfileData) -> str:
         f"B={about['B']}" if about.get("B") else "",
         str(about.get("precision", "")),
         str(about.get("device", "")),
-        "a step ends with backward" if about.get("step_ends") == "backward" else "",
+        f"a step ends with {about['step_ends']}"
+        if about.get("step_ends", "optimizer") != "optimizer"
+        else "",
     ]
     known = ", ".join(part for part in extra if part)
     return f"profile of {name}" + (f" ({known})" if known else "")
@@ -145,10 +152,13 @@ def _facts_lines(profile: ProfileData) -> Iterator[str]:
     if found is not None:
         how = "without instruments" if found.quiet else "under the instruments"
         yield f"  {'rate':<12} {_rate_text(found, profile.about)}, over {found.steps} steps {how}"
+        if found.unseen and not found.why:
+            yield f"  {'':<12} {found.unseen}"
     observed = profile.active
     windows = len({step.window for step in observed})
+    steps = f"{len(observed)} step{'s' if len(observed) > 1 else ''}"
     plural = "s" if windows > 1 else ""
-    yield f"  {'observed':<12} {len(observed)} steps in {windows} window{plural}, from step {observed[0].step}"
+    yield f"  {'observed':<12} {steps} in {windows} window{plural}, from step {observed[0].step}"
     busy, displaced = cpu_busy_pct(profile), displaced_pct(profile)
     if busy is not None and displaced is not None:
         yield f"  {'CPUs':<12} {percent(busy)} busy with this process; its loop waited {percent(displaced)} of the time"

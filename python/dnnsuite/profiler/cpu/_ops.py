@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ..._C import exit_without_destructors
 from ...errors import Unavailable
 from ...timing import now_ns
 from .. import flops
@@ -123,6 +124,7 @@ class OpsInstrument:
         self._owner = os.getpid()
         self._offset_ns = _wall_minus_monotonic_ns()
         self._profiler.start()
+        _RECORDED.append(True)
         _recording.add(self)
         self._foreign.watch()
 
@@ -223,6 +225,17 @@ class OpsInstrument:
         _recording.discard(self)
         return profiler if self._owner == os.getpid() else None
 
+
+_RECORDED: list[bool] = []  # whether torch's recorder has ever run in this process
+
+
+def _spare_child() -> None:
+    """Let a forked child that ends by `sys.exit` end: torch's recorder would wait in it for threads that it lacks."""
+    if _RECORDED:
+        exit_without_destructors()
+
+
+os.register_at_fork(after_in_child=_spare_child)
 
 _recording: weakref.WeakSet[OpsInstrument] = weakref.WeakSet()
 
