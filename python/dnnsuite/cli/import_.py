@@ -63,15 +63,25 @@ def import_file(
     """
     from .. import importers
 
-    paths = [path for given in files for path in _traces_in(given)]
+    paths, notes = _paths(files)
     if against is None and len(paths) == 1 and importers.large.is_large(paths[0], kind):
         _show_large(paths[0], out, as_json)
         return 0
-    found = [importers.load(path, kind, interval) for path in paths]
+    found = []
+    for path in paths:
+        try:
+            found.append(importers.load(path, kind, interval))
+        except importers.BadFile as error:
+            if path in files or error.kind_is_known:  # named, or a trace that is damaged
+                raise
+            notes.append(f"{error}: left out")
+    if not found:
+        raise InvalidArgument("; ".join(notes))
     if against is not None:
         shown = _against(importers.load(against, kind, interval), found)
     else:
         shown = _of_one(found[0]) if len(found) == 1 else _of_ranks(found)
+    shown.notes[:0] = notes
     written = _save(shown.tables | shown.results, out) if out is not None else []
     _show(shown, files, as_json, written)
     return 0
@@ -91,6 +101,16 @@ class _Shown(NamedTuple):
         """Number of rows of each table."""
         counted = {name: len(table) for name, table in self.tables.items()}
         return counted if self.unheld is None else self.unheld
+
+
+def _paths(files: list[Path]) -> tuple[list[Path], list[str]]:
+    """Return the files, and those of folders, with remarks on what is there twice."""
+    paths = [path for given in files for path in _traces_in(given)]
+    packed = [
+        path for path in paths if path not in files and path.suffix == ".gz" and path.with_suffix("") in paths
+    ]
+    notes = [f"{path}: left out, {path.with_suffix('').name} is there as well" for path in packed]
+    return [path for path in paths if path not in packed], notes
 
 
 def _traces_in(given: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InvalidArgument
-from ..profiler import define
+from ..profiler import define, definitions
 from ..profiler.activity import analyse, intervals
 from ..profiler.operators import analyse_operators
 from . import nvprof
@@ -271,7 +271,8 @@ def by_name(found: Imported) -> dict[str, pd.DataFrame]:
     """Sum the time of each kernel, and of each of the host's calls, in a file of launches (ncu, nvprof, nsys-stats).
 
     Returns:
-        `kernels_by_name` and `calls_by_name`, the longest altogether first; those that the file has times of.
+        `kernels_by_name` and `calls_by_name`, the longest altogether first, and `unified_memory`; those that the file
+        has.
     """
     sums = {}
     with suppress(InvalidArgument):
@@ -279,7 +280,12 @@ def by_name(found: Imported) -> dict[str, pd.DataFrame]:
     calls = found.tables.get("api")
     if calls is not None and len(calls):
         sums["calls_by_name"] = _weighted(calls)
-    return {name: _shares(table) for name, table in sums.items()}
+    found_sums = {name: _shares(table) for name, table in sums.items() if len(table)}
+    pages = found.tables.get("unified")
+    if pages is not None and len(pages):
+        counted = pages.groupby("name", sort=False)[["count", "bytes", "duration_ns"]].sum(min_count=1)
+        found_sums["unified_memory"] = define(counted.reset_index(), definitions(pages))
+    return found_sums
 
 
 def _weighted(rows: pd.DataFrame) -> pd.DataFrame:

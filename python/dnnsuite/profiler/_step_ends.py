@@ -65,7 +65,7 @@ class StepEnds:
 
     @property
     def remark(self) -> str:
-        """What the reader of a page should know of its steps; empty where an optimizer ends them."""
+        """Remark on the steps for the reader of a page; empty where an optimizer ends them."""
         made = ", ".join(dict.fromkeys(self.optimizers))
         if self._kind == "backward" and made and self._on == "auto":
             return (
