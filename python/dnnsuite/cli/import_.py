@@ -28,6 +28,7 @@ Source = Annotated[Path, typer.Argument(help="The file.", show_default=False)]
 Results = dict[str, "pd.DataFrame"]
 
 _ROWS = 10
+_WIDTH, _NAME = 100, 56  # characters of a line, and of a name in it
 
 
 def import_file(
@@ -180,7 +181,8 @@ def _show(shown: _Shown, files: list[Path], as_json: bool, written: list[Path]) 
     rows = ", ".join(f"{count} {name}" for name, count in shown.rows.items() if count)
     tell(f"{names}: {shown.kind}" + (f"; {rows or 'no rows'}" if shown.rows else ""))
     for name, table in shown.results.items():
-        tell(f"\n{name}:\n{_shown(table)}")
+        of = f" (of {table.attrs['of']})" if "of" in table.attrs else ""
+        tell(f"\n{name}{of}:\n{_shown(table)}")
     for note in shown.notes:
         say(note)
     for path in written:
@@ -275,11 +277,26 @@ def _make(folder: Path) -> None:
 
 
 def _shown(table: pd.DataFrame) -> str:
-    text = table.head(_ROWS).to_string(
-        index=False, max_colwidth=60, float_format=lambda value: f"{value:.4g}"
-    )
+    """Print a table's first rows in at most 100 columns: what does not fit follows, with the first column again."""
+    rows = table.head(_ROWS)
+    parts = [_text(rows[columns]) for columns in _columns_that_fit(rows)]
     left = len(table) - _ROWS
-    return f"{text}\n... and {left} more" if left > 0 else text
+    return "\n\n".join(parts) + (f"\n... and {left} more" if left > 0 else "")
+
+
+def _columns_that_fit(rows: pd.DataFrame) -> list[list[str]]:
+    first, *others = rows.columns
+    widths = {name: max(map(len, _text(rows[[name]]).splitlines())) + 1 for name in rows}
+    parts = [[first]]
+    for name in others:
+        if sum(widths[column] for column in parts[-1]) + widths[name] > _WIDTH and len(parts[-1]) > 1:
+            parts.append([first])
+        parts[-1].append(name)
+    return parts
+
+
+def _text(rows: pd.DataFrame) -> str:
+    return rows.to_string(index=False, max_colwidth=_NAME, float_format=lambda value: f"{value:.4g}")
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:

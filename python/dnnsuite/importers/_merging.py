@@ -25,7 +25,7 @@ from ..profiler.activity import (
 )
 from ..profiler.instrument import definitions
 from ..profiler.operators import BETWEEN, analyse_operators
-from .traces import data_waits, updates
+from .traces import data_waits, summed, updates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +44,12 @@ _SUMS = (
     "comm_ns",
     "exposed_comm_ns",
 )
+
+_SUMMED = {
+    "calls_by_name": ("api", "function"),
+    "copies": ("memops", "operation"),
+    "ranges": ("markers", "name"),
+}
 
 Windows = Sequence[tuple[int, int]]
 
@@ -114,6 +120,8 @@ class Merged:
         self._devices: dict[int, _Device] = {}
         self._overhead_ns = 0
         self._kernels: dict[tuple[str, str], _Durations] = {}
+        self._summed: dict[str, dict[str, _Durations]] = {}  # of tables that are summed by one key
+        self._bytes: Counter[str] = Counter()
         self._gaps: list[pd.DataFrame] = []
         self._shares: defaultdict[tuple[str, str], float] = defaultdict(float)
         self._ops: dict[tuple[str, str], NDArray[np.float64]] = {}
@@ -130,9 +138,24 @@ class Merged:
                 "kernels_by_name": by_kernel(own.head(1)),
                 "kernels_by_class": by_class(own.head(1)),
             } | self._like
+        self._add_sums(stretch)
         self._add_devices(stretch)
         if stretch.windows:
             self._add_operators(stretch)
+
+    def _add_sums(self, stretch: Stretch) -> None:
+        own = stretch.own()
+        self._like = summed({name: own[name].head(1) for name in ("api", "memops")} | {
+            "markers": own["markers"][own["markers"]["t1_ns"] > own["markers"]["t0_ns"]].head(1)
+        }) | self._like  # fmt: skip
+        for name, (table, key) in _SUMMED.items():
+            rows = own[table]
+            rows = rows[rows["t1_ns"] > rows["t0_ns"]] if table == "markers" else rows
+            for value, group in rows.groupby(key, observed=True, sort=False):
+                durations = (group["t1_ns"] - group["t0_ns"]).to_numpy(np.int64)
+                self._summed.setdefault(name, {}).setdefault(str(value), _Durations()).add(durations)
+                if table == "memops":
+                    self._bytes[str(value)] += int(group["bytes"].sum())
 
     @property
     def needed_ns(self) -> int:
@@ -213,8 +236,9 @@ class Merged:
         found = {}
         if self._kernels and "busy" in self._like:
             found = {"gpu": self._gpu(), **self._by_kernel(), "idle_gaps": self._gaps[0]}
+        found |= {name: self._by_key(name, sums) for name, sums in self._summed.items()}
         if self._ops:
-            if not found:
+            if "gpu" not in found:
                 found["breakdown"] = self._breakdown()
             found["ops_by_name"] = self._by_name()
         return found
@@ -258,6 +282,22 @@ class Merged:
             )
             for name, each in (("kernels_by_name", table), ("kernels_by_class", classes))
         }
+
+    def _by_key(self, name: str, sums: dict[str, _Durations]) -> pd.DataFrame:
+        import pandas as pd
+
+        like = self._like[name]
+        rows = [(key, *durations.statistics()) for key, durations in sums.items()]
+        total = max(sum(row[2] for row in rows), 1)
+        columns = [like.columns[0], "calls", "total_ns", "mean_ns", "median_ns", "least_ns", "most_ns"]
+        table = pd.DataFrame(rows, columns=columns).assign(
+            share_pct=lambda each: 100 * each["total_ns"] / total
+        )
+        if "bytes" in like:
+            table["bytes"] = [self._bytes[key] for key in sums]
+            table["gb_per_s"] = table["bytes"] / table["total_ns"].where(table["total_ns"] > 0)
+        ordered = table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+        return define(ordered[list(like.columns)], definitions(like))
 
     def _breakdown(self) -> pd.DataFrame:
         import pandas as pd

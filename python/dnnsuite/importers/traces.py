@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import InvalidArgument
 from ..profiler import define, definitions
-from ..profiler.activity import analyse, intervals
+from ..profiler.activity import analyse, by_call, by_copy, by_range, intervals
 from ..profiler.operators import analyse_operators
 from . import nvprof
 from ._loading import TRACES, Imported
@@ -21,7 +21,16 @@ from ._loading import TRACES, Imported
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Ranks", "analyse_trace", "by_name", "compare_traces", "data_waits", "merge_ranks", "updates"]
+__all__ = [
+    "Ranks",
+    "analyse_trace",
+    "by_name",
+    "compare_traces",
+    "data_waits",
+    "merge_ranks",
+    "summed",
+    "updates",
+]
 
 _DATA = re.compile(r"enumerate\(DataLoader")
 _UPDATE = re.compile(r"Optimizer\.step#")
@@ -47,6 +56,7 @@ _COMPARED = {
     "change_ms": "ms_b - ms_a",
     "change_pct": "100 change_ms / ms_a; NaN for what the first has not",
 }
+_OF_WINDOWS = ("gpu", "idle_gaps", "breakdown", "ops_by_name")
 _BY_NAME = {
     "name": "kernel or copy, or the host's call",
     "calls": "how often it ran",
@@ -62,15 +72,43 @@ def analyse_trace(found: Imported) -> dict[str, pd.DataFrame]:
     results = {}
     if found.windows:
         api = tables["api"].head(0) if tables["api"].attrs.get("clock_offset_ns") else tables["api"]
-        results = analyse({**tables, "api": api}, found.windows)
+        ranges = _ranges(tables["markers"])
+        results = analyse({**tables, "api": api}, found.windows, ranges if len(ranges) else None)
+        if "kernels_by_span" in results:
+            results["kernels_by_range"] = results.pop("kernels_by_span")
+    results |= summed(tables)
     ops = tables.get("ops")
     if ops is None:
-        return results
+        return _titled(found, results)
     markers = tables["markers"]
     of_ops = analyse_operators(ops, found.windows, data_waits(markers), updates(markers, ops))
-    return (
-        results | of_ops if not results else results | {"ops_by_name": of_ops.get("ops_by_name", ops.head(0))}
-    )
+    if "gpu" in results:
+        of_ops.pop("breakdown", None)
+    return _titled(found, results | of_ops)
+
+
+def summed(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Sum the host's calls by function, copies by direction and ranges by name; those that a trace has."""
+    made = {
+        "calls_by_name": by_call(tables["api"]),
+        "copies": by_copy(tables["memops"]),
+        "ranges": by_range(tables["markers"]),
+    }
+    return {name: table for name, table in made.items() if len(table)}
+
+
+def _ranges(markers: pd.DataFrame) -> pd.DataFrame:
+    return markers[markers["t1_ns"] > markers["t0_ns"]]
+
+
+def _titled(found: Imported, results: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Say for each table whether it is of the windows or of the whole file: they differ where steps were recorded."""
+    if "steps" in found.tables:
+        for name, table in results.items():
+            table.attrs["of"] = (
+                f"the {len(found.windows)} steps" if name in _OF_WINDOWS else "the whole trace"
+            )
+    return results
 
 
 def data_waits(markers: pd.DataFrame) -> list[tuple[int, int]]:

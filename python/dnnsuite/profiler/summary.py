@@ -29,6 +29,7 @@ __all__ = ["Rate", "advice", "rate", "record", "summary"]
 
 _BAR = 16
 _OPERATORS = 8
+_WIDTH = 100  # characters of a line
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def _lines(profile: ProfileData) -> Iterator[str]:
         yield "no step was observed: " + _why_nothing(profile)
         return
     if "step_is" in profile.about:
-        yield from _wrapped(profile.about["step_is"], "  ")
+        yield from _wrapped(profile.about["step_is"], f"  {'steps':<12} ")
     yield from _facts_lines(profile)
     yield ""
     yield from _breakdown_lines(profile.tables.get("breakdown"))
@@ -151,9 +152,10 @@ def _facts_lines(profile: ProfileData) -> Iterator[str]:
     found = rate(profile)
     if found is not None:
         how = "without instruments" if found.quiet else "under the instruments"
-        yield f"  {'rate':<12} {_rate_text(found, profile.about)}, over {found.steps} steps {how}"
+        text = f"{_rate_text(found, profile.about)}, over {found.steps} steps {how}"
         if found.unseen and not found.why:
-            yield f"  {'':<12} {found.unseen}"
+            text += f"; {found.unseen}"
+        yield from _wrapped(text, f"  {'rate':<12} ")
     observed = profile.active
     windows = len({step.window for step in observed})
     steps = f"{len(observed)} step{'s' if len(observed) > 1 else ''}"
@@ -167,7 +169,7 @@ def _facts_lines(profile: ProfileData) -> Iterator[str]:
     unknown = (
         "not measured: no step ran without instruments beside a window; give the schedule some, as wait=5"
     )
-    yield f"  {'overhead':<12} {cost if cost else unknown}"
+    yield from _wrapped(str(cost or unknown), f"  {'overhead':<12} ")
     for row in profile.absent:
         yield from _wrapped(
             f"unavailable: {row.why}" + (f"; {row.remedy}" if row.remedy else ""), f"  {row.name:<12} "
@@ -203,7 +205,7 @@ def _breakdown_lines(table: pd.DataFrame | None) -> Iterator[str]:
     for row in table.itertuples(index=False):
         name, ms, share, meaning = row
         bar = "#" * round(_BAR * share / 100)
-        yield f"  {name:<14}{share:6.1f} %  {ms:9.3f} ms  {bar:<{_BAR}}  {meaning}"
+        yield from _wrapped(meaning, f"  {name:<14}{share:6.1f} %  {ms:9.3f} ms  {bar:<{_BAR}}  ")
     yield f"  {'':<14}{table['share_pct'].sum():6.1f} %  {whole_ms:9.3f} ms"
     yield from _wrapped(REMARK, "  ")
 
@@ -215,7 +217,8 @@ def _operator_lines(table: pd.DataFrame | None) -> Iterator[str]:
     yield f"operators with most time of their own (of {len(table)})"
     for row in table.head(_OPERATORS).itertuples(index=False):
         name, kind, calls, ms, share = row
-        yield f"  {share:5.1f} %  {ms:9.3f} ms  {calls:8.1f} calls  {kind:<12} {name}"
+        line = f"  {share:5.1f} %  {ms:9.3f} ms  {calls:8.1f} calls  {kind:<13} {name}"
+        yield line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."
 
 
 def _memory_lines(table: pd.DataFrame | None) -> Iterator[str]:
@@ -231,5 +234,5 @@ def _memory_lines(table: pd.DataFrame | None) -> Iterator[str]:
 
 def _wrapped(text: str, prefix: str) -> list[str]:
     return textwrap.wrap(
-        text, 118, initial_indent=prefix, subsequent_indent=" " * len(prefix), break_long_words=False
+        text, _WIDTH, initial_indent=prefix, subsequent_indent=" " * len(prefix), break_long_words=False
     )
