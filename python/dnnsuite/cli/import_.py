@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -361,6 +362,9 @@ def _script(name: str, command: Callable[..., None]) -> None:
     def run(**options: Any) -> None:
         try:
             command(**options)
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader of a pipe, `head` say, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except (Error, OSError) as error:
             _say(name, [f"error: {error}"])
             raise typer.Exit(2) from None
