@@ -111,8 +111,8 @@ class Engine:
             trial = self._new(order)
             if trial is None:
                 return
-        elif order.source is not None:
-            self._inherit(trial, self.trials[order.source], order)
+        elif order.source is not None and not self._inherit(trial, self.trials[order.source], order):
+            return
         trial.status = "running"
         self._active[trial.number] = trial
 
@@ -151,19 +151,18 @@ class Engine:
             return False
         return True
 
-    def _inherit(self, trial: Trial, source: Trial, order: Order) -> None:
-        """Let a trial go on from another's state, with values of its own."""
+    def _inherit(self, trial: Trial, source: Trial, order: Order) -> bool:
+        """Let a trial go on from another's state, with values of its own; False if its model cannot be made."""
         state = self._state_at(source, trial.epoch)
         if state is None and trial.epoch >= len(trial.known):
             raise Error(
                 f"the state of trial {source.number} after epoch {trial.epoch}, with which trial {trial.number} "
                 "goes on, is missing; sweep again with another out"
             )
-        trial.config = dict(order.config or source.config)
-        trial.inherited.append((trial.epoch, source.number))
+        trial.take_over(source.number, order.config or source.config)
         trial.state = trial.kept = state
         trial.trained = source.epoch if state is None else trial.epoch
-        self.admit(trial)
+        return self._admitted(trial)
 
     def _state_at(self, trial: Trial, epoch: int) -> Any:
         """State of a paused trial; None while it is not known, and need not be, since its epochs are."""

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
 from ..errors import InvalidArgument
-from .space import Config
+from .space import Config, alike
 from .watched import WatchedConfig
 
 __all__ = ["Feed", "Feeds", "batch_size_of", "seeded"]
@@ -195,7 +195,7 @@ class Feeds:
     def of(self, number: int, config: Config) -> Feed:
         """Return the feed of a trial."""
         known = self._of.get(number)
-        if known is None or known[0] != config:
+        if known is None or not alike(known[0], config):
             known = self._of[number] = dict(config), self._found(number, config)
         return known[1]
 

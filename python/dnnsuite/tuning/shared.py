@@ -116,11 +116,10 @@ class SharedEngine(Engine):
         self.look_ahead = max(self.look_ahead, _AHEAD * self._shared.workers)
         super()._take_orders()
 
-    def _inherit(self, trial: Trial, source: Trial, order: Any) -> None:
-        trial.config = dict(order.config or source.config)
-        trial.inherited.append((trial.epoch, source.number))
+    def _inherit(self, trial: Trial, source: Trial, order: Any) -> bool:
+        trial.take_over(source.number, order.config or source.config)
         trial.trained, trial.state, trial.kept = trial.epoch, None, None
-        self.admit(trial)
+        return self._admitted(trial)
 
     # -- epochs ----------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ class Kept:
     """A trial that an earlier process left: its epochs, and the file of its state, by the number of epochs.
 
     Attributes:
-        config: values as a record keeps them; None for a trial that has taken over another's state, with other values.
+        config: values with which it began, as a record keeps them.
     """
 
     history: list[dict[str, float]]
@@ -46,7 +46,7 @@ class Kept:
 
     def is_of(self, config: Mapping[str, Any]) -> bool:
         """Return True if it may be what was trained with `config`."""
-        return self.config is None or as_json(self.config) == as_json(config)
+        return as_json(self.config) == as_json(config)
 
 
 class Store:
@@ -98,7 +98,7 @@ class Store:
                 failure = record.verdict.failure or ""
                 found[int(details["trial"])] = Kept(
                     history, states, record.seconds, failure, record.verdict.message, str(details["status"]),
-                    None if details["inherited"] else details["config"],
+                    details["earlier"][0][1] if details["earlier"] else details["config"],
                 )  # fmt: skip
         return found
 
@@ -158,7 +158,7 @@ class Store:
 
     def _record(self, trial: Trial, metric: str, sign: float) -> RunRecord:
         found = self._environment
-        config = as_json(trial.config)
+        config = as_json(trial.best_config)
         failed = trial.status == "failed"
         value, epoch = trial.best
         return RunRecord(
@@ -188,6 +188,7 @@ class Store:
             details={
                 "trial": trial.number,
                 "config": json.loads(config),
+                "earlier": [[last, json.loads(as_json(values))] for last, values in trial.earlier],
                 "status": trial.status,
                 "epochs": trial.epoch,
                 "history": [

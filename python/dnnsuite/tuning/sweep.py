@@ -161,7 +161,7 @@ def sweep(
         _place(out, resume, share, chosen, setting, asked) as place,
         Progress(console, quiet) as progress,
     ):
-        chosen.begin(replace(setting, id=place.id))
+        chosen.begin(replace(setting, id=place.id, fits=recipe.fits))
         progress.plan = plan = chosen.plan()
         if plan is not None:
             recipe.feeds.check_count(plan.trials)
