@@ -4,6 +4,7 @@
 import multiprocessing
 import os
 import signal
+import subprocess
 import time
 
 import pytest
@@ -99,6 +100,13 @@ def test_killed_at_any_moment(tmp_path):
     assert run(out, resume=True).history.equals(whole.history)
 
 
+def dead_process() -> int:
+    """Number of a process that has ended."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
 @pytest.mark.parametrize("name", ["hyperband", "pbt"])
 def test_killed_between_a_state_and_the_record_that_tells_of_it(tmp_path, name):
     whole = undisturbed(name)
@@ -110,7 +118,7 @@ def test_killed_between_a_state_and_the_record_that_tells_of_it(tmp_path, name):
         last = max(states, default=0)
         if last:  # a state of a rung that no record has, and half of another
             (folder / f"state-{last + 1}.pt").write_bytes(states[last].read_bytes())
-            (folder / f".tmp-1-state-{last}.pt").write_bytes(b"half of")
+            (folder / f".tmp-{dead_process()}-state-{last}.pt").write_bytes(b"half of")
     sweep = run(out, name, resume=True)
     assert sweep.history.equals(whole.history)
     assert not [path.name for path in out.glob("runs/*/*") if path.name != "run.json"]

@@ -10,6 +10,7 @@ import torch
 
 from .. import nn
 from .._fuse import fuse, run_in_a_loop, stack, unstack
+from .._seeds import seed_all
 from .._step import StepRunner
 from .._torch import mark_stepped
 from ..errors import InvalidArgument
@@ -91,7 +92,7 @@ class ArrayStepper:
         self._followed: dict[tuple[int, str], list[Any]] = {}
         if self._experiment.cudnn_benchmark and self._device.type == "cuda":
             torch.backends.cudnn.benchmark = True
-        torch.manual_seed(self._experiment.seed)
+        seed_all(self._experiment.seed)
         self._runner = StepRunner(
             self.model,
             self.optimizer,
@@ -251,7 +252,7 @@ class ArrayStepper:
 
 
 def _made(experiment: Experiment, device: torch.device) -> torch.nn.Module:
-    torch.manual_seed(experiment.seed)
+    seed_all(experiment.seed)
     return experiment.model().to(device)
 
 

@@ -162,12 +162,15 @@ class _Ending:
         experiment: Experiment | ExperimentArray,
         processes: Processes,
         folder: PlanFolder | None,
+        watch: Watch,
     ) -> None:
         self._loop, self._experiment, self._processes, self._folder = loop, experiment, processes, folder
+        self._watch = watch
         self._started = Moment.now()
 
     def write(self, verdict: Verdict, preset: str, asked: Mapping[str, Any]) -> RunRecord | None:
-        """Write run.json, samples.csv and phases.csv."""
+        """Write the files of the whole run, and run.json last."""
+        self._watch.end()
         if self._folder is None:
             return None
         record = record_of(
@@ -189,7 +192,6 @@ class _Ending:
             save_models(self._folder.root, self._experiment, self._loop.at.history, self._loop.ended)
         if self._loop.samples:
             write_samples(self._folder.root, self._loop.samples)
-        self._loop.phases.save(self._folder.root)
         write_json(self._folder.root / RUN_FILE, record.to_dict())
         return record
 
@@ -226,7 +228,9 @@ def _run(
         gpus = processes.device.type == "cuda"
         with Watch(folder.root if folder else None, gpus, go_on=checkpoint is not None) as watch:
             loop.after_epoch = watch.write_now_and_then
-            record = _train(loop, _Ending(loop, experiment, processes, folder), experiment, preset, asked)
+            record = _train(
+                loop, _Ending(loop, experiment, processes, folder, watch), experiment, preset, asked
+            )
     finally:
         if files:
             files.close()

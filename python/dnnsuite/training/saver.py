@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .._files import OutputError
+from .._seeds import seed_all
 from .array import ExperimentArray
 from .array_stepper import ArrayStepper
 from .checkpoints import (
@@ -101,7 +102,7 @@ class Saver:
         if own < len(state["random"]):
             set_random_state(state["random"][own], self._processes.device)
         else:
-            torch.manual_seed(self._experiment.seed + own + at.step)
+            seed_all(self._experiment.seed + own + at.step)
         return at, [mine if self._processes.first else [0.0] * len(mine)]
 
 
@@ -135,7 +136,7 @@ class ArraySaver:
         return self._folder / MODELS_FOLDER / str(model) / name if self._folder else None
 
     def save(self, at: Position, totals: Sequence[Sequence[float]]) -> None:
-        """Write the checkpoint of all, then that of each model."""
+        """Write the checkpoint of each model, then that of all."""
         if self._folder is None:
             return
         random = [random_state(self._device)]
@@ -149,7 +150,6 @@ class ArraySaver:
             "totals": [list(each) for each in totals],
             "identity": {"models": [each.identity for each in self._experiment.experiments]},
         }
-        save_checkpoint(self._folder / CHECKPOINT, state)
         for slot, model in enumerate(self._stepper.numbers):
             own: State = {
                 **self._stepper.model_state(slot),
@@ -159,6 +159,7 @@ class ArraySaver:
                 "identity": self._experiment.experiments[model].identity,
             }
             self._write(model, CHECKPOINT, own)
+        save_checkpoint(self._folder / CHECKPOINT, state)  # last: it says that the others are of this moment
 
     def save_best(self, slot: int, epoch: int, valid: Mapping[str, float]) -> None:
         """Write a model to its own file, as its best so far."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .._seeds import seed_all
 from ..jobs.distributed import parallel
 from .experiment import Experiment
 from .feed import Batch
@@ -47,7 +48,7 @@ class Stepper:
         self._experiment, self._device = experiment, processes.device
         self._world_size = processes.world_size
         self._format = torch.channels_last if experiment.channels_last else torch.contiguous_format
-        torch.manual_seed(experiment.seed)
+        seed_all(experiment.seed)
         self.model = experiment.model().to(self._device)
         if experiment.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -61,7 +62,7 @@ class Stepper:
             self.model.compile()
         self._call = parallel(self.model, processes.place, self._device)
         self._autocast = autocast_of(experiment, self._device)
-        torch.manual_seed(experiment.seed + processes.rank)  # of dropout, which no two processes share
+        seed_all(experiment.seed + processes.rank)  # of dropout, which no two processes share
 
     def place(self, batches: Mapping[int, Batch]) -> Batch:
         """Return the batch of the one model on the device, in the memory format."""

@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from .._fuse import fuse
+from .._seeds import seeded
 from ..adapters.base import SharedBase
 from ..adapters.configs import refuse_written_base
 from ..errors import InvalidArgument
-from .feeds import Feeds, seeded
+from .feeds import Feeds
 from .groups import Groups
 from .optimizers import Named, OfTorch, Optimization, chosen_optimization
 from .space import Config, alike

@@ -33,7 +33,6 @@ class SharedStore(Store):
     def __init__(self, *arguments: Any, worker: str) -> None:
         super().__init__(*arguments)
         self._worker = worker.rsplit(":", 1)[-1]
-        self.suffix = f"-{self._worker}"
 
     def save(self, trial: Trial, state: Any, metric: str, sign: float) -> dict[int, Path]:
         """Write a trial's record and state while no other process writes one."""

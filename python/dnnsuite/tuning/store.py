@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .._files import TEMPORARY, replacing, write_json
+from .._files import replacing, write_json
 from .._runs import facts
 from .._runs.folder import PlanFolder
 from .._runs.reading import RUN_FILE
@@ -60,7 +60,6 @@ class Store:
     def __init__(self, folder: PlanFolder, job: str, mode: str, device: str, keeps_states: bool) -> None:
         self.folder, self._job, self._mode, self._device = folder, job, mode, device
         self._keeps_states = keeps_states
-        self.suffix = ""  # of folders that are being written: of this process, where there are others
         self._started: dict[int, Moment] = {}
 
     def begin(self, asked: Mapping[str, str]) -> None:
@@ -109,10 +108,10 @@ class Store:
         if isinstance(state, Path):
             state = torch.load(state, weights_only=True)
         if not (directory / RUN_FILE).is_file():
-            temporary = self.folder.begin_run(directory.name + self.suffix)
+            temporary = self.folder.begin_run(directory.name)
             if state is not None:
                 torch.save(state, temporary / _file_of(trial.trained))
-            return _states_in(self.folder.finish_run(temporary, record, directory.name))
+            return _states_in(self.folder.finish_run(temporary, record))
         before = _states_in(directory)
         if state is not None:  # before the record that tells of it: a kill between them loses nothing
             with replacing(directory / _file_of(trial.trained)) as temporary:
@@ -200,11 +199,9 @@ class Store:
 
     def clean(self) -> None:
         """Remove states that no trial will go on from, and what dead processes left half-made."""
-        for path in (
-            *self.folder.runs.glob("trial-*/state-*.pt"),
-            *self.folder.runs.glob(f"trial-*/{TEMPORARY}*"),
-        ):
+        for path in self.folder.runs.glob("trial-*/state-*.pt"):
             path.unlink(missing_ok=True)
+        self.folder.drop_unfinished()
 
 
 def _file_of(epochs: int) -> str:
