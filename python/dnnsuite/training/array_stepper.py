@@ -21,7 +21,7 @@ from .feed import Batch
 from .order import Share
 from .phases import Phases
 from .processes import Processes
-from .stepper import autocast_of, placed
+from .stepper import autocast_of, catch_up, load_rows, placed
 from .tally import Results
 
 __all__ = ["ArrayStepper"]
@@ -212,14 +212,20 @@ class ArrayStepper:
             "members": [each.state() for each in self._members],
         }
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Go on from :meth:`state`, of as many models."""
+    def load(self, state: dict[str, Any], losses: Mapping[int, Sequence[float]] | None = None) -> None:
+        """Go on from :meth:`state`, of as many models; `losses` as for one model."""
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         nn.set_rng_state(self.model, state["streams"])
+        if losses is None:
+            self.optimizer.load_state_dict(state["optimizer"])
+        else:
+            load_rows(self.optimizer, state["optimizer"])
         for each, own in zip(self._members, state["members"], strict=True):
-            each.load(own)
+            if losses is None:
+                each.load(own)
+            else:
+                catch_up(each.schedule, losses[each.number])
         self._followed.clear()
 
     def model_state(self, slot: int) -> dict[str, Any]:

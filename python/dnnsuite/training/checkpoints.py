@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from .._files import replacing
-from ..errors import Error, InvalidArgument
+from ..errors import Error
 
 __all__ = [
     "BEST",
@@ -24,7 +24,6 @@ __all__ = [
     "load_model",
     "random_state",
     "read_checkpoint",
-    "refuse_other_identity",
     "save_checkpoint",
     "set_random_state",
 ]
@@ -145,18 +144,3 @@ def set_random_state(state: State, device: torch.device) -> None:
 def _listed(state: Any) -> list[Any]:
     version, numbers, gauss = state
     return [version, list(numbers), gauss]
-
-
-def refuse_other_identity(path: Path, then: State, now: State) -> None:
-    """Refuse to go on with what was begun with other settings.
-
-    Raises:
-        InvalidArgument: one differs; it is named.
-    """
-    odd = [
-        f"{key} was {then.get(key)!r}, is {now.get(key)!r}" for key in now if then.get(key) != now.get(key)
-    ]
-    if odd:
-        raise InvalidArgument(
-            f"{path} was made with other settings: {'; '.join(odd)}; give the same, or choose another --out"
-        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from .._runs.failures import NotFinite
@@ -316,12 +316,14 @@ class Loop:
         bad = [slot for slot, finite in enumerate(self.stepper.finite()) if self._processes.any(not finite)]
         self._lose(dict.fromkeys(bad, f"a parameter is NaN or infinite after step {self.at.step}"))
 
-    def resume(self, path: Path, state: State) -> None:
+    def resume(self, path: Path, state: State, allowed: Sequence[str] = ()) -> None:
         """Go on where a checkpoint was written.
 
         Raises:
-            BadCheckpoint: it is of another model. InvalidArgument: it was made with other settings.
+            BadCheckpoint: it is of another model. InvalidArgument: other settings than those `allowed` differ.
         """
-        self.at, self._tally.totals = self.saver.load(path, state)
+        self.at, self._tally.totals = self.saver.load(path, state, allowed)
+        for sentence in self.saver.changed.values():
+            self._log.info(f"Resuming with another setting: {sentence}")
         self._write_epoch([])  # for a directory that has the checkpoint of another
         self._log.info(f"Resuming at epoch {self.at.epoch + 1}, iteration {self.at.iteration}, from {path}")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,6 +70,7 @@ def run(
     quiet: bool = False,
     preset: str = "",
     asked: Mapping[str, Any] | None = None,
+    allow_changed: Sequence[str] = (),
 ) -> Trained:
     """Train an experiment, or an array of them, into the directory `out`.
 
@@ -86,6 +87,7 @@ def run(
         quiet: print nothing.
         preset,
         asked: entries of the record.
+        allow_changed: names of what may differ when a run is resumed, as `["loss"]`; the record says so.
 
     Returns:
         The run: history, record and the trained model.
@@ -107,7 +109,16 @@ def run(
             try:
                 with Log(folder.root if folder else None, screen) as log:
                     return _run(
-                        made, processes, folder, Path(out), resume, log, tensorboard, preset, asked or {}
+                        made,
+                        processes,
+                        folder,
+                        Path(out),
+                        resume,
+                        log,
+                        tensorboard,
+                        preset,
+                        asked or {},
+                        allow_changed,
                     )
             except Stopped:
                 pass  # leaving the block raises Interrupted where the signal arrived
@@ -187,6 +198,7 @@ class _Ending:
             threads=torch.get_num_threads(),
             ended=self._loop.ended,
             speedup=speedup(self._loop.pairs),
+            changed=self._loop.saver.changed,
         )
         if isinstance(self._experiment, ExperimentArray):
             save_models(self._folder.root, self._experiment, self._loop.at.history, self._loop.ended)
@@ -206,6 +218,7 @@ def _run(
     events: bool,
     preset: str,
     asked: Mapping[str, Any],
+    allowed: Sequence[str],
 ) -> Trained:
     checkpoint = _checkpoint(out, resume, processes)
     state = _state_of(checkpoint) if checkpoint else None
@@ -217,7 +230,7 @@ def _run(
         loop = Loop(experiment, processes, folder.root if folder else None, log, files)
         _introduce(log, experiment, loop)
         if checkpoint and state:
-            loop.resume(checkpoint, state)
+            loop.resume(checkpoint, state, allowed)
         done = out / RUN_FILE
         epochs = first_of(experiment).epochs
         if folder and loop.at.epoch >= epochs and done.is_file():

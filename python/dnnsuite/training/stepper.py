@@ -17,7 +17,7 @@ from .phases import Phases
 from .processes import Processes
 from .tally import Results
 
-__all__ = ["Stepper", "autocast_of", "placed"]
+__all__ = ["Stepper", "autocast_of", "catch_up", "load_rows", "placed"]
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -34,6 +34,20 @@ def placed(batch: Batch, device: torch.device, memory_format: torch.memory_forma
     fits = memory_format if inputs.dim() == 4 else torch.preserve_format
     inputs = inputs.to(device, non_blocking=True, memory_format=fits)
     return inputs, labels.to(device, non_blocking=True)
+
+
+def load_rows(optimizer: Any, state: Mapping[str, Any]) -> None:
+    """Load what an optimizer keeps of each parameter, but no hyper-parameters; nothing of another kind of optimizer."""
+    groups, saved = optimizer.state_dict()["param_groups"], state["param_groups"]
+    if [(set(own), own["params"]) for own in groups] == [(set(old), old["params"]) for old in saved]:
+        optimizer.load_state_dict({"state": state["state"], "param_groups": groups})
+
+
+def catch_up(schedule: Any, losses: Sequence[float]) -> None:
+    """Bring a schedule that begins to where these epochs' validation losses have brought it."""
+    for epoch, loss in enumerate(losses):
+        schedule.begin_epoch(epoch)
+        schedule.end_epoch(epoch, loss)
 
 
 class Stepper:
@@ -135,12 +149,21 @@ class Stepper:
         parts["schedule"] = self.schedule
         return {name: part.state_dict() for name, part in parts.items()}
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Go on from :meth:`state`."""
+    def load(self, state: dict[str, Any], losses: Mapping[int, Sequence[float]] | None = None) -> None:
+        """Go on from :meth:`state`.
+
+        Args:
+            losses: validation losses of the epochs so far, by model: given where optimizer or schedule are others than
+                those of the state. They keep their own values then, and the schedule comes to where it would be.
+        """
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
-        self.schedule.load_state_dict(state["schedule"])
+        if losses is None:
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.schedule.load_state_dict(state["schedule"])
+            return
+        load_rows(self.optimizer, state["optimizer"])
+        catch_up(self.schedule, losses[0])
 
     def close(self) -> None:
         """Do nothing: steps of one model leave nothing running."""

@@ -70,6 +70,9 @@ class Engine:
         self._load_best()
         if self.best.weights is None:
             self._kept = {}  # weights that cannot be had back without training
+        self._written = {
+            n: (kept.status, len(kept.history)) for n, kept in self._kept.items()
+        }  # records on disk
         self._active: dict[int, Trial] = {}
         self._heard: dict[int, tuple[Trial, Any]] = {}  # outcomes that wait until all have one
         self._unwritten: dict[int, Trial] = {}  # trials of which a rung or the end is not on disk yet
@@ -303,7 +306,8 @@ class Engine:
     def _end(self, trial: Trial, status: str) -> None:
         trial.status, trial.state, trial.kept = status, None, None
         self._active.pop(trial.number, None)
-        self._unwritten[trial.number] = trial
+        if self._written.get(trial.number) != (status, trial.epoch):
+            self._unwritten[trial.number] = trial
         self._say("end", trial)
 
     # -- disk ------------------------------------------------------------------------------------------------------
