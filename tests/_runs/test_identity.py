@@ -47,7 +47,8 @@ def model(config):
 loss = Task().loss
 half = functools.partial(model, {"k": float("inf")})
 kinds = {"a", "b", "c"}
-given = {"model": model, "loss": loss, "half": half, "kinds": lambda x: x in {"a", "b", "c"}, "space": {"lr": (0.1, 0.2)}}
+given = {"model": model, "loss": loss, "half": half, "kinds": lambda x: x in {"a", "b", "c"}}
+given["space"] = {"lr": (0.1, 0.2)}
 """
 
 
@@ -107,7 +108,14 @@ def test_what_changes_no_number_is_no_change(old, new):
 
 
 def test_it_is_the_same_in_another_process():
-    code = f"import types, sys\nm = types.ModuleType('mine'); m.__file__ = '/home/user/mine.py'\nsys.modules['mine'] = m\nexec(compile({SOURCE!r}, '/home/user/mine.py', 'exec'), m.__dict__)\nfrom dnnsuite._runs.identity import identity_of\nprint(identity_of(m.given).to_dict())"
+    code = f"""
+import sys, types
+from dnnsuite._runs.identity import identity_of
+module = sys.modules["mine"] = types.ModuleType("mine")
+module.__file__ = "/home/user/mine.py"
+exec(compile({SOURCE!r}, module.__file__, "exec"), vars(module))
+print(identity_of(module.given).to_dict())
+"""
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.strip() == str(identity().to_dict())
 
@@ -144,7 +152,7 @@ def test_a_refusal_names_part_place_and_way_out(tmp_path):
         InvalidArgument, match=r"Net\.forward \(/home/user/mine.py:\d+\).*--allow-changed model"
     ):
         check_same(tmp_path, then, now)
-    with pytest.raises(InvalidArgument, match="there is no such part.*'model'"):
+    with pytest.raises(InvalidArgument, match=r"there is no such part.*'model'"):
         check_same(tmp_path, then, now, ["modle"])
     allowed = list(now.changes(then))
     assert set(check_same(tmp_path, then, now, allowed)) == set(allowed)

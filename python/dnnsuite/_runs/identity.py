@@ -143,8 +143,8 @@ def check_same(
     if odd:
         names = [name for name in changes if name not in allowed]
         raise InvalidArgument(
-            f"--resume: {where} was made with other settings{of}: {'; '.join(odd)}; give the same, choose another --out, "
-            f"or take the change with {' '.join(f'--allow-changed {name}' for name in names)}"
+            f"--resume: {where} was made with other settings{of}: {'; '.join(odd)}; give the same, choose another "
+            f"--out, or take the change with {' '.join(f'--allow-changed {name}' for name in names)}"
         )
     return changes
 
