@@ -32,7 +32,7 @@ RANK = {
     "_C": 0,
     "_shown": 1, "_torch_threads": 1, "errors": 1,
     "_files": 2, "_seeds": 2, "_torch": 2, "_under_way": 2, "host": 2,
-    "_tune": 3, "ops": 3, "timing": 3,
+    "_saved": 3, "_tune": 3, "ops": 3, "timing": 3,
     "_memory": 4, "data": 4, "nn": 4, "optim": 4, "pin": 4,
     "_fuse": 5, "_runs": 5,
     "_step": 6, "adapters": 6, "models": 6, "results": 6,
@@ -51,6 +51,7 @@ SIDES = {
         *(
             "_fuse",
             "_memory",
+            "_saved",
             "_seeds",
             "_step",
             "_tune",

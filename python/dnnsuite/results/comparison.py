@@ -225,7 +225,7 @@ def _measured(side: pd.DataFrame) -> pd.DataFrame:
 
     A run of which a copy failed is left out: the others had more of the machine.
     """
-    ok = (side["status"] == "ok") & (side["value"] > 0)
+    ok = (side["status"] == "ok") & (side["value"] > 0) & (side["value"] < math.inf)
     whole = side[side["run_key"].isin(pool.counting(zip(side["run_key"], ok, strict=True)))]
     if whole.empty:
         return whole

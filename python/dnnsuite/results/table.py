@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._files import regular, replacing
+from .._runs.record_checks import check_rate
+from .._runs.record_parts import BadRecord
 from ..errors import Error, reason
 
 if TYPE_CHECKING:
@@ -168,6 +170,16 @@ def read_csv(path: Path) -> pd.DataFrame:
         plan = hashlib.sha256(f"plan:{path.resolve()}".encode()).hexdigest()[:32]
         table = table.assign(plan_id=plan, run_id=plan + "/" + table["run"])
     try:
-        return complete(table)
+        found = complete(table)
+        for line, (metric, value) in enumerate(zip(found["metric"], found["value"], strict=True), 2):
+            _check(line, metric, value)
+        return found
     except (TypeError, ValueError) as error:
         raise Error(f"{path}: not a table of results: {error}") from error
+
+
+def _check(line: int, metric: str, value: float) -> None:
+    try:
+        check_rate(metric, value)
+    except BadRecord as error:
+        raise ValueError(f"line {line}: {error}") from None

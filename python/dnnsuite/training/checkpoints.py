@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import random
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from .._files import replacing
+from .._saved import save_tensors
 from ..errors import Error
 
 __all__ = [
@@ -47,13 +46,7 @@ def save_checkpoint(path: Path, state: State) -> None:
     Raises:
         OutputError: the disk is full, say; the checkpoint that was there before stays.
     """
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        try:
-            torch.save({"format": FORMAT, "version": VERSION, **state}, file)
-        except RuntimeError as error:  # torch's writer tells of a full disk so
-            raise OSError(f"{error}".splitlines()[0]) from error
-        file.flush()
-        os.fsync(file.fileno())
+    save_tensors(path, {"format": FORMAT, "version": VERSION, **state})
 
 
 def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> State:

@@ -33,7 +33,9 @@ def load_state(path: Path) -> Any:
     try:
         return torch.load(path, weights_only=True)
     except Exception as error:
-        raise Error(f"{path}: {reason(error)}") from error
+        raise Error(
+            f"{path} cannot be read as a trial's state: {reason(error)}; remove the file, and the trial trains again"
+        ) from error
 
 
 def _copied(value: torch.Tensor) -> torch.Tensor:

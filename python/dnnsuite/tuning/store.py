@@ -15,13 +15,14 @@ from typing import Any
 
 import torch
 
-from .._files import replacing, write_json
+from .._files import write_json
 from .._runs import facts
 from .._runs.folder import PlanFolder
 from .._runs.identity import Identity, check_same, identity_of
 from .._runs.reading import RUN_FILE
 from .._runs.record import Metric, Moment, RunRecord, Verdict, new_id
 from .._runs.resume import refuse_other_settings
+from .._saved import save_tensors
 from .space import named
 from .trial import Trial
 
@@ -118,12 +119,11 @@ class Store:
         if not (directory / RUN_FILE).is_file():
             temporary = self.folder.begin_run(directory.name)
             if state is not None:
-                torch.save(state, temporary / _file_of(trial.trained))
+                save_tensors(temporary / _file_of(trial.trained), state)
             return _states_in(self.folder.finish_run(temporary, record))
         before = _states_in(directory)
         if state is not None:  # before the record that tells of it: a kill between them loses nothing
-            with replacing(directory / _file_of(trial.trained)) as temporary:
-                torch.save(state, temporary)
+            save_tensors(directory / _file_of(trial.trained), state)
         write_json(directory / RUN_FILE, record.to_dict())
         for epochs in before.keys() - self._needed(before, trial, state):
             before[epochs].unlink(missing_ok=True)
@@ -148,8 +148,7 @@ class Store:
 
     def write_best(self, best: Mapping[str, Any], name: str) -> None:
         """Write weights and the key by which they are compared into the file of this name."""
-        with replacing(self.folder.root / name) as temporary:
-            torch.save(dict(best), temporary)
+        save_tensors(self.folder.root / name, dict(best))
 
     def load_best(self) -> dict[str, Any] | None:
         """Return the best weights that earlier processes left; None without any."""
