@@ -119,6 +119,8 @@ class Feeds:
                 "loaders with one per trial, or a function of the configuration"
             )
         _refuse_arrays(source)
+        for each in source if isinstance(source, list) else [source]:
+            _refuse_read_once(each)
         if isinstance(source, list) and source and isinstance(source[0], Mapping):
             raise InvalidArgument(
                 "a list of dicts is given, and a list has the data of trial i at place i: for a list of batches give "
@@ -151,6 +153,7 @@ class Feeds:
             watched = WatchedConfig(config)
             source = source(watched)
             key = ("made", id(source), watched.get("batch_size"))
+            _refuse_read_once(source)
             self.read |= watched.read
         elif isinstance(source, list):
             if number >= len(source):
@@ -187,6 +190,15 @@ def _refuse_arrays(source: Any) -> None:
             raise InvalidArgument(
                 f"the data hold a {type(part).__module__}.{type(part).__name__}: give tensors, by torch.as_tensor"
             )
+
+
+def _refuse_read_once(source: Any) -> None:
+    """Refuse a generator, or another iterator: each epoch of each array reads the data anew."""
+    if isinstance(source, Iterator):
+        raise InvalidArgument(
+            f"the data are a {type(source).__name__}, which can be read once: give a DataLoader, or of a list of "
+            "batches DataLoader(batches, batch_size=None)"
+        )
 
 
 def _iterable(source: Any) -> bool:

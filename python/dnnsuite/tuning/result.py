@@ -144,8 +144,8 @@ class Sweep:
         saved = self.epochs_from_scratch - self.epochs
         rungs = f", {saved} fewer than from scratch" if self.plan and saved > 0 else ""
         return (
-            f"trial {self.best_trial} of {len(self.trials)} is the best: {self.metric} {metric(self.best_value)} with "
-            f"{config} "
+            f"trial {self.best_trial} of {len(self.trials)} is the best: {self.metric} {metric(self.best_value)} "
+            f"({self.goal}) with {config} "
             f"({self.epochs} model-epochs in {duration(self.seconds)}{rungs})"
         )
 

@@ -106,7 +106,7 @@ def sweep(
             ReduceLROnPlateau follows `metric`.
         epochs: most epochs of a trial.
         metric: name of the metric that trials are compared by; by default `loss`.
-        goal: min or max; by default max for names such as `acc`, else min.
+        goal: min or max; by default as the metric's name says, as of `loss` and `acc`; needed for others.
         algorithm: one of `dnnsuite.tuning`, as `Hyperband()`; by default a grid of choices, or `trials` random ones.
         trials: number of configurations that are drawn.
         patience: epochs without an improvement (by the part `min_delta`) after which a trial ends.
@@ -145,7 +145,8 @@ def sweep(
     2
     """
     check_factory(make_model)
-    aim = Goal(metric, sign_of(metric, goal), at_least_1("patience", patience), checked_part(min_delta))
+    sign = sign_of(metric, goal)
+    aim = Goal(metric, sign, at_least_1("patience", patience), checked_part(min_delta), goal is not None)
     chosen, setting = _search(space, algorithm, trials, epochs, seed, aim.sign < 0)
     width, threads = at_least_1("width", width), at_least_1("threads", threads) or threads_of_caller()
     _check_mode(mode, device)
