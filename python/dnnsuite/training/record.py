@@ -52,6 +52,7 @@ def record_of(
     threads: int,
     ended: Mapping[int, str] | None = None,
     speedup: Speedup | None = None,
+    changed: Mapping[str, str] | None = None,
 ) -> RunRecord:
     """Make the record of a run that has ended, well or not.
 
@@ -69,6 +70,7 @@ def record_of(
         threads: CPU threads of a process.
         ended: models of an array that ended early, with the reason.
         speedup: speed of an array over models alone, where it was measured.
+        changed: what differed when the run was resumed.
     """
     found = facts.environment()
     array = made if isinstance(made, ExperimentArray) else None
@@ -106,6 +108,7 @@ def record_of(
         samples=Samples() if samples else None,
         window={"no_interval": throughput(samples)[1].why} if samples else {},
         asked=dict(asked),
+        changed=dict(changed or {}),
         resolved=settings,
         details={**_details(made, experiment, history, ended or {}), "parameters": parameters},
     )
