@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MIT
+"""A worker's side of taking turns: the orders that it may get, and the steps that it times in each.
+
+Orders are plain values, for they go through a socket:
+
+* `{"do": "settle"}`: train until steps run as all further ones will, which an array's first steps try out;
+* `{"do": "block", "epoch": 3, "seconds": 0.25}` or `"steps": 4` instead of seconds: train and answer with the times;
+* `{"do": "last", "disturbed": [3]}`: what is known of the blocks; whatever comes last is done.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from .._torch_threads import end_helpers
+from .neighbours import cpu_tree_s
+from .rates import Steps
+from .samples import Sample
+from .worker import Siblings
+
+__all__ = ["LEAST_WARM_UP", "MOST_WARM_UP", "WARM_UP_S", "Clock", "Trains", "TurnTaker", "settle"]
+
+# Steps and seconds until an array's steps are recorded and its shards chosen.
+LEAST_WARM_UP, MOST_WARM_UP, WARM_UP_S = 3, 2000, 30.0
+_MOST_STEPS = 1000  # of a block
+_LEAD_IN = 4  # steps of a block from which on one more precedes it, to warm the caches that others have used
+
+
+class Trains(Protocol):
+    """What trains: a job."""
+
+    def step(self) -> None: ...
+    def synchronize(self) -> None: ...
+    @property
+    def items_per_step(self) -> int: ...
+
+
+class Clock(Protocol):
+    """Observer of the steps of one block; calls nest as its loop does, and `end_epoch` follows the synchronise."""
+
+    @property
+    def asynchronous(self) -> bool: ...
+    def begin_epoch(self) -> None: ...
+    def begin_step(self) -> None: ...
+    def end_step(self, items: int) -> None: ...
+    def end_epoch(self) -> None: ...
+    def steps(self) -> Steps: ...
+
+
+def settle(job: Trains, limit_s: float = WARM_UP_S) -> float:
+    """Train until steps run as all further ones will; return the seconds of the last one."""
+    until_s = time.perf_counter() + limit_s
+    step_s = 0.0
+    for done in range(1, MOST_WARM_UP + 1):
+        begin_s = time.perf_counter()
+        job.step()
+        job.synchronize()
+        step_s = time.perf_counter() - begin_s
+        if done >= LEAST_WARM_UP and (getattr(job, "settled", True) or time.perf_counter() > until_s):
+            break
+    return step_s
+
+
+@dataclass
+class TurnTaker:
+    """Steps of a job, block after block.
+
+    Args:
+        clock_of: number of steps → clock that dates them.
+        after: called with the epoch's number after each block, as to check the losses.
+    """
+
+    job: Trains
+    clock_of: Callable[[int], Clock]
+    after: Callable[[int], None] = lambda epoch: None
+    blocks: list[tuple[int, Steps]] = field(default_factory=list)  # with their epochs
+    cpu_s: list[float] = field(default_factory=list)  # of each block
+    asynchronous: bool = False
+    disturbed: frozenset[int] = frozenset()  # blocks, by their place
+    _step_s: float = 0.0
+
+    def obey(self, siblings: Siblings, alone: Sequence[Mapping[str, Any]] = ()) -> Iterator[Mapping[str, Any]]:
+        """Follow all orders; those of other kinds are yielded, to be done and answered by the caller."""
+        for order in siblings.orders(alone):
+            begin_s = _cpu_s()
+            if order["do"] == "settle":
+                self._step_s = settle(self.job)
+                answer = {}
+            elif order["do"] == "block":
+                answer = self.block(order)
+            elif order["do"] == "last":
+                self.disturbed, answer = frozenset(order["disturbed"]), {}
+            else:
+                yield order
+                answer = {}
+            end_helpers()  # they would wait for more work by spinning
+            siblings.answer({**answer, "own_s": _cpu_s() - begin_s})
+
+    def block(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Train and time one block; return its times for the group."""
+        steps = order.get("steps")
+        if steps is None:
+            steps = max(1, min(_MOST_STEPS, round(order["seconds"] / max(self._step_s, 1e-6))))
+        if steps >= _LEAD_IN and order.get("steps") is None:
+            self.job.step()
+            self.job.synchronize()
+        clock, items = self.clock_of(steps), self.job.items_per_step
+        cpu_s = _cpu_s()
+        clock.begin_epoch()
+        for _ in range(steps):
+            clock.begin_step()
+            self.job.step()
+            clock.end_step(items)
+        self.job.synchronize()
+        clock.end_epoch()
+        cpu_s = _cpu_s() - cpu_s
+        found = clock.steps()
+        self._step_s = float(found.stops_ns[-1] - found.starts_ns[0]) * 1e-9 / steps
+        self.blocks.append((order["epoch"], found))
+        self.cpu_s.append(cpu_s)
+        self.asynchronous |= clock.asynchronous
+        self.after(order["epoch"])
+        return {
+            "start_ns": int(found.starts_ns[0]), "stops_ns": found.stops_ns.tolist(), "items": items, "cpu_s": cpu_s,
+            "asynchronous": clock.asynchronous,
+        }  # fmt: skip
+
+    def samples(self, warm_up: int) -> list[Sample]:
+        """Return all steps, those of the first `warm_up` blocks as warm-up."""
+        return [
+            Sample(epoch, start, stop, float(items), "train" if i >= warm_up else "warmup",
+                   "neighbours" if i in self.disturbed else "")
+            for i, (epoch, steps) in enumerate(self.blocks)
+            for start, stop, items in zip(
+                steps.starts_ns.tolist(), steps.stops_ns.tolist(), steps.items.tolist(), strict=True
+            )
+        ]  # fmt: skip
+
+    def epochs_s(self) -> list[tuple[float, float, int]]:
+        """Return (start, stop, items) of each epoch on a clock that stands while others have their turns, in seconds
+        since 1970."""
+        if not self.blocks:
+            return []
+        now_s = time.time() + self.blocks[0][1].starts_ns[0] * 1e-9 - time.monotonic()
+        made: dict[int, tuple[float, float, int]] = {}
+        for epoch, steps in self.blocks:
+            start_s, _, items = made.get(epoch, (now_s, now_s, 0))
+            now_s += float(steps.stops_ns[-1] - steps.starts_ns[0]) * 1e-9
+            made[epoch] = (start_s, now_s, items + int(np.sum(steps.items)))
+        return list(made.values())
+
+
+def _cpu_s() -> float:
+    """CPU seconds of this process and its children."""
+    return time.process_time() + cpu_tree_s(os.getpid())
