@@ -20,11 +20,15 @@ def specs(folder: Path, task: str, count: int, **details: Any) -> list[WorkerSpe
     made = []
     for index in range(count):
         (own := folder / f"{task}{index}").mkdir()
-        made.append(WorkerSpec(f"worker_tasks:{task}", str(own), "none", {}, {**details, "index": index}, (), (HERE,)))
+        made.append(
+            WorkerSpec(f"worker_tasks:{task}", str(own), "none", {}, {**details, "index": index}, (), (HERE,))
+        )
     return made
 
 
-def start(workers: TurnWorkers[str], folder: Path, key: str, task: str, count: int = 1, **details: Any) -> None:
+def start(
+    workers: TurnWorkers[str], folder: Path, key: str, task: str, count: int = 1, **details: Any
+) -> None:
     variables = [{"PYTHONPATH": os.pathsep.join([HERE, *sys.path])}] * count
     workers.start(key, specs(folder, task, count, **details), variables, Direct())
 
@@ -54,7 +58,8 @@ def test_waiting_for_a_turn_uses_no_cpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "failure"), [("crashes_at_once", "unavailable"), ("fails_in_its_turn", "crash"), ("leaves", "crash")]
+    ("task", "failure"),
+    [("crashes_at_once", "unavailable"), ("fails_in_its_turn", "crash"), ("leaves", "crash")],
 )
 def test_a_way_that_fails_leaves_the_others_alone(task: str, failure: str, tmp_path: Path) -> None:
     with TurnWorkers[str](60) as workers:

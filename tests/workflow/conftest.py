@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dnnsuite._runs import neighbours
 from dnnsuite._runs.plugins import import_plugins
 from dnnsuite.workflow import WorkflowReport
 from dnnsuite.workflow.sweep import run
@@ -25,8 +26,17 @@ def toys() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def quiet() -> Iterator[None]:
+    """What others do on the machine of the tests is not seen."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dnnsuite.workflow.phases.free_cores", lambda asked: neighbours.all_cores())
+        patch.setattr("dnnsuite._runs.neighbours.Watch.disturbed", lambda self, before, own_s: "")
+        yield
+
+
 @pytest.fixture
-def toy_run(toys: None) -> Callable[..., WorkflowReport]:
+def toy_run(toys: None, quiet: None) -> Callable[..., WorkflowReport]:
     """Runs a toy's workflow in this process, quietly."""
 
     def run_toy(job: str, out: Path, **options: Any) -> WorkflowReport:
@@ -36,7 +46,7 @@ def toy_run(toys: None) -> Callable[..., WorkflowReport]:
 
 
 @pytest.fixture(scope="session")
-def finished(toys: None, tmp_path_factory: pytest.TempPathFactory) -> WorkflowReport:
+def finished(toys: None, quiet: None, tmp_path_factory: pytest.TempPathFactory) -> WorkflowReport:
     """A workflow of the harmless toy: serial, concurrent and fused, two repeats."""
     out = tmp_path_factory.mktemp("finished") / "toy"
     return run(
@@ -49,4 +59,6 @@ def finished(toys: None, tmp_path_factory: pytest.TempPathFactory) -> WorkflowRe
         repeats=2,
         seed=7,
         threads=2,
+        epochs=3,
+        iters_per_epoch=6,
     )

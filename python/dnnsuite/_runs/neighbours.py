@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from .._shown import number
 
 __all__ = ["Cores", "Reading", "Watch", "all_cores", "cpu_tree_s", "free_cores"]
 
@@ -63,7 +62,7 @@ class Cores:
     def __str__(self) -> str:
         if not self.shared:
             return f"{self.of} core{'s' * (self.of > 1)}"
-        return f"{len(self.cpus)} of {self.of} cores, others used {number(self.others)}"
+        return f"{len(self.cpus)} of {self.of} cores, others used {self.others:.1f}"
 
 
 class Watch:
@@ -107,7 +106,7 @@ class Watch:
         if theirs_s <= max(_QUIET * there_s, _QUIET_TICKS * _TICK_S):
             return ""
         cores = len(self.cpus)
-        used = number(cores * min(1.0, theirs_s / there_s))
+        used = f"{cores * min(1.0, theirs_s / there_s):.1f}"
         return f"other processes used {used} of {cores} core{'s' * (cores > 1)}"
 
 
@@ -117,7 +116,9 @@ def all_cores() -> Cores:
     return Cores(cpus, len(cpus), 0.0)
 
 
-def free_cores(asked: int | None = None, root: Path = Path("/"), sleep: Callable[[float], None] = time.sleep) -> Cores:
+def free_cores(
+    asked: int | None = None, root: Path = Path("/"), sleep: Callable[[float], None] = time.sleep
+) -> Cores:
     """Look at the machine for a second; return the CPUs that neighbours leave free, one at least.
 
     Args:
@@ -145,7 +146,9 @@ def cpu_tree_s(pid: int) -> float:
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text(encoding="ascii").split():
                 with suppress(OSError, IndexError, ValueError):
-                    fields = Path(f"/proc/{child}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+                    fields = (
+                        Path(f"/proc/{child}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+                    )
                     total += (int(fields[11]) + int(fields[12])) * _TICK_S
                 total += cpu_tree_s(int(child))
     return total

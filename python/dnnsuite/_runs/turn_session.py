@@ -23,6 +23,7 @@ Key = TypeVar("Key", bound=Hashable)
 BLOCK_S = 0.25  # of a turn, or one step where that is longer
 # What neighbours change of a ratio, though not of a core's time: they have a part of the caches and of the memory.
 BESIDE_NEIGHBOURS = 0.08
+_ASLEEP = 0.1  # share of its time that a worker sleeps, from which on CPU time is not its time
 _ROOM_BESIDE = 0.05  # for what the blocks themselves show
 
 
@@ -46,6 +47,7 @@ class Turn:
 
     replicas: list[Steps]
     cpu_s: float
+    by_cpu_time: bool = False
 
     @property
     def items(self) -> float:
@@ -57,9 +59,9 @@ class Turn:
         window = common_window(self.replicas)
         return (window[1] - window[0]) * 1e-9 if window else 0.0
 
-    def rate(self, by_cpu_time: bool) -> float:
+    def rate(self) -> float:
         """Items per second while all workers were active, or per CPU second."""
-        if by_cpu_time:
+        if self.by_cpu_time:
             return self.items / self.cpu_s if self.cpu_s > 0 else float("nan")
         return rate(self.replicas)
 
@@ -120,11 +122,15 @@ class Session(Generic[Key]):
             answers = self.workers.turn(key, {"do": "block", "epoch": number, **order(number)})
             if answers is None:
                 return None
-            turn = Turn([_steps(each, number) for each in answers], sum(each["cpu_s"] for each in answers))
+            replicas = [_steps(each, number) for each in answers]
+            length_s = sum(steps.stops_ns[-1] - steps.starts_ns[0] for steps in replicas) * 1e-9
+            # What sleeps is not slowed by neighbours alone; CPU time would not show it.
+            works = sum(each["asleep_s"] for each in answers) < _ASLEEP * length_s
+            by_cpu_time = self.cores.by_cpu_time and works
+            turn = Turn(replicas, sum(each["cpu_s"] for each in answers), by_cpu_time)
             self.turns.setdefault(key, {})[number] = turn
             used_s = time.process_time() - own_s + sum(each["own_s"] for each in answers)
-            disturbed = "" if self.cores.by_cpu_time else self._watch.disturbed(before, used_s)
-            return Block(turn.rate(self.cores.by_cpu_time), disturbed)
+            return Block(turn.rate(), "" if by_cpu_time else self._watch.disturbed(before, used_s))
 
         return block
 

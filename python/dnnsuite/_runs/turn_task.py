@@ -13,8 +13,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -85,7 +87,9 @@ class TurnTaker:
     disturbed: frozenset[int] = frozenset()  # blocks, by their place
     _step_s: float = 0.0
 
-    def obey(self, siblings: Siblings, alone: Sequence[Mapping[str, Any]] = ()) -> Iterator[Mapping[str, Any]]:
+    def obey(
+        self, siblings: Siblings, alone: Sequence[Mapping[str, Any]] = ()
+    ) -> Iterator[Mapping[str, Any]]:
         """Follow all orders; those of other kinds are yielded, to be done and answered by the caller."""
         for order in siblings.orders(alone):
             begin_s = _cpu_s()
@@ -111,7 +115,7 @@ class TurnTaker:
             self.job.step()
             self.job.synchronize()
         clock, items = self.clock_of(steps), self.job.items_per_step
-        cpu_s = _cpu_s()
+        cpu_s, thread = _cpu_s(), _thread()
         clock.begin_epoch()
         for _ in range(steps):
             clock.begin_step()
@@ -120,7 +124,7 @@ class TurnTaker:
         self.job.synchronize()
         clock.end_epoch()
         cpu_s = _cpu_s() - cpu_s
-        found = clock.steps()
+        found, asleep_s = clock.steps(), _thread().asleep_s(thread)
         self._step_s = float(found.stops_ns[-1] - found.starts_ns[0]) * 1e-9 / steps
         self.blocks.append((order["epoch"], found))
         self.cpu_s.append(cpu_s)
@@ -128,7 +132,7 @@ class TurnTaker:
         self.after(order["epoch"])
         return {
             "start_ns": int(found.starts_ns[0]), "stops_ns": found.stops_ns.tolist(), "items": items, "cpu_s": cpu_s,
-            "asynchronous": clock.asynchronous,
+            "asynchronous": clock.asynchronous, "asleep_s": asleep_s,
         }  # fmt: skip
 
     def samples(self, warm_up: int) -> list[Sample]:
@@ -154,6 +158,28 @@ class TurnTaker:
             now_s += float(steps.stops_ns[-1] - steps.starts_ns[0]) * 1e-9
             made[epoch] = (start_s, now_s, items + int(np.sum(steps.items)))
         return list(made.values())
+
+
+class _Moment(NamedTuple):
+    """Time, and what the calling thread has worked and waited for a CPU so far, in seconds."""
+
+    at_s: float
+    worked_s: float
+    waited_s: float
+
+    def asleep_s(self, before: _Moment) -> float:
+        """Seconds since `before` in which the thread neither worked nor waited for a CPU: for a disk, a timer, helpers."""
+        return max(
+            0.0,
+            self.at_s - before.at_s - (self.worked_s - before.worked_s) - (self.waited_s - before.waited_s),
+        )
+
+
+def _thread() -> _Moment:
+    waited_s = 0.0
+    with suppress(OSError, IndexError, ValueError):
+        waited_s = int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) * 1e-9
+    return _Moment(time.monotonic(), time.thread_time(), waited_s)
 
 
 def _cpu_s() -> float:

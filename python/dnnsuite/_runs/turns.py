@@ -38,7 +38,7 @@ class Block:
     """One turn of one way.
 
     Attributes:
-        rate: items per second.
+        rate: items per second; NaN where the workers of a way were never active at the same time.
         disturbed: what disturbed it; empty if nothing did.
     """
 
@@ -142,7 +142,7 @@ def known(values: Iterable[float], floor: float = 0.0) -> Known:
 
 def _correlation_time(deviations: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
     """Return the number of values that are worth one: 1 + 2 × the autocorrelations up to the first that is not
-    positive. An estimate from n values is too small by about (1 + 3 r) / n, which is added."""
+    positive. An estimate from n values is too small by about (1 + 3 r) / n; somewhat more is added."""
     n = len(deviations)
     variance = float(deviations @ deviations) / n
     if variance <= 0:
@@ -150,7 +150,7 @@ def _correlation_time(deviations: np.ndarray[tuple[int], np.dtype[np.float64]]) 
     total = 1.0
     for lag in range(1, max(1, n // 4) + 1):
         r = float(deviations[:-lag] @ deviations[lag:]) / (n - lag) / variance
-        r += (1 + 3 * abs(r)) / n
+        r += (2 + 4 * abs(r)) / n
         if r <= 0:
             break
         total += 2 * r
@@ -178,8 +178,9 @@ class Rounds(Generic[Key]):
     def rate(self, key: Key) -> Known:
         """Return the rate of a way over its undisturbed blocks, or over all of them where those are too few."""
         mine = self.counted(key)
-        quiet = [block.rate for block in mine if block and not block.disturbed]
-        return self._told(known(quiet or [block.rate for block in mine if block], self.goal.floor), [mine])
+        made = [block for block in mine if block and block.rate > 0]
+        quiet = [block.rate for block in made if not block.disturbed]
+        return self._told(known(quiet or [block.rate for block in made], self.goal.floor), [mine])
 
     def ratio(self, key: Key) -> Known:
         """Return the rate of a way over the baseline's of the same rounds, of those in which neither was disturbed."""
@@ -268,6 +269,5 @@ def _settled(made: Rounds[Key], keys: Collection[Key]) -> set[Key]:
     return {
         key
         for key in keys
-        if (key != made.baseline or len(made.blocks) == 1)
-        and made.goal.verdict(made.ratio(key)) == "ok"
+        if (key != made.baseline or len(made.blocks) == 1) and made.goal.verdict(made.ratio(key)) == "ok"
     }

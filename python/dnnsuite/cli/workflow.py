@@ -38,7 +38,9 @@ def workflow(
     precisions: Annotated[Texts, typer.Option(help="fp32,amp,bf16,fp64.  [fp32, and amp on a GPU]")] = None,
     bf16: Annotated[bool, typer.Option("--bf16", help="Measure in bfloat16 too.")] = False,
     repeats: Annotated[Number, typer.Option(help="Runs of each point.  [preset]")] = None,
-    epochs: Annotated[Number, typer.Option(help="Epochs of a run; the first is warm-up.  [until --goal]")] = None,
+    epochs: Annotated[
+        Number, typer.Option(help="Epochs of a run; the first is warm-up.  [until --goal]")
+    ] = None,
     iters_per_epoch: Annotated[Number, typer.Option(help="Iterations of an epoch.  [preset]")] = None,
     batch_size: Annotated[Number, typer.Option(help="Items per model and iteration.  [preset]")] = None,
     seed: Annotated[Number, typer.Option(help="Seed of models, data, plan and order.  [1]")] = None,
@@ -205,11 +207,7 @@ def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
     order, remarks = planned_points(settings)
     if as_json:
         runs = [{"repeat": repeat, "mode": p.mode, "precision": p.precision, "B": p.B} for repeat, p in order]
-        print(
-            json.dumps(
-                {"settings": settings.to_dict(), "runs": runs, "remarks": remarks}
-            )
-        )
+        print(json.dumps({"settings": settings.to_dict(), "runs": runs, "remarks": remarks}))
         return 0
     for key, value in settings.to_dict().items():
         print(f"{key:<16} {value}")

@@ -13,13 +13,13 @@ from .._runs import rates
 from .._runs.record import Metric
 from .._runs.turn_session import Session, Turn
 from .._runs.turns import Known
+from ..results.summary import SPEEDUP
 
 if TYPE_CHECKING:
     from .launch import Point
 
-__all__ = ["SPEEDUP", "measured", "on_device"]
+__all__ = ["measured", "on_device"]
 
-SPEEDUP = "speedup"
 _DEFINITION = (
     "items / time over the turns in which all replicas are active, through the loader, data wait included"
 )
@@ -29,7 +29,9 @@ _ON_DEVICE = "items / time of one epoch on batches that lie on the device, summe
 _SPEEDUP = "rate / serial's rate of the same round, geometric mean over the rounds that nobody disturbed"
 
 
-def on_device(results: Sequence[Mapping[str, Any]], unit: str, by_cpu_time: bool = False) -> tuple[Metric, ...]:
+def on_device(
+    results: Sequence[Mapping[str, Any]], unit: str, by_cpu_time: bool = False
+) -> tuple[Metric, ...]:
     """Return the rate without the loader, if every worker's result has one."""
     held = [result.get("on_device") for result in results]
     if not held or not all(held):
@@ -52,7 +54,8 @@ def measured(
         unit: name of the items, as "sequences".
         warm_up: first rounds that do not count.
     """
-    turns, by_cpu_time = session.kept(point, warm_up), session.cores.by_cpu_time
+    turns = session.kept(point, warm_up)
+    by_cpu_time = all(turn.by_cpu_time for turn in turns)
     own, per_s = session.rounds.rate(point), f"{unit}/s"
     items, cpu_s = sum(turn.items for turn in turns), sum(turn.cpu_s for turn in turns)
     rate = items / cpu_s if by_cpu_time and cpu_s else _rate(turns)
@@ -67,6 +70,8 @@ def measured(
             Metric("time/step", sum(turn.seconds for turn in alone) / steps, "s", replica=i),
         ]
     found, verdict = session.known(point)
+    if point == session.baseline:  # which nothing is compared with; its rate has an interval of its own
+        verdict = "ok"
     if session.baseline is not None:
         ends = (end if math.isfinite(end) else None for end in (found.low, found.high))
         metrics.append(Metric(SPEEDUP, found.value, "1", *ends, definition=_SPEEDUP))
@@ -74,7 +79,8 @@ def measured(
     if cpu_s > 0:
         metrics.append(Metric("throughput/CPU second", items / cpu_s, per_s, definition=_PER_CPU_SECOND))
     step_s = [
-        (turn.replicas[0].stops_ns - turn.replicas[0].starts_ns) * 1e-9 / turn.replicas[0].items for turn in turns
+        (turn.replicas[0].stops_ns - turn.replicas[0].starts_ns) * 1e-9 / turn.replicas[0].items
+        for turn in turns
     ]
     steady = rates.warmup(np.concatenate(step_s))
     spans = [rates.common_window(turn.replicas) for turn in turns]
@@ -107,5 +113,5 @@ def _noted(session: Session[Point], found: Known, verdict: str) -> tuple[str, ..
 def _rate(turns: Sequence[Turn]) -> float:
     """Items per second in which all replicas were active."""
     seconds = sum(turn.seconds for turn in turns)
-    items = sum(turn.rate(by_cpu_time=False) * turn.seconds for turn in turns if turn.seconds)
+    items = sum(rates.rate(turn.replicas) * turn.seconds for turn in turns if turn.seconds)
     return items / seconds if seconds > 0 else math.nan

@@ -58,7 +58,9 @@ class _Group:
         """Return the groups in which points that found no memory are tried again; none where they had it all."""
         if len(self.points) == 1 or not failed:
             return []
-        others = [point for point in self.points if point != baseline and (point in failed or baseline in failed)]
+        others = [
+            point for point in self.points if point != baseline and (point in failed or baseline in failed)
+        ]
         if baseline in failed or baseline not in self.points or len(self.points) == 2:
             first = [[point] for point in self.points if point == baseline and point in failed]
             return [_Group(points, self.repeat) for points in [*first, *([point] for point in others)]]
@@ -135,7 +137,9 @@ class Runs:
 
     def _bytes(self, point: Point) -> int:
         """Guess the memory of a point: what its dry run took, where there was one."""
-        tried = self.record.state.get("search", {}).get(f"{point.mode}/{point.precision}", {}).get("tried", [])
+        tried = (
+            self.record.state.get("search", {}).get(f"{point.mode}/{point.precision}", {}).get("tried", [])
+        )
         seen = [each.get("peak_bytes", 0) for each in tried if each["B"] == point.B and each["ok"]]
         mode = modes.get(point.mode)
         processes, context = mode.processes(point.B), _CONTEXT_BYTES if self.settings.device != "cpu" else 0
@@ -174,9 +178,7 @@ class Runs:
             for point in workers.running():
                 workers.turn(point, {"do": "held", "steps": self.settings.iters_per_epoch})
             outcomes = session.end()
-        no_memory = {
-            point for point, outcome in outcomes.items() if outcome.verdict.failure == "oom"
-        }
+        no_memory = {point for point, outcome in outcomes.items() if outcome.verdict.failure == "oom"}
         again = {point for each in group.smaller(no_memory, self.baseline) for point in each.points}
         again -= {self.baseline} - no_memory
         final = [point for point in outcomes if point in wanted and point not in again]
@@ -244,7 +246,9 @@ class Runs:
 
     def _take(self, session: Session[Point], rounds: int | None) -> None:
         """Take turns; tell what is known as it grows."""
-        session.take(self._order, rounds, self.settings.budget_s or math.inf, lambda made: self._tell(session, made))
+        session.take(
+            self._order, rounds, self.settings.budget_s or math.inf, lambda made: self._tell(session, made)
+        )
 
     def _tell(self, session: Session[Point], made: Rounds[Point]) -> None:
         done = max(len(blocks) for blocks in made.blocks.values())
@@ -315,7 +319,12 @@ class Runs:
         """Return the record of a run before it has begun: what it was told, and by what it is confined."""
         from .. import jobs
 
-        settings, mode, state, repeat = self.settings, modes.get(point.mode), self.record.state, going.group.repeat
+        settings, mode, state, repeat = (
+            self.settings,
+            modes.get(point.mode),
+            self.record.state,
+            going.group.repeat,
+        )
         described, versions = state["environment"]["machine"], state["environment"]["versions"]
         processes = mode.processes(point.B)
         configs = self.launcher.configs(point, repeat) if processes <= MAX_PROCESSES else []
