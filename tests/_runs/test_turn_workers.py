@@ -83,9 +83,14 @@ def test_a_turn_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 
 def test_an_error_in_the_parent_leaves_no_worker(tmp_path: Path) -> None:
     pids: list[int] = []
-    with pytest.raises(LookupError), TurnWorkers[str](60, started=pids.append) as workers:
-        start(workers, tmp_path, "good", "counts")
-        workers.set_up()
-        raise LookupError
+
+    def fails() -> None:
+        with TurnWorkers[str](60, started=pids.append) as workers:
+            start(workers, tmp_path, "good", "counts")
+            workers.set_up()
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        fails()
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)

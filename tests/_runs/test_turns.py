@@ -25,18 +25,18 @@ def machine(seed: int) -> Callable[[], float]:
 
 
 def test_neighbours_that_slow_everything_leave_the_ratio() -> None:
+    def ways(seed: int) -> dict[str, Callable[[int], Block]]:
+        speed, per_round = machine(seed), dict[int, float]()
+        draw = random.Random(seed)
+
+        def way(rate: float) -> Callable[[int], Block]:
+            return lambda i: Block(rate * per_round.setdefault(i, speed()) * math.exp(draw.gauss(0, 0.03)))
+
+        return {"serial": way(10.0), "array": way(28.0)}
+
     hits = 0
     for seed in range(40):
-        speed = machine(seed)
-        # Ten changes in a round would be other work; here all of a round meets about one speed.
-        per_round: dict[int, float] = {}
-        ways = {
-            name: lambda i, rate=rate: Block(
-                rate * per_round.setdefault(i, speed()) * math.exp(random.gauss(0, 0.03))
-            )
-            for name, rate in (("serial", 10.0), ("array", 28.0))
-        }
-        found = take_turns(ways, Goal(floor=0.0), "serial", seed=seed)
+        found = take_turns(ways(seed), Goal(floor=0.0), "serial", seed=seed)
         ratio = found.ratio("array")
         assert found.goal.verdict(ratio) == "ok"
         hits += ratio.low <= 2.8 <= ratio.high

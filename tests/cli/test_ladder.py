@@ -6,7 +6,7 @@ import pytest
 
 from command_line import status
 
-TINY = ("width=1", "batch_size=2", "data=synthetic", "--rounds", "2", "--steps", "1", "--device", "cpu")
+TINY = ("width=1", "batch_size=2", "data=synthetic", "--rounds", "8", "--steps", "1", "--device", "cpu")
 
 
 def test_rungs_as_json_and_as_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Orders are plain values, for they go through a socket:
 
 * `{"do": "settle"}`: train until steps run as all further ones will, which an array's first steps try out;
 * `{"do": "block", "epoch": 3, "seconds": 0.25}` or `"steps": 4` instead of seconds: train and answer with the times;
+  with `"ends": true` the epoch is over then;
 * `{"do": "last", "disturbed": [3]}`: what is known of the blocks; whatever comes last is done.
 """
 
@@ -26,10 +27,10 @@ from .rates import Steps
 from .samples import Sample
 from .worker import Siblings
 
-__all__ = ["LEAST_WARM_UP", "MOST_WARM_UP", "WARM_UP_S", "Clock", "Trains", "TurnTaker", "settle"]
+__all__ = ["Clock", "Stepper", "Trains", "TurnTaker", "settle"]
 
 # Steps and seconds until an array's steps are recorded and its shards chosen.
-LEAST_WARM_UP, MOST_WARM_UP, WARM_UP_S = 3, 2000, 30.0
+_LEAST_WARM_UP, _MOST_WARM_UP, _WARM_UP_S = 3, 2000, 30.0
 _MOST_STEPS = 1000  # of a block
 _LEAD_IN = 4  # steps of a block from which on one more precedes it, to warm the caches that others have used
 
@@ -41,6 +42,12 @@ class Trains(Protocol):
     def synchronize(self) -> None: ...
     @property
     def items_per_step(self) -> int: ...
+
+
+class Stepper(Protocol):
+    """What can be warmed up; it may have `synchronize` and `settled`."""
+
+    def step(self) -> None: ...
 
 
 class Clock(Protocol):
@@ -55,16 +62,16 @@ class Clock(Protocol):
     def steps(self) -> Steps: ...
 
 
-def settle(job: Trains, limit_s: float = WARM_UP_S) -> float:
-    """Train until steps run as all further ones will; return the seconds of the last one."""
-    until_s = time.perf_counter() + limit_s
+def settle(job: Stepper, least: int = _LEAST_WARM_UP) -> float:
+    """Train until steps run as all further ones will, `least` steps at least; return the seconds of the last one."""
+    until_s = time.perf_counter() + _WARM_UP_S
     step_s = 0.0
-    for done in range(1, MOST_WARM_UP + 1):
+    for done in range(1, _MOST_WARM_UP + 1):
         begin_s = time.perf_counter()
         job.step()
-        job.synchronize()
+        getattr(job, "synchronize", _nothing)()
         step_s = time.perf_counter() - begin_s
-        if done >= LEAST_WARM_UP and (getattr(job, "settled", True) or time.perf_counter() > until_s):
+        if done >= least and (getattr(job, "settled", True) or time.perf_counter() > until_s):
             break
     return step_s
 
@@ -75,12 +82,12 @@ class TurnTaker:
 
     Args:
         clock_of: number of steps → clock that dates them.
-        after: called with the epoch's number after each block, as to check the losses.
+        after: called with the order after each block, as to check the losses.
     """
 
     job: Trains
     clock_of: Callable[[int], Clock]
-    after: Callable[[int], None] = lambda epoch: None
+    after: Callable[[Mapping[str, Any]], None] = lambda order: None
     blocks: list[tuple[int, Steps]] = field(default_factory=list)  # with their epochs
     cpu_s: list[float] = field(default_factory=list)  # of each block
     asynchronous: bool = False
@@ -129,7 +136,7 @@ class TurnTaker:
         self.blocks.append((order["epoch"], found))
         self.cpu_s.append(cpu_s)
         self.asynchronous |= clock.asynchronous
-        self.after(order["epoch"])
+        self.after(order)
         return {
             "start_ns": int(found.starts_ns[0]), "stops_ns": found.stops_ns.tolist(), "items": items, "cpu_s": cpu_s,
             "asynchronous": clock.asynchronous, "asleep_s": asleep_s,
@@ -160,6 +167,10 @@ class TurnTaker:
         return list(made.values())
 
 
+def _nothing() -> None:
+    pass
+
+
 class _Moment(NamedTuple):
     """Time, and what the calling thread has worked and waited for a CPU so far, in seconds."""
 
@@ -168,7 +179,7 @@ class _Moment(NamedTuple):
     waited_s: float
 
     def asleep_s(self, before: _Moment) -> float:
-        """Seconds since `before` in which the thread neither worked nor waited for a CPU: for a disk, a timer, helpers."""
+        """Seconds since `before` in which the thread slept: for a disk, a timer, or helpers."""
         return max(
             0.0,
             self.at_s - before.at_s - (self.worked_s - before.worked_s) - (self.waited_s - before.waited_s),

@@ -30,7 +30,8 @@ Key = TypeVar("Key", bound=Hashable)
 FEWEST_PAIRS = 8  # of undisturbed blocks, below which nothing is said of an interval
 _TRIMMED = 0.1  # of the values at each end: what the watch of the cores did not see
 _95_PERCENT = 0.95
-_LOOK_AGAIN = 1.25  # times as many rounds as at the last look: an interval that is looked at in each is found too narrow
+# Times as many rounds as at the last look: an interval that is looked at in each is found too narrow.
+_LOOK_AGAIN = 1.25
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,11 @@ class Rounds(Generic[Key]):
         if self.baseline is None or key == self.baseline:
             own = self.rate(key)
             return own if self.baseline is None else _over_itself(own)
-        mine, other = self.counted(key), self.counted(self.baseline)
+        return self.between(key, self.baseline)
+
+    def between(self, key: Key, below: Key) -> Known:
+        """Return the rate of a way over another's of the same rounds, of those in which neither was disturbed."""
+        mine, other = self.counted(key), self.counted(below)
         ratios = [
             a.rate / b.rate
             for a, b in zip(mine, other, strict=True)

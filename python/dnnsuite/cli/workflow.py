@@ -108,7 +108,8 @@ def workflow(
         "repeats": repeats, "epochs": epochs, "iters_per_epoch": iters_per_epoch, "batch_size": batch_size,
         "seed": seed, "preset": preset, "plan": plan, "max_B": max_B, "max_num_Bs": max_num_Bs,
         "lambd": lambd, "data": data, "dataroot": dataroot, "threads": threads, "timeout_s": timeout,
-        "goal": goal, "budget_s": budget, "plugins": plugin, "options": option, "bf16": bf16 or None, "monitor": monitor, "units": unfused,
+        "goal": goal, "budget_s": budget,
+        "plugins": plugin, "options": option, "bf16": bf16 or None, "monitor": monitor, "units": unfused,
         **search,
     }  # fmt: skip
     if name == convergence.NAME:

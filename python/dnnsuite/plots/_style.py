@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 DPI = 300
 SUFFIXES = (".png", ".pdf", ".svg")
 
-# Okabe and Ito's colours, which everybody can tell apart (https://jfly.uni-koeln.de/color/), and a marker for each mode,
-# for a page without colours.
+# Okabe and Ito's colours (https://jfly.uni-koeln.de/color/), which everybody can tell apart, and a marker for each
+# mode, for a page without colours.
 COLOURS = {
     "serial": "#000000",
     "concurrent": "#E69F00",

@@ -25,7 +25,7 @@ from .._runs.neighbours import Cores
 from .._runs.progress import Progress
 from .._runs.record import Isolation, Moment, RunRecord, Samples, Verdict, data_source, new_id
 from .._runs.samples import SAMPLES_FILE
-from .._runs.turn_session import Session, wait_policy
+from .._runs.turn_session import BLOCK_S, Session
 from .._runs.turn_workers import TurnWorkers
 from .._runs.turns import Goal, Rounds
 from .._shown import rate, ratio
@@ -166,10 +166,13 @@ class Runs:
             session = Session(workers, self.cores, self._goal(), baseline, self.settings.seed + repeat)
             session.rounds.warm_up = self._warm_up
             going = _Going(group, session, Moment.now(), load_before=host.load_average())
-            first = [point for point in plain if point == baseline] + [p for p in plain if p != baseline][-1:]
-            if arrays and self._checked is None and first:
+            several = sorted(
+                (point for point in plain if point != baseline and point.B > 1), key=lambda p: p.B
+            )
+            first = [point for point in plain if point == baseline] + several[:1]
+            if arrays and self._checked is None and first and self.settings.budget_s:
                 self._start(going, first, variables)
-                self._take(session, _FIRST_LOOK if self.settings.budget_s else self._warm_up + 1)
+                self._take(session, _FIRST_LOOK)
             self._start(going, [point for point in plain if point not in going.folders], variables)
             if arrays:
                 self._checked = self._before_arrays() if self._checked is None else self._checked
@@ -215,10 +218,11 @@ class Runs:
     def _order(self, number: int) -> dict[str, Any]:
         """Return the length of a round's blocks."""
         if self.settings.budget_s:
-            return {"seconds": 0.25}
+            return {"seconds": BLOCK_S}
         parts, iters = self._parts, self.settings.iters_per_epoch
         part = number % parts
-        return {"epoch": number // parts, "steps": iters * (part + 1) // parts - iters * part // parts}
+        steps = iters * (part + 1) // parts - iters * part // parts
+        return {"epoch": number // parts, "steps": steps, "ends": part == parts - 1}
 
     def _start(
         self, going: _Going, points: Sequence[Point], variables: Mapping[Point, list[dict[str, str]]]

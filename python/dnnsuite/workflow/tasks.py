@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -26,15 +27,15 @@ __all__ = ["dry_run", "equality", "rate"]
 
 Result = dict[str, Any]
 
-_EQUALITY_BATCH = 8  # samples tell as much of equality as more do, and a CPU's time is the user's
+_EQUALITY_BATCH = 4  # samples tell as much of equality as more do, and a CPU's time is the user's
 _HELD_BATCHES = 16  # on the device, while the loader is left out
 
 
 def rate(spec: WorkerSpec, siblings: Siblings) -> Result:
     """Train in turns with other workers; write `samples.csv` and `timing.csv`.
 
-    `spec.details`: `cpus` to run on, `epochs` and `iters_per_epoch` of a worker that is alone, and whether a block is an
-    `epoch` of the job's own, after which its schedules go on.
+    `spec.details`: `cpus` to run on, rounds of `warm_up`, and `epochs` and `iters_per_epoch` of a worker that was
+    started by hand.
     """
     if cpus := spec.details.get("cpus"):
         os.sched_setaffinity(0, cpus)
@@ -44,19 +45,19 @@ def rate(spec: WorkerSpec, siblings: Siblings) -> Result:
         setup_s = (timing.now_ns() - started_ns) * 1e-9
         losses: list[float] = []
 
-        def after(epoch: int) -> None:
-            losses[:] = _finite_losses(job, epoch)
+        def after(order: Mapping[str, Any]) -> None:
+            losses[:] = _finite_losses(job, order["epoch"])
+            if order.get("ends"):
+                job.end_epoch()
 
         turns = TurnTaker(job, lambda steps: clock_for(job.config.device, 1, steps), after)
         alone = [
-            {"do": "block", "epoch": epoch, "steps": spec.details["iters_per_epoch"]}
+            {"do": "block", "epoch": epoch, "steps": spec.details["iters_per_epoch"], "ends": True}
             for epoch in range(spec.details["epochs"])
         ]
         held = None
         for order in turns.obey(siblings, alone):
-            if order["do"] == "epoch":
-                job.end_epoch()
-            elif order["do"] == "held":
+            if order["do"] == "held":
                 held = _without_loader(job, order["steps"])
         write_samples(spec.folder, turns.samples(spec.details.get("warm_up", 0)))
         _write_timing(spec.folder / "timing.csv", turns.epochs_s())

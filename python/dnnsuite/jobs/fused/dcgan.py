@@ -77,7 +77,7 @@ WORKLOAD = FusedWorkload(
             4,
             batch_size=16,
             plan=(1, 2, 4),
-            budget_s=55.0,
+            budget_s=50.0,
             options={"ngf": 16, "ndf": 16},
             cuda=samplers.ON_CUDA,
         ),

@@ -89,7 +89,7 @@ CLASSIFY = FusedWorkload(
     presets={
         "quick": Preset(3, 8, batch_size=8, plan=(1, 4), budget_s=15.0, options=_QUICK),
         "default": Preset(
-            3, 8, batch_size=8, plan=(1, 2, 4), budget_s=55.0, options=_QUICK, cuda=samplers.ON_CUDA
+            3, 8, batch_size=8, plan=(1, 2, 4), budget_s=50.0, options=_QUICK, cuda=samplers.ON_CUDA
         ),
         "paper": Preset(5, 1000, repeats=3, max_num_Bs=10),
     },
