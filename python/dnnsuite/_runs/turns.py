@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -269,7 +269,7 @@ def _failed(made: Rounds[Key], key: Key, block: Block | None) -> bool:
     return block is None
 
 
-def _settled(made: Rounds[Key], keys: Collection[Key]) -> set[Key]:
+def _settled(made: Rounds[Key], keys: set[Key]) -> set[Key]:
     """Ways that are known well enough: the baseline only when it is alone."""
     return {
         key

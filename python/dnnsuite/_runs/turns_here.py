@@ -19,7 +19,7 @@ __all__ = ["Here", "Way", "take_turns_here"]
 Key = TypeVar("Key", bound=Hashable)
 Way = Callable[[int], "float | None"]  # runs so many steps; CPU seconds of other processes, if it has any
 
-_MOST_STEPS = 1000  # of a turn
+_MOST_STEPS = 100_000  # of a turn
 
 
 @dataclass
@@ -59,7 +59,7 @@ def take_turns_here(
         ways: each runs a number of steps, and has done so when it returns.
         cores: CPUs that neighbours leave free; blocks beside them count only by CPU time.
         clock: seconds of this process.
-        stopwatch: (step, how often) → seconds, instead of a clock, as for a GPU's own time.
+        stopwatch: (function, how often) → seconds, instead of a clock, as for a GPU's own time.
         by_cpu_time: the clock counts CPU time, which neighbours hardly change: no block is left out.
         segment_s: length of a turn, or one step where that is longer.
         steps: steps of each turn, instead of `segment_s`.
@@ -68,7 +68,7 @@ def take_turns_here(
 
     def timed(way: Way, count: int) -> float:
         if stopwatch is not None:
-            return stopwatch(lambda: way(1), count)
+            return stopwatch(lambda: way(count), 1)
         begin_s = clock()
         elsewhere_s = way(count) or 0.0
         return clock() - begin_s + (elsewhere_s if by_cpu_time else 0.0)

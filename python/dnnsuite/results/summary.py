@@ -239,7 +239,7 @@ def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     whole = pool.measured(complete(table))
     unlike(whole, allow_unlike)
     several = whole["job"].nunique() > 1
-    columns: dict[str, pd.Series[float]] = {}
+    columns: dict[str, pd.Series[Any]] = {}
     for job, of_job in whole.groupby("job"):
         number = _numbers(of_job)
         groups = {

@@ -73,8 +73,8 @@ def measured(
     if point == session.baseline:  # which nothing is compared with; its rate has an interval of its own
         verdict = "ok"
     if session.baseline is not None:
-        ends = (end if math.isfinite(end) else None for end in (found.low, found.high))
-        metrics.append(Metric(SPEEDUP, found.value, "1", *ends, definition=_SPEEDUP))
+        below, above = (end if math.isfinite(end) else None for end in (found.low, found.high))
+        metrics.append(Metric(SPEEDUP, found.value, "1", below, above, definition=_SPEEDUP))
     metrics += on_device(results, unit, by_cpu_time)
     if cpu_s > 0:
         metrics.append(Metric("throughput/CPU second", items / cpu_s, per_s, definition=_PER_CPU_SECOND))
