@@ -138,8 +138,8 @@ class TurnTaker:
         self.asynchronous |= clock.asynchronous
         self.after(order)
         return {
-            "start_ns": int(found.starts_ns[0]), "stops_ns": found.stops_ns.tolist(), "items": items, "cpu_s": cpu_s,
-            "asynchronous": clock.asynchronous, "asleep_s": asleep_s,
+            "start_ns": int(found.starts_ns[0]), "stops_ns": found.stops_ns.tolist(), "items": int(found.items[0]),
+            "cpu_s": cpu_s, "asynchronous": clock.asynchronous, "asleep_s": asleep_s,
         }  # fmt: skip
 
     def samples(self, warm_up: int) -> list[Sample]:

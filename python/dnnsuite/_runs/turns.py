@@ -75,7 +75,7 @@ class Goal:
 
     def verdict(self, found: Known) -> str:
         """Judge what is known: `ok`, `rough` or `inconclusive`."""
-        if not found.half_width <= self.rough:  # also if it is NaN
+        if not found.half_width <= max(self.rough, self.half_width):  # also if it is NaN
             return "inconclusive"
         return "ok" if found.half_width <= self.half_width else "rough"
 

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,10 +15,9 @@ from .._runs.turn_session import Session, Turn
 from .._runs.turns import Known
 from ..results.summary import SPEEDUP
 
-if TYPE_CHECKING:
-    from .launch import Point
-
 __all__ = ["measured", "on_device"]
+
+Key = TypeVar("Key", bound=Hashable)
 
 _DEFINITION = (
     "items / time over the turns in which all replicas are active, through the loader, data wait included"
@@ -45,18 +44,18 @@ def on_device(
 
 
 def measured(
-    session: Session[Point], point: Point, results: Sequence[Mapping[str, Any]], unit: str, warm_up: int = 0
+    session: Session[Key], key: Key, results: Sequence[Mapping[str, Any]], unit: str, warm_up: int = 0
 ) -> tuple[tuple[Metric, ...], dict[str, Any], tuple[str, ...]]:
-    """Return (metrics, window, disturbances) of a point that had turns.
+    """Return (metrics, window, disturbances) of a way that had turns.
 
     Args:
         results: what its workers told at their end.
         unit: name of the items, as "sequences".
         warm_up: first rounds that do not count.
     """
-    turns = session.kept(point, warm_up)
+    turns = session.kept(key, warm_up)
     by_cpu_time = all(turn.by_cpu_time for turn in turns)
-    own, per_s = session.rounds.rate(point), f"{unit}/s"
+    own, per_s = session.rounds.rate(key), f"{unit}/s"
     items, cpu_s = sum(turn.items for turn in turns), sum(turn.cpu_s for turn in turns)
     rate = items / cpu_s if by_cpu_time and cpu_s else _rate(turns)
     low, high = (rate * end / own.value if math.isfinite(end) else None for end in (own.low, own.high))
@@ -69,8 +68,8 @@ def measured(
             Metric("throughput", _rate(alone), per_s, replica=i),
             Metric("time/step", sum(turn.seconds for turn in alone) / steps, "s", replica=i),
         ]
-    found, verdict = session.known(point)
-    if point == session.baseline:  # which nothing is compared with; its rate has an interval of its own
+    found, verdict = session.known(key)
+    if key == session.baseline:  # which nothing is compared with; its rate has an interval of its own
         verdict = "ok"
     if session.baseline is not None:
         below, above = (end if math.isfinite(end) else None for end in (found.low, found.high))
@@ -94,7 +93,7 @@ def measured(
         "steps": [sum(len(turn.replicas[i]) for turn in turns) for i in range(len(turns[0].replicas))],
         "rounds": found.rounds,
         "pairs": found.pairs,
-        "disturbed_rounds": session.disturbed(point),
+        "disturbed_rounds": session.disturbed(key),
         "verdict": verdict,
         "no_interval": found.why,
         "rate": definition,
@@ -102,7 +101,7 @@ def measured(
     return tuple(metrics), window, _noted(session, found, verdict)
 
 
-def _noted(session: Session[Point], found: Known, verdict: str) -> tuple[str, ...]:
+def _noted(session: Session[Key], found: Known, verdict: str) -> tuple[str, ...]:
     """Say what a reader must know of the machine: cores that neighbours had, rounds that they disturbed."""
     noted = [f"on {session.cores}"] if session.cores.shared else []
     if verdict != "ok":
