@@ -2,10 +2,10 @@
 import os
 import time
 
-import pytest
-
 import bench_busy
+import pytest
 from bench_busy import Told, beside, judged, table
+
 from dnnsuite._runs.neighbours import cpu_tree_s
 
 TRUTH = {"1": {"hfta fp32 B=4": 2.0}, "2": {"hfta fp32 B=4": 2.8}}

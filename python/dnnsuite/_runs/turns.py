@@ -259,7 +259,8 @@ def take_turns(
             break
         if goal.rounds is None and done >= look_at:
             look_at = math.ceil(_LOOK_AGAIN * done)
-            active -= _settled(made, active)
+            settled: set[Key] = _settled(made, active)
+            active -= settled
     return made
 
 
