@@ -6,7 +6,9 @@ import time
 import pytest
 import torch
 
-from dnnsuite._runs.neighbours import Cores, all_cores
+from dnnsuite._runs.neighbours import Cores
+from dnnsuite._runs.turns import Block, take_turns
+from dnnsuite._runs.turns_here import Here
 from dnnsuite.advisor.measurement import measure
 
 
@@ -67,7 +69,7 @@ def test_steps_that_try_several_ways_are_not_measured():
 
 
 def test_a_thread_of_its_own_is_measured_where_there_are_several(monkeypatch):
-    monkeypatch.setattr("dnnsuite.advisor.measurement.free_cores", lambda asked: all_cores())
+    monkeypatch.setenv("DNNSUITE_NEIGHBOURS", "ignore")
     found = measure(Sleeps(), threads=2, Bs=(1, 2))
     assert found.alone is not None
     assert found.threads == 2
@@ -82,7 +84,9 @@ def test_no_more_threads_are_used_than_neighbours_leave_free(monkeypatch):
 
 
 def test_steps_beside_neighbours_are_not_known(monkeypatch):
-    monkeypatch.setattr("dnnsuite.advisor.measurement.free_cores", lambda asked: all_cores())
-    monkeypatch.setattr("dnnsuite._runs.neighbours.Watch.disturbed", lambda self, before, own_s: "others")
+    def busy(ways, goal, baseline, **_):
+        return Here(take_turns({name: lambda i: Block(1.0, "others") for name in ways}, goal, baseline))
+
+    monkeypatch.setattr("dnnsuite.advisor.measurement.take_turns_here", busy)
     found = measure(Sleeps(), threads=2, Bs=(1,), budget_s=0.5)
     assert found.unknown.startswith("the machine was busy: others, in ")

@@ -13,7 +13,6 @@ import pytest
 
 from dnnsuite import results
 from dnnsuite._runs.interrupts import Interrupted
-from dnnsuite._runs.neighbours import all_cores
 from dnnsuite._runs.reading import read_runs
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.profiling.throughput import measure
@@ -36,8 +35,7 @@ class Hungry(jobs.get("toy_reg")):
 def quiet() -> Iterator[None]:
     """What others do on the machine of the tests is not seen."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dnnsuite.profiling.throughput.free_cores", lambda asked: all_cores())
-        patch.setattr("dnnsuite._runs.neighbours.Watch.disturbed", lambda self, before, own_s: "")
+        patch.setenv("DNNSUITE_NEIGHBOURS", "ignore")
         yield
 
 
@@ -163,14 +161,3 @@ def test_ctrl_c_leaves_no_half_run(
     assert not list((tmp_path / "out" / "runs").iterdir())
     state = json.loads((tmp_path / "out" / "throughput.json").read_text())
     assert state["status"].startswith("interrupted by")
-
-
-def test_a_size_beside_which_the_machine_was_busy_has_no_rate_and_says_why(
-    measured: tuple[Request, Path, pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dnnsuite._runs.neighbours.Watch.disturbed", lambda self, before, own_s: "others")
-    request = Request("toy_reg", (16,), "quick", target=0.5, budget_s=0.5, repeats=1, threads=1).checked()
-    (row,) = measure(request, tmp_path / "out", quiet=True).to_dict("records")
-    assert row["status"] == "inconclusive"
-    assert row["message"].startswith("the machine was busy: others, in ")
-    assert not row["rate"] > 0

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from dnnsuite._runs.neighbours import all_cores
+from dnnsuite._runs.turns import Block, take_turns
+from dnnsuite._runs.turns_here import Here
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.training import Data, Settings, find_data
 from dnnsuite.training.ladder import RUNGS, Rung, climb, save_ladder, table
@@ -18,12 +19,14 @@ SETTINGS = Settings(width=1, batch_size=2, data="synthetic", max_train_samples=6
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
     """What others do on the machine of the tests is not seen."""
-    monkeypatch.setattr("dnnsuite.training.ladder.free_cores", all_cores)
-    monkeypatch.setattr("dnnsuite._runs.neighbours.Watch.disturbed", lambda self, before, own_s: "")
+    monkeypatch.setenv("DNNSUITE_NEIGHBOURS", "ignore")
 
 
 def test_what_neighbours_disturbed_is_inconclusive_and_says_so(data, monkeypatch):
-    monkeypatch.setattr("dnnsuite._runs.neighbours.Watch.disturbed", lambda self, before, own_s: "others")
+    def busy(ways, goal, baseline, **_):
+        return Here(take_turns({name: lambda i: Block(1.0, "others") for name in ways}, goal, baseline))
+
+    monkeypatch.setattr("dnnsuite.training.ladder.take_turns_here", busy)
     rungs = climb(SETTINGS, data, rungs=("fp32", "+amp"), device="cpu", rounds=8, steps=1)
     assert rungs[1].verdict == "inconclusive"
     assert "others, in 8 of 8 rounds" in table(rungs)

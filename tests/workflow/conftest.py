@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from dnnsuite._runs import neighbours
 from dnnsuite._runs.plugins import import_plugins
 from dnnsuite.workflow import WorkflowReport
 from dnnsuite.workflow.sweep import run
@@ -30,8 +29,7 @@ def toys() -> Iterator[None]:
 def quiet() -> Iterator[None]:
     """What others do on the machine of the tests is not seen."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dnnsuite.workflow.phases.free_cores", lambda asked: neighbours.all_cores())
-        patch.setattr("dnnsuite._runs.neighbours.Watch.disturbed", lambda self, before, own_s: "")
+        patch.setenv("DNNSUITE_NEIGHBOURS", "ignore")
         yield
 
 

@@ -71,7 +71,7 @@ class Session(Generic[Key]):
     """Turns of workers that were started.
 
     Args:
-        workers: with every way that is to take part started and set up.
+        workers: workers with every way that is to take part started and set up.
         cores: CPUs that they run on.
         baseline: way that the others are compared with, if it is among them.
     """

@@ -36,7 +36,7 @@ _LEAD_IN = 4  # steps of a block from which on one more precedes it, to warm the
 
 
 class Trains(Protocol):
-    """What trains: a job."""
+    """Trainer whose steps are timed: a job."""
 
     def step(self) -> None: ...
     def synchronize(self) -> None: ...
@@ -45,7 +45,7 @@ class Trains(Protocol):
 
 
 class Stepper(Protocol):
-    """What can be warmed up; it may have `synchronize` and `settled`."""
+    """Trainer that can be warmed up; it may have `synchronize` and `settled`."""
 
     def step(self) -> None: ...
 

@@ -35,7 +35,7 @@ class _Way:
 
     Attributes:
         alive: workers that have not ended, by their number.
-        answers: what each has answered to the order under way.
+        answers: answer of each to the order under way.
         unread: beginning of an answer whose end has not come.
     """
 

@@ -40,7 +40,7 @@ class Block:
 
     Attributes:
         rate: items per second; NaN where the workers of a way were never active at the same time.
-        disturbed: what disturbed it; empty if nothing did.
+        disturbed: cause of a disturbance; empty if there was none.
     """
 
     rate: float
@@ -49,10 +49,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Goal:
-    """When to stop.
+    """Goal of a measurement, and its limits.
 
     Attributes:
-        half_width: of a ratio's 95 % interval, relative, at which it is known well enough.
+        half_width: that of a ratio's 95 % interval, relative, at which it is known well enough.
         rough: half width up to which a ratio is told at all; beyond it the measurement is inconclusive.
         budget_s: seconds after which no further round begins.
         rounds: number of rounds that are made whatever is known; None: until the goal or the budget is reached.
@@ -88,7 +88,7 @@ class Known:
         pairs: undisturbed blocks that it is from.
         rounds: blocks that were made.
         why: reason that there is no interval.
-        disturbed: what disturbed the others; empty if nothing did.
+        disturbed: cause of the others' disturbance; empty if there was none.
     """
 
     value: float
@@ -231,7 +231,7 @@ def take_turns(
     Args:
         ways: function of the round's number that makes one block.
         baseline: way that the others are compared with, one of `ways`; None to measure each by itself.
-        seed: of the orders.
+        seed: seed of the orders.
         into: rounds that were made already and are continued.
         least: rounds before the goal is looked at.
         tell: called after each round.

@@ -24,7 +24,7 @@ _MOST_STEPS = 100_000  # of a turn
 
 @dataclass
 class Here(Generic[Key]):
-    """What was measured in this process.
+    """Measurement in this process.
 
     Attributes:
         rounds: blocks of each way; rates are steps per second.

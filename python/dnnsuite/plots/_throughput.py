@@ -86,17 +86,9 @@ def _draw_curve(ax: Axes, mode: str, precision: str, curve: pd.DataFrame, prefix
         if level[["low", "high"]].notna().all():
             ax.axhspan(level["low"], level["high"], alpha=0.15, color=style["color"], linewidth=0)
         return
+    ax.plot(curve["B"], curve["normalized"], marker=marker, markersize=5, label=label, **style)
     spread = [curve["normalized"] - curve["low"], curve["high"] - curve["normalized"]]
-    ax.errorbar(
-        curve["B"],
-        curve["normalized"],
-        yerr=spread,
-        marker=marker,
-        markersize=5,
-        capsize=3,
-        label=label,
-        **style,
-    )
+    ax.errorbar(curve["B"], curve["normalized"], yerr=spread, fmt="none", ecolor=style["color"], capsize=3)
 
 
 def rates(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:

@@ -56,7 +56,7 @@ class Rung:
         rate: items per second, with `low` and `high` of a 95 % interval.
         ratio: speedup over the rung below, with its interval; NaN for the first.
         verdict: faster, slower, same or inconclusive.
-        disturbed: what disturbed rounds, or why there is no interval; empty if nothing did.
+        disturbed: cause of disturbed rounds, or reason why there is no interval; empty if nothing did.
         phases_ms: median of each phase of an iteration.
     """
 

@@ -49,7 +49,7 @@ def measured(
     """Return (metrics, window, disturbances) of a way that had turns.
 
     Args:
-        results: what its workers told at their end.
+        results: results of its workers.
         unit: name of the items, as "sequences".
         warm_up: first rounds that do not count.
     """

@@ -3,7 +3,7 @@
 
 All points of a group are compared with the baseline's blocks of the same rounds. A group that the memory does not hold
 is made smaller, down to a point with its baseline, and at last a point by itself. NVIDIA's MPS and MIG change the
-device for whoever uses it: their points are measured by themselves, and compared with the baseline's rate.
+device for all that use it: their points are measured by themselves, and compared with the baseline's rate.
 """
 
 from __future__ import annotations
