@@ -46,7 +46,9 @@ def seconds_by_folder(reports, root="tests"):
 
 def pytest_terminal_summary(terminalreporter):
     reports = [each for kind in terminalreporter.stats.values() for each in kind if hasattr(each, "duration")]
-    told = [f"{folder} {seconds:.0f}" for folder, seconds in seconds_by_folder(reports).items() if seconds >= 1]
+    told = [
+        f"{folder} {seconds:.0f}" for folder, seconds in seconds_by_folder(reports).items() if seconds >= 1
+    ]
     if told:
         terminalreporter.write_line(f"seconds by folder: {', '.join(told)}")
     skipped = sum(

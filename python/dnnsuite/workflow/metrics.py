@@ -105,7 +105,8 @@ def _noted(session: Session[Key], found: Known, verdict: str) -> tuple[str, ...]
     """Say what a reader must know of the machine: cores that neighbours had, rounds that they disturbed."""
     noted = [f"on {session.cores}"] if session.cores.shared else []
     if verdict != "ok":
-        return (*noted, f"{verdict}: {found.reason()}")
+        busy = "the machine was busy: " if noted and not found.disturbed else ""
+        return (*noted, f"{verdict}: {busy}{found.reason()}")
     return (*noted, *([found.disturbed] if found.disturbed else []))
 
 
