@@ -34,7 +34,23 @@ def pytest_runtest_setup(item):
         (pytest.fail if REQUIRE_CUDA else pytest.skip)(_NO_GPU)
 
 
+def seconds_by_folder(reports, root="tests"):
+    """Seconds of the tests of each folder below `root`, the longest first."""
+    seconds = {}
+    for report in reports:
+        parts = report.nodeid.split("::")[0].split("/")
+        folder = parts[1] if parts[0] == root and len(parts) > 2 else root
+        seconds[folder] = seconds.get(folder, 0.0) + report.duration
+    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+
+
 def pytest_terminal_summary(terminalreporter):
+    reports = [each for kind in terminalreporter.stats.values() for each in kind if hasattr(each, "duration")]
+    told = [
+        f"{folder} {seconds:.0f}" for folder, seconds in seconds_by_folder(reports).items() if seconds >= 1
+    ]
+    if told:
+        terminalreporter.write_line(f"seconds by folder: {', '.join(told)}")
     skipped = sum(
         "gpu" in getattr(report, "keywords", ()) for report in terminalreporter.stats.get("skipped", [])
     )
