@@ -49,7 +49,7 @@ class KeptOutside:
         values += [value for _, value in self._cells.values()]
         values += _held_by_methods(arguments)
         self._modules = {
-            id(one): (vars(one), _state_of(one)) for one in values if _is_outside(one, inside)
+            id(one): (vars(one), users_attributes(vars(one))) for one in values if _is_outside(one, inside)
         }
         values += [value for _, held in self._modules.values() for value in held.values()]
         values += [one for one in arguments if not isinstance(one, torch.Tensor)]
@@ -82,7 +82,7 @@ class KeptOutside:
         return (
             any(_bound(space, name) is not value for space, name, value in self._bindings.values())
             or any(_content(cell) is not value for cell, value in self._cells.values())
-            or any(_other(held, _plain(now)) for now, held in self._modules.values())
+            or any(_other(held, users_attributes(now)) for now, held in self._modules.values())
             or self._objects.changed()
         )
 
@@ -100,7 +100,7 @@ class KeptOutside:
             elif _content(cell) is not value:
                 cell.cell_contents = value
         for now, held in self._modules.values():
-            for name in _plain(now).keys() - held.keys():
+            for name in users_attributes(now).keys() - held.keys():
                 del now[name]
             now.update(held)
         with hidden_from_modes():
@@ -111,11 +111,7 @@ def _is_outside(value: Any, inside: set[int]) -> bool:
     return isinstance(value, torch.nn.Module) and is_fused(value) and id(value) not in inside
 
 
-def _state_of(module: torch.nn.Module) -> dict[str, Any]:
-    return _plain(vars(module))
-
-
-def _plain(held: dict[str, Any]) -> dict[str, Any]:
+def users_attributes(held: dict[str, Any]) -> dict[str, Any]:
     """Select the attributes of a module that are a user's."""
     return {name: v for name, v in held.items() if name not in _INTERNAL and not name.startswith("_fused_")}
 
