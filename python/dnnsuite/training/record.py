@@ -52,6 +52,7 @@ def record_of(
     threads: int,
     ended: Mapping[int, str] | None = None,
     speedup: Speedup | None = None,
+    audits: int = 0,
 ) -> RunRecord:
     """Make the record of a run that has ended, well or not.
 
@@ -69,6 +70,7 @@ def record_of(
         threads: CPU threads of a process.
         ended: models of an array that ended early, with the reason.
         speedup: speed of an array over models alone, where it was measured.
+        audits: replayed steps of an array that were run both ways and left the same bits.
     """
     found = facts.environment()
     array = made if isinstance(made, ExperimentArray) else None
@@ -107,7 +109,11 @@ def record_of(
         window={"no_interval": throughput(samples)[1].why} if samples else {},
         asked=dict(asked),
         resolved=settings,
-        details={**_details(made, experiment, history, ended or {}), "parameters": parameters},
+        details={
+            **_details(made, experiment, history, ended or {}),
+            "parameters": parameters,
+            **({"audits_passed": audits} if array else {}),
+        },
     )
 
 

@@ -184,6 +184,7 @@ class _Ending:
             threads=torch.get_num_threads(),
             ended=self._loop.ended,
             speedup=speedup(self._loop.pairs),
+            audits=getattr(self._loop.stepper, "audits_passed", 0),
         )
         if isinstance(self._experiment, ExperimentArray):
             save_models(self._folder.root, self._experiment, self._loop.at.history, self._loop.ended)

@@ -43,6 +43,7 @@ class Kept:
     message: str
     status: str
     config: Any = None
+    audits_passed: int = 0
 
     def is_of(self, config: Mapping[str, Any]) -> bool:
         """Return True if it may be what was trained with `config`."""
@@ -98,7 +99,7 @@ class Store:
                 failure = record.verdict.failure or ""
                 found[int(details["trial"])] = Kept(
                     history, states, record.seconds, failure, record.verdict.message, str(details["status"]),
-                    None if details["inherited"] else details["config"],
+                    None if details["inherited"] else details["config"], int(details.get("audits_passed", 0)),
                 )  # fmt: skip
         return found
 
@@ -190,6 +191,7 @@ class Store:
                 "config": json.loads(config),
                 "status": trial.status,
                 "epochs": trial.epoch,
+                "audits_passed": trial.audits_passed,
                 "history": [
                     {name: as_json_value(value) for name, value in row.items()} for row in trial.history
                 ],

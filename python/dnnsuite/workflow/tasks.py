@@ -54,6 +54,7 @@ def rate(spec: WorkerSpec, siblings: Siblings) -> Result:
             "asynchronous": clock.asynchronous,
             "on_device": held,
             "cpu_s": [stop - start for start, stop in itertools.pairwise(used_s)],
+            "audits_passed": getattr(job, "audits_passed", 0),
             "provenance": job.provenance(),
         }
 
