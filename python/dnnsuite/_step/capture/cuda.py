@@ -13,6 +13,7 @@ import torch
 from ..batches import copy_over, own_copy, static_copy
 from . import guards
 from .comparison import State
+from .left import leave_in, tensors_left
 from .looks import Replay
 from .recording import StepRecording
 from .script import NotScriptable
@@ -217,7 +218,8 @@ class CudaGraph:
     ) -> None:
         self._device = device
         self._inputs = guards.flatten(batch)[0]
-        self._given = len(self._inputs)
+        self._given, self._places = len(self._inputs), list(recording.left)
+        self._left: dict[tuple[int, str], torch.Tensor] = {}
         for own in hyper:
             self._inputs += own.values()
         self._seen: list[tuple[torch.Tensor, int] | None] = [None] * len(self._inputs)
@@ -232,6 +234,13 @@ class CudaGraph:
     def written(self) -> Sequence[torch.Tensor]:
         return self._written
 
+    def leaves_in(self, array: torch.nn.Module) -> bool:
+        """Leave copies of what the graph writes, which is in the attributes of `array` since the capture."""
+        now = tensors_left(array)
+        self._left = {place: now[place].value.detach() for place in self._places}
+        self._leave = leave_in(array)
+        return bool(self._left)
+
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         for place, (own, new) in enumerate(zip(self._inputs, inputs, strict=True)):
             seen = self._seen[place]
@@ -240,4 +249,6 @@ class CudaGraph:
                 if place >= self._given:  # hyper-parameters seldom change; a batch is copied each time
                     self._seen[place] = (new, new._version)
         self._launch()
+        if self._left:
+            self._leave((place, tensor.clone()) for place, tensor in self._left.items())
         return self._losses.clone()  # the next launch writes into the graph's own

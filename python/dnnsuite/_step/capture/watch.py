@@ -16,6 +16,7 @@ from .changing_numbers import ChangingNumbers
 from .comparison import State, difference
 from .cuda import CudaGraphs
 from .hidden_reads import HiddenReads
+from .left import newly_left, tensors_left
 from .looks import Replay, ValueChanged
 from .python_state import python_values
 from .record import StepRecorder
@@ -52,6 +53,7 @@ class StepWatch:
         numbers: ChangingNumbers,
     ) -> None:
         self.train, self.array, self.state, self.replays, self.numbers = train, array, state, replays, numbers
+        self.leaves = False  # a step leaves tensors in attributes of modules
 
     def run(self, given: StepInputs) -> torch.Tensor:
         """Run a step as written."""
@@ -69,9 +71,12 @@ class StepWatch:
         """Run a step as written, and record it."""
         recorder = StepRecorder(given.tensors, given.fixed, self.replays.seeded, self.replays.home)
         in_math = followed_in_math(self.numbers.spaces)
+        before = tensors_left(self.array)
         with self.replays.recording(), recorder, HiddenReads(recorder), in_math:
             losses = self.run(given)
+            left = newly_left(self.array, before)
         recorder.recording.losses = recorder.slot(losses).index
+        recorder.recording.left = {place: recorder.slot(tensor).index for place, tensor in left.items()}
         return losses, recorder.recording
 
     def prepare(self, recording: StepRecording, given: StepInputs) -> Replay:
@@ -80,7 +85,9 @@ class StepWatch:
         Raises:
             NotScriptable: if there is none.
         """
-        return self.replays.prepare(self.train, recording, given.batch, given.hyper, given.tensors)
+        replay = self.replays.prepare(self.train, recording, given.batch, given.hyper, given.tensors)
+        self.leaves = replay.leaves_in(self.array) or self.leaves
+        return replay
 
     def state_of(self, recording: StepRecording) -> State:
         """Copy all that the recorded step changes."""
