@@ -4,7 +4,16 @@
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["BadData", "Error", "InvalidArgument", "StaleRecording", "StepCancelled", "Unavailable", "did_you_mean", "reason"]
+__all__ = [
+    "BadData",
+    "Error",
+    "InvalidArgument",
+    "StaleRecording",
+    "StepCancelled",
+    "Unavailable",
+    "did_you_mean",
+    "reason",
+]
 
 
 class Error(Exception):

@@ -88,7 +88,8 @@ def test_a_stale_recording_is_found_at_the_tenth_replay_and_changes_nothing(thre
             assert same(before[1][place], state)
         assert array[0].calls == calls
 
-        assert runner.mode.startswith("eager: ") and "inner.weight" in runner.mode
+        assert runner.mode.startswith("eager: ")
+        assert "inner.weight" in runner.mode
         assert runner.audits_passed == 0
         reference = nn.functional.mse_loss(copy.deepcopy(array)(batch[0]), batch[1]) * unseen()
         found = runner.step(*batch).losses()  # an eager step, which is taken

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A model's random numbers depend on its own seed, data and step: also where its code begins anew or runs one by one."""
+"""A model's random numbers depend on its own seed, data and step, also where its code begins anew."""
 
 import pytest
 import torch

@@ -42,9 +42,9 @@ class KeptOutside:
             for cell in function.__closure__ or ():
                 self._cells[id(cell)] = cell, _content(cell)
             values += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-        names = frozenset().union(*(names for _, names in functions))
+        all_names = set[str]().union(*(names for _, names in functions))
         for kind in {base for module in root.modules() for base in type(module).__mro__}:
-            self._class(kind, names)
+            self._class(kind, all_names)
         values += [value for _, _, value in self._bindings.values()]
         values += [value for _, value in self._cells.values()]
         values += _held_by_methods(arguments)

@@ -33,8 +33,8 @@ from . import one_by_one
 from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage, class_of_its_own
-from .kept_state import Kept, changed, changed_buffers, keep, keep_again, note_written, put_back, undo_written
 from .kept_outside import KeptOutside
+from .kept_state import Kept, changed, changed_buffers, keep, keep_again, note_written, put_back, undo_written
 from .late_draws import may_look_later, may_write_parameters
 from .method_name import method_named
 from .model_number import ModelNumber
@@ -218,7 +218,7 @@ class UserModule(OwnTensors):
             NotFusable: if the code changes something outside of this part, and there is an `outer` one: that has to
                 run model by model, for what each model leaves to be each model's.
         """
-        parts = set(map(id, self.modules()))  # type: ignore[attr-defined]
+        parts = set(map(id, self.modules()))
         acts = any(id(module) not in parts for module, _, _ in state.written[begun[0] :])
         acts = acts or (kept is not None and kept.acts_outside())
         undo_written(begun[0])
@@ -234,7 +234,9 @@ class UserModule(OwnTensors):
             put_back(kept)
         self._fused_report.reason = reason
         if acts and reason and outer is not None:
-            raise NotFusable(f"{reason}, in {self._fused_original.__name__}, which changes values outside of it")
+            raise NotFusable(
+                f"{reason}, in {self._fused_original.__name__}, which changes values outside of it"
+            )
 
     def _fused_one_by_one(self, args: Any, kwargs: Any) -> Any:
         if self._fused_parts is None:

@@ -13,7 +13,7 @@ import torch
 
 from ...nn.model_tensor import ModelTensor
 from .guards import modules_of
-from .python_state import is_attribute
+from .python_state import is_state
 
 Place = tuple[int, str]  # number of the module among those of the array, and name of the attribute
 
@@ -24,7 +24,7 @@ def tensors_left(array: torch.nn.Module) -> dict[Place, ModelTensor]:
         (number, name): value
         for number, (_, module) in enumerate(modules_of(array))
         for name, value in vars(module).items()
-        if type(value) is ModelTensor and is_attribute(name)
+        if type(value) is ModelTensor and is_state(name, None)
     }
 
 

@@ -112,7 +112,9 @@ def _conjunction(recording: StepRecording, calls: list[OperatorCall], results: l
         calls = [*calls, OperatorCall(both, arguments, [slot], writes=False, views=False)]
         last = slot
     inputs = [slot for slot in recording.inputs if slot not in recording.numbers]
-    return replace(recording, calls=calls, inputs=inputs, numbers={}, storage=storage, losses=last, looks=[], left={})
+    return replace(
+        recording, calls=calls, inputs=inputs, numbers={}, storage=storage, losses=last, looks=[], left={}
+    )
 
 
 def changed_before_looks(recording: StepRecording, guarded: frozenset[int]) -> list[torch.Tensor] | None:

@@ -27,7 +27,9 @@ class ReplayPlan:
     views: list[OperatorCall] = field(default_factory=list)  # those that made the views in `static`
     external: set[int] = field(default_factory=set)  # those of `roots` that are no constants
     numbers: dict[int, type] = field(default_factory=dict)  # those of `inputs` that are Python's numbers
-    left: dict[tuple[int, str], int] = field(default_factory=dict)  # slots of what it leaves in modules, by place
+    left: dict[tuple[int, str], int] = field(
+        default_factory=dict
+    )  # slots of what it leaves in modules, by place
 
     def on(self, found: dict[int, torch.Tensor]) -> list[torch.Tensor]:
         """List the tensors of `static` for a step that begins with the tensors `found`, by slot."""

@@ -107,14 +107,9 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and bool(a == b))
 
 
-def is_attribute(name: Any) -> bool:
-    """Return True for an attribute of the user's, not of torch's."""
-    return name not in _INTERNAL and not name.startswith("_fused_")
-
-
 def is_state(name: Any, value: Any) -> bool:
     """Return True for an attribute of the user's that is state: not torch's, and not a tensor left by a forward."""
-    return is_attribute(name) and type(value) is not ModelTensor
+    return name not in _INTERNAL and not name.startswith("_fused_") and type(value) is not ModelTensor
 
 
 def holders_of(modules: Sequence[torch.nn.Module]) -> Iterator[Holder]:

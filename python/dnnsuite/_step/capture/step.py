@@ -57,7 +57,8 @@ class CapturedStep:
         reach: Reach | None = None,
     ) -> None:
         """`state` collects by name the tensors that a step may change without an operator that names them: parameters,
-        optimizer state. `subject` and `known` are given where recordings are shared with other shards, `reach` if it is known."""
+        optimizer state. `subject` and `known` are given where recordings are shared with other shards, `reach` if it is
+        known."""
         self._given = BatchNumbers()
         self._train, self._array, self._replays = on_filled(train, self._given), array, replays
         reach = copy.copy(reach or guards.reach_of(function, array))
