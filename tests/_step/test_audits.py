@@ -47,11 +47,11 @@ def losses(array, x, y):
     return nn.functional.mse_loss(array(x), y) * unseen()
 
 
-def trained(B=3, **options):
+def trained(B=3, width=3, **options):
     array = dnnsuite.fuse([Net(seed) for seed in range(B)])
     optimizer = optim.SGD(array.parameters(), lr=[0.1 / (1 + i) for i in range(B)], momentum=0.9)
     x = torch.randn(B, 8, 3, generator=torch.Generator().manual_seed(1))
-    runner = dnnsuite.StepRunner(array, optimizer, losses, **options)
+    runner = dnnsuite.StepRunner(array, optimizer, losses, width=width, **options)
     return array, optimizer, runner, (x, torch.ones(B, 8, 2))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the code of modules can change outside of them: globals, closures, values of classes, objects in arguments.
+"""Values outside of modules that their code can change: globals, closures, values of classes, objects in arguments.
 
 A forward that has to start again, and a trial of another way, must leave nothing there; and a part of a model that
 changes something there cannot run model by model inside of code for all models.
@@ -8,6 +8,7 @@ changes something there cannot run model by model inside of code for all models.
 from __future__ import annotations
 
 import functools
+import inspect
 import random
 import types
 from collections.abc import Iterator, Sequence
@@ -45,8 +46,8 @@ class KeptOutside:
         all_names = set[str]().union(*(names for _, names in functions))
         for kind in {base for module in root.modules() for base in type(module).__mro__}:
             self._class(kind, all_names)
-        values += [value for _, _, value in self._bindings.values()]
-        values += [value for _, value in self._cells.values()]
+        values += [value for _, _, value in self._bindings.values() if value is not _MISSING]
+        values += [value for _, value in self._cells.values() if value is not _MISSING]
         values += _held_by_methods(arguments)
         self._modules = {
             id(one): (vars(one), users_attributes(vars(one))) for one in values if _is_outside(one, inside)
@@ -65,10 +66,10 @@ class KeptOutside:
 
     def _class(self, kind: Any, names: Any) -> None:
         if not kind.__module__.startswith(NOT_FOLLOWED):
-            for name in names & vars(kind).keys():
-                value = vars(kind)[name]
+            for name in names.intersection(dir(kind)):
+                value = inspect.getattr_static(kind, name)  # of a base, too: code may give the class its own
                 if not isinstance(value, _NO_VALUES) and not hasattr(type(value), "__get__"):
-                    self._bindings[id(kind), name] = kind, name, value
+                    self._bindings[id(kind), name] = kind, name, vars(kind).get(name, _MISSING)
 
     @property
     def unknown(self) -> str:
@@ -92,6 +93,8 @@ class KeptOutside:
             if _bound(space, name) is not value:
                 if isinstance(space, dict):
                     space[name] = value
+                elif value is _MISSING:
+                    delattr(space, name)
                 else:
                     setattr(space, name, value)
         for cell, value in self._cells.values():

@@ -34,6 +34,15 @@ def newly_left(array: torch.nn.Module, before: Mapping[Place, ModelTensor]) -> d
     return {place: tensor.value.detach() for place, tensor in now if before.get(place) is not tensor}
 
 
+def put_back(array: torch.nn.Module, before: Mapping[Place, ModelTensor]) -> None:
+    """Leave in attributes what was there `before`, and nothing else."""
+    modules: list[Any] = [vars(module) for _, module in modules_of(array)]
+    for number, name in tensors_left(array).keys() - before.keys():
+        del modules[number][name]
+    for (number, name), tensor in before.items():
+        modules[number][name] = tensor
+
+
 def leave_in(array: torch.nn.Module) -> Callable[[Iterable[tuple[Place, torch.Tensor]]], None]:
     """Make a function that leaves tensors `[B, ...]` in the attributes of an array."""
     modules: list[Any] = [vars(module) for _, module in modules_of(array)]

@@ -16,7 +16,7 @@ from .changing_numbers import ChangingNumbers
 from .comparison import State, difference
 from .cuda import CudaGraphs
 from .hidden_reads import HiddenReads
-from .left import newly_left, tensors_left
+from .left import newly_left, put_back, tensors_left
 from .looks import Replay, ValueChanged
 from .python_state import python_values
 from .record import StepRecorder
@@ -111,7 +111,7 @@ class StepWatch:
             ValueChanged: by a replay that is for other values than those of this step; nothing was run then.
         """
         state = self.state_of(recording)
-        repeat = self.replays.repeat(state)
+        repeat, left = self.replays.repeat(state), tensors_left(self.array)
         why, replayed = None, None
         try:
             replayed = replay([*given.tensors, *numbers])
@@ -120,6 +120,7 @@ class StepWatch:
         except Exception as error:  # whatever a replay fails with, the step as written follows
             why = described(error)
         state.exchange()
+        put_back(self.array, left)  # the next step may read it
         repeat.same_draws()
         losses, second = self.record(given)
         if guards.ways(self.array) != attempt.ways:
