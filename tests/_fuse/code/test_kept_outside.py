@@ -5,6 +5,7 @@ import collections
 import contextvars
 import itertools
 import types
+from typing import ClassVar
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ SETTINGS = types.SimpleNamespace(inner=types.SimpleNamespace(count=0))
 
 
 class Base(torch.nn.Module):
-    shared = {"n": 0}
+    shared: ClassVar = {"n": 0}
     made = 0
 
     def __init__(self):
