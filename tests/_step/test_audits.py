@@ -47,11 +47,11 @@ def losses(array, x, y):
     return nn.functional.mse_loss(array(x), y) * unseen()
 
 
-def trained(B=3, **options):
+def trained(B=3, width=3, **options):
     array = dnnsuite.fuse([Net(seed) for seed in range(B)])
     optimizer = optim.SGD(array.parameters(), lr=[0.1 / (1 + i) for i in range(B)], momentum=0.9)
     x = torch.randn(B, 8, 3, generator=torch.Generator().manual_seed(1))
-    runner = dnnsuite.StepRunner(array, optimizer, losses, **options)
+    runner = dnnsuite.StepRunner(array, optimizer, losses, width=width, **options)
     return array, optimizer, runner, (x, torch.ones(B, 8, 2))
 
 
@@ -88,7 +88,8 @@ def test_a_stale_recording_is_found_at_the_tenth_replay_and_changes_nothing(thre
             assert same(before[1][place], state)
         assert array[0].calls == calls
 
-        assert runner.mode.startswith("eager: ") and "inner.weight" in runner.mode
+        assert runner.mode.startswith("eager: ")
+        assert "inner.weight" in runner.mode
         assert runner.audits_passed == 0
         reference = nn.functional.mse_loss(copy.deepcopy(array)(batch[0]), batch[1]) * unseen()
         found = runner.step(*batch).losses()  # an eager step, which is taken

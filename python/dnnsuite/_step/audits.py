@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which replayed steps of a StepRunner are audited: at first often, then so seldom that it hardly takes time."""
+"""Schedule of a StepRunner's audits: at first often, then so seldom that they hardly take time."""
 
 from __future__ import annotations
 

@@ -131,7 +131,8 @@ class Deal:
         return self._takes_turns or caches_parametrizations()
 
     def ran_python(self) -> bool:
-        """Return True if a step since the last call was no replay in every shard. None may be under way."""
+        """Return True if a step since the last call was no replay in every shard, or left tensors in attributes. None
+        may be under way."""
         ran, self._ran = self._ran, False
         return ran
 
@@ -214,5 +215,5 @@ class Deal:
             try:
                 return captured(shard.part(batch), shard.hyper(vectors), seen)
             finally:
-                if not captured.replayed:
+                if not captured.replayed or captured.leaves:
                     self._ran = True

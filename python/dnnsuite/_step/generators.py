@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What all threads of the process share: the random generators of torch, NumPy and Python, and values outside of the
-array that a step changes."""
+"""State that all threads of the process share: the random generators of torch, NumPy and Python, and values outside of
+the array that a step changes."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class StepRunner(NotCopied):
             step are refused, those after a step are called.
         loss_function: `(array, *batch)` → losses `[b]` of the `b` models in the array that it is given, all B or a
             shard of them; or `(losses, figures)` with numbers `[b, n]` to look at. It must only compute: what it
-            prints or counts happens in the first steps only. `torch.autocast` may be used inside, or around `step`.
+            prints happens in the first steps and in audits only. `torch.autocast` may be used inside, or around `step`.
             For several optimizers a list, one for each.
         threads: CPU threads; by default torch's number. With several, `step` returns before the step is done, and
             torch's operators in the caller's thread use one until it has waited for the newest step. Steps of less
@@ -226,6 +226,7 @@ class StepRunner(NotCopied):
 
         Raises:
             InvalidArgument: for a batch that is not one of B models, or after `close`.
+            StaleRecording: before a step of which an audit finds that its replay is another one than the eager step.
             Exception: the error of this step; with several threads that of an earlier one that no call has raised.
         """
         if self._closed:

@@ -203,6 +203,11 @@ class DeclaredJob(FusedJob):
         return self.training.settled
 
     @property
+    def audits_passed(self) -> int:
+        """Replayed steps of an array that were run both ways, and left the same bits; 0 for a model alone."""
+        return self.training.runner.audits_passed if isinstance(self.training, ArrayTraining) else 0
+
+    @property
     def items_per_step(self) -> int:
         """Items, in `unit`, of one step over all models."""
         return self.config.batch_size * self.config.models * self.workload.items_per_sample

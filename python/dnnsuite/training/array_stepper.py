@@ -252,6 +252,11 @@ class ArrayStepper:
             theirs: int(vectors[name][slot]) for name, theirs in counts.items()
         }
 
+    @property
+    def audits_passed(self) -> int:
+        """Number of replayed steps that were run both ways, and left the same bits."""
+        return self._runner.audits_passed
+
     def close(self) -> None:
         """End the threads that steps ran in."""
         self._runner.close()

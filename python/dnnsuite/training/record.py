@@ -53,6 +53,7 @@ def record_of(
     ended: Mapping[int, str] | None = None,
     speedup: Speedup | None = None,
     changed: Mapping[str, str] | None = None,
+    audits: int = 0,
 ) -> RunRecord:
     """Make the record of a run that has ended, well or not.
 
@@ -71,6 +72,7 @@ def record_of(
         ended: models of an array that ended early, with the reason.
         speedup: speed of an array over models alone, where it was measured.
         changed: what differed when the run was resumed.
+        audits: replayed steps of an array that were run both ways and left the same bits.
     """
     found = facts.environment()
     array = made if isinstance(made, ExperimentArray) else None
@@ -110,7 +112,11 @@ def record_of(
         asked=dict(asked),
         changed=dict(changed or {}),
         resolved=settings,
-        details={**_details(made, experiment, history, ended or {}), "parameters": parameters},
+        details={
+            **_details(made, experiment, history, ended or {}),
+            "parameters": parameters,
+            **({"audits_passed": audits} if array else {}),
+        },
     )
 
 

@@ -199,6 +199,7 @@ class _Ending:
             ended=self._loop.ended,
             speedup=speedup(self._loop.pairs),
             changed=self._loop.saver.changed,
+            audits=getattr(self._loop.stepper, "audits_passed", 0),
         )
         if isinstance(self._experiment, ExperimentArray):
             save_models(self._folder.root, self._experiment, self._loop.at.history, self._loop.ended)

@@ -240,8 +240,10 @@ class TrialArray:
         Raises:
             Exception: a step of the array failed; no trial has ended its epoch then.
         """
-        began = time.perf_counter()
+        assert self._runner is not None
+        began, audits = time.perf_counter(), self._runner.audits_passed
         losses = self._train()
+        audits = self._runner.audits_passed - audits
         found: list[Found] = [{"train_loss": loss} for loss in losses.tolist()]
         found = self._validated(found)
         self._follow_schedule(found)
@@ -250,6 +252,7 @@ class TrialArray:
         for trial in self.trials:
             self._moves[trial.number] += moves
             trial.seconds += share
+            trial.audits_passed += audits
             trial.trained += 1
             self._trained[trial.number] = trial.trained
         return found

@@ -127,6 +127,7 @@ class Engine:
         if kept is not None:
             self._check_same(kept, trial)
             trial.known, trial.seconds = kept.history, kept.seconds
+            trial.audits_passed = kept.audits_passed
             if kept.status == "failed" and not kept.history:
                 self._fail(trial, kept.failure, kept.message)
                 return None

@@ -48,6 +48,7 @@ class Kept:
     status: str
     config: Any = None
     told: str = ""
+    audits_passed: int = 0
 
     def is_of(self, config: Mapping[str, Any]) -> bool:
         """Return True if it may be what was trained with `config`."""
@@ -107,6 +108,7 @@ class Store:
                 found[int(details["trial"])] = Kept(
                     history, states, record.seconds, failure, record.verdict.message, str(details["status"]),
                     details["earlier"][0][1] if details["earlier"] else details["config"], details["identity"],
+                    int(details.get("audits_passed", 0)),
                 )  # fmt: skip
         return found
 
@@ -199,6 +201,7 @@ class Store:
                 "earlier": [[last, json.loads(as_json(values))] for last, values in trial.earlier],
                 "status": trial.status,
                 "epochs": trial.epoch,
+                "audits_passed": trial.audits_passed,
                 "history": [
                     {name: as_json_value(value) for name, value in row.items()} for row in trial.history
                 ],

@@ -29,6 +29,7 @@ class Trial:
         history: metrics after each epoch.
         failure, message: class and sentence of what ended a failed trial.
         seconds: its share of the time of the arrays that it was in.
+        audits_passed: steps of these arrays that were run both ways, replayed and eager, and left the same bits.
         known: epochs that an earlier process has finished, which are not trained again.
         trained: epochs in its weights as they are now; fewer than `epoch` while it makes up for some that were
             lost.
@@ -47,6 +48,7 @@ class Trial:
     failure: str = ""
     message: str = ""
     seconds: float = 0.0
+    audits_passed: int = 0
     known: list[dict[str, float]] = field(default_factory=list)
     state: Any = None
     trained: int = 0

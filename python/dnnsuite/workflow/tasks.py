@@ -68,6 +68,7 @@ def rate(spec: WorkerSpec, siblings: Siblings) -> Result:
             "asynchronous": turns.asynchronous,
             "on_device": held,
             "cpu_s": turns.cpu_s,
+            "audits_passed": getattr(job, "audits_passed", 0),
             "provenance": job.provenance(),
         }
 

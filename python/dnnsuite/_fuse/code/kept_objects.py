@@ -20,10 +20,8 @@ from .stand_in import StandInDict
 _MANY = 20_000  # objects that are looked into
 _LARGE = 2**16  # elements of an array or a tensor that is not copied
 _PLAIN_TYPES = frozenset(PLAIN_VALUES)
-_SYSTEM = frozenset(
-    ("logging", "threading", "_thread", "_io", "io", "weakref", "_weakrefset")
-)  # not a step's
-_UNSET = object()  # in place of the value of a context variable that has none
+_SYSTEM = frozenset(("logging", "threading", "_thread", "_io", "io", "weakref", "_weakrefset", "typing"))
+_UNSET = object()  # in place of the value of a context variable or a slot that has none
 _OF_OURS = __name__.partition(".")[0]
 
 
@@ -144,21 +142,29 @@ class _Slots(_Kept):
             for base in type(value).__mro__
             if "__slots__" in vars(base)  # those of types in C make their values anew when they are read
             for slot in vars(base).values()
-            if isinstance(slot, types.MemberDescriptorType) and hasattr(value, slot.__name__)
+            if isinstance(slot, types.MemberDescriptorType)
         ]
-        if slots:
-            yield cls(value, [(slot, slot.__get__(value)) for slot in slots])
+        filled = [(slot, held) for slot in slots if (held := _in_slot(slot, value)) is not _UNSET]
+        if filled:
+            yield cls(value, filled)
 
     def parts(self) -> Iterable[Any]:
         return [held for _, held in self.content]
 
     def changed(self) -> bool:
-        return any(slot.__get__(self.value, None) is not held for slot, held in self.content)
+        return any(_in_slot(slot, self.value) is not held for slot, held in self.content)
 
     def put_back(self) -> None:
         for slot, held in self.content:
-            if slot.__get__(self.value, None) is not held:
+            if _in_slot(slot, self.value) is not held:
                 slot.__set__(self.value, held)
+
+
+def _in_slot(slot: types.MemberDescriptorType, owner: Any) -> Any:
+    try:
+        return slot.__get__(owner)
+    except AttributeError:  # nothing was assigned
+        return _UNSET
 
 
 class _Array(_Kept):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the code of modules can change outside of them: globals, closures, values of classes, objects in arguments.
+"""Values outside of modules that their code can change: globals, closures, values of classes, objects in arguments.
 
 A forward that has to start again, and a trial of another way, must leave nothing there; and a part of a model that
 changes something there cannot run model by model inside of code for all models.
@@ -8,6 +8,7 @@ changes something there cannot run model by model inside of code for all models.
 from __future__ import annotations
 
 import functools
+import inspect
 import random
 import types
 from collections.abc import Iterator, Sequence
@@ -42,13 +43,15 @@ class KeptOutside:
             for cell in function.__closure__ or ():
                 self._cells[id(cell)] = cell, _content(cell)
             values += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-        names = frozenset().union(*(names for _, names in functions))
+        all_names = set[str]().union(*(names for _, names in functions))
         for kind in {base for module in root.modules() for base in type(module).__mro__}:
-            self._class(kind, names)
-        values += [value for _, _, value in self._bindings.values()]
-        values += [value for _, value in self._cells.values()]
+            self._class(kind, all_names)
+        values += [value for _, _, value in self._bindings.values() if value is not _MISSING]
+        values += [value for _, value in self._cells.values() if value is not _MISSING]
         values += _held_by_methods(arguments)
-        self._modules = {id(one): (vars(one), _state_of(one)) for one in values if _is_outside(one, inside)}
+        self._modules = {
+            id(one): (vars(one), users_attributes(vars(one))) for one in values if _is_outside(one, inside)
+        }
         values += [value for _, held in self._modules.values() for value in held.values()]
         values += [one for one in arguments if not isinstance(one, torch.Tensor)]
         with hidden_from_modes():
@@ -63,10 +66,10 @@ class KeptOutside:
 
     def _class(self, kind: Any, names: Any) -> None:
         if not kind.__module__.startswith(NOT_FOLLOWED):
-            for name in names & vars(kind).keys():
-                value = vars(kind)[name]
+            for name in names.intersection(dir(kind)):
+                value = inspect.getattr_static(kind, name)  # of a base, too: code may give the class its own
                 if not isinstance(value, _NO_VALUES) and not hasattr(type(value), "__get__"):
-                    self._bindings[id(kind), name] = kind, name, value
+                    self._bindings[id(kind), name] = kind, name, vars(kind).get(name, _MISSING)
 
     @property
     def unknown(self) -> str:
@@ -80,7 +83,7 @@ class KeptOutside:
         return (
             any(_bound(space, name) is not value for space, name, value in self._bindings.values())
             or any(_content(cell) is not value for cell, value in self._cells.values())
-            or any(_other(held, _plain(now)) for now, held in self._modules.values())
+            or any(_other(held, users_attributes(now)) for now, held in self._modules.values())
             or self._objects.changed()
         )
 
@@ -90,6 +93,8 @@ class KeptOutside:
             if _bound(space, name) is not value:
                 if isinstance(space, dict):
                     space[name] = value
+                elif value is _MISSING:
+                    delattr(space, name)
                 else:
                     setattr(space, name, value)
         for cell, value in self._cells.values():
@@ -98,7 +103,7 @@ class KeptOutside:
             elif _content(cell) is not value:
                 cell.cell_contents = value
         for now, held in self._modules.values():
-            for name in _plain(now).keys() - held.keys():
+            for name in users_attributes(now).keys() - held.keys():
                 del now[name]
             now.update(held)
         with hidden_from_modes():
@@ -109,11 +114,7 @@ def _is_outside(value: Any, inside: set[int]) -> bool:
     return isinstance(value, torch.nn.Module) and is_fused(value) and id(value) not in inside
 
 
-def _state_of(module: torch.nn.Module) -> dict[str, Any]:
-    return _plain(vars(module))
-
-
-def _plain(held: dict[str, Any]) -> dict[str, Any]:
+def users_attributes(held: dict[str, Any]) -> dict[str, Any]:
     """Select the attributes of a module that are a user's."""
     return {name: v for name, v in held.items() if name not in _INTERNAL and not name.startswith("_fused_")}
 

@@ -218,7 +218,7 @@ class UserModule(OwnTensors):
             NotFusable: if the code changes something outside of this part, and there is an `outer` one: that has to
                 run model by model, for what each model leaves to be each model's.
         """
-        parts = set(map(id, self.modules()))  # type: ignore[attr-defined]
+        parts = set(map(id, self.modules()))
         acts = any(id(module) not in parts for module, _, _ in state.written[begun[0] :])
         acts = acts or (kept is not None and kept.acts_outside())
         undo_written(begun[0])

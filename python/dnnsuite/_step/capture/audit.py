@@ -19,6 +19,7 @@ from ...errors import StaleRecording
 from . import guards
 from .comparison import State
 from .kept_python import CannotBeKept, KeptPython
+from .left import put_back, tensors_left
 from .python_state import python_values
 from .script import described
 from .watch import StepWatch
@@ -32,11 +33,11 @@ class Audit:
     """One step of one shard, replayed and eager.
 
     Args:
-        watch: of the shard's steps.
+        watch: watch of the shard's steps.
         named: tensors that a step changes, by name.
         start: number of the shard's first model.
-        replays: those that may be right for the step.
-        seen: what the readers have read for the step.
+        replays: replays one of which may be right for the step.
+        seen: values that the readers have read for the step.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Audit:
         self._state = State(tensors, watch.replays.home_of_copies(tensors))
         self._repeat, self._ways = watch.replays.repeat(self._state), guards.ways(watch.array)
         self._before = self._numbers.values(self._numbers.places, seen)
+        self._left = tensors_left(watch.array)
         self._python: KeptPython | None = None
         with contextlib.suppress(CannotBeKept):  # the tensors, and numbers of a recording, are put back
             self._python = KeptPython(watch.array, self._numbers.readers)
@@ -88,6 +90,7 @@ class Audit:
     def undo(self) -> None:
         """Give tensors and Python values what they had before the step."""
         self._state.put_back()
+        put_back(self._watch.array, self._left)
         if self._python is not None:
             self._python.put_back()
             return

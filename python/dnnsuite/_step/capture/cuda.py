@@ -14,6 +14,7 @@ from ..._torch import capture_stream, end_failed_capture, first_cause, foreach_c
 from ..batches import compact, own_copy, static_copy
 from . import guards
 from .comparison import State
+from .left import leave_in, tensors_left
 from .looks import Replay
 from .recording import StepRecording
 from .script import NotScriptable
@@ -268,7 +269,8 @@ class CudaGraph:
     ) -> None:
         self._device = device
         batch_tensors = guards.flatten(batch)[0]
-        self._given = len(batch_tensors)
+        self._given, self._places = len(batch_tensors), list(recording.left)
+        self._left: dict[tuple[int, str], torch.Tensor] = {}
         # What is copied into, without the dimensions that repeat one value.
         self._batch = [compact(tensor) for tensor in batch_tensors]
         self._hyper = [compact(value) for own in hyper for value in own.values()]
@@ -288,6 +290,13 @@ class CudaGraph:
     def written(self) -> Sequence[torch.Tensor]:
         return self._written
 
+    def leaves_in(self, array: torch.nn.Module) -> bool:
+        """Leave copies of what the graph writes, which is in the attributes of `array` since the capture."""
+        now = tensors_left(array)
+        self._left = {place: now[place].value.detach() for place in self._places}
+        self._leave = leave_in(array)
+        return bool(self._left)
+
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         new = [compact(tensor) for tensor in inputs[: self._given]]
         if new:
@@ -298,4 +307,6 @@ class CudaGraph:
                 self._hyper[place].copy_(compact(value), non_blocking=True)
                 self._seen[place] = value, value._version
         self._launch()
+        if self._left:
+            self._leave((place, tensor.clone()) for place, tensor in self._left.items())
         return self._losses.clone()  # the next launch writes into the graph's own

@@ -34,6 +34,9 @@ class Replay(Protocol):
     def written(self) -> Sequence[torch.Tensor]:
         """List the tensors from before a step that the step writes into."""
 
+    def leaves_in(self, array: torch.nn.Module) -> bool:
+        """Leave what the step leaves in attributes in those of `array` from now on; return True if there is any."""
+
 
 class ValueChanged(RuntimeError):
     """Raised by a replay if a value differs from the one that Python has read; the step is undone.
@@ -109,7 +112,9 @@ def _conjunction(recording: StepRecording, calls: list[OperatorCall], results: l
         calls = [*calls, OperatorCall(both, arguments, [slot], writes=False, views=False)]
         last = slot
     inputs = [slot for slot in recording.inputs if slot not in recording.numbers]
-    return replace(recording, calls=calls, inputs=inputs, numbers={}, storage=storage, losses=last, looks=[])
+    return replace(
+        recording, calls=calls, inputs=inputs, numbers={}, storage=storage, losses=last, looks=[], left={}
+    )
 
 
 def changed_before_looks(recording: StepRecording, guarded: frozenset[int]) -> list[torch.Tensor] | None:
@@ -164,6 +169,9 @@ class CheckedReplay:
 
     def written(self) -> Sequence[torch.Tensor]:
         return self.replay.written()
+
+    def leaves_in(self, array: torch.nn.Module) -> bool:
+        return self.replay.leaves_in(array)
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         before = [tensor.clone() for tensor in self.changed]

@@ -103,6 +103,11 @@ class CapturedStep:
         return "captured" if self.replayed else "warming up"
 
     @property
+    def leaves(self) -> bool:
+        """True if a step, also a replayed one, leaves tensors in attributes of modules."""
+        return self._watch.leaves or self._exchange.leaves
+
+    @property
     def reads_live(self) -> bool:
         """True if the next step may read numbers that the user changes between steps; the caller then waits for it."""
         return self._numbers.seen or (self._sees_numbers and not self.replayed)
