@@ -263,7 +263,7 @@ class Merged:
                 "host_bound_pct": host_pct,
             })  # fmt: skip
         likes = [self._like[name] for name in ("busy", "comm", "host")]
-        meanings = {name: definitions(like)[name] for like in likes for name in like}
+        meanings = {name: definitions(like)[name] for like in likes for name in map(str, like)}
         return define(pd.DataFrame(rows)[list(meanings)].astype({"host_ns": "Int64"}), meanings)
 
     def _by_kernel(self) -> dict[str, pd.DataFrame]:

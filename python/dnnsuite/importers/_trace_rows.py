@@ -135,7 +135,7 @@ def columns_of(kind: str, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
 def _ns(value: Any) -> int:
     """Return microseconds as ns, exactly: since 1970 they have more digits than a double holds."""
     try:
-        exact = value if type(value) is int else Decimal(value)
+        exact = Decimal(value)
         if abs(exact) <= _LARGEST // 2000:
             return round(exact * 1000)
     except ArithmeticError:  # no number, or none that can be compared
