@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What decides a run's numbers, as texts that two processes can compare: values, data, and code with what it reaches.
+"""Identity of a run: texts of the values, data and code that decide its numbers, which two processes can compare.
 
 Code counts by what it does: its instructions, constants and names, and those of the user's functions and classes that
 it calls, with the globals and attributes that they read; not by its file, its lines or its comments. Installed packages
@@ -59,7 +59,7 @@ class Identity:
         texts: a text for each part, by name.
         parts: texts of the functions, classes and values that code of a part reaches, by name of the part and place.
         where: file and line of code, by place; of this process only.
-        unknown: what could not be compared.
+        unknown: values that could not be compared.
     """
 
     texts: dict[str, str] = field(default_factory=dict)
@@ -105,9 +105,9 @@ def identity_of(
     """Return the identity of a run.
 
     Args:
-        given: what decides its numbers, by the name that its user knows it by.
+        given: values that decide its numbers, by the names that its user knows them by.
         plain: further parts, as texts.
-        arrays: what is known of arrays already; those that are met are put in, for another call.
+        arrays: texts of arrays that are known already; those that are met are put in, for another call.
     """
     found = Identity(texts=dict(plain or {}))
     walk = _Walk(found, {} if arrays is None else arrays)
@@ -127,7 +127,7 @@ def check_same(
         where: directory or file of the run.
         then: its identity, from :meth:`Identity.to_dict`.
         allowed: names of parts that may differ.
-        of: whose parts they are, for the message.
+        of: owner of the parts, for the message.
 
     Raises:
         InvalidArgument: another part differs, which is named with its place, or a name is of no part.

@@ -139,8 +139,8 @@ class Progress:
     def line(self, text: str) -> None:
         """Print a line that stays."""
         if not self._quiet:
-            plain = {"markup": False, "highlight": False, "soft_wrap": True}
-            self._show(lambda: self._console.print(printable(text), **plain))
+            shown = printable(text)
+            self._show(lambda: self._console.print(shown, markup=False, highlight=False, soft_wrap=True))
 
     def _eta_text(self) -> str:
         if self._eta_at_s is None:

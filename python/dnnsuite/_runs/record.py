@@ -198,6 +198,6 @@ def _list_of(values: Mapping[str, Any], name: str) -> tuple[Any, ...]:
 def _metric(values: Mapping[str, Any]) -> Metric:
     """Make a metric; JSON has no NaN, so its null stands for one, and texts for infinities."""
     made = _made(Metric, values)
-    if made.value in ("inf", "-inf"):
+    if str(made.value) in ("inf", "-inf"):
         return replace(made, value=float(made.value))
     return replace(made, value=math.nan) if made.value is None else made

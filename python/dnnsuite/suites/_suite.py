@@ -168,7 +168,7 @@ def _settled(
     precision, refused = _precision(definition, Job, asked, given.get("precision"), device)
     dataroot = asked.dataroot if asked.dataroot and os.path.isdir(asked.dataroot) else given.get("dataroot")
     return SuiteEntry(
-        definition.index, definition.name, job, definition.name, definition.command or Job.seed_script,
+        definition.index, definition.name, job, definition.name, definition.command or Job.seed_script or job,
         definition.scope or Job.scope, values["repeat"], values["number"], values["batch_size"], precision,
         "cpu" if asked.no_cuda else device, given.get("data", "auto"), dataroot,
         {name: value for name, value in values.items() if name not in _MAIN},

@@ -138,10 +138,10 @@ class Experiment:
         return {**own, "samples": len(self.data.train), "classes": self.data.classes, **self.settings}
 
     def whole_identity(self, arrays: dict[int, Any]) -> Identity:
-        """Those settings, the data, and the code of model, loss, optimizer, schedule and metrics.
+        """Return those settings, the data, and the code of model, loss, optimizer, schedule and metrics.
 
         Args:
-            arrays: what is known of large arrays, which models of an array share.
+            arrays: texts of large arrays, which models of an array share.
         """
         code = {name: getattr(self, name) for name in ("model", "loss", "optimizer", "schedule", "metrics")}
         data = {"data": self.data.train, "validation data": self.data.valid}

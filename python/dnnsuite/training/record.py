@@ -71,7 +71,7 @@ def record_of(
         threads: CPU threads of a process.
         ended: models of an array that ended early, with the reason.
         speedup: speed of an array over models alone, where it was measured.
-        changed: what differed when the run was resumed.
+        changed: differences when the run was resumed, as sentences by name.
         audits: replayed steps of an array that were run both ways and left the same bits.
     """
     found = facts.environment()

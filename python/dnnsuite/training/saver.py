@@ -57,7 +57,7 @@ class Saver:
     """Checkpoints of a run of one model.
 
     Attributes:
-        changed: what differed when the run was resumed, as sentences by name.
+        changed: differences when the run was resumed, as sentences by name.
 
     Args:
         folder: directory of the run; None in processes that write nothing.

@@ -41,7 +41,7 @@ class Optimization(abc.ABC):
         return set()
 
     def kind(self, model: Any, config: Config) -> Any:
-        """What the optimizers of an array have in common: models of other kinds are in arrays of their own, and take
+        """Return the kind that the optimizers of an array share: models of other kinds are in others, and take
         no state from one another."""
         return None
 

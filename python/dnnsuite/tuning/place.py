@@ -26,7 +26,7 @@ class Place:
     """A sweep's directory, or none; it makes the store and the engine that belong to it.
 
     Args:
-        asked: what decides the sweep's numbers, and names of what may differ when it is resumed.
+        asked: identity of the sweep, and names of parts that may differ when it is resumed.
     """
 
     def __init__(self, folder: PlanFolder | None, asked: Asked) -> None:

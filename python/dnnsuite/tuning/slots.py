@@ -116,7 +116,7 @@ def advance(schedule: Any, slot: int, moves: int) -> None:
 
 
 def _heard(own: State) -> State:
-    """What a schedule that follows a metric has heard, without its arguments."""
+    """State of a schedule that follows a metric, without its arguments."""
     names = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")
     return {name: own[name] for name in names if name in own}
 

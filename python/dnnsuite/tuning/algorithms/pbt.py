@@ -77,8 +77,8 @@ class PBT(Algorithm):
                 self._orders.append(Order(trial))
                 continue
             source = self._generator.choice(best)
-            config = perturbed(self._setting.space, self._configs[source], self._generator, self.resample)
-            config = self._fitting(self._configs[source], config)
+            explored = perturbed(self._setting.space, self._configs[source], self._generator, self.resample)
+            config = self._fitting(self._configs[source], explored)
             self._configs[trial] = config
             self._orders.append(Order(trial, config, source))
         self._values = {}
