@@ -16,7 +16,7 @@ from .._torch import made_by_dynamo, no_fuse
 from ..errors import InvalidArgument, Unavailable
 from ..nn.array_module import ArrayModule, MoreState, made_of_others
 from ..nn.model_tensor import ModelTensor
-from ..nn.sharing import SharedState
+from ..nn.sharing import copies_of_shared
 from .code.fused_attributes import is_fused
 from .code.one_by_one import ModelParts
 from .code.own_values import StandIns, give_own, numbers_among
@@ -109,7 +109,7 @@ class Fusion:
         numbers = None if asked else numbers_among(models, unlike, self._code, self._stand_ins)
         if numbers is not None:
             own = [
-                {name: copy.deepcopy(vars(model)[name], memo) for name in unlike}
+                {name: copied(vars(model)[name], memo) for name in unlike}
                 for model, memo in zip(models, self._own_memos, strict=True)
             ]
             give_own(module, own, numbers, self._stand_ins)
@@ -125,9 +125,9 @@ class Fusion:
 
     def _copied(self) -> torch.nn.Module:
         try:
-            arrays = any(isinstance(part, SharedState) for part in self.models[0].modules())
-            root: torch.nn.Module = (copy.deepcopy if arrays else copied)(self.models[0], self._memo)
-        except (TypeError, NotImplementedError) as error:  # of pickle: locks, files, generators, ...
+            copies_of_shared(self.models[0], self._memo)  # of layers of arrays, which a model may have
+            root: torch.nn.Module = copied(self.models[0], self._memo)
+        except (TypeError, NotImplementedError) as error:  # of pickle: generators, handles of C, ...
             raise InvalidArgument(
                 f"fuse copies the models, and {_uncopied(self.models[0]) or 'a model'} cannot be copied ({error}): "
                 "take it away, or give its class a __deepcopy__"
@@ -156,9 +156,6 @@ class Fusion:
         self._memo[id(first)] = None  # on the way
         self._visit_children(models, path)
         self._own_state(models, where)
-        for value in vars(first).values():
-            if isinstance(value, torch.Tensor) and value.grad_fn is not None:  # deepcopy would refuse it
-                self._memo[id(value)] = value.detach().clone()
         del self._memo[id(first)]
         as_it_is = (kind in ELEMENTWISE or kind is torch.nn.Sequential) and id(first) not in self._unfused
         if not (as_it_is and not differences(models, self._registered) and "forward" not in vars(first)):
@@ -286,7 +283,7 @@ def _uncopied(model: torch.nn.Module) -> str | None:
     for path, module in model.named_modules():
         for name, value in vars(module).items():
             try:
-                copy.deepcopy(value) if name not in _REGISTRIES else None
+                copied(value, {}) if name not in _REGISTRIES else None
             except Exception:
                 return f"{path}.{name}".lstrip(".")
     return None

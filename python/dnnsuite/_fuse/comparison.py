@@ -42,6 +42,15 @@ _TRANSPARENT = frozenset(
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _WORD = struct.calcsize("P")
 _MISSING = object()
+PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
+
+
+def referred(proxy: Any) -> Any:
+    """Return what a `weakref.proxy` refers to; None if that is gone."""
+    try:
+        return proxy.__init__.__self__
+    except ReferenceError:
+        return None
 
 
 class Comparison:
@@ -73,6 +82,8 @@ class Comparison:
             self._under_way.discard(pair)
 
     def _compare(self, a: Any, b: Any) -> bool:
+        if type(a) in PROXIES:
+            return self.same(referred(a), referred(b))
         if isinstance(a, (torch.nn.Parameter, torch.nn.Module)):
             if self._registered is None:
                 return True

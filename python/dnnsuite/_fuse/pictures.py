@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import random
+import threading
 import types
 import warnings
 from contextlib import suppress
@@ -43,13 +44,37 @@ class _Held:
         if not isinstance(other, _Held) or type(other.value) is not type(self.value):
             return False
         if not isinstance(self.value, torch.Tensor):
-            return bool(self.content == other.content)
+            return _same_content(self, other)
         if self.value is other.value:
             return bool(self.content == other.content)
         return not (self._written() or other._written()) and _equal(self.value, other.value)
 
     def _written(self) -> bool:
         return bool(self.content != _version(self.value))
+
+
+class _Compared(threading.local):
+    """Pairs that the comparison under way in this thread has begun: one that is met again, by a second way or in a
+    cycle, counts as equal, for if it is not, the comparison ends there."""
+
+    def __init__(self) -> None:
+        self.pairs: set[tuple[int, int]] = set()
+
+
+_compared = _Compared()
+
+
+def _same_content(a: _Held, b: _Held) -> bool:
+    pairs, pair = _compared.pairs, (id(a), id(b))
+    if pair in pairs:
+        return True
+    outermost = not pairs
+    pairs.add(pair)
+    try:
+        return bool(a.content == b.content)
+    finally:
+        if outermost:
+            pairs.clear()
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -25,7 +25,9 @@ from ...nn.model_tensor import (
 )
 from ...nn.own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_forward, set_in_forward
 from ...nn.random_streams import FUNCTION_STREAM
+from ...nn.sharing import copies_of_shared
 from ...ops.torch_on_arrays import register
+from ..module_copies import copied
 from ..rules.table import settle_since
 from ..slices import narrow
 from . import one_by_one
@@ -48,9 +50,6 @@ class UserModule(OwnTensors):
     Outside of a forward its parameters are `[B, ...]`; inside, its code sees those of one model.
     """
 
-    _fused_copied_by_state = (
-        True  # a copy is made without `__init__`, and its state set: see `module_copies.py`
-    )
     _fused_B: int  # the models; the names are such that no user has them
     _fused_report: ModuleCoverage
     _fused_ranks: dict[str, int]  # of the tensors `[B, ...]` that it holds itself
@@ -299,11 +298,12 @@ class UserModule(OwnTensors):
         super().__delattr__(name)
 
     def __setstate__(self, held: dict[str, Any]) -> None:
-        """Restore a copy. Attributes that torch's classes fill in do not count as changes by the user."""
-        super().__setstate__({name: value for name, value in held.items() if name != "_fused_parts"})  # type: ignore[misc]
-        self.__dict__["_fused_parts"] = held["_fused_parts"]
-        for name in self._fused_withheld:
-            self.__dict__.pop(name, None)
+        """Restore what was pickled; a user's own method would do so for a single model."""
+        torch.nn.Module.__setstate__(self, held)  # type: ignore[arg-type]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        copies_of_shared(self, memo)  # type: ignore[arg-type]
+        return copied(self, memo)
 
     def _fused_set_in_models(self, name: str, value: Any) -> None:
         """Let models that run one by one have an attribute that was set from outside, as a loop over models would."""
