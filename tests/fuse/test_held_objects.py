@@ -20,6 +20,8 @@ import numpy as np
 import pytest
 import torch
 
+import dnnsuite
+from dnnsuite.errors import InvalidArgument
 from trained_models import check_trained
 
 
@@ -184,6 +186,20 @@ def test_a_part_that_refers_to_its_parent_refers_to_the_arrays(refer, find):
             return self.child.inner(x) + find(held).outer(x)
 
     check_trained(Net)
+
+
+@pytest.mark.parametrize("refer", [weakref.proxy, lambda module: module], ids=["proxy", "module"])
+def test_a_parent_that_torch_takes_for_a_part_is_refused(refer):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.child = torch.nn.Identity()
+            self.child.parent = refer(self)
+
+    with pytest.raises(
+        InvalidArgument, match=r"child\.parent is a module that holds this one.*: set it past torch"
+    ):
+        dnnsuite.fuse([Net(), Net()])
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from .code.one_by_one import ModelParts
 from .code.own_values import StandIns, give_own, numbers_among
 from .code.sequential import Sequential
 from .code.user_module import make_user_module
-from .comparison import differences, registered_in
+from .comparison import Comparison, differences, registered_in, same, slots
 from .hooks import (
     FORWARD_HOOKS,
     bind_hooks,
@@ -272,10 +272,20 @@ def _attributes_of(leaf: ArrayModule) -> frozenset[str]:
     return _known_attributes[type(leaf)]
 
 
-def _kind(module: torch.nn.Module) -> Any:
-    """Return the class, or its bases where each module has a class of its own (parametrizations)."""
-    own = type(module)
-    return own.__mro__[1:] if torch.nn.utils.parametrize.is_parametrized(module) else own
+def _unlike(a: torch.nn.Module, b: torch.nn.Module) -> str | None:
+    """Say what the classes of two modules do not have in common; None for nothing."""
+    kinds = type(a), type(b)
+    if all(map(torch.nn.utils.parametrize.is_parametrized, (a, b))):  # each has a class of its own
+        kinds = kinds[0].__base__, kinds[1].__base__
+    if kinds[0] is kinds[1] or same(*kinds):
+        return None
+    names = [kind.__name__ for kind in kinds]
+    if kinds[0].__qualname__ != kinds[1].__qualname__:
+        return " and ".join(names)
+    return (
+        f"two classes of the name {names[0]} that differ in {Comparison().unlike(*kinds)}: make the models of one "
+        "class, and give it what differs as an argument"
+    )
 
 
 def _uncopied(model: torch.nn.Module) -> str | None:
@@ -293,9 +303,9 @@ def _refuse_other_kinds(models: Sequence[torch.nn.Module], where: str) -> None:
     """Refuse modules of which one is of another class or in another mode than the first."""
     first = models[0]
     for index, model in enumerate(models):
-        if _kind(model) != _kind(first):
-            kinds = f"{type(first).__name__} and {type(model).__name__}"
-            raise InvalidArgument(f"models 0 and {index} differ at {where}: {kinds}")
+        unlike = _unlike(first, model)
+        if unlike is not None:
+            raise InvalidArgument(f"models 0 and {index} differ at {where}: {unlike}")
         if model.training != first.training:
             raise InvalidArgument(
                 f"models 0 and {index} differ at {where}: training is {first.training} and {model.training}"
@@ -311,6 +321,11 @@ def _refuse_what_is_no_plain_module(module: torch.nn.Module, where: str) -> None
     if made_by_dynamo(module):
         raise InvalidArgument(
             f"{where} is what torch.compile made: give the module itself (._orig_mod) and compile the array"
+        )
+    slotted = next((slot for slot in slots(type(module)) if hasattr(module, slot)), None)
+    if slotted is not None:
+        raise InvalidArgument(
+            f"{where}, a {name}, keeps {slotted} in __slots__, where torch copies no attributes: take it out of them"
         )
     for parameter, value in module._parameters.items():
         if value is not None and torch.nn.parameter.is_lazy(value):

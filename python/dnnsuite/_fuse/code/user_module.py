@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -69,6 +70,9 @@ class UserModule(OwnTensors):
     ]  # attributes that differ from model to model: each of `_parts` has its own
     _fused_own: Any  # by model, values of attributes that differ, at once with the others; `own_values.py`
     _fused_numbers: frozenset[str]  # those of them that are numbers, and that its code may read
+
+    def __init_subclass__(cls) -> None:
+        """Leave out what the user's class does for those that derive from it, such as to note them."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         inside = bool(state.B) or any(type(a) is ModelTensor for a in tree_leaves((args, kwargs)))
@@ -367,24 +371,37 @@ def user_module_class(original: Any) -> Any:
         }
         if original in _COLLECTIONS:
             body["__init__"] = _be_plain
-        _classes[original] = _meta(original)(original.__name__, (UserModule, original), body)
+        _classes[original] = _meta(type(original))(original.__name__, (original, UserModule), body)
     return _classes[original]
 
 
-def _meta(original: Any) -> Any:
-    """Return the class of a class: one that torch's `remove_parametrizations` cannot change, where it would."""
-    own: Any = type(original)
-    made = {name for name, value in vars(original).items() if isinstance(value, property)}
-    if not (original.__name__.startswith("Parametrized") and made):
-        return own
+@functools.lru_cache(maxsize=64)
+def _meta(own: Any) -> Any:
+    """Return the class of the classes of an array's modules, where that of the users' classes is `own`.
 
-    def refuse(kind: Any, name: str) -> None:
-        raise InvalidArgument(
-            f"{name} of a fused {original.__name__} is made by a parametrization, which cannot be removed after fuse: "
-            "remove it from the models, and fuse them anew"
-        )
+    `mro` puts `UserModule` first although the user's class is the first base: an object can get another class only if
+    that has the same layout, which Python takes from the first base. A base before `torch.nn.Module`, such as `ABC`,
+    `Generic` or a mix-in with empty `__slots__`, makes the layout another one than that of `UserModule`.
+    """
 
-    return type(own.__name__, (own,), {"__delattr__": refuse})
+    def mro(kind: Any) -> list[Any]:
+        original = vars(kind)["_fused_original"]
+        return [
+            kind,
+            *(base for base in UserModule.__mro__ if not issubclass(original, base)),
+            *original.__mro__,
+        ]
+
+    def delete(kind: Any, name: str) -> None:
+        original = kind._fused_original
+        if original.__name__.startswith("Parametrized") and isinstance(vars(original).get(name), property):
+            raise InvalidArgument(
+                f"{name} of a fused {original.__name__} is made by a parametrization, which cannot be removed after "
+                "fuse: remove it from the models, and fuse them anew"
+            )
+        own.__delattr__(kind, name)
+
+    return type(own.__name__, (own,), {"mro": mro, "__delattr__": delete})
 
 
 def make_user_module(module: torch.nn.Module, B: int) -> None:
