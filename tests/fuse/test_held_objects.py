@@ -152,40 +152,70 @@ def test_a_file_that_each_model_opened_is_its_own(tmp_path):
         model.file.close()
 
 
-class Child(torch.nn.Module):
-    def __init__(self, parent, refer):
-        super().__init__()
-        self.inner = torch.nn.Linear(4, 4)
-        vars(self)["parent"] = refer(parent)
+class Holder:
+    def __init__(self, module):
+        self.module = module
 
 
-@pytest.mark.parametrize(
-    ("refer", "find"),
-    [
-        (weakref.ref, lambda held: held()),
-        (weakref.proxy, lambda held: held),
-        (lambda parent: weakref.WeakMethod(parent.found), lambda held: held()()),
-        (lambda parent: parent.found, lambda held: held()),
-        (lambda parent: parent, lambda held: held),
-        (lambda parent: [parent], lambda held: held[0]),
-    ],
-    ids=["reference", "proxy", "weak method", "method", "attribute", "list"],
-)
-def test_a_part_that_refers_to_its_parent_refers_to_the_arrays(refer, find):
+REFERENCES = {
+    "reference": (weakref.ref, lambda held: held()),
+    "proxy": (weakref.proxy, lambda held: held),
+    "weak method": (lambda parent: weakref.WeakMethod(parent.found), lambda held: held()()),
+    "method": (lambda parent: parent.found, lambda held: held()),
+    "function": (lambda parent: lambda: parent, lambda held: held()),
+    "attribute": (lambda parent: parent, lambda held: held),
+    "list": (lambda parent: [parent], lambda held: held[0]),
+    "object": (Holder, lambda held: held.module),
+}
+
+
+def family(refer, find, ask=False, modes=("tanh",)):
+    """A model with a part that computes with its parent, which it refers to past torch."""
+    numbers = iter(range(100))
+
+    class Child(torch.nn.Module):
+        def __init__(self, parent):
+            super().__init__()
+            self.inner, self.mode = torch.nn.Linear(4, 4), modes[next(numbers) % len(modes)]
+            vars(self)["parent"] = refer(parent)
+
+        def forward(self, x):
+            h = getattr(torch, self.mode)(self.inner(x)) + find(self.parent).outer(x)
+            return h * min(1.0, float(h.detach().norm())) if ask else h
+
     class Net(torch.nn.Module):
         def __init__(self):
             super().__init__()
             self.outer = torch.nn.Linear(4, 4)
-            self.child = Child(self, refer)
+            self.child = Child(self)
 
         def found(self):
             return self
 
         def forward(self, x):
-            held = self.child.parent
-            return self.child.inner(x) + find(held).outer(x)
+            return self.child(x)
 
-    check_trained(Net)
+    return Net
+
+
+@pytest.mark.parametrize("ask", [False, True], ids=["at once", "model by model"])
+@pytest.mark.parametrize("name", REFERENCES)
+def test_a_part_that_refers_to_its_parent_refers_to_the_arrays(name, ask):
+    """Where it cannot run for all models at once, its parent runs model by model with it."""
+    check_trained(family(*REFERENCES[name], ask))
+
+
+@pytest.mark.parametrize("name", ["reference", "attribute", "list"])
+def test_parts_that_differ_and_refer_to_their_parent(name):
+    check_trained(family(*REFERENCES[name], modes=("tanh", "sigmoid")))
+
+
+def test_a_proxy_in_a_part_that_differs_is_refused():
+    make = family(*REFERENCES["proxy"], modes=("tanh", "sigmoid"))
+    with pytest.raises(
+        InvalidArgument, match=r"Child\.parent is a weakref\.proxy in a part.*: keep a weakref\.ref"
+    ):
+        dnnsuite.fuse([make(), make()])
 
 
 @pytest.mark.parametrize("refer", [weakref.proxy, lambda module: module], ids=["proxy", "module"])

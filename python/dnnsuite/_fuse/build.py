@@ -22,7 +22,7 @@ from .code.one_by_one import ModelParts
 from .code.own_values import StandIns, give_own, numbers_among
 from .code.sequential import Sequential
 from .code.user_module import make_user_module
-from .comparison import Comparison, differences, registered_in, same, slots
+from .comparison import PROXIES, Comparison, differences, registered_in, same, slots
 from .hooks import (
     FORWARD_HOOKS,
     bind_hooks,
@@ -115,6 +115,12 @@ class Fusion:
             give_own(module, own, numbers, self._stand_ins)
             return
         name, index = next(iter(unlike.items()))
+        proxy = next((held for held, value in vars(models[0]).items() if type(value) in PROXIES), None)
+        if proxy is not None:
+            raise InvalidArgument(
+                f"{type(module).__name__}.{proxy} is a weakref.proxy in a part of which each model is copied by itself, "
+                f"for models differ in {name} (models 0 and {index}): keep a weakref.ref in its place"
+            )
         module._fused_report.reason = f"models differ in {name} (models 0 and {index})"
         module._fused_parts = ModelParts(module, [Fusion([m], self._registered).tree() for m in models])
         module._fused_withhold(unlike)

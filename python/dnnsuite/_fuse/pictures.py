@@ -28,7 +28,8 @@ _NO_STATE = frozenset(
 class _Held:
     """An object as it was: equal to one of the same content; a tensor that was written since is equal to none.
 
-    All parameters are equal: they are state that other code takes care of.
+    All parameters and modules are equal: they are state that other code takes care of, and a module of an array is
+    of another class than that of a model.
     """
 
     __slots__ = ("content", "parameter", "value")
@@ -36,7 +37,7 @@ class _Held:
 
     def __init__(self, value: Any) -> None:
         self.value, self.content = value, None
-        self.parameter = isinstance(value, torch.nn.Parameter)
+        self.parameter = isinstance(value, (torch.nn.Parameter, torch.nn.Module))
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, _Held) and (self.parameter or other.parameter):

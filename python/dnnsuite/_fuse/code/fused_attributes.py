@@ -25,6 +25,7 @@ INTERNAL = tuple(
         "withheld",
         "own",
         "numbers",
+        "outward",
         "making",
         "draws",
         "ranks",

@@ -29,6 +29,7 @@ from ...nn.random_streams import FUNCTION_STREAM
 from ...nn.sharing import copies_of_shared
 from ...ops.torch_on_arrays import register
 from ..module_copies import copied
+from ..rebound import refers_outside
 from ..rules.table import settle_since
 from ..slices import narrow
 from . import one_by_one
@@ -69,6 +70,7 @@ class UserModule(OwnTensors):
         str
     ]  # attributes that differ from model to model: each of `_parts` has its own
     _fused_own: Any  # by model, values of attributes that differ, at once with the others; `own_values.py`
+    _fused_outward: bool | None  # it refers to modules of the array that are not in it; None: not looked yet
     _fused_numbers: frozenset[str]  # those of them that are numbers, and that its code may read
 
     def __init_subclass__(cls) -> None:
@@ -81,8 +83,16 @@ class UserModule(OwnTensors):
         if not inside:
             return enter(self, self, self._fused_B, args, kwargs)
         if self._fused_report.reason:
+            if state.B and self._fused_refers_outside():
+                raise NotFusable(self._fused_report.reason)
             return self._fused_one_by_one(args, kwargs)
         return self._fused_all_at_once(args, kwargs)
+
+    def _fused_refers_outside(self) -> bool:
+        """Return True if its code may reach its parent: that must be run model by model, and it with it."""
+        if self._fused_outward is None:
+            self._fused_outward = refers_outside(self)  # type: ignore[arg-type]
+        return self._fused_outward
 
     def _fused_call_on_arrays(self, inside: bool, args: Any, kwargs: Any) -> Any:
         call = super().__call__  # type: ignore[misc]
@@ -103,21 +113,21 @@ class UserModule(OwnTensors):
             output = self._fused_call(mark, kept, args, kwargs)
         except RunsAnew as error:
             state.pending = state.pending[:mark]
-            if state.checkpoints:
+            if state.checkpoints or (before and kept is None and self._fused_refers_outside()):
                 raise
             again = kept is not None
             self._fused_turn_back(kept or late, begun, "" if again else str(error))
         except NotFusable as error:
             state.pending = state.pending[:mark]
             again = isinstance(error, WritesShared) and state.making < 2 and not self._fused_making
-            if isinstance(error, WritesShared) and not again and before:
-                raise  # what is written into was made by code further out
+            if before and not again and (isinstance(error, WritesShared) or self._fused_refers_outside()):
+                raise  # what is written into was made by code further out; or it runs with that, model by model
             self._fused_turn_back(kept or late, begun, "" if again else str(error))
             self._fused_making = self._fused_making or again
             start_anew(str(error))
         except Exception as error:
             state.pending = state.pending[:mark]
-            if _is_final(error, kept):
+            if _is_final(error, kept) or (before and self._fused_refers_outside()):
                 raise
             why = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
             self._fused_turn_back(kept, begun, why)
@@ -422,6 +432,7 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
         _fused_numbers=frozenset(),
         _fused_making=False,
         _fused_unsure=False,
+        _fused_outward=None,
         _fused_elsewhere=False,
         _fused_acts=False,
         _fused_looking=set(),
