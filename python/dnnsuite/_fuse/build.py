@@ -118,8 +118,8 @@ class Fusion:
         proxy = next((held for held, value in vars(models[0]).items() if type(value) in PROXIES), None)
         if proxy is not None:
             raise InvalidArgument(
-                f"{type(module).__name__}.{proxy} is a weakref.proxy in a part of which each model is copied by itself, "
-                f"for models differ in {name} (models 0 and {index}): keep a weakref.ref in its place"
+                f"{type(module).__name__}.{proxy} is a weakref.proxy in a part that runs model by model, for "
+                f"models differ in {name} (models 0 and {index}): keep a weakref.ref in its place"
             )
         module._fused_report.reason = f"models differ in {name} (models 0 and {index})"
         module._fused_parts = ModelParts(module, [Fusion([m], self._registered).tree() for m in models])
