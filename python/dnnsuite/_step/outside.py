@@ -3,14 +3,59 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
+from .._fuse import width as array_width
 from ..errors import InvalidArgument
-from .capture.value_readers import Reader, holds_values
+from .capture.reach import Reach
+from .capture.value_readers import Reader, holds_values, objects_in
 
-__all__ = ["OutsideState"]
+__all__ = ["OutsideState", "width_beside_others"]
+
+
+def width_beside_others(array: torch.nn.Module, losses: Sequence[Any], width: int | None) -> int | None:
+    """Choose the models per shard for loss functions that compute with other arrays, such as a target network: all of
+    them, for the others have no shards. Without others it is the user's `width`.
+
+    Raises:
+        InvalidArgument: the user wants narrower shards.
+    """
+    reach, held = Reach(), list[Any]()
+    for loss in losses:
+        while isinstance(loss, functools.partial):
+            held += [*loss.args, *loss.keywords.values()]
+            loss = loss.func
+        reach.call(loss)
+    known = {id(part) for part in array.modules()}
+    held += [reader.held() for reader in reach.readers]
+    names = frozenset(reach.names)
+    seen = (found for value in held for found in objects_in(value, names))
+    arrays = (
+        one for one in seen if isinstance(one, torch.nn.Module) and id(one) not in known and _is_array(one)
+    )
+    other = next(arrays, None)
+    if other is None:
+        return width
+    B = array_width(array)
+    if width is not None and width < B:
+        raise InvalidArgument(
+            f"width={width}, but the loss function computes with another array, of "
+            f"{getattr(other, 'single_name', type(other).__name__)}, which holds "
+            "all models: leave width out, or make both networks parts of one module and fuse that"
+        )
+    return sys.maxsize  # also after models were added
+
+
+def _is_array(module: torch.nn.Module) -> bool:
+    try:
+        return array_width(module) > 1
+    except InvalidArgument:  # it is none
+        return False
 
 
 class OutsideState:
