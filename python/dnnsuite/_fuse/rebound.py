@@ -123,19 +123,20 @@ def refers_outside(module: torch.nn.Module) -> bool:
         if not isinstance(part, ArrayModule)
         for name, value in vars(part).items()
         if name not in _REGISTRIES and not name.startswith("_fused_")
-        for found in _of_arrays(value, _DEEP)
+        for found in arrays_in(value)
     )
 
 
-def _of_arrays(value: Any, depth: int) -> Iterator[Any]:
-    """Yield the modules of an array to which a value refers, also weakly."""
+def arrays_in(value: Any, depth: int = _DEEP) -> Iterator[torch.nn.Module]:
+    """Yield arrays, and modules of arrays, to which a value refers, also weakly."""
     if type(value) in PROXIES or isinstance(value, weakref.ref):
         value = referred(value) if type(value) in PROXIES else value()
-    if isinstance(value, SharedState):
-        yield value
+    if isinstance(value, torch.nn.Module):
+        if isinstance(value, SharedState):
+            yield value
     elif depth and not isinstance(value, (*PLAIN_VALUES, torch.Tensor)):
         for part in _parts(value) or parts_inside(value):
-            yield from _of_arrays(part, depth - 1)
+            yield from arrays_in(part, depth - 1)
 
 
 def rebound(value: Any, copies: Mapping[int, Any]) -> Any:

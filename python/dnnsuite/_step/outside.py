@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
+from .._fuse import arrays_in
 from .._fuse import width as array_width
 from ..errors import InvalidArgument
 from .capture.reach import Reach
-from .capture.value_readers import Reader, holds_values, objects_in
+from .capture.value_readers import Reader, holds_values
 
 __all__ = ["OutsideState", "width_beside_others"]
 
@@ -31,14 +32,12 @@ def width_beside_others(array: torch.nn.Module, losses: Sequence[Any], width: in
             held += [*loss.args, *loss.keywords.values()]
             loss = loss.func
         reach.call(loss)
-    known = {id(part) for part in array.modules()}
-    held += [reader.held() for reader in reach.readers]
-    names = frozenset(reach.names)
-    seen = (found for value in held for found in objects_in(value, names))
-    arrays = (
-        one for one in seen if isinstance(one, torch.nn.Module) and id(one) not in known and _is_array(one)
-    )
-    other = next(arrays, None)
+    known = {id(part) for part in array.modules()} | {id(array.__dict__.get("_root"))}
+    for reader in reach.readers:
+        value = reader.held()
+        whole = isinstance(value, torch.nn.Module) or not hasattr(value, "__dict__")
+        held += [value] if whole else [part for name, part in vars(value).items() if name in reach.names]
+    other = next((one for value in held for one in arrays_in(value) if id(one) not in known), None)
     if other is None:
         return width
     B = array_width(array)
@@ -49,13 +48,6 @@ def width_beside_others(array: torch.nn.Module, losses: Sequence[Any], width: in
             "all models: leave width out, or make both networks parts of one module and fuse that"
         )
     return sys.maxsize  # also after models were added
-
-
-def _is_array(module: torch.nn.Module) -> bool:
-    try:
-        return array_width(module) > 1
-    except InvalidArgument:  # it is none
-        return False
 
 
 class OutsideState:
