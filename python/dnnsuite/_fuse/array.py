@@ -252,8 +252,11 @@ class Array(SharedState, torch.nn.Module):
         """Return the `state_dict` of model `index`, as views of the array's."""
         index = self._index(index)
         held = self.state_dict()
-        # What is no tensor is the extra state of a module, which all models share.
-        return {name: v[index] if isinstance(v, torch.Tensor) else v for name, v in held.items()}
+        # What is no tensor is the extra state of a module, which all models share, as sparse buffers.
+        of_each = {
+            name: isinstance(v, torch.Tensor) and v.layout == torch.strided for name, v in held.items()
+        }
+        return {name: v[index] if of_each[name] else v for name, v in held.items()}
 
     @property
     def single_name(self) -> str:

@@ -34,6 +34,7 @@ from .hooks import (
 from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, know_layers_of, says_all
 from .module_copies import copied
 from .rebound import rebind
+from .sparse_buffers import sparse_once
 from .state import stacked_parameter, stacked_tensor
 from .ties import tie
 from .unfused import ASKED
@@ -250,6 +251,9 @@ class Fusion:
                             f"models 0 and {index} differ at {where}: {name} is None in one of them only"
                         )
                 if value is not None and id(value) not in self._memo:
+                    if value.layout != torch.strided:
+                        self._memo[id(value)] = sparse_once(f"{where}.{name}", values)
+                        continue
                     written = kind == "_buffers" and name in self._written
                     stack = partial(stacked_tensor, apart=True) if written else stacked
                     self._memo[id(value)] = stack(f"{where}.{name}", values)

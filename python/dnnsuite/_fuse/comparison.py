@@ -61,6 +61,17 @@ def referred(proxy: Any) -> Any:
         return None
 
 
+def dense_parts(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """List the strided tensors that a sparse one consists of; of another, itself."""
+    if x.layout == torch.strided:
+        return (x,)
+    if x.layout == torch.sparse_coo:
+        return (x.indices(), x.values()) if x.is_coalesced() else (x._indices(), x._values())
+    if x.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return x.crow_indices(), x.col_indices(), x.values()
+    return x.ccol_indices(), x.row_indices(), x.values()
+
+
 class Comparison:
     """Comparison of models' attributes as far as their code can tell them apart.
 
@@ -104,8 +115,12 @@ class Comparison:
         return self._elements(a, b) and self._attributes(a, b) and self._hidden(a, b)
 
     def tensors(self, a: torch.Tensor, b: torch.Tensor) -> bool:
-        alike = a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
-        return alike and a.requires_grad == b.requires_grad and bool(torch.equal(a, b))
+        alike = a.shape == b.shape and a.dtype == b.dtype and a.device == b.device and a.layout == b.layout
+        return (
+            alike
+            and a.requires_grad == b.requires_grad
+            and all(map(torch.equal, dense_parts(a), dense_parts(b)))
+        )
 
     def arrays(self, a: np.ndarray, b: np.ndarray) -> bool:
         if a.shape != b.shape or a.dtype != b.dtype:

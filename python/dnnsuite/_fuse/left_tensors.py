@@ -93,9 +93,10 @@ def value_of_model(value: Any, index: int, memo: dict[int, Any]) -> Any:
 
 
 def value_in_array_of_one(value: Any, modules: Iterable[torch.nn.Module]) -> Any:
-    """Copy an attribute of a single model for an array of it alone, where its tensors are of each model; not the
-    `modules` in it."""
-    found = [tensor for tensor in tensors_in(value) if type(tensor) is torch.Tensor]
+    """Copy an attribute of a single model for an array of it alone, where its tensors are of each model, but for sparse
+    ones; not the `modules` in it."""
+    tensors = (tensor for tensor in tensors_in(value) if type(tensor) is torch.Tensor)
+    found = [tensor for tensor in tensors if tensor.layout == torch.strided]
     if not found:
         return value
     memo: dict[int, Any] = {id(module): module for module in modules}

@@ -117,8 +117,9 @@ class _Copy:
         return made
 
     def _tensor(self, value: torch.Tensor) -> torch.Tensor:
-        if type(value) is torch.Tensor and value.grad_fn is not None:
-            return value.detach().clone()  # what a forward has left has no history in a copy
+        if type(value) is torch.Tensor and (value.grad_fn is not None or value.layout != torch.strided):
+            # What a forward has left has no history in a copy; and `deepcopy` looks for the storage of sparse ones.
+            return value.detach().clone()
         return copy.deepcopy(value, self._memo)
 
     def _method(self, value: types.MethodType) -> Any:

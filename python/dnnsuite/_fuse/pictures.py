@@ -16,6 +16,7 @@ import torch
 
 from ..nn.model_tensor import ModelTensor
 from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
+from .comparison import dense_parts
 from .left_tensors import OPAQUE
 
 _DEEP = 4  # containers and objects in one another that are looked into
@@ -86,7 +87,8 @@ def _version(tensor: torch.Tensor) -> int:
 def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     if type(a) is ModelTensor and type(b) is ModelTensor:
         a, b = a.value, b.value
-    return a.dtype == b.dtype and a.shape == b.shape and torch.equal(a, b)
+    alike = a.dtype == b.dtype and a.shape == b.shape and a.layout == b.layout
+    return alike and all(map(torch.equal, dense_parts(a), dense_parts(b)))
 
 
 def may_change_in_place(name: str, value: Any) -> bool:

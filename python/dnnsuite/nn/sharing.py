@@ -28,7 +28,7 @@ def own(x: Tensor) -> Tensor:
 
 def held_once(x: Tensor) -> bool:
     """Return True for state `[B, ...]` in the memory of one model: shared by all, or lent by the only one (`lent`)."""
-    return x.dim() > 0 and x.stride(0) == 0 and x.numel() > 0
+    return x.dim() > 0 and x.layout == torch.strided and x.stride(0) == 0 and x.numel() > 0
 
 
 def lent(one: Tensor, B: int) -> Tensor:

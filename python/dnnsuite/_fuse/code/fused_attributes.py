@@ -29,6 +29,7 @@ INTERNAL = tuple(
         "making",
         "draws",
         "ranks",
+        "sparse",
         "unsure",
         "elsewhere",
         "written",

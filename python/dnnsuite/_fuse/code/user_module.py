@@ -32,6 +32,7 @@ from ..module_copies import copied
 from ..rebound import refers_outside
 from ..rules.table import settle_since
 from ..slices import narrow
+from ..sparse_buffers import SparseBuffers
 from . import one_by_one
 from .call_user_code import enter
 from .checkpoints import start_anew
@@ -46,7 +47,7 @@ from .per_model_factories import drawing_alone, making
 from .sequential import Sequential
 
 
-class UserModule(OwnTensors):
+class UserModule(SparseBuffers, OwnTensors):
     """Mix-in of a copy of a user's module, before the user's class.
 
     Outside of a forward its parameters are `[B, ...]`; inside, its code sees those of one model.
@@ -420,6 +421,7 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
     original = torch.nn.Sequential if type(module) is Sequential else class_of_its_own(type(module), module)
     module.__class__ = user_module_class(original)
     register(module)
+    module._fused_take_sparse()
     module.__dict__.update(
         _fused_B=B,
         _fused_report=ModuleCoverage(),
