@@ -284,7 +284,7 @@ def _attributes_of(leaf: ArrayModule) -> frozenset[str]:
 
 def _unlike(a: torch.nn.Module, b: torch.nn.Module) -> str | None:
     """Say what the classes of two modules do not have in common; None for nothing."""
-    kinds = type(a), type(b)
+    kinds: tuple[Any, Any] = type(a), type(b)
     if all(map(torch.nn.utils.parametrize.is_parametrized, (a, b))):  # each has a class of its own
         kinds = kinds[0].__base__, kinds[1].__base__
     if kinds[0] is kinds[1] or same(*kinds):
@@ -332,7 +332,8 @@ def _refuse_what_is_no_plain_module(module: torch.nn.Module, where: str) -> None
         raise InvalidArgument(
             f"{where} is what torch.compile made: give the module itself (._orig_mod) and compile the array"
         )
-    slotted = next((slot for slot in slots(type(module)) if hasattr(module, slot)), None)
+    kind: Any = type(module)
+    slotted = next((slot for slot in slots(kind) if hasattr(module, slot)), None)
     if slotted is not None:
         raise InvalidArgument(
             f"{where}, a {name}, keeps {slotted} in __slots__, where torch copies no attributes: take it out of them"

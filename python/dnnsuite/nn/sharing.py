@@ -212,7 +212,8 @@ class SharedState:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         copies_of_shared(self, memo)  # type: ignore[arg-type]
-        make, arguments, held = self.__reduce_ex__(4)[:3]
+        parts: Any = self.__reduce_ex__(4)
+        make, arguments, held = parts[:3]
         made = memo[id(self)] = make(*arguments)
         made.__setstate__(copy.deepcopy(held, memo))
         return made

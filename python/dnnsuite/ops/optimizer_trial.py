@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import operator
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -65,7 +66,7 @@ def _alike(optimizer: torch.optim.Optimizer, most: tuple[int, ...]) -> bool:
     joint = _stepped(optimizer, small, lambda x: x, of_array=True)
     if not torch.equal(torch.get_rng_state(), before[1]) or random.getstate() != before[0]:
         raise _Draws
-    alone = [_stepped(optimizer, small, lambda x, i=i: x[i], of_array=False) for i in range(_MODELS)]
+    alone = [_stepped(optimizer, small, operator.itemgetter(i), of_array=False) for i in range(_MODELS)]
     return all(
         _near(mine[index], own, start[index])
         for index, models in enumerate(alone)
@@ -96,7 +97,7 @@ def _stepped(
     """Take steps with a copy of `optimizer` that has the parts of the `small` parameters; return these afterwards."""
     made = {key: torch.nn.Parameter(part(value).clone()) for key, value in small.items()}
     layer = torch.nn.Module()
-    layer._parameters = dict(enumerate(made.values()))  # type: ignore[assignment]
+    layer._parameters = {str(place): parameter for place, parameter in enumerate(made.values())}
     if of_array:  # torch's functions for gradients take those of an array model by model
         array_layers.add(layer)
     probe = _copied(optimizer, made, part)

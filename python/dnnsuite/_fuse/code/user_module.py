@@ -382,8 +382,13 @@ def user_module_class(original: Any) -> Any:
         }
         if original in _COLLECTIONS:
             body["__init__"] = _be_plain
-        _classes[original] = _meta(type(original))(original.__name__, (original, UserModule), body)
+        _classes[original] = _meta_of(original)(original.__name__, (original, UserModule), body)
     return _classes[original]
+
+
+def _meta_of(original: Any) -> Any:
+    own: Any = type(original)
+    return _meta(own)
 
 
 @functools.lru_cache(maxsize=64)
@@ -421,7 +426,7 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
     original = torch.nn.Sequential if type(module) is Sequential else class_of_its_own(type(module), module)
     module.__class__ = user_module_class(original)
     register(module)
-    module._fused_take_sparse()
+    SparseBuffers._fused_take_sparse(module)  # type: ignore[arg-type]
     module.__dict__.update(
         _fused_B=B,
         _fused_report=ModuleCoverage(),
