@@ -9,6 +9,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, optim
+from dnnsuite._fuse.sparse_buffers import sparse_once
 from dnnsuite.errors import InvalidArgument
 from helpers import make_models
 from trained_models import check_trained
@@ -130,6 +131,13 @@ class Given(torch.nn.Module):
 
     def forward(self, x, a):
         return torch.sparse.mm(a, self.inner(x))
+
+
+def test_one_that_all_models_have_is_copied_once():
+    given = [adjacency("coo") for _ in range(2)]
+    kept = sparse_once("adjacency", given)
+    assert kept is not given[0]
+    assert kept.to_dense().equal(given[1].to_dense())
 
 
 def test_sparse_batches():
