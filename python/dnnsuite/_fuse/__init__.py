@@ -33,6 +33,7 @@ from .loop_choice import differ_by_numbers as differ_by_numbers
 from .loop_choice import loops as loops
 from .loop_choice import run_in_a_loop as run_in_a_loop
 from .loop_choice import runs_of as runs_of
+from .rebound import arrays_in as arrays_in
 from .rebound import holds_module as holds_module
 from .rules import dimensions as _dimensions  # noqa: F401
 from .rules import elementwise, gradients, layers, products, random, shapes  # noqa: F401
@@ -49,6 +50,7 @@ __all__ = [
     "EditsInPlace",
     "OwnAttributes",
     "StateBytes",
+    "arrays_in",
     "asks_for_numbers",
     "attributes_alone",
     "coverage",

@@ -28,6 +28,7 @@ from .denormals import Flushed
 from .dispatch import Dispatch
 from .generators import SharedDraws
 from .loop_trial import LoopTrial
+from .outside import width_beside_others
 from .part import LossFunction, StepPart
 from .refusals import check_batch, check_counts, check_optimizer, check_scaler, hooks_after_a_step, in_parts
 from .removed import RemovedParameters
@@ -143,6 +144,7 @@ class StepRunner(NotCopied):
         self._device = self._home.type if can_capture else "cpu"  # the autocast that counts
         self._can_capture = capture and can_capture
         self.threads = threads or threads_of_caller()
+        width = width_beside_others(array, losses, width)
         self._asked = Asked(width, self.threads, capture, self._on_cpu)
         self.queue_depth = queue_depth
         self._closed = False

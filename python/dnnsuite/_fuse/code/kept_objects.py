@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import collections
 import contextvars
+import random
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
 from ...nn.model_tensor import ModelTensor, physical
+from ..comparison import same
 from ..left_tensors import OPAQUE
 from .fused_attributes import PLAIN_VALUES
 from .stand_in import StandInDict
@@ -131,32 +133,31 @@ class _Container(_Kept):
 
 
 class _Slots(_Kept):
-    """Attributes of an object that are not in a dictionary."""
+    """Attributes of an object that are not in a dictionary; those of C, as in a `partial`, are looked into only: code
+    cannot write them, and some are new objects at each look."""
 
     @classmethod
     def of(cls, value: Any) -> Iterator[_Kept]:
         if type(value).__module__.startswith(_OF_OURS):
             return
         slots = [
-            slot
+            (slot, held, "__slots__" in vars(base))
             for base in type(value).__mro__
-            if "__slots__" in vars(base)  # those of types in C make their values anew when they are read
             for slot in vars(base).values()
-            if isinstance(slot, types.MemberDescriptorType)
+            if isinstance(slot, types.MemberDescriptorType) and (held := _in_slot(slot, value)) is not _UNSET
         ]
-        filled = [(slot, held) for slot in slots if (held := _in_slot(slot, value)) is not _UNSET]
-        if filled:
-            yield cls(value, filled)
+        if slots:
+            yield cls(value, slots)
 
     def parts(self) -> Iterable[Any]:
-        return [held for _, held in self.content]
+        return [held for _, held, _ in self.content]
 
     def changed(self) -> bool:
-        return any(_in_slot(slot, self.value) is not held for slot, held in self.content)
+        return any(own and _in_slot(slot, self.value) is not held for slot, held, own in self.content)
 
     def put_back(self) -> None:
-        for slot, held in self.content:
-            if _in_slot(slot, self.value) is not held:
+        for slot, held, own in self.content:
+            if own and _in_slot(slot, self.value) is not held:
                 slot.__set__(self.value, held)
 
 
@@ -225,4 +226,34 @@ class _Variable(_Kept):
             self.value.set(self.content)
 
 
-_KINDS = (_Dictionary, _Container, _Slots, _Array, _Tensor, _Variable)
+class _Generator(_Kept):
+    """A generator of random numbers that is the user's own."""
+
+    #: How to read the state of each kind, and how to set it.
+    _ways: tuple[tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]], ...] = (
+        (random.Random, random.Random.getstate, random.Random.setstate),
+        (torch.Generator, torch.Generator.get_state, torch.Generator.set_state),
+        (
+            np.random.Generator,
+            lambda g: g.bit_generator.state,
+            lambda g, s: setattr(g.bit_generator, "state", s),
+        ),
+        (np.random.RandomState, np.random.RandomState.get_state, np.random.RandomState.set_state),
+    )
+
+    @classmethod
+    def of(cls, value: Any) -> Iterator[_Kept]:
+        for kind, read, write in cls._ways:
+            if isinstance(value, kind):
+                yield cls(value, (read(value), read, write))
+
+    def changed(self) -> bool:
+        state, read, _ = self.content
+        return not same(read(self.value), state)
+
+    def put_back(self) -> None:
+        state, _, write = self.content
+        write(self.value, state)
+
+
+_KINDS = (_Dictionary, _Container, _Slots, _Array, _Tensor, _Variable, _Generator)

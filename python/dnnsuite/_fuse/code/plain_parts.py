@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ...nn.array_module import ArrayModule
-from ...nn.model_tensor import NotFusable
+from ...nn.model_tensor import NotFusable, Refused
 from ..hooks import FORWARD_HOOKS, take_hooks
 from ..left_tensors import give_attributes
 from ..rebound import holds_module
@@ -178,6 +178,7 @@ class Buffers:
         """Copy tensors that the models' code has put in the buffer's place into the array."""
         now = [owner[self.name] for owner in self.owners]
         if all(new is old for new, old in zip(now, self.parts, strict=True)):
+            self._refuse_another_size(now)
             return
         shapes = [None if value is None else list(value.shape) for value in now]
         for index, shape in enumerate(shapes):
@@ -188,6 +189,17 @@ class Buffers:
         made = [value.detach() for value in now if value is not None]
         self.held[self.name] = torch.stack(made) if made else None
         self.buffer = self
+
+    def _refuse_another_size(self, now: list[Any]) -> None:
+        """Refuse views of the array's buffer that a forward has resized: they reach into the memory of other models."""
+        size = None if self.buffer is None else self.buffer.shape[1:]
+        for value in now:
+            if value is not None and value.shape != size:
+                raise Refused(
+                    f"the forward gives its buffer {self.name} another size in place, {list(value.shape)} for "
+                    f"{list(size or ())}, which lies beside those of other models in an array: call each model once "
+                    f"before fuse, or assign a new tensor (self.{self.name} = ...); make the array anew"
+                )
 
 
 def paths_of(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:

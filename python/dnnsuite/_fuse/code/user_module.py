@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -25,10 +26,14 @@ from ...nn.model_tensor import (
 )
 from ...nn.own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_forward, set_in_forward
 from ...nn.random_streams import FUNCTION_STREAM
+from ...nn.sharing import copies_of_shared
 from ...ops.torch_on_arrays import register
 from ..hooks import hooks_so_far, remove_hooks_since
+from ..module_copies import copied
+from ..rebound import refers_outside
 from ..rules.table import settle_since
 from ..slices import narrow
+from ..sparse_buffers import SparseBuffers
 from . import one_by_one
 from .call_user_code import enter
 from .checkpoints import start_anew
@@ -44,15 +49,12 @@ from .per_model_factories import drawing_alone, making
 from .sequential import Sequential
 
 
-class UserModule(OwnTensors):
+class UserModule(SparseBuffers, OwnTensors):
     """Mix-in of a copy of a user's module, before the user's class.
 
     Outside of a forward its parameters are `[B, ...]`; inside, its code sees those of one model.
     """
 
-    _fused_copied_by_state = (
-        True  # a copy is made without `__init__`, and its state set: see `module_copies.py`
-    )
     _fused_B: int  # the models; the names are such that no user has them
     _fused_report: ModuleCoverage
     _fused_ranks: dict[str, int]  # of the tensors `[B, ...]` that it holds itself
@@ -72,7 +74,11 @@ class UserModule(OwnTensors):
         str
     ]  # attributes that differ from model to model: each of `_parts` has its own
     _fused_own: Any  # by model, values of attributes that differ, at once with the others; `own_values.py`
+    _fused_outward: bool | None  # it refers to modules of the array that are not in it; None: not looked yet
     _fused_numbers: frozenset[str]  # those of them that are numbers, and that its code may read
+
+    def __init_subclass__(cls) -> None:
+        """Leave out what the user's class does for those that derive from it, such as to note them."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         inside = bool(state.B) or any(type(a) is ModelTensor for a in tree_leaves((args, kwargs)))
@@ -81,8 +87,16 @@ class UserModule(OwnTensors):
         if not inside:
             return enter(self, self, self._fused_B, args, kwargs)
         if self._fused_report.reason:
+            if state.B and self._fused_refers_outside():
+                raise NotFusable(self._fused_report.reason)
             return self._fused_one_by_one(args, kwargs)
         return self._fused_all_at_once(args, kwargs)
+
+    def _fused_refers_outside(self) -> bool:
+        """Return True if its code may reach its parent: that must be run model by model, and it with it."""
+        if self._fused_outward is None:
+            self._fused_outward = refers_outside(self)  # type: ignore[arg-type]
+        return self._fused_outward
 
     def _fused_call_on_arrays(self, inside: bool, args: Any, kwargs: Any) -> Any:
         call = super().__call__  # type: ignore[misc]
@@ -103,21 +117,21 @@ class UserModule(OwnTensors):
             output = self._fused_call(mark, kept, args, kwargs)
         except RunsAnew as error:
             state.pending = state.pending[:mark]
-            if state.checkpoints:
+            if state.checkpoints or (before and kept is None and self._fused_refers_outside()):
                 raise
             again = kept is not None
             self._fused_turn_back(kept or late, begun, "" if again else str(error), report)
         except NotFusable as error:
             state.pending = state.pending[:mark]
             again = isinstance(error, WritesShared) and state.making < 2 and not self._fused_making
-            if isinstance(error, WritesShared) and not again and before:
-                raise  # what is written into was made by code further out
+            if before and not again and (isinstance(error, WritesShared) or self._fused_refers_outside()):
+                raise  # what is written into was made by code further out; or it runs with that, model by model
             self._fused_turn_back(kept or late, begun, "" if again else str(error), report)
             self._fused_making = self._fused_making or again
             start_anew(str(error))
         except Exception as error:
             state.pending = state.pending[:mark]
-            if _is_final(error, kept):
+            if _is_final(error, kept) or (before and self._fused_refers_outside()):
                 raise
             why = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
             self._fused_turn_back(kept, begun, why, report)
@@ -322,11 +336,12 @@ class UserModule(OwnTensors):
         super().__delattr__(name)
 
     def __setstate__(self, held: dict[str, Any]) -> None:
-        """Restore a copy. Attributes that torch's classes fill in do not count as changes by the user."""
-        super().__setstate__({name: value for name, value in held.items() if name != "_fused_parts"})  # type: ignore[misc]
-        self.__dict__["_fused_parts"] = held["_fused_parts"]
-        for name in self._fused_withheld:
-            self.__dict__.pop(name, None)
+        """Restore what was pickled; a user's own method would do so for a single model."""
+        torch.nn.Module.__setstate__(self, held)  # type: ignore[arg-type]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        copies_of_shared(self, memo)  # type: ignore[arg-type]
+        return copied(self, memo)
 
     def _fused_set_in_models(self, name: str, value: Any) -> None:
         """Let models that run one by one have an attribute that was set from outside, as a loop over models would."""
@@ -390,24 +405,42 @@ def user_module_class(original: Any) -> Any:
         }
         if original in _COLLECTIONS:
             body["__init__"] = _be_plain
-        _classes[original] = _meta(original)(original.__name__, (UserModule, original), body)
+        _classes[original] = _meta_of(original)(original.__name__, (original, UserModule), body)
     return _classes[original]
 
 
-def _meta(original: Any) -> Any:
-    """Return the class of a class: one that torch's `remove_parametrizations` cannot change, where it would."""
+def _meta_of(original: Any) -> Any:
     own: Any = type(original)
-    made = {name for name, value in vars(original).items() if isinstance(value, property)}
-    if not (original.__name__.startswith("Parametrized") and made):
-        return own
+    return _meta(own)
 
-    def refuse(kind: Any, name: str) -> None:
-        raise InvalidArgument(
-            f"{name} of a fused {original.__name__} is made by a parametrization, which cannot be removed after fuse: "
-            "remove it from the models, and fuse them anew"
-        )
 
-    return type(own.__name__, (own,), {"__delattr__": refuse})
+@functools.lru_cache(maxsize=64)
+def _meta(own: Any) -> Any:
+    """Return the class of the classes of an array's modules, where that of the users' classes is `own`.
+
+    `mro` puts `UserModule` first although the user's class is the first base: an object can get another class only if
+    that has the same layout, which Python takes from the first base. A base before `torch.nn.Module`, such as `ABC`,
+    `Generic` or a mix-in with empty `__slots__`, makes the layout another one than that of `UserModule`.
+    """
+
+    def mro(kind: Any) -> list[Any]:
+        original = vars(kind)["_fused_original"]
+        return [
+            kind,
+            *(base for base in UserModule.__mro__ if not issubclass(original, base)),
+            *original.__mro__,
+        ]
+
+    def delete(kind: Any, name: str) -> None:
+        original = kind._fused_original
+        if original.__name__.startswith("Parametrized") and isinstance(vars(original).get(name), property):
+            raise InvalidArgument(
+                f"{name} of a fused {original.__name__} is made by a parametrization, which cannot be removed after "
+                "fuse: remove it from the models, and fuse them anew"
+            )
+        own.__delattr__(kind, name)
+
+    return type(own.__name__, (own,), {"mro": mro, "__delattr__": delete})
 
 
 def make_user_module(module: torch.nn.Module, B: int) -> None:
@@ -416,6 +449,7 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
     original = torch.nn.Sequential if type(module) is Sequential else class_of_its_own(type(module), module)
     module.__class__ = user_module_class(original)
     register(module)
+    SparseBuffers._fused_take_sparse(module)  # type: ignore[arg-type]
     module.__dict__.update(
         _fused_B=B,
         _fused_report=ModuleCoverage(),
@@ -428,6 +462,7 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
         _fused_numbers=frozenset(),
         _fused_making=False,
         _fused_unsure=False,
+        _fused_outward=None,
         _fused_elsewhere=False,
         _fused_acts=False,
         _fused_acts_outside=False,
