@@ -85,8 +85,10 @@ class StepWatch:
         Raises:
             NotScriptable: if there is none.
         """
+        left = tensors_left(self.array)
         replay = self.replays.prepare(self.train, recording, given.batch, given.hyper, given.tensors)
         self.leaves = replay.leaves_in(self.array) or self.leaves
+        put_back(self.array, left)  # a capture leaves tensors that nothing has been computed into
         return replay
 
     def state_of(self, recording: StepRecording) -> State:
