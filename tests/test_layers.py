@@ -30,7 +30,7 @@ GRAPH = Graph(PACKAGE)
 # A room is a module or a package directly below the root. It imports only from rooms of a rank below its own.
 RANK = {
     "_C": 0,
-    "_shown": 1, "_torch_threads": 1, "errors": 1,
+    "_shown": 1, "_state": 1, "_torch_threads": 1, "errors": 1,
     "_files": 2, "_torch": 2, "_under_way": 2, "host": 2,
     "_tune": 3, "ops": 3, "timing": 3,
     "_memory": 4, "data": 4, "nn": 4, "optim": 4, "pin": 4,
@@ -48,7 +48,7 @@ RANK = {
 SIDES = {
     "shared": {"_C", "_files", "_shown", "_torch", "_torch_threads", "_under_way", "errors", "host"},
     "training": {
-        *("_fuse", "_memory", "_step", "_tune", "adapters", "data", "jobs", "models", "nn", "ops", "optim")
+        *("_fuse", "_memory", "_state", "_step", "_tune", "adapters", "data", "jobs", "models", "nn", "ops", "optim")
     },
     "observing": {"_runs", "cluster", "importers", "pin", "plots", "profiler", "report", "results", "timing"},
     "both": {"advisor", "cli", "doctor", "profiling", "suites", "training", "tuning", "workflow"},

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from ..errors import InvalidArgument
-from .capture.value_readers import Reader, holds_values
+from .capture.value_readers import Reader
 
 __all__ = ["OutsideState"]
 
@@ -22,12 +22,12 @@ class OutsideState:
 
     def __init__(self, readers: Sequence[Reader]) -> None:
         self._readers, self._own = readers, set[int]()
-        self.any_values = any(holds_values(reader.held(), reader.names) for reader in readers)
+        self.any_values = any(reader.walk().holds_values for reader in readers)
         self.look()
 
     def look(self) -> None:
         """Find the tensors that are seen now."""
-        found = {id(one): one for reader in self._readers for one in reader.objects()}
+        found = {id(one): one for reader in self._readers for one in reader.walk().objects}
         seen = (one for one in found.values() if isinstance(one, torch.Tensor) and id(one) not in self._own)
         self._tensors = [one for one in seen if not one.is_inference()]
         self._versions = [one._version for one in self._tensors]

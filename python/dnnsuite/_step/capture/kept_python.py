@@ -20,8 +20,7 @@ import torch
 from ..._fuse import models_apart, plain_models_of
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
-from .guards import modules_of
-from .python_state import is_state
+from .guards import is_state, modules_of
 from .value_readers import Reader
 
 _MANY = 20_000  # objects that are looked into
@@ -84,7 +83,8 @@ class KeptPython:
 
         self._undo.append(undo)
         if isinstance(held, _NAMESPACES):
-            for name in reader.names & vars(held).keys():
+            names = reader.walk().names
+            for name in [n for n in vars(held) if not n.startswith("__") and (names is None or n in names)]:
                 self._binding(held, name)
         else:
             self._waiting.append(held)

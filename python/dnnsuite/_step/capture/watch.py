@@ -21,6 +21,7 @@ from .python_state import python_values
 from .record import StepRecorder
 from .recording import StepRecording
 from .script import Scripts, described
+from .unseen import Unseen
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
 
@@ -41,6 +42,7 @@ class StepWatch:
     Args:
         state: lists what a step may change without an operator that names it.
         numbers: inputs of recordings; the step may change those that modules hold.
+        unseen: tells what the step reads that nobody can compare.
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class StepWatch:
         state: Callable[[], Sequence[torch.Tensor]],
         replays: Scripts | CudaGraphs,
         numbers: ChangingNumbers,
+        unseen: Unseen,
     ) -> None:
+        self.unseen = unseen
         self.train, self.array, self.state, self.replays, self.numbers = train, array, state, replays, numbers
 
     def run(self, given: StepInputs) -> torch.Tensor:
@@ -69,8 +73,11 @@ class StepWatch:
         """Run a step as written, and record it."""
         recorder = StepRecorder(given.tensors, given.fixed, self.replays.seeded, self.replays.home)
         in_math = followed_in_math(self.numbers.spaces)
-        with self.replays.recording(), recorder, HiddenReads(recorder), in_math:
+        with self.replays.recording(), recorder, HiddenReads(recorder), in_math, self.unseen.watching():
             losses = self.run(given)
+        why = self.unseen.reason()
+        if why is not None and recorder.recording.refusal is None:
+            recorder.recording.refuse(why)
         recorder.recording.losses = recorder.slot(losses).index
         return losses, recorder.recording
 
