@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import logging
 import types
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -24,6 +25,7 @@ _PLAIN_TYPES = frozenset(PLAIN_VALUES)
 OPAQUE = (
     *(torch.nn.Module, torch.dtype, torch.device, type, types.ModuleType),
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType),
+    *(logging.Logger, logging.Handler),
 )
 
 

@@ -21,26 +21,13 @@ import torch
 
 from ..._state import PLAIN, Path, Unknown, Walk, look_at_module, register
 from ...nn.array_module import ArrayModule
+from .any_names import any_names
 from .value_readers import CellReader, ClassReader, DefaultsReader, FixedReader, NameReader, Reader, Scope
 
 _PLAIN_TYPES = frozenset(PLAIN)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _CODE = (*_FUNCTIONS, property, classmethod, staticmethod, functools.cached_property, type, types.ModuleType)
 _NO_METHODS = (torch.Tensor, type, types.ModuleType)
-#: Code that names one of these may read any attribute.
-BY_ANY_NAME = frozenset(
-    (
-        "getattr",
-        "vars",
-        "__dict__",
-        "attrgetter",
-        "asdict",
-        "astuple",
-        "__getattribute__",
-        "getmembers",
-        "deepcopy",
-    )
-)
 _MANY = 1000  # functions that are followed
 _PATHS = ("purelib", "platlib", "stdlib", "platstdlib")
 _PACKAGE = FilePath(__file__).parents[2]
@@ -187,7 +174,7 @@ class Reach:
         names = _names(function.__code__)
         self.names |= names
         self._strings |= _strings(function.__code__)
-        self._any_name = self._any_name or not names.isdisjoint(BY_ANY_NAME)
+        self._any_name = self._any_name or bool(any_names(function.__code__))
         self.functions.setdefault(function.__code__, function)
         self._note(function, names)
         if not any(space is function.__globals__ for space in self.spaces):

@@ -20,7 +20,8 @@ from typing import Any
 
 from ..._fuse import SharedNumbers
 from ..._state import Unknown
-from .reach import BY_ANY_NAME, Reach, is_installed
+from .any_names import any_names
+from .reach import Reach, is_installed
 
 #: Names under which code finds the clock, files and the like; other things may have them, too.
 _NAMES = frozenset(
@@ -113,7 +114,7 @@ class Unseen:
         codes = [code for code in observed.codes if not is_installed(code.co_filename)]
         names = frozenset[str]().union(*map(_names_of, codes))
         for one in self._unknown():
-            if not one.name or one.name in names or names & BY_ANY_NAME:
+            if not one.name or one.name in names or any(any_names(code).has(one.name) for code in codes):
                 place = self._place((one.name or "",), codes)
                 return f"the step can read {one.what} in {one.where}, which no guard can compare{place}"
         return None
