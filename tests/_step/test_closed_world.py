@@ -543,6 +543,7 @@ HOLDERS = {
     "table of methods": ByTable,
     "closure, depth 8": InFarObject,
 }
+BESIDE = ("ContextVar",)  # which each thread has for itself
 EVERYWHERE = ("float", "dict of 3", "namespace", "slots", "array", "list")
 EVERY_KIND = ("attribute", "depth 5", "closure", "global", "helper")
 CASES = [
@@ -557,7 +558,7 @@ CASES = [
     for threads in (1, 2)
     if (kind in EVERYWHERE or (holder in EVERY_KIND and threads == 1))
     and (threads == 1 or holder in ("attribute", "closure", "global"))
-]
+] + [pytest.param("closure", kind, 2, id=f"closure - {kind} - 2") for kind in BESIDE]
 
 
 @pytest.fixture(autouse=True)
@@ -634,3 +635,28 @@ def held_value(held, holder):
     if holder in ("property", "method", "table of methods"):
         return held.schedule.held
     return leaf(held.top).held if holder == "closure, depth 8" else held.config.held
+
+
+class CountsDeep(Net):
+    """Counts in an object of an object ... of its module."""
+
+    def __init__(self, seed, depth):
+        super().__init__(seed)
+        self.top = nested(0, depth)
+
+    def forward(self, x):
+        leaf(self.top).held += 1
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("capture", [True, False])
+@pytest.mark.parametrize(("depth", "threads"), [(1, 1), (4, 2), (5, 1), (8, 1), (8, 2)])
+def test_what_a_forward_counts_is_the_models(depth, threads, capture):
+    array = dnnsuite.fuse([CountsDeep(seed, depth) for seed in range(B)])
+    optimizer, x = optim.SGD(array.parameters(), lr=0.01), torch.randn(B, 3, 4)
+    with dnnsuite.StepRunner(
+        array, optimizer, plain_loss, threads=threads, width=B // threads, capture=capture
+    ) as runner:
+        for _ in range(9):
+            runner.step(x)
+    assert [leaf(array[index].top).held for index in range(B)] == [9] * B

@@ -17,7 +17,7 @@ from ..nn.model_tensor import ModelTensor
 from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
 from .left_tensors import OPAQUE
 
-_DEEP = 4  # containers and objects in one another that are looked into
+_DEEP = 64  # containers and objects in one another that are looked into
 _MANY = 4096  # elements of a container or an array that are looked at
 _NO_STATE = frozenset(
     (torch.nn.Parameter, torch.Size, types.FunctionType, types.MethodType, type)

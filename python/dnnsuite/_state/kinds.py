@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How a walk looks at each kind of value; `register` adds one."""
+"""Kinds of values, and the way a walk looks at each; `register` adds one."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import random
 import threading
 import types
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,6 @@ from .walk import (
     Walk,
     _is_the_users,
     handler_of,
-    hides_state,
     look_at_object,
 )
 
@@ -44,6 +44,11 @@ def register(kind: type, handler: Handler) -> None:
     is hashable. It has `walk.look` for parts, `walk.watch` and `walk.watch_by` for what changes in place."""
     HANDLERS[kind] = handler
     handler_of.cache_clear()
+
+
+def stands_by_identity(kind: type) -> bool:
+    """Return True for a kind whose objects have nothing in them that code decides by, or nothing that changes."""
+    return handler_of(kind) in _NOTHING_TO_RESTORE
 
 
 def _by_identity(walk: Walk, value: Any, at: Path) -> Any:
@@ -145,8 +150,6 @@ def _buffer(walk: Walk, value: Any, at: Path) -> Any:
 
 def _of_c(walk: Walk, value: Any, at: Path) -> Any:
     walk.holds_values = True
-    if not hides_state(type(value)):
-        return walk.stop(value, f"a value of type {type(value).__name__}")
     return walk.watch_by(lambda: bytes(memoryview(value).cast("B"))), walk.identity(value)
 
 
@@ -244,29 +247,28 @@ def look_at_module(walk: Walk, value: torch.nn.Module, at: Path) -> Any:
     return walk.identity(value), walk.attributes(value, (*at, 1), all_names=True)
 
 
-for _kind in (
-    *(torch.Tensor, torch.UntypedStorage, torch.jit.ScriptModule, types.CodeType),
-    *(torch._ops.OperatorBase, torch._ops.OpOverloadPacket, threading.Thread),
-    *(logging.Logger, logging.Handler, type(threading.Lock()), type(threading.RLock())),
-):
-    register(_kind, _by_identity)
+def _register_each(kinds: Iterable[Any], handler: Handler) -> None:
+    for kind in kinds:
+        register(kind, handler)
+
+
 register(object, look_at_object)
-for _kind in (list, tuple, collections.deque):
-    register(_kind, _sequence)
-for _kind in (set, frozenset):
-    register(_kind, _set)
-for _kind in (type, types.ModuleType):
-    register(_kind, _namespace)
-for _kind in (bytearray, array.array, memoryview):
-    register(_kind, _buffer)
-for _kind in (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union):
-    register(_kind, _of_c)
-for _kind in weakref.ProxyTypes:
-    register(_kind, _proxy)
-for _kind in (operator.attrgetter, operator.itemgetter, operator.methodcaller):
-    register(_kind, _getter)
-for _kind in (type({}.keys()), type({}.values()), type({}.items())):
-    register(_kind, _view)
+_register_each(
+    (
+        *(torch.Tensor, torch.UntypedStorage, torch.jit.ScriptModule, types.CodeType),
+        *(torch._ops.OperatorBase, torch._ops.OpOverloadPacket, threading.Thread),
+        *(logging.Logger, logging.Handler, type(threading.Lock()), type(threading.RLock())),
+    ),
+    _by_identity,
+)
+_register_each((list, tuple, collections.deque), _sequence)
+_register_each((set, frozenset), _set)
+_register_each((type, types.ModuleType), _namespace)
+_register_each((bytearray, array.array, memoryview), _buffer)
+_register_each((ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union), _of_c)
+_register_each(weakref.ProxyTypes, _proxy)
+_register_each((operator.attrgetter, operator.itemgetter, operator.methodcaller), _getter)
+_register_each((type({}.keys()), type({}.values()), type({}.items())), _view)
 register(dict, _mapping)
 register(types.MappingProxyType, _read_only)
 register(types.FunctionType, _code)
@@ -288,3 +290,6 @@ register(pathlib.PurePath, _path)
 register(BaseException, _error)
 register(io.IOBase.__base__ or io.IOBase, _file)
 register(torch.nn.Module, look_at_module)
+_NOTHING_TO_RESTORE = frozenset(
+    (*(_by_identity, _getter, _enum, _slice, _path), *(_reference, _proxy, _view, _read_only, _error))
+)

@@ -19,7 +19,7 @@ import sys
 import sysconfig
 import types
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -89,7 +89,7 @@ class Walk:
 
     Args:
         names: attributes of users' objects that count, those that code names; None for all.
-        where: what the root is, for the places of unknown values.
+        where: name of the root in the places of unknown values.
         name: the name by which code reaches the root.
         places: collect the plain values that can be replaced, with their paths in the snapshot.
         put: replaces the root.
@@ -165,8 +165,9 @@ class Walk:
         if label is not None:
             self._labels.append(label)
             self._names.append(label[1:] if named else None)
+        kind: Any = type(value)
         try:
-            return handler_of(type(value))(self, value, at)
+            return handler_of(kind)(self, value, at)
         finally:
             if label is not None:
                 self._labels.pop()
@@ -206,7 +207,7 @@ class Walk:
             for n, part in enumerate(values)
         )
 
-    def items(self, value: Mapping[Any, Any], at: Path) -> tuple[Any, ...]:
+    def items(self, value: dict[Any, Any], at: Path) -> tuple[Any, ...]:
         """Take the snapshots of the items of a dictionary."""
         found = []
         for n, (key, part) in enumerate(dict.items(value)):
@@ -217,16 +218,16 @@ class Walk:
 
     def attributes(self, value: Any, at: Path, all_names: bool = False) -> tuple[Any, ...]:
         """Take the snapshots of the attributes of an object that count: its own, those in slots, and its class's."""
-        kind = type(value)
+        kind: Any = type(value)
         own = not all_names and _is_the_users(kind) and not _asks_code(kind)
         names = self.names if own else None
         found: list[Any] = []
-        held = _dictionary_of(value)
+        held = dictionary_of(value)
         if held is not None:
             self.watch(held, dict(held))
             for name in held if names is None else [name for name in held if name in names]:
                 self._attribute(found, value, name, held[name], at, own)
-        for slot in _slots(kind):
+        for slot in slots_in(kind):
             if names is None or slot.__name__ in names:
                 now = self.watch_by(functools.partial(_in_slot, slot, value), by_identity=True)
                 if now is not _MISSING:
@@ -307,7 +308,7 @@ def _is_python(kind: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _slots(kind: Any) -> tuple[Any, ...]:
+def slots_in(kind: Any) -> tuple[Any, ...]:
     """List the slots that Python code has given a class and its bases."""
     return tuple(
         slot
@@ -320,7 +321,7 @@ def _slots(kind: Any) -> tuple[Any, ...]:
 
 def slots_of(kind: Any) -> tuple[str, ...]:
     """Name the slots that Python code has given a class and its bases."""
-    return tuple(slot.__name__ for slot in _slots(kind))
+    return tuple(slot.__name__ for slot in slots_in(kind))
 
 
 def _in_slot(slot: Any, value: Any) -> Any:
@@ -330,7 +331,7 @@ def _in_slot(slot: Any, value: Any) -> Any:
         return _MISSING
 
 
-def _dictionary_of(value: Any) -> Any:
+def dictionary_of(value: Any) -> Any:
     try:
         held = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -341,7 +342,7 @@ def _dictionary_of(value: Any) -> Any:
 @functools.lru_cache(maxsize=4096)
 def hides_state(kind: Any) -> bool:
     """Return True for a class whose objects have more in them than attributes that Python shows: state of C code."""
-    size = kind.__basicsize__ - object.__basicsize__ - _POINTER * len(_slots(kind))
+    size = kind.__basicsize__ - object.__basicsize__ - _POINTER * len(slots_in(kind))
     size -= _POINTER * (kind.__dictoffset__ > 0)
     size -= _POINTER * (getattr(kind, "__weakrefoffset__", 0) > 0)
     return size != 0 or kind.__itemsize__ != 0
@@ -361,7 +362,7 @@ def handler_of(kind: Any) -> Handler:
 
 def look_at_object(walk: Walk, value: Any, at: Path) -> Any:
     """Look at an object by its attributes; stop at one that hides state in C code."""
-    kind = type(value)
+    kind: Any = type(value)
     if hides_state(kind):
         what = "an iterator" if hasattr(kind, "__next__") else "a value of a type that is not looked into"
         return walk.stop(value, f"{what} ({kind.__name__})")

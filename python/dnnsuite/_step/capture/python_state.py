@@ -192,10 +192,11 @@ def is_leaf(value: Any) -> bool:
     """Return True for an object that keeps its state elsewhere than in attributes, a list or a dictionary."""
     if isinstance(value, _NO_STATE):
         return False
+    kind: Any = type(value)
     held = _held_by(value)
     if held is value:
         return bool(getattr(value, "__dict__", None))
-    return held is None or bool(slots_of(type(value))) or hides_state(type(value))
+    return held is None or bool(slots_of(kind)) or hides_state(kind)
 
 
 def _at(modules: Sequence[torch.nn.Module], path: Path) -> Any:

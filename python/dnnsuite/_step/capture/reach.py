@@ -128,15 +128,22 @@ class Reach:
                 self._add(FixedReader(self._scope, os.environ, "os.environ", ""), "environment")
             for reader in self.readers[:]:
                 self._follow_all(reader.walk().code)
-            for _, state in self._held:
-                self._follow_all(Walk(state(), names).code)
+            for _, _, value in self._values_of_modules():
+                self._follow_all(Walk(value, names).code)
 
     def unknown_in_modules(self) -> Iterator[Unknown]:
         """Yield what cannot be compared among the attributes of the modules."""
+        for where, name, value in self._values_of_modules():
+            yield from Walk(value, self._scope.names, f"{where}.{name}", name).unknown
+
+    def _values_of_modules(self) -> Iterator[tuple[str, str, Any]]:
+        """Yield class, name and value of the attributes that are not plain, each value once: modules share many."""
+        seen = set()
         for where, state in self._held:
             for name, value in state().items():
-                if type(value) not in _PLAIN_TYPES:
-                    yield from Walk(value, self._scope.names, f"{where}.{name}", name).unknown
+                if type(value) not in _PLAIN_TYPES and id(value) not in seen:
+                    seen.add(id(value))
+                    yield where, name, value
 
     def _follow_all(self, found: Iterable[Any]) -> None:
         for value in found:
@@ -241,6 +248,8 @@ class Reach:
             self._seen.add(id(value))
             if not issubclass(value, _NO_METHODS):
                 self.methods_of(value)
+            if type(value) is not type:  # a metaclass has code, too
+                self.methods_of(type(value))
 
 
 def _told_apart(value: Any) -> Any:

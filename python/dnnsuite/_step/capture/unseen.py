@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a step reads and no snapshot tells: the clock, files, iterators that move on, random numbers of Python's.
+"""Reads of a step that no snapshot tells of: the clock, files, iterators that move on, random numbers of Python's.
 
 A replay would repeat what was read when it was recorded, so such a step is not captured. Which code runs is observed
 while a step is recorded, but only where code that may run names one of these, or reaches a value that cannot be
@@ -51,7 +51,7 @@ _NAMES = frozenset(
             "uuid4",
             "uuid1",
         ),
-        *("input", "next", "loadtxt", "load"),
+        *("input", "next", "loadtxt", "load", "eval", "exec", "globals"),
     )
 )
 _MODULES = {
@@ -61,8 +61,9 @@ _MODULES = {
     "io": "a file",
     "_io": "a file",
 }
+_BY_TEXT = frozenset(("eval", "exec", "globals", "input"))
 _NO_READS = frozenset(("getpid", "fspath", "sleep", "write", "flush", "putenv", "_path_splitroot"))
-_STARTS = frozenset((0, 128))  # of a generator: the argument of RESUME where it begins
+_RESUME = dis.opmap.get("RESUME", -1)
 
 
 class Unseen:
@@ -98,7 +99,7 @@ class Unseen:
 
     @property
     def in_doubt(self) -> bool:
-        """True if somebody has drawn random numbers, maybe not the step: one that runs alone will tell."""
+        """True if random numbers were drawn beside the step, or by it: a step that runs alone will tell."""
         return self._moved and not self.alone
 
     def reason(self) -> str | None:
@@ -135,7 +136,7 @@ class Unseen:
 
 
 class _Observed:
-    """What has run: code, and reads of the clock and of files that a user's code has asked for."""
+    """Code that has run, and reads of the clock and of files that a user's code has asked for."""
 
     def __init__(self) -> None:
         self.codes: set[types.CodeType] = set()
@@ -148,7 +149,7 @@ class _Observed:
             code = frame.f_code
             self.codes.add(code)
             if code.co_flags & 0x20 and not is_installed(code.co_filename):
-                if code.co_code[frame.f_lasti + 1] in _STARTS or frame.f_lasti < 0:
+                if frame.f_lasti < 0 or _begins(code.co_code[frame.f_lasti : frame.f_lasti + 2]):
                     self._begun.add(id(frame))
                 elif id(frame) not in self._begun:
                     place = f" at {os.path.basename(code.co_filename)}:{frame.f_lineno} in {code.co_name}"
@@ -156,15 +157,22 @@ class _Observed:
         elif event == "c_call":
             what = _read_by(called)
             if what is not None:
-                place = _place_of(frame)
-                if place is not None:
-                    self.reads.append((what, place))
+                asked = _place_of(frame)
+                if asked is not None:
+                    self.reads.append((what, asked))
+
+
+def _begins(step: bytes) -> bool:
+    """Return True for the instruction at which a generator begins, and not goes on."""
+    return step[0] == _RESUME and step[1] & 3 == 0
 
 
 def _read_by(called: Any) -> str | None:
     """Name what a function of C code reads; None for one that gives the same for the same arguments."""
     owner = getattr(called, "__self__", None)
     if type(owner) is types.ModuleType:
+        if owner.__name__ == "builtins" and called.__name__ in _BY_TEXT:
+            return f"what {called.__name__}() finds"
         return None if called.__name__ in _NO_READS else _MODULES.get(owner.__name__)
     if (
         isinstance(owner, type)

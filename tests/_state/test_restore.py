@@ -10,7 +10,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, optim
-from dnnsuite._fuse.code.kept_objects import KeptObjects
+from dnnsuite._fuse.code.kept_state import contents_of
 
 B, STEPS = 3, 6
 
@@ -129,7 +129,7 @@ def test_as_separate_models(kind, state, threads, width):
 def test_contents_are_put_back():
     held = {"list": [1, [2]], "set": {1}, "deque": collections.deque([1], 2), "object": Nested()}
     inner, state = held["list"][1], held["object"]
-    kept = KeptObjects(held.values())
+    kept = contents_of(held.values())
     assert not kept.changed()
     inner.append(3)
     held["set"].add(2)
@@ -137,7 +137,7 @@ def test_contents_are_put_back():
     state.tick()
     state.late = 1
     assert kept.changed()
-    kept.put_back()
+    kept.restore()
     assert (held["list"], held["set"], list(held["deque"])) == ([1, [2]], {1}, [1])
     assert state.held["a"][0].past == []
     assert not hasattr(state, "late")
