@@ -48,7 +48,20 @@ RANK = {
 SIDES = {
     "shared": {"_C", "_files", "_shown", "_torch", "_torch_threads", "_under_way", "errors", "host"},
     "training": {
-        *("_fuse", "_memory", "_state", "_step", "_tune", "adapters", "data", "jobs", "models", "nn", "ops", "optim")
+        *(
+            "_fuse",
+            "_memory",
+            "_state",
+            "_step",
+            "_tune",
+            "adapters",
+            "data",
+            "jobs",
+            "models",
+            "nn",
+            "ops",
+            "optim",
+        )
     },
     "observing": {"_runs", "cluster", "importers", "pin", "plots", "profiler", "report", "results", "timing"},
     "both": {"advisor", "cli", "doctor", "profiling", "suites", "training", "tuning", "workflow"},
