@@ -9,6 +9,7 @@ The file belongs in tests/profiler/activity/recorded/, named after the GPU; it i
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -16,6 +17,21 @@ import torch
 from dnnsuite.profiler.activity import ActivityInstrument, analyse
 
 FOLDER = Path(__file__).parents[2] / "tests/profiler/activity/recorded"
+
+
+def graph_of(gradients: Callable[[], None], model: torch.nn.Module) -> torch.cuda.CUDAGraph:
+    """Capture forward and backward on a stream of its own, after two runs in which libraries allocate."""
+    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            model.zero_grad()
+            gradients()
+    torch.cuda.current_stream().wait_stream(side)
+    model.zero_grad()
+    with torch.cuda.graph(graph):
+        gradients()
+    return graph
 
 
 def main() -> None:
@@ -38,14 +54,25 @@ def main() -> None:
         torch.nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
 
+    def gradients() -> None:
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+
     instrument = ActivityInstrument()
     instrument.open()
     try:
-        for _ in range(2):  # the first window loads modules, and is recorded as well
-            instrument.start()
-            for _ in range(5):
-                step()
-            instrument.stop()
+        instrument.start()  # the first window loads modules, and is recorded as well
+        for _ in range(5):
+            step()
+        instrument.stop()
+        graph = graph_of(gradients, model)
+        instrument.start()  # CUPTI has had faults with graphs in windows after the first
+        for _ in range(3):
+            step()
+        for _ in range(3):
+            graph.replay()
+            optimizer.step()
+        torch.cuda.synchronize()
+        instrument.stop()
     finally:
         instrument.close()
     instrument.save(file)

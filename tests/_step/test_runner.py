@@ -177,8 +177,9 @@ def test_one_overflow_skips_the_step_of_all_with_one_scaler(device):
         with pytest.raises(InvalidArgument, match=r"optim\.GradScaler"):
             StepRunner(*make(2), loss, scaler=torch.amp.GradScaler("cpu"))
         return
-    array, optimizer = make(2)
+    array, _ = make(2)
     array.to(device)
+    optimizer = optim.Adam(array.parameters(), lr=0.1)
     runner = StepRunner(
         array, optimizer, lambda a, x, y: loss(a, x, y) * 1e38, scaler=torch.amp.GradScaler(device)
     )

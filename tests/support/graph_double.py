@@ -18,6 +18,7 @@ class GraphDouble:
 
     Args:
         noise: size of the errors, relative, that a launch adds to all results of operators.
+        spare: bytes of memory that the device has left for copies.
 
     Attributes:
         warmed: names of the operators that ran on the stream of captures before there was one.
@@ -25,8 +26,8 @@ class GraphDouble:
 
     home = torch.device("cpu")
 
-    def __init__(self, noise=0.0):
-        self.noise = noise
+    def __init__(self, noise=0.0, spare=2**40):
+        self.noise, self.spare = noise, spare
         self.captured = self.launched = 0
         self.warmed = set()
 
@@ -53,6 +54,9 @@ class GraphDouble:
     def _launch(self, tape):
         self.launched += 1
         tape.run(self.noise)
+
+    def spare_bytes(self):
+        return self.spare
 
     def draws(self):
         return torch.get_rng_state()

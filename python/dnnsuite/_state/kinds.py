@@ -51,6 +51,11 @@ def stands_by_identity(kind: type) -> bool:
     return handler_of(kind) in _NOTHING_TO_RESTORE
 
 
+def is_opaque(kind: type) -> bool:
+    """Return True for a kind whose objects are not looked into, such as locks, loggers and operators of torch's."""
+    return handler_of(kind) is _by_identity
+
+
 def _by_identity(walk: Walk, value: Any, at: Path) -> Any:
     return walk.identity(value)
 

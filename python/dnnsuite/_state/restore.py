@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .kinds import stands_by_identity
+from .kinds import is_opaque, stands_by_identity
 from .walk import PLAIN, Unknown, dictionary_of, hides_state, slots_in
 
 _MANY = 20_000  # objects that are looked into
@@ -102,7 +102,7 @@ class Contents:
         own = next((self._savers[base] for base in kind.__mro__ if base in self._savers), None)
         if own is not None:
             return own(value)
-        if isinstance(value, _NO_CONTENT) or self._skip(value):
+        if self._is_left_alone(value):
             return ()
         found = next((_SAVERS[base](value) for base in kind.__mro__ if base in _SAVERS), None)
         if found is None and self._strict and hides_state(kind) and not stands_by_identity(kind):
@@ -111,9 +111,16 @@ class Contents:
             )
         return [*(found or ()), *_attributes(value)]
 
+    def _is_left_alone(self, value: Any) -> bool:
+        return isinstance(value, _NO_CONTENT) or is_opaque(type(value)) or self._skip(value)
+
     def add(self, kept: Iterable[Kept]) -> None:
         """Add what the caller keeps itself."""
         self._kept += kept
+
+    def looked_into(self) -> Iterable[Any]:
+        """List the objects and containers that were looked into."""
+        return (one for one in self._seen.values() if not self._is_left_alone(one))
 
     def changed(self) -> bool:
         """Return True if some contents are other ones."""

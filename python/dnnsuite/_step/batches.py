@@ -120,19 +120,21 @@ def static_copy(tensor: torch.Tensor) -> torch.Tensor:
     """Copy a tensor with its layout; a dimension of stride 0 (a batch that all models share) stays one."""
     if tensor.layout != torch.strided:
         return tensor.detach().clone()
-    compact = _without_repeats(tensor)
-    copy = torch.empty_strided(compact.shape, compact.stride(), dtype=tensor.dtype, device=tensor.device)
-    return copy.copy_(compact).expand(tensor.shape)
+    once = compact(tensor)
+    copy = torch.empty_strided(once.shape, once.stride(), dtype=tensor.dtype, device=tensor.device)
+    return copy.copy_(once).expand(tensor.shape)
 
 
 def copy_over(own: torch.Tensor, new: torch.Tensor) -> None:
     """Write the values of `new` into `own`, a `static_copy` of one like it."""
-    _without_repeats(own).copy_(_without_repeats(new), non_blocking=True)
+    compact(own).copy_(compact(new), non_blocking=True)
 
 
-@torch.no_grad()
-def _without_repeats(tensor: torch.Tensor) -> torch.Tensor:
-    for dimension, stride in enumerate(tensor.stride()):
-        if stride == 0:
-            tensor = tensor.narrow(dimension, 0, min(1, tensor.size(dimension)))
-    return tensor.detach()
+def compact(tensor: torch.Tensor) -> torch.Tensor:
+    """View a tensor without autograd, and with one place only along dimensions that repeat it (of stride 0)."""
+    tensor = tensor.detach()
+    if tensor.layout == torch.strided and 0 in tensor.stride():
+        for dimension, stride in enumerate(tensor.stride()):
+            if stride == 0:
+                tensor = tensor.narrow(dimension, 0, min(1, tensor.size(dimension)))
+    return tensor

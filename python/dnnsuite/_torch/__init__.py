@@ -29,6 +29,7 @@ from .autograd import (
 from .checkpoints import Checkpoints
 from .clipping import take_over_clipping
 from .compiler import DYNAMO, made_by_dynamo, not_compiled
+from .cuda_graphs import capture_stream, end_failed_capture, first_cause
 from .hooks import GlobalHooks, before_each_step, global_hooks, mark_stepped, step_hooks
 from .initial_values import take_over_fan_counts
 from .interpreter import create_function, get_graph_optimize, parse_ir, set_graph_optimize
@@ -47,6 +48,7 @@ from .tensors import (
     TorchDispatchMode,
     assert_true,
     dispatch_modes,
+    foreach_copy_,
     foreach_mul_,
     foreach_norm,
     hidden_from_function_modes,
@@ -81,8 +83,12 @@ __all__ = [
     "before_each_step",
     "below_autograd",
     "caches_parametrizations",
+    "capture_stream",
     "create_function",
     "dispatch_modes",
+    "end_failed_capture",
+    "first_cause",
+    "foreach_copy_",
     "foreach_mul_",
     "foreach_norm",
     "forward_gradients",

@@ -84,6 +84,11 @@ NAMES: dict[str, Name] = {
         "names the tensors that an optimizer's step writes only while somebody looks",
         "they are named always: a longer call, same results",
     ),
+    "graph pools": Name(
+        ("torch._C._cuda_endAllocateToPool", "torch._C._cuda_releasePool"),
+        "ends the allocator's part in a CUDA graph's capture that has failed",
+        "after a capture that CUDA refuses, later graphs of the array may be refused too",
+    ),
     "hidden from modes": Name(
         ("torch._C._DisableTorchDispatch",),
         "reads the random generators' state out of sight of a step that is recorded",
@@ -209,9 +214,9 @@ NAMES: dict[str, Name] = {
         "recognized when they are fused",
     ),
     "foreach": Name(
-        ("torch._foreach_norm", "torch._foreach_mul_"),
-        "norms and products of many gradients in one call",
-        "one call for each gradient",
+        ("torch._foreach_norm", "torch._foreach_mul_", "torch._foreach_copy_"),
+        "norms, products and copies of many tensors in one call",
+        "one call for each tensor",
     ),
     "unsafe view": Name(
         ("torch.ops.aten._unsafe_view.default",),

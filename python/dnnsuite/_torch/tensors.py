@@ -16,6 +16,7 @@ __all__ = [
     "TorchDispatchMode",
     "assert_true",
     "dispatch_modes",
+    "foreach_copy_",
     "foreach_mul_",
     "foreach_norm",
     "hidden_from_function_modes",
@@ -91,10 +92,19 @@ def _scale_(tensors: Sequence[torch.Tensor], factor: float) -> None:
         tensor.mul_(factor)
 
 
+def _copy_(
+    tensors: Sequence[torch.Tensor], others: Sequence[torch.Tensor], non_blocking: bool = False
+) -> None:
+    for tensor, other in zip(tensors, others, strict=True):
+        tensor.copy_(other, non_blocking)
+
+
 foreach_norm: Callable[..., Any] = _foreach[0] if _foreach else _norms
 """The 2-norm of each tensor in a list."""
 foreach_mul_: Callable[..., Any] = _foreach[1] if _foreach else _scale_
 """Multiplies each tensor in a list by one number, in place."""
+foreach_copy_: Callable[..., Any] = _foreach[2] if _foreach else _copy_
+"""Copies each tensor of a second list into that of the first."""
 
 assert_true: Any = one("assertion", None)
 """The operator `assert_true(truth, message)`, which fails unless `truth` is true; None where there is none."""

@@ -2,8 +2,11 @@
 """Choice of the fastest of several ways to compute the same, measured on the machine for each shape.
 
 Each way runs forward and backward on tensors like those given, in a separate thread outside of any recording, and on a
-GPU as a CUDA graph, as it will run later. The choice is kept in the process and in this machine's table, so a captured
-step and the step as written use the same way.
+GPU as a CUDA graph, as it will run later. A way that takes more than twice the time of the fastest is measured once.
+The choice is kept in the process and in this machine's table, so a captured step and the eager step use the same way.
+
+Nothing is measured inside a backward pass, where a checkpoint runs a forward again: the thread's own backward would
+wait for the one that waits for the thread.
 """
 
 from __future__ import annotations
@@ -19,14 +22,18 @@ import torch
 from torch import Tensor
 
 from .. import _tune as tune
-from .._torch import transforming
+from .._torch import backward_pass, capture_stream, end_failed_capture, transforming
 
 __all__ = ["fastest", "forget", "seconds"]
 
 Way = Callable[..., Tensor]
 
 _ROUNDS, _CALLS = 3, 5
+_SLOW = 2.0  # times the fastest way's seconds, from which on a way is not measured again
 _chosen: dict[Any, str] = {}
+_streams: dict[
+    torch.device, torch.cuda.Stream
+] = {}  # one for all measurements: torch's own streams come round
 
 
 def fastest(what: str, ways: Mapping[str, Way], inputs: Sequence[Tensor | None], *facts: Any) -> str:
@@ -38,7 +45,7 @@ def fastest(what: str, ways: Mapping[str, Way], inputs: Sequence[Tensor | None],
         facts: other properties that distinguish computations, such as a stride; hashable.
     """
     first = next(iter(ways))
-    if len(ways) == 1 or torch.compiler.is_compiling() or transforming():
+    if len(ways) == 1 or torch.compiler.is_compiling() or transforming() or backward_pass() != -1:
         return first
     device = next(x.device for x in inputs if x is not None)
     autocast = torch.is_autocast_enabled(device.type) and torch.get_autocast_dtype(device.type)
@@ -113,41 +120,74 @@ def _measured(
 
     found: dict[str, float] = {}
     with torch.enable_grad() if leaves else torch.no_grad():
-        for _ in range(_ROUNDS):
-            for name, way in ways.items():
-                with contextlib.suppress(RuntimeError, NotImplementedError):  # not here: another way is
-                    found[name] = min(found.get(name, float("inf")), seconds(partial(run, way), device))
+        calls = {}
+        pool = (
+            torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+        )  # only one graph runs at a time
+        for name, way in ways.items():
+            with contextlib.suppress(RuntimeError, NotImplementedError):  # not here: another way is
+                calls[name] = _call(partial(run, way), device, pool)
+                found[name] = calls[name]()
+        for _ in range(_ROUNDS - 1):
+            most = _SLOW * min(found.values(), default=0.0)
+            for name in [name for name in calls if name in found and found[name] <= most]:
+                found[name] = min(found[name], calls[name]())
     return found
 
 
 def seconds(call: Callable[[], object], device: torch.device) -> float:
     """Return the seconds of one call: on a GPU the device's time, as a graph; else CPU time of this thread."""
-    return _graph_seconds(call, device) if device.type == "cuda" else _thread_seconds(call)
+    return _call(call, device)()
+
+
+def _call(call: Callable[[], object], device: torch.device, pool: Any = None) -> Callable[[], float]:
+    """Prepare a call; return a function that makes it and returns its seconds. Graphs of a `pool` share memory."""
+    if device.type == "cuda":
+        return partial(_replay_seconds, _graph_of(call, device, pool), device)
+    call()
+    return partial(_thread_seconds, call)
 
 
 def _thread_seconds(call: Callable[[], object]) -> float:
-    call()
     begin = time.thread_time()
     call()
     return time.thread_time() - begin
 
 
-def _graph_seconds(call: Callable[[], object], device: torch.device) -> float:
+def _graph_of(call: Callable[[], object], device: torch.device, pool: Any) -> torch.cuda.CUDAGraph:
+    """Capture a call. `torch.cuda.graph` would empty the allocator's cache at each of a model's hundred captures."""
+    graph = torch.cuda.CUDAGraph()
+    side = _streams.setdefault(device, capture_stream(device))
     with torch.cuda.device(device):
         torch.cuda.synchronize()  # what other streams make of what the call reads
-        side = torch.cuda.Stream(device)
         with torch.cuda.stream(side):
             for _ in range(2):  # libraries choose and allocate
                 call()
             side.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
-                call()
+            free, whole = torch.cuda.mem_get_info(device)
+            if free < whole / 4:  # what is cached for other streams cannot be given back during a capture
+                torch.cuda.empty_cache()
+            pool = torch.cuda.graph_pool_handle() if pool is None else pool
+            try:
+                graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+                try:
+                    call()
+                finally:
+                    graph.capture_end()
+            except BaseException:
+                end_failed_capture(device, side, pool)
+                raise
+    return graph
+
+
+def _replay_seconds(graph: torch.cuda.CUDAGraph, device: torch.device) -> float:
+    side = _streams[device]
+    with torch.cuda.device(device), torch.cuda.stream(side):
+        graph.replay()
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record(side)
+        for _ in range(_CALLS):
             graph.replay()
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record(side)
-            for _ in range(_CALLS):
-                graph.replay()
-            end.record(side)
-            end.synchronize()
-            return float(begin.elapsed_time(end)) / 1e3 / _CALLS
+        end.record(side)
+        end.synchronize()
+        return float(begin.elapsed_time(end)) / 1e3 / _CALLS

@@ -15,7 +15,7 @@ from .board import Board
 from .board_storage import journal, require_optuna, storage_of
 from .engine import Engine
 from .shared import SharedEngine, SharedStore
-from .store import Store
+from .store import Asked, Store
 
 __all__ = ["Place", "shared_place"]
 
@@ -26,11 +26,12 @@ class Place:
     """A sweep's directory, or none; it makes the store and the engine that belong to it.
 
     Args:
-        asked: settings that must be the same for the sweep to be resumed.
+        asked: identity of the sweep, and names of parts that may differ when it is resumed.
     """
 
-    def __init__(self, folder: PlanFolder | None, asked: Mapping[str, str]) -> None:
+    def __init__(self, folder: PlanFolder | None, asked: Asked) -> None:
         self._folder, self._asked = folder, asked
+        self.began = False  # True once the directory is this sweep's
 
     @property
     def id(self) -> str:
@@ -47,6 +48,7 @@ class Place:
             return None
         store = Store(self._folder, job, mode, device, keeps_states)
         store.begin(self._asked)
+        self.began = True
         return store
 
     def engine(self, **parts: Any) -> Engine:
@@ -57,21 +59,21 @@ class Place:
 class _SharedPlace(Place):
     """A directory of several processes."""
 
-    def __init__(self, folder: PlanFolder, asked: Mapping[str, str], board: Board) -> None:
+    def __init__(self, folder: PlanFolder, asked: Asked, board: Board, changed: Mapping[str, str]) -> None:
         super().__init__(folder, asked)
-        self._shared, self._board = folder, board
+        self._shared, self._board, self._changed = folder, board, changed
 
     def store(self, job: str, mode: str, device: str, keeps_states: bool) -> Store:
-        return SharedStore(self._shared, job, mode, device, keeps_states, worker=self._board.worker)
+        store = SharedStore(self._shared, job, mode, device, keeps_states, worker=self._board.worker)
+        store.changed = self._changed
+        return store
 
     def engine(self, **parts: Any) -> Engine:
         return SharedEngine(**parts, board=self._board)
 
 
 @contextmanager
-def shared_place(
-    out: Any, share: Any, algorithm: Algorithm, asked: Mapping[str, str], maximize: bool
-) -> Iterator[Place]:
+def shared_place(out: Any, share: Any, algorithm: Algorithm, asked: Asked, maximize: bool) -> Iterator[Place]:
     """Join the processes that do a sweep in the directory `out` together; the first one makes it.
 
     Raises:
@@ -89,10 +91,11 @@ def shared_place(
     root = Path(out)
     storage = None if share is True else storage_of(share)
     with joined(root, SWEEP_FILE) as folder:
-        Store(folder, "", "", "cpu", False).begin(asked)
+        first = Store(folder, "", "", "cpu", False)
+        first.begin(asked)
         storage = storage or journal(root / _JOURNAL)
     board = Board(storage, f"dnnsuite-{folder.id}", maximize)
     try:
-        yield _SharedPlace(folder, asked, board)
+        yield _SharedPlace(folder, asked, board, first.changed)
     finally:
         board.close()

@@ -3,6 +3,7 @@ import contextlib
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import dnnsuite
 from dnnsuite import StepRunner, nn, optim
@@ -156,6 +157,71 @@ def test_a_refused_capture_names_the_reason_and_training_goes_on():
 
     reason = "eager: CUDA refuses the capture: CUDA error: operation not permitted when stream is capturing"
     assert agree(cross_entropy, Refusing()) == reason
+
+
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.calls = model(), 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.body(x)
+
+
+def test_a_capture_leaves_no_count_of_its_own():
+    """It runs the code of the step once more than there are steps."""
+    array = dnnsuite.fuse(make_models(Counting, 3), seeds=range(3))
+    optimizer = optim.Adam(array.parameters(), lr=0.1)
+    deal = Deal(
+        [Shard(array, [StepPart(cross_entropy, optimizer)], 0, 3)],
+        cross_entropy,
+        CudaGraphs(GraphDouble()),
+        contextlib.nullcontext,
+        autocast_now(),
+    )
+    vectors = [
+        {name: group[name].detach() for name in optimizer.per_model} for group in optimizer.param_groups
+    ]
+    for batch in batches(6):
+        deal.run(0, batch, vectors)
+    assert deal.mode == "eager: a step changes the Python value calls"
+    assert deal.shards[0].array.calls == 6
+
+
+def test_a_device_with_little_memory_left_compares_on_the_host():
+    assert agree(cross_entropy, GraphDouble(spare=0)) == "captured"
+
+
+def test_a_comparison_takes_little_memory_at_a_time():
+    """Not the float64 of whole tensors."""
+
+    class Largest(TorchDispatchMode):
+        bytes = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **kwargs or {})
+            if isinstance(result, torch.Tensor) and result.dtype == torch.float64:
+                self.bytes = max(self.bytes, result.numel() * 8)
+            return result
+
+    def wide():
+        return torch.nn.Sequential(
+            torch.nn.Linear(6, 2048), torch.nn.Linear(2048, 512), torch.nn.Linear(512, 4)
+        )
+
+    with Largest() as largest:
+        assert agree(cross_entropy, GraphDouble(), make=wide, count=4) == "captured"
+    assert 0 < largest.bytes <= 8 * 2**20
+
+
+def test_no_memory_to_compare_is_a_reason():
+    class Full(GraphDouble):
+        def draws(self):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    reason = "eager: the device has no memory left to compare a replay with the step"
+    assert agree(cross_entropy, Full()) == reason
 
 
 def train(capture, loss, count=10):

@@ -13,43 +13,20 @@ import numpy as np
 import torch
 
 from ..._state import Contents
-from ..._state import Kept as ContentOf
 from ..._torch import hidden_from_modes
 from ...nn.forward_state import state
-from ...nn.model_tensor import ModelTensor, physical
-from ..left_tensors import OPAQUE
+from ...nn.model_tensor import physical
+from ...nn.random_streams import FUNCTION_STREAM
 from .fused_attributes import is_fused
+from .kept_contents import contents_of
+from .kept_outside import KeptOutside
 from .stand_in import StandInDict
 
 _CONTAINERS = (list, dict, set, collections.deque)
 _REGISTRIES = frozenset(vars(torch.nn.Module()))
 
 
-_LARGE = 2**16  # elements of a tensor that is not copied
-_OF_OURS = __name__.partition(".")[0]
 _MISSING = object()  # in place of the value of an attribute that was not there
-
-
-def contents_of(values: Iterable[Any]) -> Contents:
-    """Keep all that can be reached from `values` through containers, attributes and slots, not through modules. Not to
-    be kept, nor restored, where operators are recorded."""
-    return Contents(values, {torch.Tensor: _tensor, StandInDict: lambda value: ()}, _is_left_alone)
-
-
-def _is_left_alone(value: Any) -> bool:
-    return isinstance(value, OPAQUE) or type(value).__module__.startswith(_OF_OURS)
-
-
-def _tensor(value: torch.Tensor) -> Iterable[ContentOf]:
-    """Keep a tensor that is no parameter and no buffer; of one of all models also what it stands for."""
-    if type(value) not in (torch.Tensor, ModelTensor) or value.is_inference():
-        return
-    held = physical(value)
-    if type(value) is ModelTensor:
-        yield ContentOf(lambda: value.value, value.become, lambda content: ())
-    if not held.requires_grad and held.numel() <= _LARGE:
-        numbers = held.clone()
-        yield ContentOf(lambda: held._version, lambda content: held.copy_(numbers), lambda content: ())
 
 
 class KeptAttributes:
@@ -116,6 +93,12 @@ class Kept(NamedTuple):
     attributes: list[KeptAttributes]
     objects: Contents
     numbers: SharedNumbers | None  # None: of a later forward
+    stream: tuple[torch.Tensor, torch.Tensor] | None = None  # of the functions that draw, and what it was
+    outside: KeptOutside | None = None
+
+    def acts_outside(self) -> bool:
+        """Return True if a forward has changed something outside of the modules."""
+        return self.outside is not None and self.outside.changed()
 
 
 def keep(root: Any, parameters: bool = False, objects: bool = True, others: bool = True) -> Kept:
@@ -143,7 +126,7 @@ def keep(root: Any, parameters: bool = False, objects: bool = True, others: bool
         ]
         attributes = [KeptAttributes(m) for m in modules if is_fused(m)]
         contents = contents_of(value for one in attributes if objects for value in one.held.values())
-    return Kept(buffers, held, flags, attributes, contents, SharedNumbers(others))
+    return Kept(buffers, held, flags, attributes, contents, SharedNumbers(others), _stream())
 
 
 def changed(kept: Kept) -> bool:
@@ -163,7 +146,16 @@ def keep_again(root: Any, names: Collection[str], parameters: bool) -> Kept:
             buffers.append((module, last, buffer, None if buffer is None else buffer.clone()))
         held = _held_parameters(modules if parameters else [])
     attributes = [KeptAttributes(m) for m in modules if is_fused(m)]
-    return Kept(buffers, held, [], attributes, contents_of(()), None)
+    return Kept(buffers, held, [], attributes, contents_of(()), None, _stream())
+
+
+def _stream() -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Copy the stream of functions that draw, which the array's root holds for all its parts."""
+    stream: torch.Tensor | None = getattr(state.random, "_buffers", {}).get(FUNCTION_STREAM)
+    if stream is None:
+        return None
+    with hidden_from_modes():
+        return stream, stream.clone()
 
 
 def _held_parameters(modules: Iterable[torch.nn.Module]) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -217,6 +209,11 @@ def put_back(kept: Kept) -> None:
     for attributes in kept.attributes:
         attributes.put_back()
     kept.objects.restore()
+    if kept.outside is not None:
+        kept.outside.put_back()
+    if kept.stream is not None:
+        with hidden_from_modes():
+            kept.stream[0].copy_(kept.stream[1])
     for parameter, flag in kept.flags:
         if parameter.requires_grad != flag:
             parameter.requires_grad_(flag)

@@ -14,11 +14,24 @@ from .script import same_bits
 
 
 class State:
-    """Values of tensors, to be put back or exchanged with the current ones."""
+    """Values of tensors, to be put back or exchanged with the current ones.
 
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+    Args:
+        home: device of the copies, if it is not that of the tensors.
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor], home: torch.device | None = None) -> None:
         self.tensors = _once(tensors)
-        self.values = [t.detach().clone() for t in self.tensors]
+        self._home = home
+        self.values = [self.copied(t) for t in self.tensors]
+
+    def copied(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Copy a tensor to where the copies are."""
+        return tensor.detach().clone() if self._home is None else tensor.detach().to(self._home, copy=True)
+
+    def copies(self) -> list[torch.Tensor]:
+        """Copy the values once more, to where they are."""
+        return [value.clone() for value in self.values]
 
     def put_back(self) -> None:
         """Give the tensors these values."""
@@ -28,7 +41,7 @@ class State:
     def exchange(self) -> None:
         """Swap the tensors' values with these, so that one copy of the state is enough."""
         for place, tensor in enumerate(self.tensors):
-            after = tensor.detach().clone()
+            after = self.copied(tensor)
             tensor.detach().copy_(self.values[place])
             self.values[place] = after
 
@@ -55,6 +68,8 @@ def difference(first: StepRecording, second: StepRecording) -> str | None:
             return f"one step calls {a.name} where the next calls {b.name}{b.place}"
         if not _alike(a.arguments, b.arguments):
             return f"{a.name} gets {_first_difference(a.arguments, b.arguments)}{b.place}"
+    if first.left != second.left:
+        return "two steps leave other tensors in the attributes of modules"
     if len(first.calls) != len(second.calls):
         return f"one step has {len(first.calls)} operators, the next {len(second.calls)}"
     for slot, tensor in first.external.items():

@@ -10,9 +10,11 @@ from typing import Any, Protocol
 
 import torch
 
-from ..batches import copy_over, own_copy, static_copy
+from ..._torch import capture_stream, end_failed_capture, first_cause, foreach_copy_
+from ..batches import compact, own_copy, static_copy
 from . import guards
 from .comparison import State
+from .left import leave_in, tensors_left
 from .looks import Replay
 from .recording import StepRecording
 from .script import NotScriptable
@@ -36,8 +38,11 @@ class GraphDevice(Protocol):
         """Capture a step without running it; return its launch, and the tensor that gets its result.
 
         Raises:
-            RuntimeError, ValueError: if the device refuses.
+            RuntimeError, ValueError: if the device refuses. Stream, generator and allocator are then as before.
         """
+
+    def spare_bytes(self) -> int:
+        """Return how much of the device's memory copies of a state may take."""
 
     def draws(self) -> torch.Tensor:
         """Return the state of the device's random generator."""
@@ -47,22 +52,29 @@ class GraphDevice(Protocol):
 
 
 class CudaDevice:
-    """One GPU. The graphs of one array share their memory, for only one runs at a time."""
+    """One GPU. The graphs of one array share their memory, for only one runs at a time.
+
+    A graph is kept until the device is dropped: libraries give the workspaces of its stream away with it, and the other
+    graphs of that stream know them by address.
+    """
 
     def __init__(self, home: torch.device) -> None:
         self.home = home
         self._pool: Any = None
         self._side: torch.cuda.Stream | None = None
+        self._graphs: list[torch.cuda.CUDAGraph] = []
 
     @contextlib.contextmanager
     def stream(self) -> Iterator[None]:
         if self._side is None:
-            self._side = torch.cuda.Stream(self.home)
+            self._side = capture_stream(self.home)
         caller = torch.cuda.current_stream(self.home)
         self._side.wait_stream(caller)
-        with torch.cuda.stream(self._side):
-            yield
-        caller.wait_stream(self._side)
+        try:
+            with torch.cuda.stream(self._side):
+                yield
+        finally:
+            caller.wait_stream(self._side)
 
     def capture(self, step: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
         if self._pool is None:
@@ -70,15 +82,21 @@ class CudaDevice:
         graph = torch.cuda.CUDAGraph()
         # Other threads, as a loader that pins memory, may do meanwhile what a capture may not.
         how = {"pool": self._pool, "stream": self._side, "capture_error_mode": "thread_local"}
+        caller = torch.cuda.current_stream(self.home)
         try:
             with torch.cuda.device(self.home):
                 torch.cuda.synchronize()
                 with torch.cuda.graph(graph, **how):
                     losses = step()
         except BaseException:
-            torch.cuda.synchronize(self.home)
+            end_failed_capture(self.home, caller, self._pool)
+            self._pool = None if not self._graphs else self._pool
             raise
+        self._graphs.append(graph)
         return graph.replay, losses
+
+    def spare_bytes(self) -> int:
+        return int(torch.cuda.mem_get_info(self.home)[0]) // 8
 
     def draws(self) -> torch.Tensor:
         return torch.cuda.get_rng_state(self.home)
@@ -95,6 +113,7 @@ class CudaGraphs:
     """
 
     seeded = True
+    runs_code = True  # a capture runs the code of the step once more
     warms_up = True  # libraries make their workspaces in the first step, which no graph may
 
     def __init__(self, device: GraphDevice) -> None:
@@ -105,6 +124,12 @@ class CudaGraphs:
         """Return a block for steps on the way to a graph: on its stream, so that libraries' handles and workspaces are
         those that it will use."""
         return self._device.stream()
+
+    def home_of_copies(self, tensors: Sequence[torch.Tensor]) -> torch.device | None:
+        """Return the device for copies of a state's tensors, of which two are made: the host, unless the device has
+        much memory left; None for their own."""
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        return None if 2 * size <= self._device.spare_bytes() else torch.device("cpu")
 
     def repeat(self, state: State) -> CudaRepeat:
         """Return a judge of a replay from `state` against the step as written."""
@@ -137,8 +162,12 @@ class CudaRepeat:
 
     def __init__(self, device: GraphDevice, state: State) -> None:
         self._device, self._draws = device, device.draws()
-        self._tensors = state.tensors
-        self._before = [value.clone() for value in state.values]
+        self._tensors, self._before, self._copied = state.tensors, state.copies(), state.copied
+
+    def undo(self) -> None:
+        """Give the state's tensors and the generator what they had before the replay."""
+        self._set(self._before)
+        self.same_draws()
 
     def same_draws(self) -> None:
         """Let the next step draw the same random numbers as the last."""
@@ -158,9 +187,8 @@ class CudaRepeat:
             step: the step as written, which may be run once more.
         """
         written = [tensor.detach() for tensor in written]
-        far = [
-            place for place, (a, b) in enumerate(zip(replayed, written, strict=True)) if _distance(a, b) > 1
-        ]
+        each = enumerate(zip(replayed, written, strict=True))
+        far = [place for place, (a, b) in each if self.differ(a, b)]
         if not far:
             return True
         shaken = self._shaken(step)
@@ -168,36 +196,63 @@ class CudaRepeat:
         near = zip(far, bound, strict=True)
         return all(_distance(replayed[i], written[i]) <= most < math.inf for i, most in near)
 
+    def differ(self, replayed: torch.Tensor, written: torch.Tensor) -> bool:
+        """Return True if one result is far from another."""
+        return _distance(replayed, written.detach()) > 1
+
     def _shaken(self, step: Callable[[], torch.Tensor]) -> list[torch.Tensor]:
         """Run the step from parameters changed by rounding errors; return its results, and undo it."""
-        after, draws = [tensor.detach().clone() for tensor in self._tensors], self._device.draws()
-        self._set(self._before)
-        for tensor in self._tensors:
-            if tensor.requires_grad:
-                signs = torch.arange(tensor.numel(), device=tensor.device).view(tensor.shape) % 2 * 2 - 1
-                tensor.detach().mul_(1 + _ROUNDING * signs.to(tensor.dtype))
-        self.same_draws()
-        results = [step().detach(), *(tensor.detach().clone() for tensor in self._tensors)]
-        self._set(after)
-        self._device.put_draws_back(draws)
-        return results
+        after, draws = [self._copied(tensor) for tensor in self._tensors], self._device.draws()
+        try:
+            self.undo()
+            for tensor in self._tensors:
+                if tensor.requires_grad:
+                    signs = torch.arange(tensor.numel(), device=tensor.device).view(tensor.shape) % 2 * 2 - 1
+                    tensor.detach().mul_(1 + _ROUNDING * signs.to(tensor.dtype))
+            return [step().detach(), *(self._copied(tensor) for tensor in self._tensors)]
+        finally:
+            self._set(after)
+            self._device.put_draws_back(draws)
 
     def _set(self, values: Sequence[torch.Tensor]) -> None:
         for tensor, value in zip(self._tensors, values, strict=True):
             tensor.detach().copy_(value)
 
 
+_PIECE = (
+    2**20
+)  # numbers that are compared at a time: in float64, and with masks, they take 20 times a float32's bytes
+
+
 def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
     """Return the norm of a - b over the largest difference that rounding explains; infinity if they differ in integers,
-    or in the places of NaN and infinity."""
+    or in the places of NaN and infinity. `a` may lie on the host."""
     if not (a.is_floating_point() or a.is_complex()):
-        return 0.0 if torch.equal(a, b) else math.inf
-    finite = torch.isfinite(b)
-    if not torch.equal(a[~finite].nan_to_num(), b[~finite].nan_to_num()) or not a[finite].isfinite().all():
-        return math.inf
+        return 0.0 if torch.equal(a.to(b.device), b) else math.inf
     wide = torch.complex128 if a.is_complex() else torch.float64
-    ours, other = a[finite].to(wide), b[finite].to(wide)
-    return float((ours - other).norm() / (_NEAR * other.norm() + _TINY * max(1, other.numel()) ** 0.5))
+    apart, size = b.new_zeros((), dtype=torch.float64), b.new_zeros((), dtype=torch.float64)
+    wrong = b.new_zeros((), dtype=torch.bool)
+    for ours, other in _pieces(a, b):
+        ours, other = ours.to(b.device).to(wide), other.to(wide)
+        same = torch.isfinite(other)
+        wrong |= (same != torch.isfinite(ours)).any()
+        wrong |= (torch.where(same, 0, ours).nan_to_num() != torch.where(same, 0, other).nan_to_num()).any()
+        apart += torch.where(same, ours - other, 0).abs().square().sum()
+        size += torch.where(same, other, 0).abs().square().sum()
+    if wrong:
+        return math.inf
+    return float(apart.sqrt() / (_NEAR * size.sqrt() + _TINY * max(1, b.numel()) ** 0.5))
+
+
+def _pieces(a: torch.Tensor, b: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Cut two tensors of one shape into parts of about `_PIECE` numbers, along dimensions of any size."""
+    if b.numel() <= _PIECE or b.dim() == 0:
+        yield a, b
+        return
+    longest = max(range(b.dim()), key=b.size)
+    parts = -(-b.numel() // _PIECE)
+    for x, y in zip(a.chunk(parts, longest), b.chunk(parts, longest), strict=True):
+        yield from _pieces(x, y)
 
 
 class CudaGraph:
@@ -213,25 +268,45 @@ class CudaGraph:
         self, device: GraphDevice, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any]
     ) -> None:
         self._device = device
-        self._inputs = guards.flatten(batch)[0]
-        self._given = len(self._inputs)
-        for own in hyper:
-            self._inputs += own.values()
-        self._seen: list[tuple[torch.Tensor, int] | None] = [None] * len(self._inputs)
+        batch_tensors = guards.flatten(batch)[0]
+        self._given, self._places = len(batch_tensors), list(recording.left)
+        self._left: dict[tuple[int, str], torch.Tensor] = {}
+        # What is copied into, without the dimensions that repeat one value.
+        self._batch = [compact(tensor) for tensor in batch_tensors]
+        self._hyper = [compact(value) for own in hyper for value in own.values()]
+        self._seen: list[tuple[torch.Tensor, int] | None] = [None] * len(self._hyper)
         # A graph knows addresses alone: what lies there has to stay, also if the model puts another in its place.
-        self._kept = list(recording.external.values())
+        self._kept, self._written = (
+            [*recording.external.values(), *batch_tensors],
+            recording.written_externals(),
+        )
         try:
             self._launch, self._losses = device.capture(lambda: train(batch, hyper))
         except (RuntimeError, ValueError) as error:
-            why = (str(error).splitlines() or [type(error).__name__])[0]
+            first = first_cause(error)
+            why = (str(first).splitlines() or [type(first).__name__])[0]
             raise NotScriptable(f"CUDA refuses the capture: {why}") from None
 
+    def written(self) -> Sequence[torch.Tensor]:
+        return self._written
+
+    def leaves_in(self, array: torch.nn.Module) -> bool:
+        """Leave copies of what the graph writes, which is in the attributes of `array` since the capture."""
+        now = tensors_left(array)
+        self._left = {place: now[place].value.detach() for place in self._places}
+        self._leave = leave_in(array)
+        return bool(self._left)
+
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-        for place, (own, new) in enumerate(zip(self._inputs, inputs, strict=True)):
-            seen = self._seen[place]
-            if seen is None or seen[0] is not new or seen[1] != new._version:
-                copy_over(own, new)
-                if place >= self._given:  # hyper-parameters seldom change; a batch is copied each time
-                    self._seen[place] = (new, new._version)
+        new = [compact(tensor) for tensor in inputs[: self._given]]
+        if new:
+            foreach_copy_(self._batch, new, non_blocking=True)
+        for place, value in enumerate(inputs[self._given :]):
+            seen = self._seen[place]  # hyper-parameters seldom change; a batch is copied each time
+            if seen is None or seen[0] is not value or seen[1] != value._version:
+                self._hyper[place].copy_(compact(value), non_blocking=True)
+                self._seen[place] = value, value._version
         self._launch()
+        if self._left:
+            self._leave((place, tensor.clone()) for place, tensor in self._left.items())
         return self._losses.clone()  # the next launch writes into the graph's own

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +14,19 @@ from .arithmetic import followed_in_math
 from .attempt import Attempt
 from .changing_numbers import ChangingNumbers
 from .comparison import State, difference
-from .cuda import CudaGraphs
+from .cuda import CudaGraphs, CudaRepeat
 from .hidden_reads import HiddenReads
+from .kept_python import CannotBeKept, KeptPython
+from .left import newly_left, put_back, tensors_left
 from .looks import Replay, ValueChanged
 from .python_state import python_values
 from .record import StepRecorder
 from .recording import StepRecording
-from .script import Scripts, described
+from .script import NotScriptable, Scripts, described
 from .unseen import Unseen
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
+_NO_MEMORY = "the device has no memory left to compare a replay with the step"
 
 
 @dataclass
@@ -40,7 +43,7 @@ class StepWatch:
     """Recorder of steps that run as written.
 
     Args:
-        state: lists what a step may change without an operator that names it.
+        state: collects by name what a step may change without an operator that names it.
         numbers: inputs of recordings; the step may change those that modules hold.
         unseen: tells what the step reads that nobody can compare.
     """
@@ -49,13 +52,14 @@ class StepWatch:
         self,
         train: Train,
         array: torch.nn.Module,
-        state: Callable[[], Sequence[torch.Tensor]],
+        state: Callable[[], Mapping[str, torch.Tensor]],
         replays: Scripts | CudaGraphs,
         numbers: ChangingNumbers,
         unseen: Unseen,
     ) -> None:
         self.unseen = unseen
         self.train, self.array, self.state, self.replays, self.numbers = train, array, state, replays, numbers
+        self.leaves = False  # a step leaves tensors in attributes of modules
 
     def run(self, given: StepInputs) -> torch.Tensor:
         """Run a step as written."""
@@ -73,12 +77,16 @@ class StepWatch:
         """Run a step as written, and record it."""
         recorder = StepRecorder(given.tensors, given.fixed, self.replays.seeded, self.replays.home)
         in_math = followed_in_math(self.numbers.spaces)
-        with self.replays.recording(), recorder, HiddenReads(recorder), in_math, self.unseen.watching():
-            losses = self.run(given)
+        before = tensors_left(self.array)
+        with recorder, HiddenReads(recorder), in_math:
+            with self.unseen.watching():
+                losses = self.run(given)
+            left = newly_left(self.array, before)
         why = self.unseen.reason()
         if why is not None and recorder.recording.refusal is None:
             recorder.recording.refuse(why)
         recorder.recording.losses = recorder.slot(losses).index
+        recorder.recording.left = {place: recorder.slot(tensor).index for place, tensor in left.items()}
         return losses, recorder.recording
 
     def prepare(self, recording: StepRecording, given: StepInputs) -> Replay:
@@ -87,11 +95,26 @@ class StepWatch:
         Raises:
             NotScriptable: if there is none.
         """
-        return self.replays.prepare(self.train, recording, given.batch, given.hyper, given.tensors)
+        if not self.replays.runs_code:
+            return self._prepared(recording, given)
+        try:
+            python = KeptPython(self.array, self.numbers.readers)
+        except CannotBeKept as error:
+            raise NotScriptable(f"the step would run once more, to be captured: {error}") from None
+        try:
+            return self._prepared(recording, given)
+        finally:
+            python.put_back()
+
+    def _prepared(self, recording: StepRecording, given: StepInputs) -> Replay:
+        replay = self.replays.prepare(self.train, recording, given.batch, given.hyper, given.tensors)
+        self.leaves = replay.leaves_in(self.array) or self.leaves
+        return replay
 
     def state_of(self, recording: StepRecording) -> State:
         """Copy all that the recorded step changes."""
-        return State([*recording.written_externals(), *self.state()])
+        tensors = [*recording.written_externals(), *self.state().values()]
+        return State(tensors, self.replays.home_of_copies(tensors))
 
     def compare(
         self,
@@ -110,8 +133,12 @@ class StepWatch:
         Raises:
             ValueChanged: by a replay that is for other values than those of this step; nothing was run then.
         """
-        state = self.state_of(recording)
-        repeat = self.replays.repeat(state)
+        try:
+            state = self.state_of(recording)
+            repeat = self.replays.repeat(state)
+        except torch.OutOfMemoryError:
+            return self.run(given), _NO_MEMORY
+        left = tensors_left(self.array)
         why, replayed = None, None
         try:
             replayed = replay([*given.tensors, *numbers])
@@ -120,8 +147,16 @@ class StepWatch:
         except Exception as error:  # whatever a replay fails with, the step as written follows
             why = described(error)
         state.exchange()
+        put_back(self.array, left)  # the next step may read it
         repeat.same_draws()
-        losses, second = self.record(given)
+        try:
+            losses, second = self.record(given)
+        except torch.OutOfMemoryError:
+            if not isinstance(repeat, CudaRepeat) or self.side_effect(attempt) is not None:
+                raise  # code that has counted may not run again
+            repeat.undo()
+            del replayed, state
+            return self.run(given), _NO_MEMORY
         if guards.ways(self.array) != attempt.ways:
             attempt.stage = "record"
             return losses, None
@@ -129,8 +164,11 @@ class StepWatch:
         if why is None:
             assert replayed is not None
             written = [losses, *state.tensors]
-            if not repeat.agrees([replayed, *state.values], written, lambda: self.run(given)):
-                why = "a replay gives other bits than the step as written"
+            try:
+                agree = repeat.agrees([replayed, *state.values], written, lambda: self.run(given))
+                why = None if agree else "a replay gives other bits than the step as written"
+            except torch.OutOfMemoryError:
+                why = _NO_MEMORY
         return losses, why
 
     def python_values(self) -> dict[str, Any]:
