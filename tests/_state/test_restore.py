@@ -5,6 +5,7 @@ models in float64."""
 import collections
 import logging
 import operator
+import random
 
 import numpy as np
 import pytest
@@ -154,6 +155,7 @@ def test_contents_are_put_back():
         torch.ops.aten.add,
         torch.ops.aten.add.Tensor,
         operator.itemgetter(1),
+        random.SystemRandom(),
     ],
     ids=lambda value: type(value).__name__,
 )

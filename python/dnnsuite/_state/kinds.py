@@ -181,6 +181,10 @@ def _generator_of_numbers(read: Any) -> Handler:
     return look
 
 
+def _entropy(walk: Walk, value: Any, at: Path) -> Any:
+    return walk.stop(value, "a generator of the system's random numbers")
+
+
 def _state_of_random(value: Any) -> Any:
     return value.getstate()
 
@@ -286,6 +290,7 @@ register(np.ndarray, _array)
 register(contextvars.ContextVar, _variable)
 register(weakref.ref, _reference)
 register(random.Random, _generator_of_numbers(_state_of_random))
+register(random.SystemRandom, _entropy)
 register(np.random.Generator, _generator_of_numbers(_state_of_generator))
 register(np.random.RandomState, _generator_of_numbers(_state_of_random_state))
 register(torch.Generator, _generator_of_numbers(_state_of_torch))

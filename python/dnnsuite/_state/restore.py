@@ -306,6 +306,7 @@ _SAVERS: dict[type, Callable[[Any], Iterable[Kept]]] = {
     types.FunctionType: _function,
     types.MethodType: _inner("__self__"),
     functools.partial: _inner("func", "args", "keywords"),
+    random.SystemRandom: _nothing,
     random.Random: _numbers("getstate", "setstate"),
     np.random.RandomState: _numbers("get_state", "set_state"),
     np.random.Generator: _generator,
