@@ -111,7 +111,7 @@ def check_layouts(device="cpu", bound=None):
 
 def check_in_place():
     """Code that goes on in place, as torchvision's and DCGAN's, trains as any other."""
-    for case in ("3x3", "transposed", "line"):
+    for case in ("one model", "transposed, small", "line"):
         plain, inputs, rest = tensors(case, torch.float32)
         found = []
         for activate in (F.leaky_relu, F.leaky_relu_):

@@ -52,7 +52,7 @@ class Goal:
     """Goal of a measurement, and its limits.
 
     Attributes:
-        half_width: that of a ratio's 95 % interval, relative, at which it is known well enough.
+        half_width: half width of a ratio's 95 % interval, relative, at which it is known well enough.
         rough: half width up to which a ratio is told at all; beyond it the measurement is inconclusive.
         budget_s: seconds after which no further round begins.
         rounds: number of rounds that are made whatever is known; None: until the goal or the budget is reached.

@@ -49,9 +49,11 @@ def convolution_ways(
         return plain(x, w, b, *rest)
 
     ways["streams"] = lambda x, w, b: _on_streams(one, x, w, b)
-    if plain is F.conv2d or plain is F.conv_transpose2d:
-        ways["groups, channels last"] = lambda x, w, b: grouped(plain, _in_turn_last(x), w, b, *rest)
-        ways["streams, channels last"] = lambda x, w, b: _on_streams(one, _last(x), w, b)
+    if plain is F.conv2d or plain is F.conv_transpose2d:  # images that lie so are what the ways above take
+        if not input.permute(1, 3, 4, 0, 2).is_contiguous():
+            ways["groups, channels last"] = lambda x, w, b: grouped(plain, _in_turn_last(x), w, b, *rest)
+        if not input.movedim(2, -1).is_contiguous():
+            ways["streams, channels last"] = lambda x, w, b: _on_streams(one, _last(x), w, b)
     groups = rest[3]
     if plain in _IN_TRITON and not isinstance(rest[1], str) and in_triton.takes(input, weight, bias, groups):
         ways["triton"] = lambda x, w, b: _by_triton(plain, x, w, b, *rest)

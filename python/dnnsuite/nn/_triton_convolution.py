@@ -283,7 +283,7 @@ def gradient_tiles(x: Tensor, dy: Tensor, w: Tensor, geometry: Sequence[int]) ->
     many = max(1, math.prod(b - a for a, b in reached(w.shape[3:], geometry, x.shape[3:], dy.shape[3:])))
     flat = IN < FEW
     columns = many * IN if flat else IN
-    shapes = _GRADIENT_SHAPES if x.dtype == torch.float32 else _GRADIENT_SHAPES_16
+    shapes: Sequence[tuple[int, ...]] = _GRADIENT_SHAPES if x.dtype == torch.float32 else _GRADIENT_SHAPES_16
     if B * pixels * columns * (1 if flat else many) * OUT * G < _LITTLE:
         shapes = shapes[-1:]
     found: list[Tile] = []

@@ -310,7 +310,7 @@ def _judged(
     seconds = [(side["value"] if slow else 1 / side["value"]).tolist() for side in good]
     means = [of_rates(side["value"].tolist()).mean for side in good]
     paired = _is_paired(method, point, good, counts)
-    told = () if paired or not one_after_the_other(*good) else (AFTER,)
+    told: tuple[str, ...] = () if paired or not one_after_the_other(*good) else (AFTER,)
     if paired and _in_turns(*good):
         drift = drift_of(good, seconds)
         seconds[1] = [value / math.exp(step) for value, step in zip(seconds[1], drift.steps, strict=True)]

@@ -7,7 +7,7 @@ streams; on the CPU, as a file keeps them.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ def follows(schedule: Any, slot: int) -> bool:
 def advance(schedule: Any, slot: int, moves: int) -> None:
     """Let the schedule of one model move so often, as if it had been there from the beginning."""
     for _ in range(moves):
-        schedule.step(models=[slot])
+        schedule.advance([slot])
 
 
 def _heard(own: State) -> State:
@@ -122,7 +122,7 @@ def _heard(own: State) -> State:
 
 
 @torch.no_grad()
-def write_metric_schedule(state: State, slot: int, optimizer: Any, schedule: Any) -> None:
+def write_metric_schedule(state: Mapping[str, Any], slot: int, optimizer: Any, schedule: Any) -> None:
     """Put the state of another model's schedule that follows a metric into `slot`: the rates are the share of the
     model's own that the other had left of its own."""
     for one, own in zip(_schedules(schedule), state["schedule"], strict=True):
