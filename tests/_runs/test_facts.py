@@ -34,6 +34,13 @@ def test_a_device_is_the_gpus_that_a_run_could_use() -> None:
     assert facts.device("cuda", DESCRIBED).uuids == ("GPU-a", "GPU-b")
 
 
+def test_a_gpu_that_is_hidden_is_not_one_a_run_could_use(monkeypatch) -> None:
+    for visible, uuids in (("1", ("GPU-b",)), ("GPU-b,GPU-a", ("GPU-b", "GPU-a")), ("0", ("GPU-a",))):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert facts.device("cuda", DESCRIBED).uuids == uuids
+    assert facts.device("cuda", DESCRIBED).name == "H200"
+
+
 def test_another_machine_or_version_is_told() -> None:
     then = facts.environment()
     now = copy.deepcopy(then)

@@ -73,6 +73,9 @@ class Workflow:
         self.launcher = Launcher(settings)
         self.durations: Durations[Point] = Durations(guess_s)
         self.problems: list[str] = []
+        self.repeats: Sequence[int] = range(
+            settings.repeats
+        )  # that are measured here: all, or those of a device
 
     def execute(self) -> WorkflowReport:
         """Run every phase, in order; what an earlier process has finished is not done again."""
@@ -210,7 +213,7 @@ class Workflow:
         for run in done:
             self.durations.add(_point(run.record), run.record.seconds)
         order = plan.interleave(self.points(), self.settings.repeats, self.settings.seed)
-        left = [item for item in order if item not in have]
+        left = [item for item in order if item not in have and item[0] in self.repeats]
         self.state["order"] = [f"r{repeat} {point}" for repeat, point in order]
         self.record.save()
         self.progress.stage(f"{len(left)} of {len(order)} runs to do", len(left))
