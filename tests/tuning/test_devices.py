@@ -52,6 +52,8 @@ def test_devices_find_what_one_process_finds(tmp_path):
     for key, value in whole.best_state_dict.items():
         assert torch.equal(value, sweep.best_model.state_dict()[key])
     assert len(workers(out)) == 2
+    told = json.loads((out / "devices/cpu-0/spec.json").read_text())
+    assert told["task"] == "dnnsuite.tuning.device_task:task"
     epochs = [event for event in heard if event.kind == "epoch"]
     assert sorted((event.trial, event.epoch) for event in epochs) == sorted(
         zip(whole.history["trial"], whole.history["epoch"], strict=True)
