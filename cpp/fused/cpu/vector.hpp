@@ -88,20 +88,20 @@ DNNSUITE_HD void store_lanes(__m256 v, float* to, int64_t count) { _mm256_maskst
 DNNSUITE_HD void store_lanes(__m256d v, double* to, int64_t count) { _mm256_maskstore_pd(to, first_doubles(count), v); }
 #elif defined(__aarch64__)
 // NEON has no masks: halves and lanes, of which no load reaches past the last number.
-#define DNNSUITE_FOUR_LANES(Number, Register, kind)                                     \
-    DNNSUITE_HD Register load_lanes(const Number* from, int64_t count) {                \
-        if (count >= 4) return vld1q_##kind(from);                                      \
-        const Register zeros = vdupq_n_##kind(0);                                       \
-        if (count <= 0) return zeros;                                                   \
-        if (count == 1) return vld1q_lane_##kind(from, zeros, 0);                       \
+#define DNNSUITE_FOUR_LANES(Number, Register, kind)                                      \
+    DNNSUITE_HD Register load_lanes(const Number* from, int64_t count) {                 \
+        if (count >= 4) return vld1q_##kind(from);                                       \
+        const Register zeros = vdupq_n_##kind(0);                                        \
+        if (count <= 0) return zeros;                                                    \
+        if (count == 1) return vld1q_lane_##kind(from, zeros, 0);                        \
         const Register two = vcombine_##kind(vld1_##kind(from), vget_low_##kind(zeros)); \
-        return count == 2 ? two : vld1q_lane_##kind(from + 2, two, 2);                  \
-    }                                                                                   \
-    DNNSUITE_HD void store_lanes(Register v, Number* to, int64_t count) {               \
-        if (count >= 4) return vst1q_##kind(to, v);                                     \
-        if (count == 1) return vst1q_lane_##kind(to, v, 0);                             \
-        if (count >= 2) vst1_##kind(to, vget_low_##kind(v));                            \
-        if (count == 3) vst1q_lane_##kind(to + 2, v, 2);                                \
+        return count == 2 ? two : vld1q_lane_##kind(from + 2, two, 2);                   \
+    }                                                                                    \
+    DNNSUITE_HD void store_lanes(Register v, Number* to, int64_t count) {                \
+        if (count >= 4) return vst1q_##kind(to, v);                                      \
+        if (count == 1) return vst1q_lane_##kind(to, v, 0);                              \
+        if (count >= 2) vst1_##kind(to, vget_low_##kind(v));                             \
+        if (count == 3) vst1q_lane_##kind(to + 2, v, 2);                                 \
     }
 DNNSUITE_FOUR_LANES(float, float32x4_t, f32)
 DNNSUITE_FOUR_LANES(int32_t, int32x4_t, s32)

@@ -239,14 +239,19 @@ class Board:
 
 
 def _study(storage: Any, name: str, maximize: bool) -> int:
+    from optuna import logging
     from optuna.exceptions import DuplicatedStudyError
     from optuna.study import StudyDirection
 
     direction = StudyDirection.MAXIMIZE if maximize else StudyDirection.MINIMIZE
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.WARNING)  # a study is how processes meet, no news for the user
     try:
         return int(storage.create_new_study([direction], name))
     except DuplicatedStudyError:
         return int(storage.get_study_id_from_name(name))
+    finally:
+        logging.set_verbosity(verbosity)
 
 
 def _place() -> str:

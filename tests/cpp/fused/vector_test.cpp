@@ -31,8 +31,8 @@ TYPED_TEST(VecTest, LoadsAndStoresParts) {
 TYPED_TEST(VecTest, TouchesNothingBehindAPart) {
     using T = TypeParam;
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    char* const pages = static_cast<char*>(
-        mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    char* const pages =
+        static_cast<char*>(mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     ASSERT_EQ(mprotect(pages + page, page, PROT_NONE), 0);
     for (int64_t count = 1; count <= kLanes; ++count) {
         T* const last = reinterpret_cast<T*>(pages + page) - count;

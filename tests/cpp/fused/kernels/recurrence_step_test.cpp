@@ -90,7 +90,7 @@ struct RecurrenceStep : ::testing::Test {
         for (const bool backward : {false, true}) {
             baseline::recurrence_pack(cpu, backward, 0, kModels);
             (backward ? baseline::recurrence_backward : baseline::recurrence_forward)(cpu, 0, kModels,
-                                                                                    scratch(recurrence_scratch(cpu)));
+                                                                                      scratch(recurrence_scratch(cpu)));
         }
         y.expect_near("y", 20);
         h.expect_near("h", 20);
