@@ -32,6 +32,7 @@ def test_a_device_is_the_gpus_that_a_run_could_use() -> None:
     assert facts.device("cpu", DESCRIBED).name == ""
     assert facts.device("cuda:0", DESCRIBED, ("GPU-b",)) == facts.Device("cuda", "A100", ("GPU-b",))
     assert facts.device("cuda", DESCRIBED).uuids == ("GPU-a", "GPU-b")
+    assert facts.device("cuda:1", DESCRIBED) == facts.Device("cuda", "A100", ("GPU-b",))
 
 
 def test_a_gpu_that_is_hidden_is_not_one_a_run_could_use(monkeypatch) -> None:

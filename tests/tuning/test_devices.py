@@ -126,6 +126,8 @@ def test_what_cannot_be_sent_is_named(tmp_path):
         run(tmp_path / "out", "random", devices="cpu,cpu", loss=locked)
     with pytest.raises(InvalidArgument, match="name it with out"):
         run(False, "random", devices="cpu,cpu")
+    with pytest.raises(InvalidArgument, match="all machines see"):
+        run(None, "random", devices="cpu,cpu", share=True)
     with pytest.raises(InvalidArgument, match="give one of them"):
         run(tmp_path / "out", "random", devices="cpu,cpu", device="cuda")
     assert not (tmp_path / "out").exists()

@@ -65,6 +65,9 @@ def device(kind: str, described: Mapping[str, Any], uuids: tuple[str, ...] | Non
     gpus = described.get("gpus") or []
     names = {gpu.get("uuid", ""): gpu["name"] for gpu in gpus}
     found = _visible(tuple(names)) if uuids is None else uuids
+    number = kind.partition(":")[2]
+    if uuids is None and number.isdigit():  # one of those
+        found = found[int(number) : int(number) + 1]
     return Device("cuda", next((names[uuid] for uuid in found if uuid in names), ""), found)
 
 

@@ -122,7 +122,7 @@ class OnShares(Direct):
     """Starter of worker i on the i-th of some shares.
 
     Args:
-        allowed_bytes: as :class:`Direct` takes it.
+        allowed_bytes: the most memory that each of them might have, as of :class:`Direct`.
     """
 
     def __init__(self, shares: Sequence[Share], allowed_bytes: int | None = None) -> None:

@@ -75,7 +75,9 @@ def _open() -> tuple[Any, bool]:
 library, cuda_kernels = _open()
 """`torch.ops.dnnsuite`, loaded; and True if there are operators for CUDA, else compositions of torch's are used."""
 
-SLOWER = "on a GPU norms, dropout, losses, optimizers and recurrent layers are several launches of torch's each"
+SLOWER = (
+    "on a GPU norms, dropout, losses, optimizers and recurrent layers are several launches of torch's each"
+)
 GET_OPERATORS = "install a released wheel, or put nvcc on PATH and `pip install .` again"
 
 

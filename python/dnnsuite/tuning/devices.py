@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._files import read_json
+from .._files import OutputError, read_json
 from .._runs.group import GroupOutcome, run_group
 from .._runs.interrupts import check
 from .._runs.shares import OnShares, Share, failed_share
@@ -200,8 +200,10 @@ def _pack(arguments: Mapping[str, Any], path: Path) -> None:
     try:
         with path.open("wb") as file:
             cloudpickle.dump(dict(arguments), file)
-    except OSError:
-        raise
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {path}, for the processes on the devices: {error.strerror}"
+        ) from error
     except Exception as error:
         for name, value in arguments.items():
             try:

@@ -306,6 +306,8 @@ def _place(
             raise InvalidArgument(
                 "the processes of devices meet in a directory, and out is False: name it with out"
             )
+        if share is not False and out in (None, True):
+            raise InvalidArgument("share needs a directory that all machines see: name it with out")
         root = Path(out) if out not in (None, True) else default_out("sweep", SWEEP_FILE, resume)
         trainer.root = root
         with followed_place(root, resume, share, algorithm, asked, setting.maximize) as place:

@@ -36,7 +36,10 @@ def run_on_devices(record: PlanFolder, settings: WorkflowSettings, progress: Pro
     Raises:
         Error: the process on a device failed; the message names the device.
     """
-    shares = shares_of(settings.devices, settings.threads)[: settings.repeats]
+    shares = shares_of(settings.devices, settings.threads)
+    for idle in shares[settings.repeats :]:
+        progress.line(f"{idle.name} is idle: there are {settings.repeats} repeats to divide")
+    shares = shares[: settings.repeats]
     progress.stage(f"modes and Bs on {shares[0].name}")
     (found,) = _run(record, settings, progress, [(shares[0], {"repeats": None})])
     record.state.update(PlanFolder.read(record.root, record.file).state)  # what it has found
