@@ -34,7 +34,23 @@ def pytest_runtest_setup(item):
         (pytest.fail if REQUIRE_CUDA else pytest.skip)(_NO_GPU)
 
 
+def seconds_by_folder(reports, root="tests"):
+    """Seconds of the tests of each folder below `root`, the longest first."""
+    seconds = {}
+    for report in reports:
+        parts = report.nodeid.split("::")[0].split("/")
+        folder = parts[1] if parts[0] == root and len(parts) > 2 else root
+        seconds[folder] = seconds.get(folder, 0.0) + report.duration
+    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+
+
 def pytest_terminal_summary(terminalreporter):
+    reports = [each for kind in terminalreporter.stats.values() for each in kind if hasattr(each, "duration")]
+    told = [
+        f"{folder} {seconds:.0f}" for folder, seconds in seconds_by_folder(reports).items() if seconds >= 1
+    ]
+    if told:
+        terminalreporter.write_line(f"seconds by folder: {', '.join(told)}")
     skipped = sum(
         "gpu" in getattr(report, "keywords", ()) for report in terminalreporter.stats.get("skipped", [])
     )
@@ -71,15 +87,18 @@ def _nothing_leaks():
 
 @pytest.fixture(autouse=True)
 def _float32_is_float32(request):
-    """cuDNN computes convolutions of float32 in TF32 unless it is told not to; bounds of tests are float32's."""
+    """cuDNN computes convolutions of float32 in TF32, and sums in any order, unless it is told not to; bounds of tests
+    are float32's, and gradients are compared with themselves."""
     if not request.node.get_closest_marker("gpu") or not _cuda():
         yield
         return
     import torch
 
-    before, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
+    cudnn = torch.backends.cudnn
+    before = cudnn.allow_tf32, cudnn.deterministic
+    cudnn.allow_tf32, cudnn.deterministic = False, True
     yield
-    torch.backends.cudnn.allow_tf32 = before
+    cudnn.allow_tf32, cudnn.deterministic = before
 
 
 def _seed_numpy():

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dnnsuite.cli.app import main
+
 ROOT = Path(__file__).parent.parent
 RECIPES = sorted((ROOT / "docker").glob("Dockerfile*"))
 
@@ -35,3 +37,20 @@ def test_the_context_leaves_out_what_git_leaves_out():
     for line in (ROOT / ".gitignore").read_text().split():
         name = line.strip("/")
         assert any(fnmatch.fnmatch(name, pattern.removeprefix("**/")) for pattern in left_out), line
+
+
+def commands():
+    """Commands of ours that the pages and recipes of this folder tell a reader to begin with."""
+    pages = [ROOT / "docker/README.md", ROOT / "docker/dnnsuite.def"]
+    for page in pages:
+        for command in re.findall(
+            r"dnnsuite(?:\.sif| dnnsuite) (train [^`\n]*)", page.read_text(encoding="utf-8")
+        ):
+            yield pytest.param(command.split(), id=f"{page.name}: {command}")
+
+
+@pytest.mark.parametrize("command", list(commands()))
+def test_a_containers_first_command_is_understood(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--show"])
+    assert ended.value.code == 0, capsys.readouterr().err

@@ -31,8 +31,8 @@ GRAPH = Graph(PACKAGE)
 RANK = {
     "_C": 0,
     "_shown": 1, "_torch_threads": 1, "errors": 1,
-    "_files": 2, "_torch": 2, "_under_way": 2, "host": 2,
-    "_tune": 3, "ops": 3, "timing": 3,
+    "_files": 2, "_seeds": 2, "_torch": 2, "_under_way": 2, "host": 2,
+    "_saved": 3, "_tune": 3, "ops": 3, "timing": 3,
     "_memory": 4, "data": 4, "nn": 4, "optim": 4, "pin": 4,
     "_fuse": 5, "_runs": 5,
     "_step": 6, "adapters": 6, "models": 6, "results": 6,
@@ -48,7 +48,21 @@ RANK = {
 SIDES = {
     "shared": {"_C", "_files", "_shown", "_torch", "_torch_threads", "_under_way", "errors", "host"},
     "training": {
-        *("_fuse", "_memory", "_step", "_tune", "adapters", "data", "jobs", "models", "nn", "ops", "optim")
+        *(
+            "_fuse",
+            "_memory",
+            "_saved",
+            "_seeds",
+            "_step",
+            "_tune",
+            "adapters",
+            "data",
+            "jobs",
+            "models",
+            "nn",
+            "ops",
+            "optim",
+        )
     },
     "observing": {"_runs", "cluster", "importers", "pin", "plots", "profiler", "report", "results", "timing"},
     "both": {"advisor", "cli", "doctor", "profiling", "suites", "training", "tuning", "workflow"},
@@ -88,6 +102,9 @@ TESTED_BY: dict[str, str] = {
     "_runs/record_parts.py": "_runs/test_record.py",
     "_step/capture/recording.py": "_step/capture/test_record.py",
     "_runs/starters.py": "_runs/test_group.py",
+    "_runs/turn_session.py": "workflow/test_metrics.py",
+    "_runs/turn_task.py": "workflow/toy_jobs.py",
+    "workflow/runs.py": "workflow/test_phases.py",
     "_step/choices.py": "_step/test_runner.py",
     "_torch/autograd.py": "test_torch.py",
     "_torch/checkpoints.py": "test_torch.py",
@@ -105,6 +122,8 @@ TESTED_BY: dict[str, str] = {
     "nn/deferred.py": "nn/test_model_tensor.py",
     "nn/forward_state.py": "nn/test_model_tensor.py",
     "nn/functional/_convolution_rules.py": "nn/functional/test_convolution.py",
+    "nn/_triton_kernels.py": "nn/test_triton_convolution.py",
+    "nn/_triton_operators.py": "nn/test_triton_convolution.py",
     "nn/layer_call.py": "nn/test_model_tensor.py",
     "nn/own_tensors.py": "nn/test_model_tensor.py",
     "optim/_updates.py": "optim/test_optimizers.py",

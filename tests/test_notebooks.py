@@ -101,7 +101,7 @@ def test_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
     text, figures = outputs(run(BY_NAME["sweep"], monkeypatch, None))
     assert figures == 1
-    assert re.search(r"trial (\d+) of 17 is the best: acc [\d.]+ with .*\n(.*\n)*.*<table", text)
+    assert re.search(r"trial (\d+) of 17 is the best: acc [\d.]+ \(max\) with .*\n(.*\n)*.*<table", text)
     assert re.search(r"trial \d+: 0\.[89]\d+ of the held-out digits are right", text)
     assert "array of 4 models Sequential: 2,410 parameters each" in text
     assert "3 fused, 1 elementwise" in text

@@ -3,7 +3,7 @@
 
     python benchmarks/gpu/record_nvml.py [FILE]
 
-The file belongs in tests/profiler/nvml/recorded/, named after the GPU; it is some 100 kB. Not run on a GPU yet.
+The file belongs in tests/profiler/nvml/recorded/, named after the GPU; it is some 100 kB.
 """
 
 from __future__ import annotations

@@ -18,6 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dnnsuite._runs.neighbours import all_cores
+from dnnsuite._runs.turns import Goal
+from dnnsuite._runs.turns_here import Way, take_turns_here
 from dnnsuite.errors import Error
 
 if TYPE_CHECKING:
@@ -95,17 +98,27 @@ def thread_seconds(call: Callable[[], object], times: int) -> float:
 def interleaved(
     variants: Variants, rounds: int = 9, segment_s: float = 0.05, stopwatch: Stopwatch = thread_seconds
 ) -> dict[str, Timing]:
-    """Runs each variant for about `segment_s` in each round."""
-    calls = {}
-    for name, run in variants.items():
-        run()
-        one_s = max(stopwatch(run, 2) / 2, 1e-7)
-        calls[name] = max(1, round(segment_s / one_s))
-    samples: dict[str, list[float]] = {name: [] for name in variants}
-    for _ in range(rounds):
-        for name, run in variants.items():
-            samples[name].append(stopwatch(run, calls[name]) / calls[name])
+    """Runs each variant for about `segment_s` in each round, in a fresh random order."""
+    found = take_turns_here(
+        {name: repeated(run) for name, run in variants.items()},
+        Goal(rounds=rounds),
+        cores=all_cores(),
+        stopwatch=stopwatch,
+        by_cpu_time=True,  # of this thread, or of the GPU: neighbours do not count
+        segment_s=segment_s,
+    )
+    samples = {name: found.seconds(name) for name in variants}
     return {name: Timing(min(values), statistics.median(values)) for name, values in samples.items()}
+
+
+def repeated(run: Callable[[], object]) -> Way:
+    """The function, so many times."""
+
+    def several(times: int) -> None:
+        for _ in range(times):
+            run()
+
+    return several
 
 
 def report(title: str, variants: Variants, **options: float) -> None:

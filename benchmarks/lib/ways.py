@@ -21,9 +21,11 @@ from typing import Any
 
 from setting import cpu_clock
 
+from dnnsuite._runs.neighbours import all_cores
+from dnnsuite._runs.turns import Goal
+from dnnsuite._runs.turns_here import Way, take_turns_here
 from dnnsuite.errors import Error
 
-Way = Callable[[int], float | None]  # trains so many steps; CPU seconds of other processes, if it has any
 Seconds = dict[str, list[float]]
 _WARM_S = 1.0
 _UNTIL_SETTLED = 64  # steps, at most: trials of shards' widths take a dozen, of a loop another
@@ -201,17 +203,16 @@ def measure(
 
     A way has `warmup` steps before, or as many as it takes a second for, three at least.
     """
-    counts = {}
     for name, way in ways.items():
         progress(f"warming up {name}")
-        step_s = _warm_up(way, warmup, clock)
-        counts[name] = steps or max(1, min(1000, round(segment_s / max(step_s, 1e-6))))
-    seconds: Seconds = {name: [] for name in ways}
-    for number in range(rounds):
-        progress(f"round {number + 1} of {rounds}")
-        for name, way in ways.items():
-            seconds[name].append(timed(way, counts[name], clock) / (counts[name] * B))
-    return seconds
+        _warm_up(way, warmup, clock)
+    found = take_turns_here(
+        ways, Goal(rounds=rounds), cores=all_cores(), clock=clock, by_cpu_time=clock is cpu_clock, steps=steps,
+        segment_s=segment_s, tell=lambda made: progress(f"round {max(map(len, made.blocks.values()))} of {rounds}"),
+    )  # fmt: skip
+    if notes := {found.rounds.rate(name).disturbed for name in ways} - {""}:
+        print(f"dnnsuite: not quiet: {min(notes)}", file=sys.stderr)
+    return {name: [each / B for each in found.seconds(name)] for name in ways}
 
 
 def report(title: str, seconds: Seconds) -> None:

@@ -96,9 +96,10 @@ Bootstrap interval(double value, std::vector<double> drawn, int runs, double squ
     double less = 0;
     for (const double one : drawn) less += one < value ? 1 : one == value ? 0.5 : 0;
     const double share = less / static_cast<double>(drawn.size());
-    const bool corrected = share > 0 && share < 1 && squares > 0;
+    const double acceleration = cubes / (6 * std::pow(squares, 1.5));  // no number where a power is 0 or too large
+    const bool corrected = share > 0 && share < 1 && squares > 0 && std::isfinite(acceleration);
     if (corrected) {
-        const double bias = normal_quantile(share), acceleration = cubes / (6 * std::pow(squares, 1.5));
+        const double bias = normal_quantile(share);
         for (double& tail : tails) {
             const double z = bias + normal_quantile(tail);
             tail = normal_below(bias + z / (1 - acceleration * z));

@@ -119,7 +119,7 @@ Comparison compare_paired(std::span<const double> baseline_s, std::span<const do
     std::vector<double> logs;
     RunningStatistics spread;
     for (std::size_t i = 0; i < n; ++i) {
-        logs.push_back(std::log(baseline_s[i] / candidate_s[i]));
+        logs.push_back(std::log(baseline_s[i]) - std::log(candidate_s[i]));
         spread.add(logs.back());
     }
     const SeriesError error = n < kFewestOfSeries ? runs_error(logs) : series_error(logs, kFewestOfSeries);

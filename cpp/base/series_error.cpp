@@ -103,7 +103,9 @@ SeriesError series_error(std::span<const double> values, std::size_t fewest) {
     const std::vector<double> parts = means_of_pieces(values, values.size() / length);
     const double n = static_cast<double>(parts.size());
     const auto [centre, squares, lag1] = scatter(parts);
-    if (!(squares > 0)) return {0, n - 1, n, std::move(why)};
+    if (!std::isfinite(squares))  // of values that are no numbers, or so large that their squares are none
+        return {kNaN, n - 1, n, why.empty() ? "no error: a value is not finite, or too large to be squared" : why};
+    if (squares == 0) return {0, n - 1, n, std::move(why)};
     const Correlation seen = correlation_of(lag1, n);
     if (why.empty() && values.size() < kFewestShown && seen.value > kUnclear)
         why = "too short: neighbours correlate by " + percent(seen.value) + ", and " + std::to_string(values.size()) +

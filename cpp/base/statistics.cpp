@@ -173,6 +173,7 @@ double student_t(double confidence, double degrees) {
 Interval batch_means(std::span<const double> values, int batches, double confidence, bool independent,
                      bool may_be_negative) {
     Interval found = piece_means(values, batches, confidence);
+    found.count = values.size();
     if (values.empty()) return found;
     if (independent)
         widen(found, runs_error(values), confidence, values, may_be_negative);
@@ -224,7 +225,16 @@ Interval rate(std::span<const double> items, std::span<const double> seconds, in
     result.low = 1 / slow;
     result.high = fast > 0 ? 1 / fast : std::isnan(fast) ? kNaN : std::numeric_limits<double>::infinity();
     result.half_width = (result.high - result.low) / 2;
+    result.count = items.size();
     return result;
+}
+
+std::string Interval::unseen() const {
+    constexpr std::size_t kRare = 100, kSeen = 3;  // (1 - 1/n)^(3 n) is 5 %
+    if (count == 0 || count >= kSeen * kRare) return "";
+    const std::size_t rarest = std::max<std::size_t>(count / kSeen, 1);
+    return "a stall rarer than one in " + std::to_string(rarest) + " values may be missing from these " +
+           std::to_string(count);
 }
 
 }  // namespace dnnsuite::base

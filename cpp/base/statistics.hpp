@@ -36,10 +36,15 @@ struct Interval {
     double mean;
     double low;  ///< NaN, as `high` and `half_width`, where fewer than two batches were to be had
     double high;
-    double half_width;  ///< (high − low) / 2
-    int batches;        ///< batches used: never more than there are values
-    double lag1;        ///< correlation of neighbouring batches; above 0.2 the series is too short to trust
-    std::string why{};  ///< reason not to rely on the interval, as a sentence; empty if there is none
+    double half_width;      ///< (high − low) / 2
+    int batches;            ///< batches used: never more than there are values
+    double lag1;            ///< correlation of neighbouring batches; above 0.2 the series is too short to trust
+    std::string why{};      ///< reason not to rely on the interval, as a sentence; empty if there is none
+    std::size_t count = 0;  ///< values that it is of
+
+    /// What so few values cannot have seen, as a sentence: an event that happens once in a hundred of them has to be
+    /// looked for in 300, where it is missed in one case of twenty. Empty from 300 values on, and without values.
+    std::string unseen() const;
 };
 
 /// The value t for which a Student-t variable of `degrees` of freedom lies in [−t, t] with the probability

@@ -9,6 +9,7 @@
 #include "base/statistics.hpp"
 #include "base/warmup.hpp"
 #include "bindings/series.hpp"
+#include "bindings/shown.hpp"
 
 namespace py = pybind11;
 using py::literals::operator""_a;
@@ -28,7 +29,8 @@ void init_running(py::module_& m) {
         .def_property_readonly("variance", &base::RunningStatistics::variance,
                                "Standard deviation of the sample (n - 1); NaN below two values.")
         .def_property_readonly("min", &base::RunningStatistics::min, "NaN without values.")
-        .def_property_readonly("max", &base::RunningStatistics::max, "NaN without values.");
+        .def_property_readonly("max", &base::RunningStatistics::max, "NaN without values.")
+        .def("__repr__", shown({"count", "mean", "variance", "min", "max"}));
 }
 
 void init_interval(py::module_& m) {
@@ -45,6 +47,9 @@ void init_interval(py::module_& m) {
         .def_property_readonly(
             "enough", [](const base::Interval& self) { return self.why.empty(); },
             "True where the interval may be relied on: neither too short nor too few.")
+        .def_readonly("count", &base::Interval::count, "Values that it is of.")
+        .def_property_readonly("unseen", &base::Interval::unseen,
+                               "Rare events that so few values cannot have seen, as a sentence; empty from 300 on.")
         .def("__repr__", [](const base::Interval& self) {
             return py::str("Interval(mean={:.6g}, low={:.6g}, high={:.6g}, batches={}, lag1={:.3g})")
                 .format(self.mean, self.low, self.high, self.batches, self.lag1);

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "bindings/shown.hpp"
 #include "host/cgroup.hpp"
 #include "host/group_tree.hpp"
 #include "host/hierarchy.hpp"
@@ -66,7 +67,8 @@ void init_group(py::module_& m) {
         .def_property_readonly(
             "folders", [](const Cgroup& group) { return folders(group.branches()); },
             "Version, folder and controllers in each hierarchy.")
-        .def_property_readonly("applied", &applied, "Each limit as wanted and as found by reading it back.");
+        .def_property_readonly("applied", &applied, "Each limit as wanted and as found by reading it back.")
+        .def("__repr__", shown({"folders"}));
 }
 
 void init_tree(py::module_& m) {
@@ -87,7 +89,8 @@ void init_tree(py::module_& m) {
             "A group with these limits, each read back.")
         .def("close", &GroupTree::close, Waiting(), "Kill and remove what is left, put everything back.")
         .def_property_readonly("folders", [](const GroupTree& tree) { return folders(tree.branches()); })
-        .def_property_readonly("missing", &GroupTree::missing, "Controller → why it cannot be had.");
+        .def_property_readonly("missing", &GroupTree::missing, "Controller → why it cannot be had.")
+        .def("__repr__", shown({"folders", "missing"}));
 }
 
 void init_process(py::module_& m) {
@@ -109,7 +112,8 @@ void init_process(py::module_& m) {
                                 "cpu_seconds"_a = status->cpu_seconds,
                                 "peak_resident_bytes"_a = status->peak_resident_bytes);
             },
-            "timeout_s"_a, "Its end (code, signal, cpu_seconds, peak_resident_bytes), or None while it runs.");
+            "timeout_s"_a, "Its end (code, signal, cpu_seconds, peak_resident_bytes), or None while it runs.")
+        .def("__repr__", shown({"id", "method"}));
     m.def(
         "launch",
         [](const std::vector<std::string>& arguments, const std::vector<std::string>& environment,

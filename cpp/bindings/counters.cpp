@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/shown.hpp"
 #include "host/perf_event.hpp"
 #include "host/stream.hpp"
 
@@ -28,7 +29,8 @@ void init_perf_event(py::module_& m) {
         .def_property_readonly("scaled", &PerfValue::scaled,
                                "`raw` scaled to the whole of `enabled_ns`; NaN when it never ran.")
         .def_property_readonly("multiplexed", &PerfValue::multiplexed,
-                               "True if it counted part of the time only, so that `scaled` is an estimate.");
+                               "True if it counted part of the time only, so that `scaled` is an estimate.")
+        .def("__repr__", shown({"raw", "enabled_ns", "running_ns"}));
     py::class_<PerfGroup>(m, "PerfGroup", "Counters of one thread that count over the same instants (perf_event_open).")
         .def(py::init<int, const std::vector<std::string>&>(), "tid"_a, "names"_a,
              "`tid` 0 is the caller. Raises Unavailable when the kernel refuses, with the reason and the way out.")
@@ -37,7 +39,8 @@ void init_perf_event(py::module_& m) {
         .def("read", &PerfGroup::read, "A `PerfValue` for each of `names`.")
         .def_property_readonly("names", &PerfGroup::names)
         .def_property_readonly("user_only", &PerfGroup::user_only,
-                               "True if the kernel's own instructions are left out.");
+                               "True if the kernel's own instructions are left out.")
+        .def("__repr__", shown({"names", "user_only"}));
     m.def(
         "perf_events",
         [] {
@@ -55,7 +58,8 @@ void init_stream(py::module_& m) {
         .def_readonly("best_bytes_per_s", &Bandwidth::best_bytes_per_s)
         .def_readonly("median_bytes_per_s", &Bandwidth::median_bytes_per_s)
         .def_readonly("bytes_per_thread", &Bandwidth::bytes_per_thread)
-        .def_readonly("instruction_set", &Bandwidth::instruction_set);
+        .def_readonly("instruction_set", &Bandwidth::instruction_set)
+        .def("__repr__", shown({"best_bytes_per_s", "median_bytes_per_s", "bytes_per_thread", "instruction_set"}));
     m.def("stream_triad", &host::stream_triad, "cpus"_a, "bytes_per_thread"_a, "repeats"_a = 5,
           "least_ns"_a = 20'000'000, py::call_guard<py::gil_scoped_release>(),
           "Memory bandwidth by STREAM's triad, one bound thread for each entry of `cpus` (-1: not bound).\n\n"

@@ -14,6 +14,7 @@
 #include "base/stop_rules.hpp"
 #include "base/summary.hpp"
 #include "bindings/series.hpp"
+#include "bindings/shown.hpp"
 #include "host/contention.hpp"
 
 namespace py = pybind11;
@@ -57,7 +58,8 @@ void init_summary(py::module_& m) {
         .def_readonly("q3", &Summary::q3, "75 % quantile.")
         .def_readonly("p95", &Summary::p95, "95 % quantile.")
         .def_readonly("mild", &Summary::mild, "Values 1.5 to 3 times (q3 - q1) outside the box; counted, not dropped.")
-        .def_readonly("severe", &Summary::severe, "Values more than 3 times (q3 - q1) outside the box.");
+        .def_readonly("severe", &Summary::severe, "Values more than 3 times (q3 - q1) outside the box.")
+        .def("__repr__", shown({"count", "mean", "sd", "median", "p5", "q1", "q3", "p95", "mild", "severe"}));
     m.def(
         "summarise", [](const Doubles& values) { return base::summarise(series(values, "values")); }, "values"_a,
         "Centre, spread and outliers of values [n].");
@@ -67,7 +69,8 @@ void init_summary(py::module_& m) {
     py::class_<Trend>(m, "Trend", "Test of a trend in a series.")
         .def_readonly("slope_per_100", &Trend::slope_per_100, "Relative change per 100 values (0.01 is 1 %).")
         .def_readonly("p", &Trend::p, "Probability of as much order in a series without a trend.")
-        .def_readonly("drifting", &Trend::drifting, "p < 0.01, and more than 0.5 % from end to end.");
+        .def_readonly("drifting", &Trend::drifting, "p < 0.01, and more than 0.5 % from end to end.")
+        .def("__repr__", shown({"slope_per_100", "p", "drifting"}));
     m.def(
         "trend", [](const Doubles& values) { return base::trend(series(values, "values")); }, "values"_a,
         "The test of Mann and Kendall on values [n], over at most 40 means of neighbours, with Theil and Sen's slope.");
@@ -87,7 +90,8 @@ void init_compare(py::module_& m) {
                       "Blocks that an inconclusive verdict still needs, roughly.")
         .def_readonly("p", &Comparison::p,
                       "Exact p by flipping the signs of all pairs; NaN from 10 pairs on, or unpaired.")
-        .def_readonly("reason", &Comparison::reason, "Reason, as a sentence.");
+        .def_readonly("reason", &Comparison::reason, "Reason, as a sentence.")
+        .def("__repr__", shown({"verdict", "ratio", "low", "high", "blocks", "reason"}));
     m.def(
         "compare",
         [](const Doubles& baseline_s, const Doubles& candidate_s, bool paired, double threshold, double confidence,
@@ -110,7 +114,8 @@ void init_compare(py::module_& m) {
         .def_readonly("high", &Bootstrap::high, "NaN where there was nothing to resample.")
         .def_readonly("runs", &Bootstrap::runs, "Runs of the side that has fewer.")
         .def_readonly("method", &Bootstrap::method,
-                      "BCa; percentile where its corrections cannot be had; t for fewer than 20 runs.");
+                      "BCa; percentile where its corrections cannot be had; t for fewer than 20 runs.")
+        .def("__repr__", shown({"value", "low", "high", "runs", "method"}));
     m.def("bootstrap_mean", &base::bootstrap_mean, "runs"_a, "resamples"_a = 2000, "confidence"_a = 0.95, "seed"_a = 0,
           "The mean over runs of the mean over their blocks, `runs[r][k]`, by the hierarchical bootstrap (BCa).\n\n"
           "Runs are drawn with replacement, then blocks within each. The same seed gives the same bits. Of fewer than\n"
@@ -142,7 +147,8 @@ void init_stop_rules(py::module_& m) {
         .def_property_readonly("reason", &StopRule::reason, "Reason for the end, as a sentence.")
         .def_property_readonly(
             "seconds", [](const StopRule& self) { return py::array_t<double>(py::cast(self.seconds())); },
-            "The samples [n].");
+            "The samples [n].")
+        .def("__repr__", shown({"status", "seconds", "reason"}));
     RuleClass<base::Fixed>(m, "Fixed", "A fixed number of samples; converged when the mean is known to `target`.")
         .def(py::init<std::int64_t, double, double>(), "samples"_a, "target"_a = 0.01, "budget_s"_a = kForever);
     RuleClass<base::StdRel>(m, "StdRel",
@@ -166,7 +172,8 @@ void init_contention(py::module_& m) {
         .def_readonly("t_ns", &Disturbances::t_ns, "Time of reading, on `now_ns`.")
         .def_readonly("involuntary_switches", &Disturbances::involuntary_switches, "Threads taken off their core.")
         .def_readonly("steal_s", &Disturbances::steal_s, "CPU time the hypervisor gave to others; NaN if unknown.")
-        .def_readonly("pressure_s", &Disturbances::pressure_s, "Time in which some task waited for a CPU; or NaN.");
+        .def_readonly("pressure_s", &Disturbances::pressure_s, "Time in which some task waited for a CPU; or NaN.")
+        .def("__repr__", shown({"t_ns", "involuntary_switches", "steal_s", "pressure_s"}));
     m.def("read_disturbances", &host::read_disturbances, "Read the counters of the kernel.");
 }
 

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <span>
 
+#include "bindings/shown.hpp"
 #include "host/clock.hpp"
+#include "host/exit.hpp"
 #include "host/heap.hpp"
 #include "host/step_timer.hpp"
 
@@ -42,7 +44,8 @@ void init_step_timer(py::module_& m) {
         .def_property_readonly("count", &StepTimer::count, "Steps kept.")
         .def_property_readonly("starts_ns", &view<&StepTimer::starts_ns>, "Start of each step, on `now_ns`.")
         .def_property_readonly("stops_ns", &view<&StepTimer::stops_ns>, "End of each step, on `now_ns`.")
-        .def_property_readonly("items", &view<&StepTimer::items>, "Items that each step finished.");
+        .def_property_readonly("items", &view<&StepTimer::items>, "Items that each step finished.")
+        .def("__repr__", shown({"capacity", "count"}));
 }
 
 }  // namespace
@@ -56,6 +59,9 @@ void init_host(py::module_& m) {
     m.def("heap_release", &host::heap_release,
           "Give free memory back to the system and undo `heap_retain`.\n\n"
           "The threshold of glibc above which a block is mapped on its own stays at 128 KiB from then on.\n"
+          "Returns False where the C library is not glibc.");
+    m.def("exit_without_destructors", &host::exit_without_destructors,
+          "Have this process, a forked child, end in `exit` without libraries' destructors, its status unchanged.\n\n"
           "Returns False where the C library is not glibc.");
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bindings/c_function.hpp"
+#include "bindings/shown.hpp"
 #include "gpu/cuda_events.hpp"
 #include "gpu/cuda_runtime.hpp"
 
@@ -124,7 +125,8 @@ void init_events(py::module_& m) {
             "(key, nanoseconds on the device) of what was resolved since the last call.")
         .def_property_readonly("pending", &CudaEvents::pending, "Ended, and not yet over on the device.")
         .def_property_readonly("dropped", &CudaEvents::dropped, "Without a free pair, or refused by CUDA.")
-        .def_property_readonly("last_error", &CudaEvents::last_error, "CUDA's status of the last refusal, or 0.");
+        .def_property_readonly("last_error", &CudaEvents::last_error, "CUDA's status of the last refusal, or 0.")
+        .def("__repr__", shown({"pending", "dropped", "last_error"}));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bindings/c_function.hpp"
+#include "bindings/shown.hpp"
 #include "gpu/cuda_events.hpp"
 #include "gpu/nvtx.hpp"
 
@@ -142,7 +143,8 @@ void init_spans(py::module_& m) {
         .def_property_readonly("capacity", &host::Spans::capacity, "Spans there is room for.")
         .def_property_readonly("count", &host::Spans::count, "Spans kept, those still open included.")
         .def_property_readonly("dropped", &host::Spans::dropped, "Spans not kept, for want of room or their depth.")
-        .def_property_readonly("open", &host::Spans::open, "Spans begun and not ended.");
+        .def_property_readonly("open", &host::Spans::open, "Spans begun and not ended.")
+        .def("__repr__", shown({"capacity", "count", "open", "dropped"}));
     m.def("make_span", &make_span, "type"_a, "spans"_a, "name"_a, "events"_a = py::none(), "nvtx"_a = false,
           "A `Span`, or an object of a class derived from it.");
 }

@@ -42,24 +42,6 @@ RangeSession::RangeSession(const RangeApi& api, const CounterHost& host, void* c
     enable.ctx = static_cast<CUcontext>(context);
     counter_check(api_.enable(&enable), "cuptiRangeProfilerEnable");
     object_ = enable.pRangeProfilerObject;
-    try {
-        for (const auto& group : groups_) {
-            std::vector<const char*> names;
-            for (const std::string& metric : group) {
-                names.push_back(metric.c_str());
-            }
-            auto size = OF_PROFILER(CUpti_RangeProfiler_GetCounterDataSize_Params);
-            size.pMetricNames = names.data();
-            size.numMetrics = names.size();
-            size.maxNumOfRanges = max_ranges_;
-            size.maxNumRangeTreeNodes = static_cast<std::uint32_t>(max_ranges_);
-            counter_check(api_.get_image_size(&size), "cuptiRangeProfilerGetCounterDataSize");
-            image_sizes_.push_back(size.counterDataSize);
-        }
-    } catch (...) {
-        close();
-        throw;
-    }
 }
 
 RangeSession::~RangeSession() { close(); }
@@ -155,8 +137,23 @@ bool RangeSession::is_full() const noexcept {
     return ranges_ + (ranges_of_step_ > 0 ? ranges_of_step_ : 1) > max_ranges_;
 }
 
+std::size_t RangeSession::image_bytes() const {
+    std::vector<const char*> names;
+    for (const std::string& metric : groups_[group_]) {
+        names.push_back(metric.c_str());
+    }
+    auto size = OF_PROFILER(CUpti_RangeProfiler_GetCounterDataSize_Params);
+    size.pMetricNames = names.data();
+    size.numMetrics = names.size();
+    size.maxNumOfRanges = max_ranges_;
+    size.maxNumRangeTreeNodes = static_cast<std::uint32_t>(max_ranges_);
+    counter_check(api_.get_image_size(&size), "cuptiRangeProfilerGetCounterDataSize");
+    return size.counterDataSize;
+}
+
 void RangeSession::begin_segment() {
-    current_ = RangeSegment{group_, step_, 0, 0, std::vector<std::uint8_t>(image_sizes_[group_])};
+    // An image is laid out for the metrics whose size was asked for last: of another group's CUPTI says "unknown".
+    current_ = RangeSegment{group_, step_, 0, 0, std::vector<std::uint8_t>(image_bytes())};
     ranges_ = ranges_before_ = 0;
     auto image = OF_PROFILER(CUpti_RangeProfiler_CounterDataImage_Initialize_Params);
     image.counterDataSize = current_.image.size();

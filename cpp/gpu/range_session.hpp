@@ -67,6 +67,7 @@ class RangeSession {
 
     void require(State state, const char* operation) const;
     void begin_segment();
+    std::size_t image_bytes() const;  ///< of the current group
     void begin_pass();
     bool end_pass();  ///< whether the segment has all its passes
     void end_segment();
@@ -82,7 +83,6 @@ class RangeSession {
     const pid_t owner_;
     void* object_ = nullptr;
     std::vector<std::vector<std::uint8_t>> configs_;
-    std::vector<std::size_t> image_sizes_;
     std::vector<std::size_t> passes_;
 
     State state_ = State::kIdle;

@@ -7,12 +7,14 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['ActivitySession', 'Bandwidth', 'Bootstrap', 'Cgroup', 'Comparison', 'CounterDevice', 'CounterHost', 'CudaEvents', 'Disturbances', 'Entropy', 'Fixed', 'GroupTree', 'Interval', 'NvtxRange', 'PerfGroup', 'PerfValue', 'Precision', 'Process', 'RangeCounters', 'RunningStatistics', 'SampledCounters', 'Span', 'Spans', 'StdRel', 'StepTimer', 'StopRule', 'Summary', 'Trend', 'Warmup', 'add_library_folder', 'addition_ns', 'batch_means', 'bootstrap_mean', 'bootstrap_ratio', 'compare', 'counter_chips', 'counter_refusal', 'cuda_profiler_start', 'cuda_profiler_stop', 'cupti_function_name', 'cupti_version', 'decode_activity', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'make_nvtx_range', 'make_span', 'mser5', 'now_ns', 'nvtx_mark', 'nvtx_start', 'nvtx_stop', 'parse_cpu_list', 'perf_events', 'quantile', 'rate', 'read_disturbances', 'read_hierarchies', 'read_topology', 'require_driver', 'seal_counter_image', 'spin', 'stream_triad', 'student_t', 'summarise', 'trend']
+__all__: list[str] = ['ActivitySession', 'Bandwidth', 'Bootstrap', 'Cgroup', 'Comparison', 'CounterDevice', 'CounterHost', 'CudaEvents', 'Disturbances', 'Entropy', 'Fixed', 'GroupTree', 'Interval', 'NvtxRange', 'PerfGroup', 'PerfValue', 'Precision', 'Process', 'RangeCounters', 'RunningStatistics', 'SampledCounters', 'Span', 'Spans', 'StdRel', 'StepTimer', 'StopRule', 'Summary', 'Trend', 'Warmup', 'add_library_folder', 'addition_ns', 'batch_means', 'bootstrap_mean', 'bootstrap_ratio', 'compare', 'counter_chips', 'counter_refusal', 'cuda_profiler_start', 'cuda_profiler_stop', 'cupti_function_name', 'cupti_version', 'decode_activity', 'exit_without_destructors', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'make_nvtx_range', 'make_span', 'mser5', 'now_ns', 'nvtx_mark', 'nvtx_start', 'nvtx_stop', 'parse_cpu_list', 'perf_events', 'quantile', 'rate', 'read_disturbances', 'read_hierarchies', 'read_topology', 'require_driver', 'seal_counter_image', 'spin', 'stream_triad', 'student_t', 'summarise', 'trend']
 class RunningStatistics:
     """
     Count, mean, variance, minimum and maximum of values seen one at a time.
     """
     def __init__(self) -> None:
+        ...
+    def __repr__(self) -> str:
         ...
     def add(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None:
         """
@@ -59,6 +61,11 @@ class Interval:
         Batches used, never more than there are values.
         """
     @property
+    def count(self) -> int:
+        """
+        Values that it is of.
+        """
+    @property
     def enough(self) -> bool:
         """
         True where the interval may be relied on: neither too short nor too few.
@@ -87,6 +94,11 @@ class Interval:
     def mean(self) -> float:
         """
         The estimate, over all values.
+        """
+    @property
+    def unseen(self) -> str:
+        """
+        Rare events that so few values cannot have seen, as a sentence; empty from 300 on.
         """
     @property
     def why(self) -> str:
@@ -123,6 +135,8 @@ class Summary:
     """
     Centre and spread of a sample; NaN where there are too few values.
     """
+    def __repr__(self) -> str:
+        ...
     @property
     def count(self) -> int:
         """
@@ -183,6 +197,8 @@ class Trend:
     """
     Test of a trend in a series.
     """
+    def __repr__(self) -> str:
+        ...
     @property
     def drifting(self) -> bool:
         """
@@ -202,6 +218,8 @@ class Comparison:
     """
     Speed of a candidate over a baseline's, with a verdict.
     """
+    def __repr__(self) -> str:
+        ...
     @property
     def blocks(self) -> int:
         """
@@ -242,6 +260,8 @@ class Bootstrap:
     """
     An estimate with its interval from resampling.
     """
+    def __repr__(self) -> str:
+        ...
     @property
     def high(self) -> float:
         """
@@ -269,6 +289,8 @@ class StopRule:
     """
     Decides after each sample whether enough were taken.
     """
+    def __repr__(self) -> str:
+        ...
     def add(self, seconds: typing.SupportsFloat | typing.SupportsIndex, elapsed_s: typing.SupportsFloat | typing.SupportsIndex | None = None) -> str:
         """
         Take in a sample; returns the status. The budget is for `elapsed_s`, or the sum of the samples.
@@ -319,6 +341,8 @@ class Disturbances:
     """
     Counters of what disturbs this process; they only grow.
     """
+    def __repr__(self) -> str:
+        ...
     @property
     def involuntary_switches(self) -> int:
         """
@@ -351,6 +375,8 @@ class StepTimer:
         Room for `capacity` steps. Raises InvalidArgument when negative.
         """
     def __len__(self) -> int:
+        ...
+    def __repr__(self) -> str:
         ...
     def clear(self) -> None:
         """
@@ -402,6 +428,8 @@ class Cgroup:
         """
         A group that another process left, as (version, folder) of each hierarchy.
         """
+    def __repr__(self) -> str:
+        ...
     def attach(self, process: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
         Move a process in; memory it has stays charged where it was.
@@ -441,6 +469,8 @@ class GroupTree:
         Make the folder `name` below `parent` ("": where this process may) in each hierarchy that has one of
         the controllers. Raises CgroupError's kinds; controllers that cannot be had are in `missing`.
         """
+    def __repr__(self) -> str:
+        ...
     def close(self) -> None:
         """
         Kill and remove what is left, put everything back.
@@ -461,6 +491,8 @@ class Process:
     """
     A process that was started in a group.
     """
+    def __repr__(self) -> str:
+        ...
     def send(self, signal: typing.SupportsInt | typing.SupportsIndex, to_group: bool = False) -> None:
         """
         Send a signal; nothing after its end.
@@ -482,6 +514,8 @@ class PerfValue:
     Count of one counter of a `PerfGroup`.
     """
     def __init__(self, raw: typing.SupportsInt | typing.SupportsIndex, enabled_ns: typing.SupportsInt | typing.SupportsIndex, running_ns: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    def __repr__(self) -> str:
         ...
     @property
     def enabled_ns(self) -> int:
@@ -514,6 +548,8 @@ class PerfGroup:
         """
         `tid` 0 is the caller. Raises Unavailable when the kernel refuses, with the reason and the way out.
         """
+    def __repr__(self) -> str:
+        ...
     def disable(self) -> None:
         ...
     def enable(self) -> None:
@@ -536,6 +572,8 @@ class Bandwidth:
     """
     One measurement of `stream_triad`.
     """
+    def __repr__(self) -> str:
+        ...
     @property
     def best_bytes_per_s(self) -> float:
         ...
@@ -617,6 +655,8 @@ class CudaEvents:
         """
         Raises Unavailable without a driver, a device or libcudart.
         """
+    def __repr__(self) -> str:
+        ...
     def begin(self, key: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
         Begin the piece of work `key`.
@@ -684,6 +724,8 @@ class Spans:
         """
         Room for `capacity` spans. Raises InvalidArgument when negative.
         """
+    def __repr__(self) -> str:
+        ...
     def clear(self) -> None:
         """
         Forget all spans. Raises Error while one is open.
@@ -896,6 +938,12 @@ def decode_activity(buffer: typing_extensions.Buffer) -> dict:
     The records in a buffer that CUPTI filled in this process: its pointers are followed.
     
     Tables of columns [rows], strings and counts, as `ActivitySession.take` gives.
+    """
+def exit_without_destructors() -> bool:
+    """
+    Have this process, a forked child, end in `exit` without libraries' destructors, its status unchanged.
+    
+    Returns False where the C library is not glibc.
     """
 def format_cpu_list(numbers: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:
     """

@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""Files that are whole or absent: written under a temporary name, then renamed."""
+"""Files that are whole or absent: written under a temporary name, then renamed.
+
+A temporary name tells whose it is, so that what a dead process left can be told from what a live one is writing.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import math
 import os
+import re
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +26,22 @@ __all__ = [
     "TEMPORARY",
     "OutputError",
     "cache_folder",
+    "final_name",
+    "is_abandoned",
+    "place",
     "read_json",
     "read_tail",
     "regular",
     "replacing",
+    "runs_here",
+    "temporary_name",
     "write_json",
     "write_text",
 ]
 
 TEMPORARY = ".tmp-"  # how the names of unfinished files and directories begin
+_OWNED = re.compile(re.escape(TEMPORARY) + r"(\d+)(?:\.([0-9a-f]{8}))?-")
+_FORGOTTEN_S = 24 * 3600.0  # without a change of what a process elsewhere has left
 
 
 class OutputError(Error):
@@ -39,6 +53,58 @@ def cache_folder() -> Path:
     return Path(os.environ.get("DNNSUITE_CACHE") or os.path.expanduser("~/.cache/dnnsuite"))
 
 
+@cache
+def place() -> str:
+    """Return a name of the machine, and of its processes' numbers: those of another container are not ours."""
+    parts = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
+    try:
+        return f"{parts[0].read_text().strip()}-{parts[1].readlink().name}"
+    except OSError:
+        return os.uname().nodename
+
+
+def runs_here(pid: int) -> bool:
+    """True if a process of this number runs at this place."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _short_place() -> str:
+    return hashlib.blake2b(place().encode(), digest_size=4).hexdigest()
+
+
+def temporary_name(name: str) -> str:
+    """Return the name under which this process makes the file or directory `name`."""
+    return f"{TEMPORARY}{os.getpid()}.{_short_place()}-{name}"
+
+
+def final_name(temporary: str) -> str:
+    """Return the name that what has this temporary name is to get."""
+    return _OWNED.sub("", temporary, count=1).removeprefix(TEMPORARY)
+
+
+def is_abandoned(path: Path) -> bool:
+    """True for what a process that runs no more, or this one, has left under a temporary name.
+
+    Of a process of another machine it counts as left when it has not changed for a day; what names no process is
+    nobody's to remove.
+    """
+    owner = _OWNED.match(path.name)
+    if owner is None:
+        return False
+    if owner[2] in (None, _short_place()):
+        return int(owner[1]) == os.getpid() or not runs_here(int(owner[1]))
+    try:
+        return time.time() - path.lstat().st_mtime > _FORGOTTEN_S
+    except OSError:
+        return False
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write; it becomes `path` at the end, or is removed when the body fails.
@@ -46,7 +112,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         OutputError: for any OSError, naming `path`.
     """
-    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+    temporary = path.with_name(temporary_name(path.name))
     try:
         try:
             yield temporary

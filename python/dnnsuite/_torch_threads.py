@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from functools import cache
 
-__all__ = ["hold_to_one", "let_go", "threads_of_caller", "torch_threads"]
+__all__ = ["end_helpers", "hold_to_one", "let_go", "threads_of_caller", "torch_threads"]
 
 
 @contextlib.contextmanager
@@ -47,6 +48,13 @@ def _end_helpers() -> Callable[[int], int]:
     except (AttributeError, OSError, TypeError):  # an OpenMP before 5.0, none, or another system
         return lambda kind: -1
     return end
+
+
+def end_helpers() -> None:
+    """End the helpers of torch's operators in the current thread, which would wait for more work by spinning; the next
+    operator starts them again. Nothing where torch is not loaded."""
+    if "torch" in sys.modules:
+        _end_helpers()(_SOFTLY)
 
 
 def hold_to_one(holder: object) -> None:

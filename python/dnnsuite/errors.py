@@ -4,7 +4,16 @@
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["BadData", "Error", "InvalidArgument", "StepCancelled", "Unavailable", "did_you_mean", "reason"]
+__all__ = [
+    "BadData",
+    "Error",
+    "InvalidArgument",
+    "StaleRecording",
+    "StepCancelled",
+    "Unavailable",
+    "did_you_mean",
+    "reason",
+]
 
 
 class Error(Exception):
@@ -17,6 +26,14 @@ class InvalidArgument(Error, ValueError):
 
 class BadData(InvalidArgument):
     """Raised for a damaged file of a data set, or a file of another kind; the message names it."""
+
+
+class StaleRecording(Error):
+    """Raised before a step of which an audit finds that its replay is not the eager step any more.
+
+    The message names the first tensor or Python value that differs. Array, optimizer and Python state are those from
+    before the step, and the StepRunner runs eager steps from then on.
+    """
 
 
 class StepCancelled(Error):

@@ -40,6 +40,12 @@ def num_cpus() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def num_threads() -> int:
+    """CPU threads to use where nobody says how many: `OMP_NUM_THREADS`, or the CPUs where those are fewer."""
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return max(1, min(int(asked), num_cpus())) if asked.isdigit() else num_cpus()
+
+
 def available_memory_bytes(root: Path = Path("/")) -> int:
     """Bytes that can be allocated now: MemAvailable, or less where a control group allows less.
 

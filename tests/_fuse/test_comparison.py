@@ -107,7 +107,7 @@ def test_what_code_can_tell_apart_is_different(kind):
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: itertools.cycle([1]), lambda: iter([1]), lambda: type("Made", (), {}), lambda: (i for i in [1])],
+    [lambda: itertools.cycle([1]), lambda: iter([1]), lambda: (i for i in [1])],
 )
 def test_what_cannot_be_compared_is_different(make):
     assert not same(make(), make())
@@ -160,3 +160,38 @@ def test_modules_in_a_list_are_the_same_where_they_have_the_same_place():
     for index, model in enumerate(models):
         model.order = [model[index == 2], model[1]]
     assert differences(models, registered_in(models)) == {"order": 2}
+
+
+def class_with(scale, base=object):
+    class Made(base):
+        limits = (1, scale)
+
+        @property
+        def twice(self):
+            return 2 * scale
+
+        def forward(self, x):
+            return super().__class__, lambda y: x * y * scale
+
+    return Made
+
+
+def test_classes_are_compared_by_their_code():
+    assert same(class_with(2), class_with(2))
+    assert same(class_with(2, class_with(3)), class_with(2, class_with(3)))
+    assert not same(class_with(2), class_with(3))
+    assert not same(class_with(2), class_with(2.0))
+    assert not same(class_with(2), class_with(2, dict))
+    assert not same(class_with(2, class_with(3)), class_with(2, class_with(4)))
+    assert same(class_with(2)(), class_with(2)())
+
+
+def test_functions_are_compared_by_the_globals_that_they_read():
+    def made(text, **names):
+        exec(text, names)
+        return names["f"]
+
+    text = "def f(x):\n    return [scale * y for y in x]"
+    assert same(made(text, scale=2, other=1), made("\n\n" + text, scale=2, other=2))
+    assert not same(made(text, scale=2), made(text, scale=3))
+    assert not same(made(text, scale=2), made(text.replace("*", "+"), scale=2))

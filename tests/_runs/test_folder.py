@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -6,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dnnsuite._files import OutputError
+from dnnsuite._files import OutputError, temporary_name
 from dnnsuite._runs.folder import default_out, opened, stamp
 from dnnsuite._runs.record import Device, Machine, Moment, RunRecord, Verdict, new_id
 from dnnsuite.errors import Error, InvalidArgument
@@ -101,6 +102,60 @@ except Error as error:
     assert "another process is at work in" in during
     assert "choose another --out" in during
     assert after == "in\n"
+
+
+def left_by(pid: int, name: str, folder: Path) -> Path:
+    """An unfinished file of a process, by the name that the process itself would give it."""
+    own = folder / temporary_name(name)
+    path = own.with_name(own.name.replace(f"-{os.getpid()}.", f"-{pid}."))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("half of it")
+    return path
+
+
+def test_only_what_a_dead_process_left_here_is_removed(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    with opened(out, FILE, resume=False) as record:
+        record.save()
+        record.runs.mkdir()
+    (record.runs / "link").symlink_to(elsewhere)
+    gone = [
+        left_by(dead.pid, "a", place)
+        for place in (out, record.runs, record.runs / "run", out / "deep" / "er")
+    ]
+    half = gone[1].with_name(gone[1].name + "-run")
+    half.mkdir()
+    (half / "samples.csv").write_text("")
+    stay = [left_by(dead.pid, "b", elsewhere), left_by(os.getppid(), "c", out), out / ".tmp-of-nobody"]
+    stay[2].write_text("")
+    with opened(out / "inner", FILE, resume=False):  # another plan, whose lock stays
+        pass
+    stay.append(left_by(dead.pid, "d", out / "inner"))
+    (out / "inner" / ".lock").touch()
+    with opened(out, FILE, resume=True):
+        pass
+    assert not [path for path in (*gone, half) if path.exists()]
+    assert [path for path in stay if not path.exists()] == []
+
+
+def test_a_directory_of_which_only_the_first_file_was_begun_is_empty(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left = left_by(dead.pid, FILE, tmp_path / "out")
+    with opened(tmp_path / "out", FILE, resume=False) as record:
+        record.save()
+    assert not left.exists()
+
+
+def test_a_link_in_the_place_of_a_run_is_refused_before_the_run_is_made(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    with opened(tmp_path / "out", FILE, resume=False) as record:
+        record.runs.mkdir()
+        (record.runs / "a").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(OutputError, match="is a link"):
+            record.begin_run("a")
 
 
 def test_refusals(tmp_path: Path) -> None:

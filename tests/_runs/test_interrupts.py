@@ -217,3 +217,25 @@ def test_other_threads_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert done == [True]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_was_ignored_stays_ignored(number: signal.Signals) -> None:
+    """As of `nohup` and of a shell's `&`; the others are heard."""
+    before = signal.signal(number, signal.SIG_IGN)
+    other = next(each for each in (signal.SIGINT, signal.SIGTERM) if each is not number)
+
+    def sent() -> None:
+        with interruptible():
+            for each in (number, number, other):
+                os.kill(os.getpid(), each)
+                time.sleep(0.06)
+            time.sleep(5)
+
+    try:
+        with pytest.raises(Interrupted) as raised:
+            sent()
+        assert raised.value.number == other
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)

@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: MIT
-import itertools
-from collections import Counter
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from dnnsuite._runs.order import interleave, ordered
+from dnnsuite._runs.order import ordered
 from dnnsuite.errors import InvalidArgument
 
 KEYS = [f"job{i}" for i in range(19)]
@@ -26,21 +21,3 @@ def test_shuffled_depends_on_seed_and_repeat_alone():
 def test_other_orders_are_refused():
     with pytest.raises(InvalidArgument, match="accepted: fixed, shuffled"):
         ordered("random", KEYS, 0, 0)
-
-
-@given(st.integers(1, 12), st.integers(1, 7), st.integers(0, 2**32))
-def test_every_key_once_per_repeat_and_pairs_mirrored(keys: int, repeats: int, seed: int) -> None:
-    order = interleave(range(keys), repeats, seed)
-    blocks = [[key for repeat, key in order if repeat == r] for r in range(repeats)]
-    assert order == [(r, key) for r, block in enumerate(blocks) for key in block]
-    assert all(Counter(block) == Counter(range(keys)) for block in blocks)
-    for first, second in zip(blocks[::2], blocks[1::2], strict=False):
-        assert second == first[::-1]
-    assert order == interleave(range(keys), repeats, seed)
-
-
-def test_modes_are_not_run_one_after_the_other() -> None:
-    keys = [(mode, B) for mode in ("serial", "concurrent", "hfta") for B in (1, 2, 4, 8)]
-    modes = [key[0] for _, key in interleave(keys, 2, seed=1)]
-    changes = sum(a != b for a, b in itertools.pairwise(modes))
-    assert changes > 8

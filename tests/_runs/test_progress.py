@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+import errno
 import io
 
 import pytest
@@ -59,3 +60,23 @@ def test_runs_take_what_others_took() -> None:
 )
 def test_clock(seconds: float, text: str) -> None:
     assert clock_text(seconds) == text
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError(), OSError(errno.ENOSPC, "No space left on device"), ValueError()]
+)
+def test_a_screen_that_is_gone_ends_no_run(error: Exception, terminal: bool) -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise error
+
+    console = Console(file=Gone(), width=100, force_terminal=terminal, legacy_windows=False)
+    with Progress(console) as progress:
+        progress.rows(("job", "state"), ["vae"])
+        progress.stage("2 runs", 2)
+        for _ in range(2):
+            progress.now("hfta B=2", 75.0)
+            progress.done("[1/2] hfta")
+        ended = True
+    assert ended

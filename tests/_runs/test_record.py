@@ -136,7 +136,7 @@ def test_the_source_of_data(provenance: Any, source: str) -> None:
         (
             ("metrics",),
             [{"name": "throughput/with loader", "value": -1.0, "unit": "s"}],
-            "no rate is negative",
+            "a rate is more than 0",
         ),
         (("disturbances",), [1.5], r"disturbances is \(1.5,\)"),
         (("seed",), 10**400, "seed is 1000"),

@@ -53,3 +53,35 @@ def leaves_a_child(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
     siblings.wait()
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     return {"child": child.pid}
+
+
+def counts(spec: WorkerSpec, siblings: Siblings, sign: int = 1) -> dict[str, Any]:
+    total = 0
+    for order in siblings.orders():
+        total += sign * order["add"]
+        siblings.answer({"total": total, "cpu_s": time.process_time()})
+    return {"total": total}
+
+
+def counts_down(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
+    return counts(spec, siblings, -1)
+
+
+def fails_in_its_turn(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
+    for _ in siblings.orders():
+        if spec.details["index"] == 1:
+            raise LookupError("no second step")
+        siblings.answer({})
+    return {}
+
+
+def leaves(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
+    for _ in siblings.orders():
+        os._exit(0)
+    return {}
+
+
+def sleeps_in_its_turn(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
+    for _ in siblings.orders():
+        time.sleep(600)
+    return {}

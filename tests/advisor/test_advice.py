@@ -66,3 +66,21 @@ def test_the_last_round_of_a_sweep_has_fewer_models():
     whole, rest = (advice(lambda B: float(B), trials=trials).sweep_s["hfta"] for trials in (4, 5))
     assert rest > whole
     assert advice(lambda B: 0.8 + 0.05 * B, trials=1).sweep_s["hfta"] == pytest.approx(85)
+
+
+def test_what_is_not_known_is_no_advice():
+    advice = concluded(
+        near(1.0),
+        {1: near(1.0), 2: near(1.0)},
+        None,
+        2,
+        Limits(),
+        16,
+        10,
+        "2 cores",
+        "the machine was busy: others",
+    )
+    assert not advice.conclusive
+    assert str(advice) == "Inconclusive, the machine was busy: others. Ask again when it is quieter."
+    assert advice.mode == "serial"
+    assert (advice.to_dict()["gain"], advice.to_dict()["low"]) == (None, None)

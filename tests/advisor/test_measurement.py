@@ -6,6 +6,9 @@ import time
 import pytest
 import torch
 
+from dnnsuite._runs.neighbours import Cores
+from dnnsuite._runs.turns import Block, take_turns
+from dnnsuite._runs.turns_here import Here
 from dnnsuite.advisor.measurement import measure
 
 
@@ -65,7 +68,25 @@ def test_steps_that_try_several_ways_are_not_measured():
     assert found.arrays[1].seconds == pytest.approx(0.75e-3, rel=0.3)
 
 
-def test_a_thread_of_its_own_is_measured_where_there_are_several():
+def test_a_thread_of_its_own_is_measured_where_there_are_several(monkeypatch):
+    monkeypatch.setenv("DNNSUITE_NEIGHBOURS", "ignore")
     found = measure(Sleeps(), threads=2, Bs=(1, 2))
     assert found.alone is not None
     assert found.threads == 2
+
+
+def test_no_more_threads_are_used_than_neighbours_leave_free(monkeypatch):
+    monkeypatch.setattr("dnnsuite.advisor.measurement.free_cores", lambda asked: Cores((0,), 2, 1.0))
+    found = measure(Sleeps(), threads=2, Bs=(1, 2))
+    assert (found.threads, found.alone, found.unknown) == (1, None, "")
+    assert found.arrays[2].seconds == pytest.approx(1e-3, rel=0.3)
+    assert found.arrays[2].low < found.arrays[2].seconds < found.arrays[2].high
+
+
+def test_steps_beside_neighbours_are_not_known(monkeypatch):
+    def busy(ways, goal, baseline, **_):
+        return Here(take_turns({name: lambda i: Block(1.0, "others") for name in ways}, goal, baseline))
+
+    monkeypatch.setattr("dnnsuite.advisor.measurement.take_turns_here", busy)
+    found = measure(Sleeps(), threads=2, Bs=(1,), budget_s=0.5)
+    assert found.unknown.startswith("the machine was busy: others, in ")

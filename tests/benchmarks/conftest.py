@@ -9,7 +9,8 @@ import pytest
 from dnnsuite.profiler.roofline import Contention, Peaks
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks" / folder) for folder in ("lib", "arrays", "ops", "gpu", "training")]
+FOLDERS = ("lib", "arrays", "ops", "gpu", "instruments", "training")
+sys.path[:0] = [str(ROOT / "benchmarks" / folder) for folder in FOLDERS]
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+import gzip
 import json
 import subprocess
 import sys
@@ -142,3 +143,33 @@ def test_a_terminal_obeys_no_name_in_a_file(tmp_path, capsys):
     status, out, err = run(capsys, path)
     assert status == 0
     assert "\x1b" not in out + err
+
+
+def test_a_folder_is_read_without_what_is_no_trace(tmp_path, capsys):
+    for rank, compute in enumerate((200, 700)):
+        events = [
+            {"ph": "X", "cat": "kernel", "name": name, "ts": begin, "dur": length, "args": {}}
+            for name, begin, length in (("gemm", 0, compute), ("ncclAllReduce", compute, 1000 - compute))
+        ]
+        text = json.dumps({"traceEvents": events})
+        (tmp_path / f"rank{rank}.json").write_text(text)
+        (tmp_path / f"rank{rank}.json.gz").write_bytes(gzip.compress(text.encode()))
+    (tmp_path / "config.json").write_text('{"hidden": 3}')
+    status, out, err = run(capsys, tmp_path)
+    assert status == 0
+    assert "ranks; 4 kernels" in out
+    assert "config.json: JSON that is no trace of torch.profiler: left out" in err
+    assert "rank0.json.gz: left out, rank0.json is there as well" in err
+    assert run(capsys, tmp_path / "config.json")[0] == 2  # a file that was named is not left out
+    (tmp_path / "rank1.json").write_text('{"traceEvents": [')  # nor a trace that is damaged
+    assert run(capsys, tmp_path)[0] == 2
+
+
+def test_sums_of_calls_copies_and_ranges_are_printed_in_at_most_100_columns(tmp_path, capsys):
+    path = sqlite(tmp_path / "x.sqlite", new_schema())
+    status, out, _ = run(capsys, path)
+    assert status == 0
+    for name in ("gpu", "calls_by_name", "copies", "ranges", "kernels_by_range"):
+        assert f"{name}:" in out
+    assert max(map(len, out.replace(str(tmp_path), "").splitlines())) <= 100
+    assert out.count("host_bound_pct") == 1

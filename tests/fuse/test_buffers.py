@@ -145,3 +145,35 @@ def test_code_that_goes_through_its_parameters_sees_one_models():
     for index, model in enumerate(made):
         assert_near(output[index], model(x[index]))
     assert all(p.size(0) == 3 for p in array.parameters())
+
+
+@pytest.mark.parametrize(
+    "start", [torch.zeros(0), torch.zeros(1), torch.tensor(0.0)], ids=["none", "one", "scalar"]
+)
+def test_a_buffer_that_a_forward_resizes_is_refused_until_it_has_its_size(start):
+    """In an array the memory after it is that of other models."""
+
+    class Resized(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 4)
+            self.register_buffer("mean", start.clone())
+
+        def forward(self, x):
+            h = self.inner(x)
+            if self.mean.shape != (4,):
+                self.mean.resize_(4).zero_()
+            self.mean.lerp_(h.detach().mean(0), 0.5)
+            return h + self.mean
+
+    models, x = make_models(Resized, 2), torch.randn(2, 5, 4)
+    with pytest.raises(
+        InvalidArgument, match=r"gives its buffer mean another size in place, \[4\] for .*: call each"
+    ):
+        dnnsuite.fuse(models)(x)
+    for model, batch in zip(models, x, strict=True):
+        model(batch)
+    array = dnnsuite.fuse(models)
+    for _ in range(2):
+        output = array(x)
+        torch.testing.assert_close(output, torch.stack([m(one) for m, one in zip(models, x, strict=True)]))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 import gzip
 import json
+import re
 
 import pytest
 
@@ -182,3 +183,60 @@ def test_a_trace_of_another_program_is_refused(tmp_path):
     path.write_text(json.dumps({"traceEvents": [{**events[0], "cat": "v8"}, {**events[0], "cat": "gc"}]}))
     with pytest.raises(BadFile, match=r"\(gc, v8\)"):
         kineto.read(path)
+
+
+def events_file(path, events):
+    path.write_text(json.dumps({"traceEvents": [{"ph": "X", "pid": 1, "tid": 1, **each} for each in events]}))
+    return path
+
+
+@pytest.mark.parametrize("base", [0, 1_695_835_535_000_000])
+@pytest.mark.parametrize("fraction", [0, 0.001])
+def test_operators_that_touch_are_not_inside_of_each_other(tmp_path, base, fraction):
+    """Whole microseconds since 1970, and decimals, are more digits than a double has."""
+    events = []
+    for number in range(100):
+        for name, at, duration in (("aten::linear", 0, 20), ("aten::t", 0, 10), ("aten::addmm", 10, 10)):
+            begin = base + 37 * number + at
+            events.append({"cat": "cpu_op", "name": name, "ts": begin + fraction, "dur": duration})
+    text = json.dumps({"traceEvents": [{"ph": "X", "pid": 1, "tid": 1, **each} for each in events]})
+    if fraction:  # as text, because Python's own numbers lose the fraction, too
+        text = re.sub(r'"ts": (\d+)\.?\d*', r'"ts": \g<1>.001', text)
+    (tmp_path / "trace.json").write_text(text)
+    ops = kineto.read(tmp_path / "trace.json")["ops"]
+    own = ops.groupby(ops["name"].astype(str))["self_ns"].sum()
+    assert own.to_dict() == {"aten::linear": 0, "aten::t": 1_000_000, "aten::addmm": 1_000_000}
+    assert ops["t0_ns"].iloc[0] == base * 1000 + (1 if fraction else 0)
+
+
+@pytest.mark.parametrize("time", ['"soon"', "NaN", "1e999999999", "Infinity", "1e400", "null", "-1e18"])
+def test_a_time_that_is_none_is_refused(tmp_path, time):
+    event = '{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "dur": 1, "ts": %s}'
+    (tmp_path / "trace.json").write_text('{"traceEvents": [%s]}' % (event % time))
+    with pytest.raises(BadFile):
+        kineto.read(tmp_path / "trace.json")
+
+
+def test_kernels_without_times_are_left_out(tmp_path):
+    work = {"cat": "kernel", "name": "sgemm", "args": {"device": 0, "stream": 7}}
+    path = events_file(tmp_path / "trace.json", [
+        {**work, "ts": 5, "dur": 10}, {**work, "ts": 0, "dur": 0}, {**work, "ts": -1.7e15, "dur": 0},
+    ])  # fmt: skip
+    found = importers.load(path)
+    assert found.windows == [(5000, 15000)]
+    assert any(note.startswith("2 kernels have no times") for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("step a\ttab", "step a\ttab"), (r"C:\users\me\d.py", r"C:\users\me\d.py"), (r"a\\b", r"a\b"),
+        (r"\u0041\x", r"A\x"),
+    ],
+)  # fmt: skip
+def test_names_that_are_not_quite_json(tmp_path, written, name):
+    text = (
+        '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "%s", "pid": 1, "tid": 1, "ts": 1, "dur": 5}]}'
+    )
+    (tmp_path / "trace.json").write_text(text % written)
+    assert kineto.read(tmp_path / "trace.json")["ops"]["name"].tolist() == [name]

@@ -69,6 +69,7 @@ def test_stretches_add_up_to_the_whole(tmp_path, make, marked):
     path = write(tmp_path / "trace.json", make(16, marked))
     whole = importers.load(path)
     expected, found = importers.analyse_trace(whole), large.summarise(path, rows_at_once=120)
+    expected.pop("kernels_by_range", None)  # needs all of the ranges at once
     assert {*found.results} == {*expected}
     assert {name: count for name, count in found.rows.items() if count} == {
         name: len(table) for name, table in whole.tables.items() if len(table)

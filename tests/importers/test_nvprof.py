@@ -123,3 +123,50 @@ def test_names_with_commas_that_an_old_version_did_not_quote(tmp_path):
     )
     launches = nvprof.read(path)["launches"]
     assert launches[["name", "duration_ns"]].values.tolist() == [["f(float*, int, int)", 1_500_000]]
+
+
+UNIFIED_CSV = """==9== NVPROF is profiling process 9, command: ./a.out
+==9== Profiling result:
+"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"
+,%,ms,,us,us,ms,
+"GPU activities",100.000000,1.500000,3,500.000000,400.000000,0.600000,"saxpy(int, float, float*)"
+"API calls",100.000000,2.000000,4,500.000000,1.000000,1.900000,"cudaDeviceSynchronize"
+
+==9== Unified Memory profiling result:
+"Device","Count","Avg Size","Min Size","Max Size","Total Size","Total Time",TITLE
+"GPU (0)",2,64.000000KB,4.000000KB,124.000000KB,128.000000KB,0.000000,"Host To Device"
+"GPU (0)",3,64.000000KB,4.000000KB,124.000000KB,192.000000KB,21.500000us,"Device To Host"
+"GPU (0)",,,,,3B,0.000000,"Gpu page fault groups"
+Total CPU Page faults: 2
+"""
+
+
+@pytest.mark.parametrize("title", ['""', '"Name"'])
+def test_pages_of_unified_memory_in_csv(tmp_path, title):
+    """nvprof gives the column of names no title, a time that it did not take no unit, and faults no count."""
+    path = tmp_path / "um.csv"
+    path.write_text(UNIFIED_CSV.replace("TITLE", title))
+    tables = nvprof.read(path)
+    found = tables["unified"].set_index("name")
+    assert found["count"].tolist() == [2, 3, 3]
+    assert found["bytes"].fillna(-1).tolist() == [128 * 1024, 192 * 1024, -1]
+    assert found["duration_ns"].fillna(-1).tolist() == [-1, 21500, -1]
+    assert tables["launches"]["name"].tolist() == ["saxpy(int, float, float*)"]
+    assert tables["api"]["duration_ns"].tolist() == [500_000]
+
+
+def test_page_faults_of_a_trace_are_neither_kernels_nor_calls(tmp_path):
+    (tmp_path / "trace.csv").write_text(
+        '"Start","Duration","Device","Context","Stream","Unified Memory","Name"\n'
+        "ms,us,,,,,\n"
+        '1.0,,"Unified Memory",,,"PC 0x40","[Unified Memory CPU page faults]"\n'
+        '2.0,30.0,"GPU (0)",1,7,,"saxpy(int) [112]"\n'
+        '3.0,5.0,"GPU (0)",,,4096B,"[Unified Memory Memcpy HtoD]"\n'
+    )
+    tables = nvprof.read(tmp_path / "trace.csv")
+    assert tables["launches"]["name"].tolist() == ["saxpy(int) [112]"]
+    assert len(tables["api"]) == 0
+    pages = tables["unified"]
+    assert pages["name"].tolist() == ["[Unified Memory CPU page faults]", "[Unified Memory Memcpy HtoD]"]
+    assert pages["duration_ns"].fillna(-1).tolist() == [-1, 5000]
+    assert pages["bytes"].fillna(-1).tolist() == [-1, 4096]

@@ -56,6 +56,11 @@ def test_each_shape_has_the_ways_that_it_can():
     assert names("1x1") == several | {"product"}
     assert names("depthwise") == several | {"depthwise"}
     assert names("line") == {"groups", "streams"}
+    plain, (x, *others), rest = tensors("3x3", shared=False)
+    in_turn = x.permute(1, 3, 4, 0, 2).contiguous().permute(3, 0, 4, 1, 2)
+    assert set(convolution_ways(plain, in_turn, *others, *rest)) == several - {"groups, channels last"}
+    last = x.movedim(2, -1).contiguous().movedim(-1, 2)
+    assert set(convolution_ways(plain, last, *others, *rest)) == several - {"streams, channels last"}
 
 
 def test_results_side_by_side_stay_so_for_the_next():

@@ -11,7 +11,11 @@ from dnnsuite import ops
 
 assert ops  # opens the library
 SOURCE = Path(__file__).parents[2] / "cpp/fused"
-IN_PYTHON = {"draw"}  # of nn.random_draws, if something has imported it
+IN_PYTHON = {
+    "draw",
+    "triton_convolution",
+    "triton_filter_gradient",
+}  # if something has imported their modules
 NAMES = sorted(
     {name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if name.startswith("dnnsuite::")}
     - IN_PYTHON

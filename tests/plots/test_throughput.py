@@ -75,6 +75,29 @@ def test_nothing_to_draw(axes: Axes) -> None:
         plots.throughput(summary(("hfta", "fp32", 1, NAN, NAN, NAN)), axes)
 
 
-def test_a_wide_interval_does_not_flatten_the_curves(axes: Axes) -> None:
-    plots.throughput(summary(("hfta", "fp32", 1, 1.0, 0.5, 2.0), ("hfta", "fp32", 2, 2.0, 0.0, 9e4)), axes)
-    assert axes.get_ylim() == (0, 3.0)
+def test_what_is_not_known_within_a_factor_of_two_is_not_drawn_and_the_title_says_so(axes: Axes) -> None:
+    rows = summary(
+        ("serial", "fp32", 1, 1.0, 0.9, 1.1),
+        ("hfta", "fp32", 1, 1.5, 1.2, 1.9),
+        ("hfta", "fp32", 2, 45.0, 17.0, 118.0),
+    )
+    rows["state"] = "on 1 of 2 cores, others used 1.0"
+    rows.attrs["titles"] = {"bert": "bert, batch 8, 2 × a processor, 1 repeat"}
+    plots.throughput(rows, axes)
+    (line,) = (line for line in axes.get_lines() if line.get_label() == "hfta fp32")
+    assert list(line.get_xdata()) == [1]
+    assert axes.get_ylim()[1] < 3
+    assert axes.get_title().splitlines() == [
+        "bert, batch 8, 2 × a processor, 1 repeat, 95 % intervals",
+        "1 point not drawn: inconclusive",
+        "on 1 of 2 cores, others used 1.0",
+    ]
+    with pytest.raises(InvalidArgument, match="the machine was busy"):
+        plots.throughput(rows[2:], axes)
+
+
+def test_modes_differ_in_colour_and_marker(axes: Axes) -> None:
+    rows = [(mode, "fp32", 2, 1.0, 0.9, 1.1) for mode in ("concurrent", "mps", "mig", "hfta")]
+    plots.throughput(summary(*rows), axes)
+    lines = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
+    assert len({line.get_marker() for line in lines}) == len({line.get_color() for line in lines}) == 4

@@ -6,6 +6,7 @@ import dataclasses
 import pytest
 
 from dnnsuite.profiler._advice import Facts, advise
+from dnnsuite.profiler.phases import OptimizerSeen
 
 CASES = [
     ("data-wait", Facts({"data wait": 40.0}, loader_workers=0), "40 %", "num_workers=2"),
@@ -25,6 +26,9 @@ CASES = [
     ("optimizer", Facts({"optimizer": 15.0}), "15 %", "fused=True"),
     ("compute-bound", Facts({"gemm": 40.0, "conv": 30.0}), "70 %", "roofline"),
     ("compute-bound", Facts({"gemm": 70.0}, on_gpu=True, precision="fp32"), "70 %", "--precision amp"),
+    ("compiled", Facts({"compiled": 88.0}, compiled=True), "88 %", "output_code"),
+    ("custom", Facts({"custom": 70.0}), "70 %", "ops_by_name"),
+    ("unknown", Facts({"other": 30.0}), "30 %", "class other"),
     ("communication", Facts({"communication": 11.0}), "11 %", "buckets"),
     ("idle", Facts({"idle": 22.0}), "22 %", ".item()"),
     ("contended", Facts({}, displaced_pct=55.0), "55 %", "dnnsuite pin"),
@@ -54,6 +58,22 @@ def test_it_does_not_fire_on_a_tenth_of_that(rule, facts, figures, words):
         cpu_busy_pct=90.0,
     )
     assert rule not in {advice.rule for advice in advise(less, most=99)}
+
+
+RUNS = [
+    (Facts({"host": 60.0, "elementwise": 30.0}, compiled=True), "torch.compile"),
+    (Facts({"host": 60.0}, on_gpu=True, graphs=True), "CUDA graph"),
+    (Facts({"optimizer": 60.0}, optimizer=OptimizerSeen("torch.optim.AdamW", True)), "fused=True"),
+    (Facts({"gemm": 90.0, "elementwise": 30.0}, on_gpu=True, precision="amp"), "amp"),
+    (Facts({"elementwise": 60.0}), "channels_last"),  # there is no convolution
+    (Facts({"idle": 30.0}, displaced_pct=28.0), "sleeps"),  # others have the CPU
+    (Facts({"communication": 60.0}, cpu_busy_pct=20.0, cpus=8), "give threads more to do"),
+]
+
+
+@pytest.mark.parametrize(("facts", "words"), RUNS)
+def test_nothing_is_advised_that_the_run_does_already_or_that_is_not_the_culprit(facts, words):
+    assert all(words not in advice.action for advice in advise(facts, most=99))
 
 
 def test_the_largest_share_comes_first_and_there_is_always_something():

@@ -73,8 +73,11 @@ def test_the_innermost_class_counts_and_wrappers_are_transparent():
         ("copy", 20, 30),
         ("view", 40, 50),
         ("view", 110, 120),
-        ("other", 130, 170),
+        ("frame", 130, 170),
         ("reduction", 140, 150),
+        ("custom", 200, 300),
+        ("view", 210, 220),
+        ("other", 230, 240),
     )
     assert op_segments(nested) == [
         Segment(0, 10, "gemm"),
@@ -84,9 +87,33 @@ def test_the_innermost_class_counts_and_wrappers_are_transparent():
         Segment(40, 50, "gemm"),
         Segment(50, 90, "gemm"),
         Segment(90, 100, "gemm"),
-        Segment(110, 120, "other"),
+        Segment(110, 120, "views"),
         Segment(140, 150, "reduction"),
+        Segment(200, 210, "custom"),
+        Segment(210, 220, "custom"),
+        Segment(220, 230, "custom"),
+        Segment(230, 240, "other"),
+        Segment(240, 300, "custom"),
     ]
+
+
+def test_a_collective_goes_on_after_the_call_that_began_it():
+    nested = ops(("communication", 0, 10), ("communication", 5, 90), ("gemm", 20, 30))
+    found = op_segments(nested)
+    assert Segment(5, 90, "communication") in found
+    loop = phases(("backward", 0, 100, 30))
+    local = [segment for segment in found if segment.kind == "gemm"]
+    # 100 ns, of which 10 are products, 80 communication alone; asleep for 70 of these, on the CPU for the rest
+    assert shares([step(0, 100, cpu=30)], loop, found, local) == pytest.approx(
+        {"communication": 80, "gemm": 10, "host": 10}
+    )
+
+
+def test_a_thread_that_others_keep_from_the_cpu_is_not_idle_for_all_of_it():
+    """Half of 1000 ns is products. The thread waited for a CPU for 400, as long in products as out of them."""
+    waited = LoopStep(0, "active", 0, 0, 1000, 600, 0, 400)
+    work = [Segment(0, 500, "gemm")]
+    assert shares([waited], None, work, work) == pytest.approx({"gemm": 50, "host": 30, "idle": 20})
 
 
 def test_what_the_optimizer_runs_is_the_optimizers():
@@ -95,6 +122,8 @@ def test_what_the_optimizer_runs_is_the_optimizers():
     assert [segment.kind for segment in found] == ["elementwise", "optimizer", "elementwise"]
     recorded = ops(("optimizer", 0, 100), ("elementwise", 10, 20))
     assert {segment.kind for segment in op_segments(recorded)} == {"optimizer"}
+    told = table.assign(phase=["forward", "optimizer", "backward"])
+    assert [segment.kind for segment in op_segments(told)] == ["elementwise", "optimizer", "elementwise"]
 
 
 times = st.integers(0, 1000)

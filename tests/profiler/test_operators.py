@@ -27,3 +27,5 @@ def test_shares_of_the_windows_sum_to_100():
     shares = found.set_index("class")["share_pct"].to_dict()
     assert shares == pytest.approx({"gemm": 70, "elementwise": 10, "data wait": 5, BETWEEN: 15})
     assert analyse_operators(table(), [(200, 300)]) == {}
+    updated = analyse_operators(table(), [(0, 100)], optimizer=[(0, 100)])["breakdown"]
+    assert {*updated["class"]} <= {"optimizer", BETWEEN, "views"}

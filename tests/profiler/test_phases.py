@@ -3,6 +3,7 @@
 
 import sys
 import threading
+import warnings
 
 import pytest
 import torch
@@ -74,6 +75,68 @@ def test_only_the_outermost_phase_counts(instrument):
 
     Penalty()(torch.ones(2)).backward()
     assert phases(instrument) == ["forward", "backward"]
+
+
+def test_a_closure_has_phases_of_its_own(instrument):
+    """What an optimizer's step does before, between and after its closures is the optimizer's; the rest is not."""
+    model = torch.nn.Linear(3, 1)
+    x = torch.randn(4, 3)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss
+
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    assert float(optimizer.step(closure).detach()) > 0
+    once = ["optimizer", "forward", "backward", "optimizer"]
+    assert phases(instrument) == once
+    optimizer.step(closure=closure)
+    assert phases(instrument) == once * 2
+    table = instrument.tables()["phases"]
+    assert (table["t0_ns"].to_numpy()[1:] >= table["t1_ns"].to_numpy()[:-1]).all()
+    # between forward and backward is the loss: nobody's phase, and surely not the optimizer's
+    assert table["t0_ns"][2] > table["t1_ns"][1]
+
+
+def test_an_optimizer_within_another_and_one_within_backward(instrument):
+    model = torch.nn.Linear(3, 1)
+    inner = torch.optim.SGD(model.parameters(), 0.1)
+
+    class Twice(torch.optim.Optimizer):
+        """As sharpness-aware minimisation does: two gradients for a step."""
+
+        def __init__(self, parameters):
+            super().__init__(parameters, {})
+
+        def step(self, closure):
+            closure()
+            with torch.enable_grad():
+                closure()
+            inner.step()
+
+    def closure():
+        inner.zero_grad()
+        model(torch.randn(4, 3)).square().mean().backward()
+
+    Twice(model.parameters()).step(closure)
+    assert phases(instrument) == ["optimizer", "forward", "backward"] * 2 + ["optimizer"]
+    assert instrument.optimizer.name == "torch.optim.SGD"  # the one that updates
+    before = len(phases(instrument))
+    model.bias.register_post_accumulate_grad_hook(lambda _: inner.step())
+    model(torch.randn(4, 3)).sum().backward()
+    assert phases(instrument)[before:] == ["forward", "backward", "optimizer", "backward"]
+
+
+def test_a_compiled_module_does_not_warn_of_hooks_that_the_program_does_not_have(instrument):
+    with warnings.catch_warnings():  # as `-W error` does
+        warnings.simplefilter("error")
+        made = PhasesInstrument()
+        made.start()
+        torch.compile(torch.nn.Linear(2, 2), backend="eager")(torch.ones(1, 2))
+        made.stop()
+        assert [each[0] for each in warnings.filters[:1]] == ["error"]
 
 
 def test_a_forward_that_raises_has_an_end(instrument):

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The profile inside an observed script: it never breaks the script."""
 
+import json
 import sys
 import types
 
+import pandas
 import pytest
 import torch
 
@@ -56,6 +58,10 @@ def test_steps_are_counted_and_the_profile_ends_by_itself(tmp_path, optimizer, c
         watched.ends.optimizer_stepped(optimizer)
     assert "2 steps were observed" in capsys.readouterr().err
     assert (tmp_path / "out" / "profile.json").is_file()
+    steps = pandas.read_csv(tmp_path / "out" / "steps.csv")
+    # iteration 0 had ended before the profile could begin: numbers are those of the script
+    assert steps["step"].tolist() == [1, 2, 3]
+    assert steps["phase"].tolist() == ["active", "active", "off"]
     from dnnsuite import profiler
 
     with profiler.profile():  # the process is free again
@@ -68,6 +74,30 @@ def test_a_profile_that_fails_is_said_and_the_script_goes_on(tmp_path, optimizer
     for _ in range(8):
         watched.ends.optimizer_stepped(optimizer)
     assert "the profile failed, the script goes on" in capsys.readouterr().err
+
+
+def test_steps_of_a_kind_that_says_more_take_over(tmp_path, optimizer, capsys):
+    """Eleven calls of an evaluation, then a training: the page is of the training."""
+    watched = script.Script({**SETTINGS, "out": str(tmp_path / "out")})
+    net = torch.nn.Linear(2, 2)
+    for _ in range(9):
+        watched.ends.forward_ended(net, torch.ones(1))
+    for _ in range(5):
+        watched.ends.optimizer_stepped(optimizer)
+    record = json.loads((tmp_path / "out" / "profile.json").read_text())
+    assert record["about"]["step_ends"] == "optimizer"
+    assert pandas.read_csv(tmp_path / "out" / "steps.csv")["step"].tolist() == [1, 2, 3]
+    assert json.loads((tmp_path / "out" / "status.json").read_text())["later"] == ""
+
+
+def test_steps_that_came_when_all_had_been_seen_are_said(tmp_path, optimizer):
+    watched = script.Script({**SETTINGS, "out": str(tmp_path / "out")})
+    net = torch.nn.Linear(2, 2)
+    for _ in range(20):
+        watched.ends.forward_ended(net, torch.ones(1))
+    watched.ends.optimizer_stepped(optimizer)
+    assert json.loads((tmp_path / "out" / "status.json").read_text())["later"] == "optimizer"
+    assert "a step is one call of Linear" in (tmp_path / "out" / "summary.txt").read_text()
 
 
 def test_processes_have_directories_of_their_own(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from dnnsuite._files import OutputError
 from dnnsuite.errors import Error, InvalidArgument
 from dnnsuite.profiling.script import run_script
 
@@ -70,14 +71,69 @@ def test_a_module_and_children_that_are_forked(script, tmp_path, capfd, monkeypa
 
 
 def test_a_script_that_ends_too_early_is_told(script, tmp_path, capfd):
-    assert run(tmp_path, script, 2, 0, start=50) == 1
+    assert run(tmp_path, script, 2, 0, start=50) == 0  # the script's own status, always
     assert "after 2 steps, before the window opened at 50; try --start-iteration 1" in capfd.readouterr().err
     assert "no step was observed" in (tmp_path / "out" / "summary.txt").read_text()
 
 
 def test_what_never_trains_is_told_and_keeps_its_status(tmp_path, capfd):
     assert run(tmp_path, "-c", "import sys; sys.exit(7)") == 7
-    assert "no torch.optim optimizer made a step in it and no backward ran" in capfd.readouterr().err
+    assert "no torch.optim optimizer stepped, no gradient was computed" in capfd.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_page_is_of_its_own_run(script, tmp_path, capfd):
+    """The same --out three times, the last for a script in which nothing can be seen."""
+    assert run(tmp_path, script, 12, 0, stop=True) == 0
+    first = (tmp_path / "out" / "summary.txt").read_bytes()
+    capfd.readouterr()
+    assert run(tmp_path, script, 12, 0, stop=True) == 0
+    out, err = capfd.readouterr()
+    assert out.count("profile of") == 1
+    assert f"{tmp_path / 'out'} holds an earlier run; this one is in {tmp_path / 'out-2'}" in err
+    assert out.rstrip().endswith("out-2")
+    assert run(tmp_path, "-c", "print('alone')") == 0
+    out, err = capfd.readouterr()
+    assert out == "alone\n"
+    assert "nothing was observed" in err
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["out", "out-2"]
+    assert (tmp_path / "out" / "summary.txt").read_bytes() == first
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_the_script_starts(tmp_path, capfd):
+    (tmp_path / "out").write_text("a file is in the way")
+    with pytest.raises(OutputError, match="cannot make"):
+        run(tmp_path, "-c", "print('started')")
+    assert capfd.readouterr().out == ""
+    (tmp_path / "out").unlink()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("of the user's")
+    run(tmp_path, "-c", "pass")  # a folder without a run is taken, and left as it was
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
+
+
+FORKS = """
+import os, sys, torch
+net = torch.nn.Linear(4, 4)
+with torch.inference_mode():
+    for step in range(30):
+        net(torch.randn(2, 4))
+        if step in (13, 29) and os.fork() == 0:
+            sys.exit(5)
+        if step in (13, 29):
+            print("child", os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+"""
+
+
+def test_an_inference_loop_whose_children_end_by_sys_exit(tmp_path, capfd):
+    """One child is forked while torch's recorder runs, one after it: each has its status, and none waits for ever."""
+    (tmp_path / "infer.py").write_text(FORKS)
+    assert run(tmp_path, tmp_path / "infer.py", start=10, count=8) == 0
+    out = capfd.readouterr().out
+    assert out.startswith("child 5\nchild 5\n")
+    assert "a step is one call of Linear" in out
+    assert "from step 10" in out  # as the script counts
+    assert record(tmp_path)["about"]["step_ends"] == "forward"
 
 
 def test_a_command_that_is_not_there(tmp_path):
@@ -141,7 +197,7 @@ for step in range(60):
     if own:
         own.stop()
         print("own", sum(event.name == "aten::addmm" for event in own.events()), flush=True)
-    if step == 20: os.kill(os.getpid(), signal.SIGTERM)
+    if step == 17: os.kill(os.getpid(), signal.SIGTERM)
 """
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -28,6 +29,14 @@ class Hungry(jobs.get("toy_reg")):
             raise MemoryError("out of memory")
         super().step()
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quiet() -> Iterator[None]:
+    """What others do on the machine of the tests is not seen."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DNNSUITE_NEIGHBOURS", "ignore")
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +63,7 @@ def test_each_size_is_a_row_and_one_without_memory_too(
     assert table["batch_size"].tolist() == [2, 4, 8]
     assert table["status"].tolist() == ["ok", "ok", "oom"]
     assert table["message"].iloc[2] == "out of memory"
-    assert table["rate_low"].iloc[:2].isna().all()  # 20 iterations are too few to see how they correlate
+    assert table["rate_low"].iloc[:2].isna().all()  # two turns after warm-up are too few for an interval
     assert (table["peak_memory_bytes"].iloc[:2] > 50e6).all()
     assert pd.read_csv(out / "throughput.csv")["status"].tolist() == table["status"].tolist()
     assert not list(out.rglob(".tmp-*"))
@@ -68,7 +77,8 @@ def test_the_rate_is_items_over_the_time_of_the_iterations_that_count(
     assert len(samples) == 30
     kept = samples[samples["phase"] == "train"]
     assert kept["i"].tolist() == list(range(10, 30))
-    seconds = (kept["t_stop_ns"].iloc[-1] - kept["t_start_ns"].iloc[0]) * 1e-9
+    blocks = kept.groupby("epoch")  # others have their turns between them
+    seconds = float((blocks["t_stop_ns"].last() - blocks["t_start_ns"].first()).sum()) * 1e-9
     assert table["rate"].iloc[1] == pytest.approx(4 * 20 / seconds)
     assert table["ms_per_step"].iloc[1] == pytest.approx(1e3 * seconds / 20)
 
@@ -82,7 +92,7 @@ def test_logs_have_the_lines_of_both_originals(measured: tuple[Request, Path, pd
     assert [int(first) for *_, first, _ in history] == list(range(0, 30, 3))
     assert history[-1][3] == "30"
     (last,) = re.findall(r"^Epoch: \[0\]\[30/30\]\tTime .*Batch throughput .*\((\S+)\) samples/s$", log, re.M)
-    assert float(last) == pytest.approx(table["rate"].iloc[1], rel=1e-3)
+    assert float(last) == pytest.approx(table["rate"].iloc[1], rel=0.02)  # between steps there is a loop
     assert (out / "throughput_data" / "batch_8.log").read_text() == "oom: out of memory\n"
 
 
@@ -123,12 +133,12 @@ def test_what_is_there_is_not_made_again_and_a_size_without_memory_is_tried_once
 
 
 def test_until_the_rate_is_known(tmp_path: Path) -> None:
-    request = Request("toy_reg", (16,), "quick", target=0.5, budget_s=2.0, repeats=1, threads=1).checked()
+    request = Request("toy_reg", (16,), "quick", target=0.5, budget_s=60.0, repeats=1, threads=1).checked()
     table = measure(request, tmp_path / "out", quiet=True)
     assert table["status"].tolist() == ["ok"]
     (run,) = read_runs(tmp_path / "out" / "runs")[0]
     assert run.record.preset == "quick"
-    assert run.record.window["dropped"] >= 2
+    assert run.record.window["dropped"] == 0  # it had warmed up before
     assert run.record.window["kept"] >= 8
 
 

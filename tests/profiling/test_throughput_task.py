@@ -42,44 +42,36 @@ class Counted(jobs.Workload):
         calls.append("close")
 
 
-def rated(folder: Path, **order: object) -> dict[str, object]:
+def rated(folder: Path, *blocks: int) -> dict[str, object]:
+    """Result of a worker that was started by hand, with a block of warm-up and others of so many steps."""
     calls.clear()
     config = jobs.JobConfig(batch_size=4).to_dict()
-    details = {"stop_iteration": None, "start_iteration": None, "target": 0.2, "budget_s": 0.3, **order}
-    return rate(WorkerSpec("", str(folder), "counted", config, details), Siblings(None))
+    alone = [{"do": "block", "epoch": i, "steps": steps} for i, steps in enumerate(blocks)]
+    return rate(
+        WorkerSpec("", str(folder), "counted", config, {"warm_up": 1, "alone": alone}), Siblings(None)
+    )
 
 
 def test_so_many_iterations_and_no_more(tmp_path: Path) -> None:
-    result = rated(tmp_path, stop_iteration=6, start_iteration=2)
-    assert calls == ["setup", "wait", *["step", "wait"] * 6, "close"]
+    result = rated(tmp_path, 2, 3, 1)
+    assert calls == ["setup", *["step"] * 2, "wait", *["step"] * 3, "wait", "step", "wait", "close"]
     assert (result["items_per_step"], result["unit"], result["finite"]) == (4, "calls", True)
-    assert read_steps(tmp_path / "samples.csv").items.tolist() == [4] * 6
+    steps = read_steps(tmp_path / "samples.csv")
+    assert steps.items.tolist() == [4] * 6
+    assert steps.epochs.tolist() == [0, 0, 1, 1, 1, 2]
     lines = (tmp_path / "samples.csv").read_text().splitlines()[1:]
     assert [line.split(",")[5] for line in lines] == ["warmup"] * 2 + ["train"] * 4
 
 
-def test_observations_are_end_to_end(tmp_path: Path) -> None:
-    rated(tmp_path, stop_iteration=5, start_iteration=0)
-    steps = read_steps(tmp_path / "samples.csv")
-    assert steps.stops_ns[:-1].tolist() == steps.starts_ns[1:].tolist()
-
-
 def test_a_loss_that_is_not_finite_is_told(tmp_path: Path) -> None:
-    assert rated(tmp_path, stop_iteration=7, start_iteration=0)["finite"] is False
-
-
-def test_it_ends_when_the_rate_is_known_or_the_budget_spent(tmp_path: Path) -> None:
-    result = rated(tmp_path)
-    assert result["status_of_rate"] in ("converged", "noisy", "timeout")
-    assert len(read_steps(tmp_path / "samples.csv")) > 2
-    assert calls.count("step") > calls.count("wait")  # short steps are timed together
+    assert rated(tmp_path, 3, 4)["finite"] is False
 
 
 def test_a_job_that_fails_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def step(self: Counted) -> None:
-        raise MemoryError("no room")
+    def fails(self: Counted) -> None:
+        raise MemoryError
 
-    monkeypatch.setattr(Counted, "step", step)
+    monkeypatch.setattr(Counted, "step", fails)
     with pytest.raises(MemoryError):
-        rated(tmp_path, stop_iteration=1, start_iteration=0)
+        rated(tmp_path, 1)
     assert calls[-1] == "close"

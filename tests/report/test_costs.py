@@ -41,8 +41,9 @@ def test_prices_that_cannot_be(suite, given):
         report.make([suite(record())], **given)
 
 
-def test_a_copy_that_failed_trains_nothing(suite):
+def test_a_run_with_a_copy_that_failed_does_not_count(suite):
+    both = [record(copies=2, rate=50, repeat=1, slot=slot) for slot in (0, 1)]
     good, bad = record(copies=2, rate=100), record(copies=2, slot=1, failure="oom")
-    made = report.make([suite(good, bad)], cost_per_hour=3.6)
+    made = report.make([suite(*both, good, bad)], cost_per_hour=3.6)
     assert made.summary["machine_per_s"]["vae"] == 100
     assert made.costs["cost_per_million"]["vae"] == pytest.approx(10)

@@ -35,6 +35,23 @@ def test_no_interference_is_the_same_and_noise_is_inconclusive(suite):
     assert table(suite, [100, 100.2, 99.8, 100], [100, 100.1, 99.9, 100]).loc["vae", "verdict"] == "same"
 
 
+def test_a_run_of_which_a_copy_failed_does_not_count(suite):
+    one = suite(*runs([100, 101, 99, 100], 1), directory="one")
+    lost = [
+        record(repeat=4, slot=0, rate=100, copies=2),  # which had the machine to itself
+        record(repeat=4, slot=1, copies=2, failure="oom"),
+    ]
+    many = suite(*runs([50, 50.5, 49.5, 50], 2), *lost, directory="many")
+    made = report.make([many], alone=[one])
+    row = made.interference.loc["vae"]
+    assert row["slowdown"] == pytest.approx(2)
+    assert (row["machine_gain"], row["left_out"]) == (pytest.approx(1), 1)
+    assert made.summary.loc["vae", "machine_per_s"] == pytest.approx(100)
+    assert made.summary.loc["vae", ["runs", "failed"]].tolist() == [4, 1]
+    with pytest.raises(InvalidArgument, match="all ended well"):
+        report.make([suite(*lost, directory="lost")], alone=[one])
+
+
 def test_noise_is_inconclusive(suite):
     row = table(suite, [100, 60, 140, 90], [95, 55, 130, 80]).loc["vae"]
     assert row["verdict"] == "inconclusive"

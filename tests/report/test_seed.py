@@ -82,7 +82,7 @@ def test_fewer_than_four_runs_have_no_statistics():
 
 def test_failed_entries_do_not_count():
     four = entries([[1.0], [2.0], [3.0], [4.0]])
-    bad = ReportEntry(job="vae", run="0", device="1", rate=math.nan, seed_rate=math.nan, failure="oom")
+    bad = ReportEntry(job="vae", run="4", device="1", rate=math.nan, seed_rate=math.nan, failure="oom")
     assert _seed.seed_table([*four, bad], None).equals(_seed.seed_table(four, None))
 
 

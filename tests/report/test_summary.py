@@ -34,7 +34,8 @@ def test_devices_failures_and_flags():
     entries = [
         entry(90.0, 0, 0),
         entry(110.0, 0, 1, flags=("throttled",)),
-        entry(0, 0, 2, "oom"),
+        entry(0, 2, 2, "oom"),
+        entry(150.0, 2, 0),  # which had more of the machine
         entry(0, 1, 0, "odd"),
     ]
     row = summary_table(entries).loc["vae"]
@@ -42,7 +43,7 @@ def test_devices_failures_and_flags():
     assert (row["failed"], row["flags"], row["isolation"]) == (2, 1, "cgroup")
     assert device_table(entries).loc["vae"].to_list() == pytest.approx([90 / 110, 1])
     assert list(failures(entries)) == ["oom", "crash"]  # an unknown class is a crash
-    assert isolation(entries) == {"cgroup": 4}
+    assert isolation(entries) == {"cgroup": 5}
 
 
 def test_a_job_that_never_worked_has_a_row():

@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: MIT
+import math
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from dnnsuite import results
+from dnnsuite._files import write_json
+from dnnsuite._runs.reading import read_run
+from dnnsuite._runs.record import Metric
 from dnnsuite.errors import Error
 from dnnsuite.results.table import Row, frame_of, read_csv, save_csv
-from result_tables import FIXTURES
+from result_tables import FIXTURES, a_record
 
 
 def test_a_table_survives_its_file(tmp_path: Path) -> None:
@@ -47,3 +55,27 @@ def test_a_file_that_is_no_such_table_is_named(text: str, said: str, tmp_path: P
     with pytest.raises(Error, match=said) as caught:
         read_csv(path)
     assert str(path) in str(caught.value)
+
+
+@given(st.floats(), st.sampled_from(["throughput", "loss/valid", "throughput/with loader"]))
+@example(0.0, "throughput")
+@example(-5.0, "throughput")
+@example(math.inf, "throughput")
+@example(1e300, "throughput")
+def test_a_value_is_kept_or_refused_alike_in_a_record_and_in_a_table(value, metric):
+    """What a run cannot have had is refused by both readers; what it can have is kept to the last bit by both."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, run = Path(folder, "t.csv"), Path(folder, "run.json")
+        save_csv(frame_of([Row(job="vae", metric=metric, value=value, run="r")]), path)
+        made = replace(a_record("vae"), metrics=(Metric(metric, value, "x/s"),))
+        write_json(run, made.to_dict())
+        found = [_kept(lambda: read_csv(path)["value"][0]), _kept(lambda: read_run(run).metrics[0].value)]
+    assert found[0] == found[1]
+    assert found[0] in ("refused", repr(value))
+
+
+def _kept(read):
+    try:
+        return repr(float(read()))
+    except Error:
+        return "refused"

@@ -175,6 +175,22 @@ def test_nothing_to_do_is_done_at_once(finished: Finished, run_toy) -> None:
         run_toy("baselines", finished.root, resume=True)
 
 
+def test_a_jobs_file_that_changed_is_refused_or_its_runs_say_so(run_toy, tmp_path: Path) -> None:
+    path = jobs_file(tmp_path, "toy-nap", number=2)
+    out = run_toy(path, tmp_path / "out", copies="1").root
+    before = (out / SUITE_FILE).read_bytes()
+    jobs_file(tmp_path, "toy-nap", "toy-all", number=3)
+    words = r"toy-nap: number is 3, was 2.*toy-all is new.*--allow-changed toy-nap --allow-changed toy-all"
+    with pytest.raises(InvalidArgument, match=words):
+        run_toy(path, out, resume=True, repeat=2)
+    assert (out / SUITE_FILE).read_bytes() == before
+    again = run_toy(path, out, resume=True, repeat=2, allow_changed=["toy-nap", "toy-all"])
+    told = {(run.job, run.repeat): (run.details["number"], "resumed" in run.changed) for run in again.runs}
+    assert told == {
+        ("toy-nap", 0): (2, False), ("toy-nap", 1): (3, True), ("toy-all", 0): (3, True), ("toy-all", 1): (3, True)
+    }  # fmt: skip
+
+
 FAILURES = {
     "toy-suite-nan": ("nan", "the loss of batch 3 is nan"),
     "toy-suite-crash": ("crash", "no second step"),

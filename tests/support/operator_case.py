@@ -18,7 +18,9 @@ _OF_TORCH = (
     "patches",
     "add_patches",
     "resample",
+    "scaled",
 )
+_OF_CPUS = ("glu", "prelu", "softmax")
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,10 @@ class Case:
     def exact_on(self, device: str) -> bool:
         """True if results are the same bits for any B there; cuBLAS and cuDNN choose kernels by the whole shape."""
         return self.exact and (device == "cpu" or self.family not in _OF_TORCH)
+
+    def runs_on(self, device: str) -> bool:
+        """True if there is a kernel for that device: callers of the others take torch's own function there."""
+        return device == "cpu" or self.family not in _OF_CPUS
 
     def differentiable(self, tensors: Tensors) -> list[str]:
         return [name for name in self.inputs if name in tensors and tensors[name].is_floating_point()]

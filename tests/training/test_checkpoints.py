@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from dnnsuite._files import OutputError
-from dnnsuite.errors import InvalidArgument
 from dnnsuite.training import BadCheckpoint, checkpoints
 from dnnsuite.training.checkpoints import read_checkpoint, save_checkpoint
 
@@ -98,9 +97,3 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path, full_disk):
         save_checkpoint(path, {"model": {"w": torch.ones(100_000)}})
     assert read_checkpoint(path)["model"]["w"].tolist() == [1, 1]
     assert [each.name for each in tmp_path.iterdir()] == ["c.pt"]
-
-
-def test_other_settings_are_named(tmp_path):
-    checkpoints.refuse_other_identity(tmp_path, {"lr": 1, "old": 2}, {"lr": 1})
-    with pytest.raises(InvalidArgument, match=r"lr was 1, is 2"):
-        checkpoints.refuse_other_identity(tmp_path, {"lr": 1}, {"lr": 2})

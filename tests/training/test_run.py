@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import torch
 from dnnsuite import report, results
 from dnnsuite._runs.failures import NotFinite
 from dnnsuite.errors import Error, InvalidArgument
-from dnnsuite.training import BadCheckpoint, load_model, read_metrics, run
+from dnnsuite.training import BadCheckpoint, Data, WarmupPlateau, load_model, read_metrics, run
 from tiny_training import Points, experiment, net
 
 SUPPORT = Path(__file__).parent.parent / "support"
@@ -53,6 +54,16 @@ def wait_for_line(out, line):
             return
         time.sleep(0.005)
     raise AssertionError(f"no {line!r}")
+
+
+def smoothed(outputs, labels):
+    return torch.nn.functional.cross_entropy(outputs, labels, label_smoothing=0.5)
+
+
+def other_labels():
+    data = Points(50, noise=0.1)
+    data.labels = 3 - data.labels
+    return Data(data, Points(11, seed=2), 4, "points", {}, "points")
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +104,7 @@ def test_what_a_signal_ended_goes_on_to_the_same_bits(tmp_path, whole, number, w
         position = torch.load(out / "checkpoint.pt", weights_only=True)["position"]
         assert position["step"] == 6 * position["epoch"] + position["iteration"]
         assert position["iteration"] > 0
-    run(experiment(epochs=4), out, resume="auto", quiet=True)
+    run(experiment(epochs=4), out, resume="auto", quiet=True, allow_changed=["data"])  # of another class
     assert same(out / "checkpoint.pt", whole / "checkpoint.pt")
     scores = [[row["acc1/valid"] for row in read_metrics(each)] for each in (out, whole)]
     assert scores[0] == scores[1]
@@ -133,7 +144,11 @@ def test_a_checkpoint_serves_elsewhere(whole, tmp_path):
     ("changes", "resume", "kind", "words"),
     [
         ({}, "never", InvalidArgument, "is not empty"),
-        ({"seed": 5}, "auto", InvalidArgument, "made with other settings: seed was 0, is 5"),
+        ({"seed": 5}, "auto", InvalidArgument, "made with other settings: seed is 5, was 0"),
+        ({"optimizer": partial(torch.optim.SGD, lr=0.01)}, "auto", InvalidArgument, "optimizer is partial"),
+        ({"loss": smoothed}, "auto", InvalidArgument, "loss"),
+        ({"data": other_labels()}, "auto", InvalidArgument, "data is .*, was .*--allow-changed data"),
+        ({"schedule": lambda o, n: WarmupPlateau(o, 3)}, "auto", InvalidArgument, "schedule: "),
         ({"model": lambda: torch.nn.Linear(8, 4)}, "auto", BadCheckpoint, "of another model"),
         ({}, "nowhere.pt", InvalidArgument, "--resume nowhere.pt: no such file"),
     ],
@@ -145,6 +160,42 @@ def test_what_cannot_be_resumed_stays_as_it_was(whole, tmp_path, changes, resume
         run(experiment(epochs=9, **changes), out, resume=resume, quiet=True)
     after = {path.name: path.read_bytes() for path in whole.iterdir() if path.is_file()}
     assert {**after, "train.log": before["train.log"]} == before
+
+
+def test_a_change_that_is_allowed_is_made_and_the_record_says_so(tmp_path):
+    """A smaller rate from epoch 3 on: weights are those of a loop that lowers it then."""
+    out = tmp_path / "run"
+    run(experiment(epochs=2), out, quiet=True)
+    lower = {"optimizer": partial(torch.optim.SGD, lr=0.001, momentum=0.9), "epochs": 4}
+    found = run(experiment(**lower), out, resume="auto", quiet=True, allow_changed=["optimizer"])
+    assert [row["learning_rate"] for row in found.history] == [0.1, 0.1, 0.001, 0.001]
+
+    class Lowered:
+        """The rates of both, in one run."""
+
+        def __init__(self, optimizer, steps):
+            self.optimizer = optimizer
+
+        def begin_epoch(self, epoch):
+            self.optimizer.param_groups[0]["lr"] = 0.1 if epoch < 2 else 0.001
+
+        def begin_step(self, step):
+            pass
+
+        def end_epoch(self, epoch, loss):
+            pass
+
+        def state_dict(self):
+            return {}
+
+    whole = run(experiment(epochs=4, schedule=Lowered), tmp_path / "whole", quiet=True)
+    for ours, theirs in zip(found.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert "optimizer" in found.record.changed
+    assert "optimizer" in results.load(out)["changed"].iloc[0]
+    other = experiment(optimizer=partial(torch.optim.Adam, lr=0.01), epochs=5)
+    again = run(other, out, resume="auto", quiet=True, allow_changed=["optimizer"])
+    assert again.history[-1]["learning_rate"] == 0.01
 
 
 def test_nan_is_recorded_as_a_failure(tmp_path):

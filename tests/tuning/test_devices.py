@@ -24,6 +24,24 @@ from small_sweep import run
 run(sys.argv[1], devices=["cpu", "cpu"], epochs=3, resume=len(sys.argv) > 2)
 """
 
+OWN_CLASSES = """
+import sys, torch, dnnsuite
+class Narrow(torch.nn.Linear):
+    pass
+class Wide(Narrow):
+    pass
+class Error:
+    scale = 2.0
+    def __call__(self, model, x, y):
+        return self.scale * (model(x) - y).square().mean()
+data = torch.ones(8, 3), torch.zeros(8, 1)
+def end(event):
+    print(event.kind, end=" ")
+dnnsuite.sweep(lambda config: config["kind"](3, 1), {"kind": [Narrow, Wide]}, data, batch_size=4, loss=Error(),
+               out=sys.argv[1], devices=sys.argv[2:3] if "," in sys.argv[2] else None, resume=len(sys.argv) > 3,
+               callbacks=end, quiet=True)
+"""
+
 
 def workers(out: Path) -> set[str]:
     """Processes that have claimed trials."""
@@ -85,6 +103,16 @@ def test_ctrl_c_ends_all_and_loses_nothing(tmp_path):
     assert "interrupted" in json.loads((out / "sweep.json").read_text())["status"]
     sweep = run(out, devices="cpu,cpu", resume=True)
     assert sweep.history.equals(whole.history)
+
+
+def test_a_script_s_own_classes_are_the_same_on_every_device_and_when_resumed(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(OWN_CLASSES)
+    for more in (["cpu,cpu"], ["cpu,cpu", "resume"], ["one", "resume"]):
+        command = [sys.executable, str(script), str(tmp_path / "out"), *more]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split().count("epoch") == (2 if len(more) == 1 else 0)
 
 
 def test_an_error_names_its_device(tmp_path):

@@ -48,6 +48,7 @@ def test_two_hundred_trials_of_which_some_fail(task, tmp_path):
         configs,
         task.loader(28),
         evaluate=evaluate,
+        goal="min",
         out=tmp_path / "out",
         quiet=True,
     )
@@ -64,6 +65,7 @@ def test_two_hundred_trials_of_which_some_fail(task, tmp_path):
         seeds[:16],
         task.loader(28),
         evaluate=evaluate,
+        goal="min",
         out=False,
         quiet=True,
     )
@@ -100,8 +102,8 @@ def test_memory_that_really_runs_out():
 def test_a_metric_that_is_never_a_number(task):
     with pytest.raises(Error, match=r"all 2 trials failed.*value is nan after epoch 1"):
         dnnsuite.sweep(
-            lambda config: Fated("well"), {"lr": [0.1, 0.2]}, task.loader(), evaluate=lambda model: math.nan, out=False,
-            quiet=True,
+            lambda config: Fated("well"), {"lr": [0.1, 0.2]}, task.loader(), evaluate=lambda model: math.nan,
+            goal="min", out=False, quiet=True,
         )  # fmt: skip
 
 

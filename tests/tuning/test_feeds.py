@@ -92,3 +92,13 @@ def test_a_batch_whose_names_the_model_does_not_take_is_explained():
     for of in (default_loss, default_measure):
         with pytest.raises(InvalidArgument, match=r"'image'.*loss=function\(model, batch\)"):
             of(torch.nn.Linear(3, 1), batch)
+
+
+@pytest.mark.parametrize(
+    "once",
+    [lambda b: (each for each in b), iter, lambda b: zip(b, b, strict=True), lambda b: lambda c: iter(b)],
+)
+def test_data_that_can_be_read_once_are_refused(once):
+    batches = [(torch.zeros(2, 4), torch.zeros(2))]
+    with pytest.raises(InvalidArgument, match="can be read once: give a DataLoader"):
+        Feeds(once(batches), None, 0).of(0, {})

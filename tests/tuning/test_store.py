@@ -4,13 +4,17 @@
 import multiprocessing
 import os
 import signal
+import subprocess
 import time
 
 import pytest
 import torch
 
+import dnnsuite
 from dnnsuite import results
 from dnnsuite.errors import InvalidArgument
+from dnnsuite.tuning import Choice
+from dying_writes import in_child
 from small_sweep import ALGORITHMS, run, undisturbed
 
 
@@ -77,6 +81,121 @@ def test_a_directory_of_another_sweep_is_refused(tmp_path, change):
         run(tmp_path / "out")
 
 
+def small(config):
+    return torch.nn.Linear(4, 2)
+
+
+def large(config):
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+
+
+def smooth(model, x, y):
+    return torch.nn.functional.cross_entropy(model(x), y, label_smoothing=0.9)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("train", lambda x, y: (x[:56], 1 - y[:56])),
+        ("evaluate", lambda x, y: (x[56:], 1 - y[56:])),
+        ("make_model", lambda x, y: large),
+        ("loss", lambda x, y: smooth),
+        ("measure", lambda x, y: lambda m, a, b: {"loss": 2 * smooth(m, a, b)}),
+        ("autocast", lambda x, y: torch.bfloat16),
+        ("optimizer", lambda x, y: "SGD"),
+        ("space", lambda x, y: {"lr": [0.2, 0.03, 0.01]}),
+    ],
+)
+def test_what_decides_the_numbers_is_the_same_or_the_records_say_what_differs(tmp_path, task, name, change):
+    x, y = (torch.cat(parts) for parts in zip(task.train, task.valid, strict=True))
+    given = {
+        "make_model": small, "space": {"lr": [0.1, 0.03, 0.01]}, "train": (x[:56], y[:56]), "batch_size": 16,
+        "evaluate": (x[56:], y[56:]), "epochs": 2, "mode": "serial", "quiet": True, "threads": 1,
+        "out": tmp_path / "out",
+    }  # fmt: skip
+    with pytest.raises(Stop):
+        dnnsuite.sweep(**given, callbacks=[After(3)])
+    before = [path.read_bytes() for path in sorted((tmp_path / "out").rglob("*.json"))]
+    changed = {**given, name: change(x, y)}
+    with pytest.raises(InvalidArgument, match=rf"made with other settings: {name}.*--allow-changed {name}"):
+        dnnsuite.sweep(**changed, resume=True)
+    assert [path.read_bytes() for path in sorted((tmp_path / "out").rglob("*.json"))] == before
+    if name == "space":
+        return  # of which the first trials are
+    dnnsuite.sweep(**changed, resume=True, allow_changed=[name])
+    table = results.load(tmp_path / "out").drop_duplicates("run").sort_values("run")
+    assert [name in changed for changed in table["changed"]] == [False, True, True]
+
+
+class Acting(torch.nn.Module):
+    def __init__(self, act):
+        super().__init__()
+        self.a, self.act = torch.nn.Linear(4, 2), act
+
+    def forward(self, x):
+        return self.act(self.a(x))
+
+
+def test_values_that_json_has_not_survive_a_resume(tmp_path, task):
+    space = {
+        "max_grad_norm": [1.0, float("inf")],
+        "sizes": Choice((4, 2), (8, 2)),
+        "act": [torch.relu, torch.tanh],
+    }
+    kinds = []
+
+    def model(config):
+        kinds.append(type(config["sizes"]))
+        return Acting(config["act"])
+
+    def sweep(**more):
+        return dnnsuite.sweep(
+            model,
+            space,
+            task.train,
+            batch_size=16,
+            epochs=2,
+            quiet=True,
+            threads=1,
+            out=tmp_path / "out",
+            **more,
+        )
+
+    with pytest.raises(Stop):
+        sweep(callbacks=[After(9)])
+    assert set(sweep(resume=True).table["status"]) == {"done"}
+    assert set(kinds) == {tuple}
+
+
+@pytest.mark.parametrize("name", ["hyperband", "pbt"])
+def test_a_kill_at_every_write_leaves_what_goes_on_to_the_same_sweep(tmp_path, name):
+    whole = undisturbed(name)
+    writes = in_child(lambda: run(tmp_path / "counted", name))
+    for number in range(1, writes + 1, max(1, writes // 40)):
+        out = tmp_path / str(number)
+        assert in_child(lambda out=out: run(out, name), number) is None
+        sweep = run(out, name, resume=(out / "sweep.json").is_file())
+        assert sweep.history.equals(whole.history), number
+        assert sweep.table.drop(columns="seconds").equals(whole.table.drop(columns="seconds")), number
+        best = torch.load(out / "best.pt", weights_only=True)
+        assert tuple(best["key"][1:]) == (whole.best_trial, whole.trials[whole.best_trial].best[1]), number
+        assert len(results.load(out).drop_duplicates("run")) == len(whole.table), number
+        left = [path for path in out.rglob("*") if path.is_file() and path.name not in KEPT]
+        assert left == [], number
+
+
+KEPT = (
+    "sweep.json",
+    "run.json",
+    "best.pt",
+    "trials.csv",
+    "epochs.csv",
+    "history.csv",
+    "trajectory.csv",
+    ".lock",
+)
+
+
 def test_damaged_files_are_made_again(tmp_path):
     whole = undisturbed()
     with pytest.raises(Stop):
@@ -99,6 +218,13 @@ def test_killed_at_any_moment(tmp_path):
     assert run(out, resume=True).history.equals(whole.history)
 
 
+def dead_process() -> int:
+    """Number of a process that has ended."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
 @pytest.mark.parametrize("name", ["hyperband", "pbt"])
 def test_killed_between_a_state_and_the_record_that_tells_of_it(tmp_path, name):
     whole = undisturbed(name)
@@ -110,7 +236,7 @@ def test_killed_between_a_state_and_the_record_that_tells_of_it(tmp_path, name):
         last = max(states, default=0)
         if last:  # a state of a rung that no record has, and half of another
             (folder / f"state-{last + 1}.pt").write_bytes(states[last].read_bytes())
-            (folder / f".tmp-1-state-{last}.pt").write_bytes(b"half of")
+            (folder / f".tmp-{dead_process()}-state-{last}.pt").write_bytes(b"half of")
     sweep = run(out, name, resume=True)
     assert sweep.history.equals(whole.history)
     assert not [path.name for path in out.glob("runs/*/*") if path.name != "run.json"]

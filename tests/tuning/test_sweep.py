@@ -3,6 +3,7 @@
 
 import copy
 import itertools
+import json
 import math
 
 import pytest
@@ -218,6 +219,17 @@ def test_memory_that_runs_out_halves_the_width(task, caplog):
     sweep = swept(task, {"lr": [0.1, 0.2, 0.3, 0.4, 0.5]}, train=Greedy(), width=4)
     assert "memory ran out with 4 models at once; the sweep goes on with 2" in caplog.text
     assert set(sweep.table["status"]) == {"done"}
+
+
+def test_records_tell_how_many_audits_passed(task, tmp_path):
+    """Of replayed steps of the array that a trial trains in, the tenth is run both ways."""
+    found = swept(task, {"lr": [0.1, 0.01]}, epochs=16 // len(task.loader()) + 4, out=tmp_path / "out")
+    records = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("out/runs/trial-*/run.json"))]
+    assert len(records) == 2
+    assert [record["details"]["audits_passed"] for record in records] == [
+        trial.audits_passed for trial in found.trials
+    ]
+    assert all(trial.audits_passed >= 1 for trial in found.trials)
 
 
 def test_patience_ends_a_trial_early(task):

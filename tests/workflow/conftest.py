@@ -25,8 +25,16 @@ def toys() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def quiet() -> Iterator[None]:
+    """What others do on the machine of the tests is not seen."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DNNSUITE_NEIGHBOURS", "ignore")
+        yield
+
+
 @pytest.fixture
-def toy_run(toys: None) -> Callable[..., WorkflowReport]:
+def toy_run(toys: None, quiet: None) -> Callable[..., WorkflowReport]:
     """Runs a toy's workflow in this process, quietly."""
 
     def run_toy(job: str, out: Path, **options: Any) -> WorkflowReport:
@@ -36,7 +44,7 @@ def toy_run(toys: None) -> Callable[..., WorkflowReport]:
 
 
 @pytest.fixture(scope="session")
-def finished(toys: None, tmp_path_factory: pytest.TempPathFactory) -> WorkflowReport:
+def finished(toys: None, quiet: None, tmp_path_factory: pytest.TempPathFactory) -> WorkflowReport:
     """A workflow of the harmless toy: serial, concurrent and fused, two repeats."""
     out = tmp_path_factory.mktemp("finished") / "toy"
     return run(
@@ -49,4 +57,6 @@ def finished(toys: None, tmp_path_factory: pytest.TempPathFactory) -> WorkflowRe
         repeats=2,
         seed=7,
         threads=2,
+        epochs=3,
+        iters_per_epoch=6,
     )

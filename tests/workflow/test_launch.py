@@ -5,16 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from dnnsuite._runs.neighbours import Cores
 from dnnsuite.workflow import launch
 from dnnsuite.workflow.launch import (
     MAX_PROCESSES,
     Launcher,
     Point,
-    guess_s,
     hyperparameters,
     replica_directories,
 )
 from dnnsuite.workflow.settings import WorkflowSettings, resolve
+
+CORES = Cores((0, 1, 2, 3), 4, 0.0)
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def test_a_model_is_the_same_whatever_B(settings: WorkflowSettings) -> None:
 
 
 def test_fused_and_separate_models_are_the_same_ones(settings: WorkflowSettings) -> None:
-    launcher = Launcher(settings)
+    launcher = Launcher(settings, CORES)
     (fused,) = launcher.configs(Point("hfta", "fp32", 3), repeat=1)
     separate = launcher.configs(Point("concurrent", "fp32", 3), repeat=1)
     (serial,) = launcher.configs(Point("serial", "fp32", 1), repeat=1)
@@ -43,13 +45,13 @@ def test_fused_and_separate_models_are_the_same_ones(settings: WorkflowSettings)
 
 
 def test_repeats_start_from_other_seeds(settings: WorkflowSettings) -> None:
-    launcher, point = Launcher(settings), Point("hfta", "fp32", 1000)
+    launcher, point = Launcher(settings, CORES), Point("hfta", "fp32", 1000)
     seeds = [launcher.configs(point, repeat)[0].seed for repeat in range(3)]
     assert min(b - a for a, b in itertools.pairwise(seeds)) > 1000
 
 
 def test_threads_reach_the_libraries(settings: WorkflowSettings) -> None:
-    assert Launcher(settings).environment(Point("concurrent", "fp32", 2))["OMP_NUM_THREADS"] == "2"
+    assert Launcher(settings, CORES).environment(Point("concurrent", "fp32", 2))["OMP_NUM_THREADS"] == "2"
 
 
 def test_replicas_have_directories_of_their_own(tmp_path: Path) -> None:
@@ -73,13 +75,21 @@ def test_too_many_are_not_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(launch, "memory_share_bytes", lambda replicas: share)
-    outcome = Launcher(settings).run("rate", Point("concurrent", "fp32", B), tmp_path)
+    outcome = Launcher(settings, CORES).run("rate", Point("concurrent", "fp32", B), tmp_path)
     assert outcome.verdict.failure == "oom"
     assert words in outcome.verdict.message
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_time_of_a_run_is_guessed_from_the_nearest() -> None:
-    means = {Point("hfta", "fp32", 2): 12.0}
-    assert 12 < guess_s(Point("hfta", "fp32", 4), means) <= 24
-    assert guess_s(Point("serial", "fp32", 1), means) == 12  # nothing better is known
+def test_threads_are_no_more_than_neighbours_leave_free_and_wait_passively_then(
+    settings: WorkflowSettings,
+) -> None:
+    beside = Launcher(settings, Cores((1, 3), 4, 2.0))
+    point = Point("hfta", "fp32", 3)
+    assert beside.threads("hfta", 3) == 2
+    assert beside.environment(point)["OMP_WAIT_POLICY"] == "passive"
+    assert "OMP_WAIT_POLICY" not in Launcher(settings, CORES).environment(point)
+    crowd = Launcher(settings, CORES).environment(
+        Point("concurrent", "fp32", 8)
+    )  # of a thread each, on four cores
+    assert (crowd["OMP_NUM_THREADS"], crowd["OMP_WAIT_POLICY"]) == ("1", "passive")

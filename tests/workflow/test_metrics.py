@@ -1,21 +1,39 @@
 # SPDX-License-Identifier: MIT
-
 import numpy as np
 import pytest
 
+from dnnsuite._runs.neighbours import Cores
 from dnnsuite._runs.rates import Steps
 from dnnsuite._runs.record import Metric
+from dnnsuite._runs.turn_session import Session, Turn
+from dnnsuite._runs.turn_workers import TurnWorkers
+from dnnsuite._runs.turns import Block, Goal
 from dnnsuite.workflow import metrics
+from dnnsuite.workflow.launch import Point
 
 MS = 1_000_000
+SERIAL, ARRAY = Point("serial", "fp32", 1), Point("hfta", "fp32", 4)
+QUIET, BESIDE = Cores((0, 1), 2, 0.0), Cores((1,), 2, 1.0)
 
 
-def steps(times_ms: list[float], per_epoch: int, items: int = 10, start_ms: float = 0) -> Steps:
+def steps(times_ms: list[float], items: int = 10, start_ms: float = 0) -> Steps:
     edges = np.rint((start_ms + np.concatenate([[0], np.cumsum(times_ms)])) * MS).astype(np.int64)
     n = len(times_ms)
-    return Steps(
-        edges[:-1], edges[1:], np.full(n, items, np.int64), np.arange(n, dtype=np.int64) // per_epoch
-    )
+    return Steps(edges[:-1], edges[1:], np.full(n, items, np.int64), np.zeros(n, np.int64))
+
+
+def session(
+    turns: dict[Point, list[Turn]], disturbed: tuple[int, ...] = (), cores: Cores = QUIET
+) -> Session[Point]:
+    """A session in which these turns were taken, some rounds of the array disturbed."""
+    made = Session(TurnWorkers[Point](1.0), cores, Goal(floor=0.0), SERIAL)
+    for point, own in turns.items():
+        made.turns[point] = dict(enumerate(own))
+        made.rounds.blocks[point] = [
+            Block(turn.rate(), "others" if i in disturbed and point == ARRAY else "")
+            for i, turn in enumerate(own)
+        ]
+    return made
 
 
 def named(found: tuple[Metric, ...], name: str, replica: int | None = None) -> Metric:
@@ -23,72 +41,75 @@ def named(found: tuple[Metric, ...], name: str, replica: int | None = None) -> M
     return metric
 
 
-def test_the_first_epoch_is_dropped() -> None:
-    found, window = metrics.measured([steps([100, 100, 10, 10, 10, 10], per_epoch=2)], "naps")
-    assert window["dropped_epochs"] == 1
-    assert window["steps"] == [4]
-    throughput = named(found, "throughput")
-    assert throughput.value == pytest.approx(1000)
-    assert throughput.unit == "naps/s"
-    assert throughput.low is None
-    assert window["no_interval"].startswith("too short: 4 steps")
-    assert named(found, "time/step", 0).value == pytest.approx(0.01)
+def rounds(scale: list[float], step_ms: float, items: int = 10) -> list[Turn]:
+    """Turns of two steps, each round as much slower as `scale` says; all CPU time is one thread's."""
+    return [
+        Turn([steps([x * step_ms] * 2, items, 1000 * i)], x * step_ms * 2e-3) for i, x in enumerate(scale)
+    ]
 
 
-def test_a_single_epoch_is_kept() -> None:
-    assert metrics.measured([steps([100, 10], per_epoch=2)], "naps")[1]["dropped_epochs"] == 0
+def test_a_machine_that_slows_all_does_not_change_the_speedup() -> None:
+    scale = [1.0, 3.0, 1.2, 5.0, 1.0, 2.0, 9.0, 1.1, 1.0, 4.0]
+    made = session({SERIAL: rounds(scale, 10), ARRAY: rounds(scale, 20, items=40)})
+    found, window, noted = metrics.measured(made, ARRAY, [], "naps")
+    speedup = named(found, "speedup")
+    assert (speedup.value, speedup.low, speedup.high) == pytest.approx((2.0, 2.0, 2.0))
+    assert (window["pairs"], window["verdict"], noted) == (10, "ok", ())
 
 
-def test_a_longer_warm_up_is_found() -> None:
-    noise = np.random.default_rng(0).normal(10, 0.01, 300)
-    noise[:60] += 40
-    dropped, found = metrics.warmup_epochs([steps(list(noise), per_epoch=20)])
-    assert dropped == 3
-    assert found[0]["steady"] is True
-    assert found[0]["truncated_steps"] == 60
+def test_disturbed_turns_and_warm_up_do_not_count() -> None:
+    turns = rounds([7.0] + [1.0] * 9 + [50.0], 20, items=40)
+    made = session({SERIAL: rounds([1.0] * 11, 10), ARRAY: turns}, disturbed=(10,))
+    made.rounds.warm_up = 1
+    found, window, noted = metrics.measured(made, ARRAY, [], "naps", warm_up=1)
+    assert named(found, "throughput").value == pytest.approx(2000)
+    assert named(found, "time/step", 0).value == pytest.approx(0.02)
+    assert named(found, "speedup").value == pytest.approx(2.0)
+    assert (window["pairs"], window["rounds"], window["disturbed_rounds"]) == (9, 10, [10])
+    assert noted == ("others, in 1 of 10 rounds",)
 
 
-def test_drift_never_drops_more_than_half() -> None:
-    dropped, found = metrics.warmup_epochs([steps(list(np.linspace(10, 20, 100)), per_epoch=10)])
-    assert dropped <= 5
-    assert found[0]["steady"] is False
+def test_a_machine_that_was_always_busy_is_inconclusive() -> None:
+    made = session({SERIAL: rounds([1.0] * 9, 10), ARRAY: rounds([1.0] * 9, 20)}, disturbed=tuple(range(9)))
+    found, window, noted = metrics.measured(made, ARRAY, [], "naps")
+    assert named(found, "speedup").low is None
+    assert window["verdict"] == "inconclusive"
+    assert noted == ("inconclusive: the machine was busy: others, in 9 of 9 rounds",)
+
+
+def test_on_one_core_beside_neighbours_rates_are_by_cpu_time() -> None:
+    slow = [Turn(turn.replicas, turn.cpu_s / 5, by_cpu_time=True) for turn in rounds([5.0] * 9, 10)]
+    array = [Turn(turn.replicas, turn.cpu_s, by_cpu_time=True) for turn in rounds([1.0] * 9, 20, items=40)]
+    made = session({SERIAL: slow, ARRAY: array}, cores=BESIDE)
+    found, _, noted = metrics.measured(made, ARRAY, [], "naps")
+    assert named(found, "speedup").value == pytest.approx(2.0)
+    assert (
+        named(found, "throughput").value == named(found, "throughput/CPU second").value == pytest.approx(2000)
+    )
+    assert noted == ("on 1 of 2 cores, others used 1.0",)
+    low, high = named(found, "speedup").low, named(found, "speedup").high
+    assert low is not None
+    assert high is not None
+    assert high / low > 1.15  # caches and memory are shared
 
 
 def test_replicas_are_rated_while_all_run() -> None:
-    pair = [steps([10] * 40, 10), steps([10] * 40, 10, start_ms=50)]
-    found, window = metrics.measured(pair, "naps")
+    pair = [
+        Turn([steps([10] * 40, start_ms=t), steps([10] * 40, start_ms=t + 50)], 0.8)
+        for t in range(0, 9000, 1000)
+    ]
+    found, window, _ = metrics.measured(
+        session({SERIAL: rounds([1.0] * 9, 10), ARRAY: pair}), ARRAY, [], "naps"
+    )
     assert named(found, "throughput").value == pytest.approx(2000)
-    assert window["seconds"] == pytest.approx(0.25)
-
-
-def test_asynchronous_steps_are_rated_by_epoch() -> None:
-    # Two steps return at once and the third waits for all: only 30 items in 30 ms is known.
-    found, window = metrics.measured([steps([0.1, 0.1, 29.8] * 60, per_epoch=3)], "naps", asynchronous=True)
-    assert window["dated_by"] == "epoch"
-    assert named(found, "throughput").value == pytest.approx(1000)
-    assert named(found, "throughput").low == pytest.approx(1000)
-    assert named(found, "time/step", 0).value == pytest.approx(0.01)
-
-
-def test_one_step_has_no_interval() -> None:
-    found, _ = metrics.measured([steps([10], per_epoch=1)], "naps")
-    assert named(found, "throughput").low is None
+    assert named(found, "throughput", 1).value == pytest.approx(1000)
+    assert window["seconds"] == pytest.approx(9 * 0.35)
+    assert named(found, "throughput/CPU second").value == pytest.approx(1000)
 
 
 def test_the_rate_without_a_loader_adds_up_over_workers() -> None:
-    held = {"start_ns": 0, "stop_ns": 2_000_000_000, "items": 8}
+    held = {"start_ns": 0, "stop_ns": 2_000_000_000, "items": 8, "cpu_s": 1.0}
     (metric,) = metrics.on_device([{"on_device": held}, {"on_device": held}], "naps")
     assert (metric.name, metric.value, metric.unit) == ("throughput/data on device", 8.0, "naps/s")
     assert metrics.on_device([{"on_device": held}, {}], "naps") == ()
     assert metrics.on_device([], "naps") == ()
-
-
-def test_the_rate_per_cpu_second_leaves_warm_up_out() -> None:
-    replicas = [steps([10] * 6, per_epoch=2), steps([10] * 6, per_epoch=2)]
-    told = [{"cpu_s": [9.0, 0.5, 0.5]}, {"cpu_s": [9.0, 1.0, 2.0]}]
-    items = sum(float(each.items.sum()) for each in replicas) * 2 / 3
-    (metric,) = metrics.per_cpu_second(told, replicas, 1, "naps")
-    assert (metric.name, metric.unit) == ("throughput/CPU second", "naps/s")
-    assert metric.value == pytest.approx(items / 4.0)
-    assert metrics.per_cpu_second([told[0], {}], replicas, 1, "naps") == ()
-    assert metrics.per_cpu_second([{"cpu_s": [0.0, 0.0, 0.0]}], replicas[:1], 1, "naps") == ()

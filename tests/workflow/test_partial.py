@@ -138,4 +138,3 @@ def test_a_plugin_is_imported_before_its_units_are_asked_for(monkeypatch, tmp_pa
     _, options = options_of("late_blobs_partially_fused", {"plugins": ["late_plugin"]})
     assert options["modes"] == ["serial", "hfta-0", "hfta-1"]
     assert "repeats" not in options
-    assert options_of("late_blobs_partially_fused", {"preset": "quick"})[1]["repeats"] == 2

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The phases with a launcher that starts nothing; with real processes they are in test_sweep.py."""
+"""The phases with a launcher whose workers have a fate instead of a job."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,19 @@ import pytest
 from rich.console import Console
 
 from dnnsuite._runs.folder import WORKFLOW_FILE, opened
-from dnnsuite._runs.group import GroupOutcome, WorkerOutcome
+from dnnsuite._runs.group import Direct, GroupOutcome, WorkerOutcome
 from dnnsuite._runs.progress import Progress
 from dnnsuite._runs.record import Verdict
-from dnnsuite._runs.samples import Sample, write_samples
+from dnnsuite._runs.spec import WorkerSpec
+from dnnsuite._runs.turn_workers import TurnWorkers
 from dnnsuite.errors import Unavailable
-from dnnsuite.workflow import plan
+from dnnsuite.workflow import modes
 from dnnsuite.workflow.launch import Point
 from dnnsuite.workflow.phases import Workflow
 from dnnsuite.workflow.settings import resolve
 from dnnsuite.workflow.sweep import begin as begin_workflow
 
+HERE = str(Path(__file__).parent)
 Fate = Callable[[str, Point, int], GroupOutcome]
 Begin = Callable[..., tuple[Workflow, list[tuple[str, int, Point]]]]
 
@@ -31,15 +34,14 @@ def fails(failure: str) -> GroupOutcome:
 FINE = GroupOutcome(Verdict.good())
 
 
-def fine(directory: Path) -> GroupOutcome:
-    write_samples(directory, [Sample(0, 0, 1_000_000, 4), Sample(1, 1_000_000, 2_000_000, 4)])
+def fine() -> GroupOutcome:
     equality = {"passed": True, "tolerance": 0.0, "max_relative_error": 0.0}
-    result = {"status": "ok", "asynchronous": False, "equality": equality, "items_per_step": 4}
+    result = {"status": "ok", "equality": equality}
     return GroupOutcome(FINE.verdict, (WorkerOutcome(FINE.verdict, result, 0.1),), 0.1)
 
 
 @pytest.fixture
-def begin(toys: None, tmp_path: Path) -> Iterator[Begin]:
+def begin(toys: None, quiet: None, tmp_path: Path) -> Iterator[Begin]:
     """A workflow of the toy in tmp_path/out whose launcher asks `fate` what becomes of a worker."""
     with opened(tmp_path / "out", WORKFLOW_FILE, resume=False) as record:
 
@@ -55,21 +57,57 @@ def begin(toys: None, tmp_path: Path) -> Iterator[Begin]:
             ) -> GroupOutcome:
                 asked_for.append((kind, repeat, point))
                 outcome = fate(kind, point, repeat) if fate else FINE
-                return outcome if not outcome.ok else fine(directory)
+                return outcome if not outcome.ok else fine()
+
+            def start(
+                workers: TurnWorkers[Point], point: Point, directory: Path, repeat: int, *_: Any
+            ) -> None:
+                asked_for.append(("rate", repeat, point))
+                outcome = fate("rate", point, repeat) if fate else FINE
+                task = f"toy_jobs:{'takes_turns' if outcome.ok else outcome.verdict.failure}"
+                spec = WorkerSpec(task, str(directory), "toy", {}, sys_path=(HERE,))
+                workers.start(point, [spec], [{}], Direct())
 
             workflow.launcher.run = launch  # type: ignore[method-assign, assignment]
+            workflow.launcher.start = start  # type: ignore[method-assign]
             return workflow, asked_for
 
         yield make
 
 
-def test_runs_are_interleaved_in_the_recorded_order(begin: Begin) -> None:
-    workflow, asked_for = begin(repeats=2, seed=5, modes=["serial,hfta"], plan=["1,2,3"])
+def test_points_of_a_repeat_take_turns_and_no_array_is_started_before_it_is_checked(begin: Begin) -> None:
+    workflow, asked_for = begin(repeats=2, modes=["serial,hfta"], plan=["1,2,3"])
     assert workflow.execute().ok
-    done = [(repeat, point) for kind, repeat, point in asked_for if kind == "rate"]
-    points = [Point("serial", "fp32", 1), *(Point("hfta", "fp32", B) for B in (1, 2, 3))]
-    assert done == plan.interleave(points, 2, seed=5)
-    assert [kind for kind, _, _ in asked_for][:1] == ["equality"]  # before any number
+    serial, *arrays = points = [Point("serial", "fp32", 1), *(Point("hfta", "fp32", B) for B in (1, 2, 3))]
+    assert asked_for == [
+        ("rate", 0, serial), ("equality", 0, Point("hfta", "fp32", 3)), *(("rate", 0, each) for each in arrays),
+        *(("rate", 1, each) for each in points),
+    ]  # fmt: skip
+    together = {tuple(run.record.details["together"]) for run in workflow.record.finished()[0]}
+    assert together == {tuple(map(str, points))}
+
+
+def test_points_that_find_no_memory_together_are_measured_with_the_baseline_and_then_alone(
+    begin: Begin,
+) -> None:
+    started: list[Point] = []
+
+    def fate(kind: str, point: Point, repeat: int) -> GroupOutcome:
+        if kind != "rate":
+            return FINE
+        started.append(point)
+        short = {4: 2, 8: 9}  # times that a point finds no memory
+        return fails("oom") if started.count(point) <= short.get(point.B, 0) else FINE
+
+    workflow, _ = begin(fate, modes=["serial,hfta"], plan=["2,4,8"])
+    report = workflow.execute()
+    assert [problem.split(" (")[0] for problem in report.problems] == ["hfta fp32 B=8 repeat 1: oom"]
+    runs = {run.record.B: run.record for run in workflow.record.finished()[0]}
+    assert sorted(runs) == [1, 2, 4, 8]
+    assert runs[2].details["together"] == ["serial fp32 B=1", *(f"hfta fp32 B={B}" for B in (2, 4, 8))]
+    assert runs[4].details["together"] == ["hfta fp32 B=4"]
+    assert started.count(Point("hfta", "fp32", 8)) == 3
+    assert len(list(workflow.record.runs.iterdir())) == 4  # nothing unfinished is left
 
 
 def test_a_mode_whose_first_model_crashes_fails_alone(begin: Begin) -> None:
@@ -88,7 +126,7 @@ def test_a_model_that_does_not_fit_at_all(begin: Begin) -> None:
 
 
 def test_resume_repeats_accidents_but_not_findings(begin: Begin) -> None:
-    fates = {5: "oom", 2: "killed", 3: "nan", 4: "timeout"}
+    fates = {5: "oom", 2: "killed", 3: "nan", 4: "data"}
 
     def fate(kind: str, point: Point, repeat: int) -> GroupOutcome:
         return fails(fates[point.B]) if kind == "rate" and point.B in fates else FINE
@@ -104,11 +142,16 @@ def test_resume_repeats_accidents_but_not_findings(begin: Begin) -> None:
     ]
 
 
-def test_a_device_that_cannot_be_prepared_is_a_failed_run(begin: Begin) -> None:
-    def fate(kind: str, point: Point, repeat: int) -> GroupOutcome:
+def test_a_device_that_cannot_be_prepared_is_a_failed_run(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def tired(count: int) -> Iterator[list[dict[str, str]]]:
         raise Unavailable("the daemon is tired", "PATH", "wake it")
+        yield []
 
-    workflow, _ = begin(fate, modes=["serial"])
+    monkeypatch.setitem(modes.MODES["serial"].place, "cpu", tired)
+    workflow, _ = begin(modes=["serial"])
     assert "the daemon is tired (looked in PATH); wake it" in workflow.execute().problems[0]
 
 

@@ -17,7 +17,7 @@ def test_preset_and_defaults() -> None:
     assert (found.epochs, found.iters_per_epoch, found.repeats, found.batch_size) == (2, 3, 1, 4)
     assert (found.limit_B, found.max_B, found.plan) == (2, None, None)
     assert found.modes == ["serial", "concurrent", "hfta"]  # the others change the GPU: only by name
-    assert found.threads == host.num_cpus()
+    assert found.threads == host.num_threads()
     assert WorkflowSettings.from_dict(found.to_dict()) == found
 
 
@@ -32,6 +32,11 @@ def test_presets_of_a_declared_workload() -> None:
     assert paper.search["hfta"]["max_num_Bs"] == 10
     assert paper.search["mig"]["dry_run_repeats"] == 1
     assert quick.plan == [1, 4]
+    assert (paper.budget_s, quick.budget_s) == (None, 15.0)
+    assert (
+        resolve("bert", {"preset": "quick", "epochs": 3}).budget_s is None
+    )  # a number that is asked for is made
+    assert resolve("bert", {"preset": "quick", "epochs": 3, "budget_s": 5.0}).budget_s == 5.0
     assert resolve("bert", {"preset": "quick", "max_B": 3}).plan is None
     assert resolve("bert", {}).preset == "default"
 

@@ -8,11 +8,19 @@ import mmap
 import os
 import random
 import resource
+import signal
 import time
 from pathlib import Path
 from typing import Any
 
+from dnnsuite._runs.failures import NotFinite
+from dnnsuite._runs.samples import write_samples
+from dnnsuite._runs.spec import WorkerSpec
+from dnnsuite._runs.turn_task import TurnTaker
+from dnnsuite._runs.worker import Siblings
+from dnnsuite.errors import BadData
 from dnnsuite.jobs import Job, JobConfig, register
+from dnnsuite.workflow.clocks import clock_for
 
 
 @register("toy")
@@ -133,3 +141,30 @@ class Noisy(Toy):
     def setup(self) -> None:
         for _ in range(1024):
             print("x" * 1023, flush=True)
+
+
+def takes_turns(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
+    """A worker that takes turns and does what each fate below says, instead of a job."""
+    job = Toy(JobConfig())
+    turns = TurnTaker(job, lambda steps: clock_for("cpu", 1, steps))
+    for _ in turns.obey(siblings):
+        pass
+    write_samples(spec.folder, turns.samples(0))
+    return {"items_per_step": job.items_per_step}
+
+
+def oom(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
+    raise MemoryError("out of memory")
+
+
+def nan(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
+    raise NotFinite("a loss is NaN")
+
+
+def killed(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def data(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
+    raise BadData("the data ran out")

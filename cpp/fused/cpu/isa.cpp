@@ -14,9 +14,13 @@ namespace {
 Isa widest() {
 #if defined(__x86_64__)
     __builtin_cpu_init();
+#endif
+#if defined(DNNSUITE_WITH_AVX512)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))
         return Isa::kAvx512;
+#endif
+#if defined(DNNSUITE_WITH_AVX2)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::kAvx2;
 #elif defined(__aarch64__)
     return Isa::kNeon;
@@ -24,12 +28,20 @@ Isa widest() {
     return Isa::kGeneric;
 }
 
+/// False for AVX2 in a library for a processor that has more.
+bool is_compiled(Isa level) {
+#if !defined(DNNSUITE_WITH_AVX2)
+    if (level == Isa::kAvx2) return false;
+#endif
+    return level <= widest();
+}
+
 Isa choose() {
     const Isa best = widest();
     const char* asked = std::getenv("DNNSUITE_ISA");
     if (asked == nullptr || best == Isa::kNeon) return best;
     for (Isa level : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512})
-        if (std::strcmp(asked, isa_name(level)) == 0 && level <= best) return level;
+        if (std::strcmp(asked, isa_name(level)) == 0 && is_compiled(level)) return level;
     return best;
 }
 

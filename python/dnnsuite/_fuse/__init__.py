@@ -25,12 +25,15 @@ from .edits import edition_of as edition_of
 from .fusing import fuse as fuse
 from .fusing import unfuse as unfuse
 from .fusing import width as width
+from .hooks import hooks_so_far as hooks_so_far
+from .hooks import take_hooks as take_hooks
 from .left_tensors import joined as joined
 from .loop_choice import asks_for_numbers as asks_for_numbers
 from .loop_choice import differ_by_numbers as differ_by_numbers
 from .loop_choice import loops as loops
 from .loop_choice import run_in_a_loop as run_in_a_loop
 from .loop_choice import runs_of as runs_of
+from .rebound import arrays_in as arrays_in
 from .rebound import holds_module as holds_module
 from .rules import dimensions as _dimensions  # noqa: F401
 from .rules import elementwise, gradients, layers, products, random, shapes  # noqa: F401
@@ -47,6 +50,7 @@ __all__ = [
     "EditsInPlace",
     "OwnAttributes",
     "StateBytes",
+    "arrays_in",
     "asks_for_numbers",
     "attributes_alone",
     "coverage",
@@ -55,6 +59,7 @@ __all__ = [
     "fuse",
     "generator_loans",
     "holds_module",
+    "hooks_so_far",
     "is_record",
     "joined",
     "loops",
@@ -72,6 +77,7 @@ __all__ = [
     "stands_in",
     "state_bytes",
     "take_from_models",
+    "take_hooks",
     "take_notes",
     "unfuse",
     "unstack",

@@ -15,7 +15,7 @@ from .. import _under_way as under_way
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM, new_stream
-from ..nn.sharing import SharedState, held_by, own_what_trains
+from ..nn.sharing import SharedState, copies_of_shared, held_by, own_what_trains
 from .array_attributes import check_of_all_models, models_have, models_set, registered
 from .code.call_user_code import enter
 from .code.fused_attributes import bare_class
@@ -28,6 +28,7 @@ from .html import array_html
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .loop_choice import LoopChoice
 from .model_signature import ForwardOfModels
+from .module_copies import copied
 from .module_walk import modules_below, tensors_below
 from .single_model import model_of, parts_of
 from .slices import narrow
@@ -67,7 +68,6 @@ class Array(SharedState, torch.nn.Module):
 
     B: int
     _root: torch.nn.Module
-    _fused_copied_by_state = True  # see `module_copies.py`
 
     def __init__(self, root: torch.nn.Module, B: int) -> None:
         super().__init__()
@@ -252,8 +252,11 @@ class Array(SharedState, torch.nn.Module):
         """Return the `state_dict` of model `index`, as views of the array's."""
         index = self._index(index)
         held = self.state_dict()
-        # What is no tensor is the extra state of a module, which all models share.
-        return {name: v[index] if isinstance(v, torch.Tensor) else v for name, v in held.items()}
+        # What is no tensor is the extra state of a module, which all models share, as sparse buffers.
+        of_each = {
+            name: isinstance(v, torch.Tensor) and v.layout == torch.strided for name, v in held.items()
+        }
+        return {name: v[index] if of_each[name] else v for name, v in held.items()}
 
     @property
     def single_name(self) -> str:
@@ -267,6 +270,11 @@ class Array(SharedState, torch.nn.Module):
         under_way.finish(self)
         take_from_models(self)
         return vars(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        self.__getstate__()
+        copies_of_shared(self, memo)
+        return copied(self, memo)
 
     # -- the models ------------------------------------------------------------------------------------------------
 

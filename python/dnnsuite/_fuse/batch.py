@@ -21,9 +21,9 @@ def stack(batch: Any, B: int | None = None) -> Any:
     """Make a batch `[B, ...]` for an array.
 
     Args:
-        batch: one tensor that all models share, which is not copied (stride 0 in dimension 0), or a sequence of B
-            tensors of one shape. A mapping, or a sequence of B of them, gives a dictionary of such batches; values in
-            it that are no tensors stay as they are.
+        batch: one tensor that all models share, which is not copied (stride 0 in dimension 0) unless it is sparse, or
+            a sequence of B tensors of one shape. A mapping, or a sequence of B of them, gives a dictionary of such
+            batches; values in it that are no tensors stay as they are.
         B: number of models; needed for one shared batch.
 
     Raises:
@@ -42,7 +42,9 @@ def stack(batch: Any, B: int | None = None) -> Any:
     if isinstance(batch, torch.Tensor):
         if B is None or B < 1:
             raise InvalidArgument(f"stack of one shared tensor needs the number of models, B; got {B!r}")
-        return batch.unsqueeze(0).expand(B, *batch.shape)
+        if batch.layout == torch.strided:
+            return batch.unsqueeze(0).expand(B, *batch.shape)
+        batch = [batch] * B
     parts = list(batch)
     if not parts or (B is not None and len(parts) != B):
         raise InvalidArgument(
@@ -73,6 +75,11 @@ def _check_alike(tensors: list[Any]) -> None:
             raise InvalidArgument(
                 f"stack takes tensors or mappings of tensors, one or a list of one per model; got a "
                 f"{type(tensor).__name__} in place {index}: stack the tensors of a tuple one by one"
+            )
+        if tensor.layout not in (torch.strided, torch.sparse_coo):
+            raise InvalidArgument(
+                f"tensor {index} has layout {tensor.layout}, of which torch stacks no tensors: give "
+                "x.to_sparse_coo(), or keep a matrix that all models share as a buffer of theirs"
             )
         if tensor.shape != tensors[0].shape:
             raise InvalidArgument(

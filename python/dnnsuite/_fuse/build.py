@@ -16,13 +16,13 @@ from .._torch import made_by_dynamo, no_fuse
 from ..errors import InvalidArgument, Unavailable
 from ..nn.array_module import ArrayModule, MoreState, made_of_others
 from ..nn.model_tensor import ModelTensor
-from ..nn.sharing import SharedState
+from ..nn.sharing import copies_of_shared
 from .code.fused_attributes import is_fused
 from .code.one_by_one import ModelParts
 from .code.own_values import StandIns, give_own, numbers_among
 from .code.sequential import Sequential
 from .code.user_module import make_user_module
-from .comparison import differences, registered_in
+from .comparison import PROXIES, Comparison, differences, registered_in, same, slots
 from .hooks import (
     FORWARD_HOOKS,
     bind_hooks,
@@ -34,6 +34,7 @@ from .hooks import (
 from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, know_layers_of, says_all
 from .module_copies import copied
 from .rebound import rebind
+from .sparse_buffers import sparse_once
 from .state import stacked_parameter, stacked_tensor
 from .ties import tie
 from .unfused import ASKED
@@ -109,12 +110,18 @@ class Fusion:
         numbers = None if asked else numbers_among(models, unlike, self._code, self._stand_ins)
         if numbers is not None:
             own = [
-                {name: copy.deepcopy(vars(model)[name], memo) for name in unlike}
+                {name: copied(vars(model)[name], memo) for name in unlike}
                 for model, memo in zip(models, self._own_memos, strict=True)
             ]
             give_own(module, own, numbers, self._stand_ins)
             return
         name, index = next(iter(unlike.items()))
+        proxy = next((held for held, value in vars(models[0]).items() if type(value) in PROXIES), None)
+        if proxy is not None:
+            raise InvalidArgument(
+                f"{type(module).__name__}.{proxy} is a weakref.proxy in a part that runs model by model, for "
+                f"models differ in {name} (models 0 and {index}): keep a weakref.ref in its place"
+            )
         module._fused_report.reason = f"models differ in {name} (models 0 and {index})"
         module._fused_parts = ModelParts(module, [Fusion([m], self._registered).tree() for m in models])
         module._fused_withhold(unlike)
@@ -125,9 +132,9 @@ class Fusion:
 
     def _copied(self) -> torch.nn.Module:
         try:
-            arrays = any(isinstance(part, SharedState) for part in self.models[0].modules())
-            root: torch.nn.Module = (copy.deepcopy if arrays else copied)(self.models[0], self._memo)
-        except (TypeError, NotImplementedError) as error:  # of pickle: locks, files, generators, ...
+            copies_of_shared(self.models[0], self._memo)  # of layers of arrays, which a model may have
+            root: torch.nn.Module = copied(self.models[0], self._memo)
+        except (TypeError, NotImplementedError) as error:  # of pickle: generators, handles of C, ...
             raise InvalidArgument(
                 f"fuse copies the models, and {_uncopied(self.models[0]) or 'a model'} cannot be copied ({error}): "
                 "take it away, or give its class a __deepcopy__"
@@ -156,9 +163,6 @@ class Fusion:
         self._memo[id(first)] = None  # on the way
         self._visit_children(models, path)
         self._own_state(models, where)
-        for value in vars(first).values():
-            if isinstance(value, torch.Tensor) and value.grad_fn is not None:  # deepcopy would refuse it
-                self._memo[id(value)] = value.detach().clone()
         del self._memo[id(first)]
         as_it_is = (kind in ELEMENTWISE or kind is torch.nn.Sequential) and id(first) not in self._unfused
         if not (as_it_is and not differences(models, self._registered) and "forward" not in vars(first)):
@@ -247,6 +251,9 @@ class Fusion:
                             f"models 0 and {index} differ at {where}: {name} is None in one of them only"
                         )
                 if value is not None and id(value) not in self._memo:
+                    if value.layout != torch.strided:
+                        self._memo[id(value)] = sparse_once(f"{where}.{name}", values)
+                        continue
                     written = kind == "_buffers" and name in self._written
                     stack = partial(stacked_tensor, apart=True) if written else stacked
                     self._memo[id(value)] = stack(f"{where}.{name}", values)
@@ -275,10 +282,20 @@ def _attributes_of(leaf: ArrayModule) -> frozenset[str]:
     return _known_attributes[type(leaf)]
 
 
-def _kind(module: torch.nn.Module) -> Any:
-    """Return the class, or its bases where each module has a class of its own (parametrizations)."""
-    own = type(module)
-    return own.__mro__[1:] if torch.nn.utils.parametrize.is_parametrized(module) else own
+def _unlike(a: torch.nn.Module, b: torch.nn.Module) -> str | None:
+    """Say what the classes of two modules do not have in common; None for nothing."""
+    kinds: tuple[Any, Any] = type(a), type(b)
+    if all(map(torch.nn.utils.parametrize.is_parametrized, (a, b))):  # each has a class of its own
+        kinds = kinds[0].__base__, kinds[1].__base__
+    if kinds[0] is kinds[1] or same(*kinds):
+        return None
+    names = [kind.__name__ for kind in kinds]
+    if kinds[0].__qualname__ != kinds[1].__qualname__:
+        return " and ".join(names)
+    return (
+        f"two classes of the name {names[0]} that differ in {Comparison().unlike(*kinds)}: make the models of one "
+        "class, and give it what differs as an argument"
+    )
 
 
 def _uncopied(model: torch.nn.Module) -> str | None:
@@ -286,7 +303,7 @@ def _uncopied(model: torch.nn.Module) -> str | None:
     for path, module in model.named_modules():
         for name, value in vars(module).items():
             try:
-                copy.deepcopy(value) if name not in _REGISTRIES else None
+                copied(value, {}) if name not in _REGISTRIES else None
             except Exception:
                 return f"{path}.{name}".lstrip(".")
     return None
@@ -296,9 +313,9 @@ def _refuse_other_kinds(models: Sequence[torch.nn.Module], where: str) -> None:
     """Refuse modules of which one is of another class or in another mode than the first."""
     first = models[0]
     for index, model in enumerate(models):
-        if _kind(model) != _kind(first):
-            kinds = f"{type(first).__name__} and {type(model).__name__}"
-            raise InvalidArgument(f"models 0 and {index} differ at {where}: {kinds}")
+        unlike = _unlike(first, model)
+        if unlike is not None:
+            raise InvalidArgument(f"models 0 and {index} differ at {where}: {unlike}")
         if model.training != first.training:
             raise InvalidArgument(
                 f"models 0 and {index} differ at {where}: training is {first.training} and {model.training}"
@@ -314,6 +331,12 @@ def _refuse_what_is_no_plain_module(module: torch.nn.Module, where: str) -> None
     if made_by_dynamo(module):
         raise InvalidArgument(
             f"{where} is what torch.compile made: give the module itself (._orig_mod) and compile the array"
+        )
+    kind: Any = type(module)
+    slotted = next((slot for slot in slots(kind) if hasattr(module, slot)), None)
+    if slotted is not None:
+        raise InvalidArgument(
+            f"{where}, a {name}, keeps {slotted} in __slots__, where torch copies no attributes: take it out of them"
         )
     for parameter, value in module._parameters.items():
         if value is not None and torch.nn.parameter.is_lazy(value):

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.fx
 from torch.utils.hooks import RemovableHandle
 
 from .function_state import keeps_state, share_state
@@ -29,7 +30,7 @@ _BY_VALUE = (
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, pathlib.PurePath),
 )
 _PLAIN = frozenset((bool, int, float, complex, str, bytes))
-_NEVER_EQUAL = (type, types.ModuleType, types.GeneratorType)
+_NEVER_EQUAL = (types.ModuleType, types.GeneratorType)
 #: Objects without a value of their own; handles are those of hooks, which are compared where they are.
 _STATELESS = (type(threading.Lock()), type(threading.RLock()), RemovableHandle)
 #: Classes whose objects hold nothing but elements, a value, `__dict__` and slots.
@@ -42,6 +43,33 @@ _TRANSPARENT = frozenset(
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _WORD = struct.calcsize("P")
 _MISSING = object()
+#: What Python notes in a class, and says nothing about its code.
+_OF_A_CLASS = frozenset(
+    [
+        *("__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__slotnames__"),
+        *("__annotations__", "__annotate_func__", "__static_attributes__", "_abc_impl"),
+    ]
+)
+PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
+
+
+def referred(proxy: Any) -> Any:
+    """Return what a `weakref.proxy` refers to; None if that is gone."""
+    try:
+        return proxy.__init__.__self__
+    except ReferenceError:
+        return None
+
+
+def dense_parts(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """List the strided tensors that a sparse one consists of; of another, itself."""
+    if x.layout == torch.strided:
+        return (x,)
+    if x.layout == torch.sparse_coo:
+        return (x.indices(), x.values()) if x.is_coalesced() else (x._indices(), x._values())
+    if x.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return x.crow_indices(), x.col_indices(), x.values()
+    return x.ccol_indices(), x.row_indices(), x.values()
 
 
 class Comparison:
@@ -59,7 +87,7 @@ class Comparison:
         """Return True if `a` of one model means what `b` of another does."""
         if a is b:
             return True
-        if type(a) is not type(b):
+        if type(a) is not type(b) and not self.classes(type(a), type(b)):
             return False
         if type(a) in _PLAIN:
             return _equal(a, b)
@@ -73,6 +101,8 @@ class Comparison:
             self._under_way.discard(pair)
 
     def _compare(self, a: Any, b: Any) -> bool:
+        if type(a) in PROXIES:
+            return self.same(referred(a), referred(b))
         if isinstance(a, (torch.nn.Parameter, torch.nn.Module)):
             if self._registered is None:
                 return True
@@ -85,22 +115,54 @@ class Comparison:
         return self._elements(a, b) and self._attributes(a, b) and self._hidden(a, b)
 
     def tensors(self, a: torch.Tensor, b: torch.Tensor) -> bool:
-        alike = a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
-        return alike and a.requires_grad == b.requires_grad and bool(torch.equal(a, b))
+        alike = a.shape == b.shape and a.dtype == b.dtype and a.device == b.device and a.layout == b.layout
+        return (
+            alike
+            and a.requires_grad == b.requires_grad
+            and all(map(torch.equal, dense_parts(a), dense_parts(b)))
+        )
 
     def arrays(self, a: np.ndarray, b: np.ndarray) -> bool:
         if a.shape != b.shape or a.dtype != b.dtype:
             return False
         return self.same(a.tolist(), b.tolist()) if a.dtype.hasobject else a.tobytes() == b.tobytes()
 
+    def classes(self, a: type, b: type) -> bool:
+        """Compare classes by their code: a function that makes models may make their class, too."""
+        made = a.__qualname__ == b.__qualname__ and is_made_by_python(a) and is_made_by_python(b)
+        return made and self.unlike(a, b) is None
+
+    def unlike(self, a: type, b: type) -> str | None:
+        """Name what two classes of one name do not have in common; None for nothing."""
+        if len(a.__bases__) != len(b.__bases__) or not all(map(self.same, a.__bases__, b.__bases__)):
+            return "their bases"
+        mine, other = ({n: v for n, v in vars(kind).items() if n not in _OF_A_CLASS} for kind in (a, b))
+        self._under_way.add((id(a), id(b)))  # methods hold their class
+        both = ((name, mine.get(name, _MISSING), other.get(name, _MISSING)) for name in {**mine, **other})
+        return next((name for name, *values in both if not self.same(*values)), None)
+
     def functions(self, a: types.FunctionType, b: types.FunctionType) -> bool:
-        alike = a.__code__ == b.__code__ and a.__globals__ is b.__globals__
+        alike = a.__code__ is b.__code__ or _without_places(a.__code__) == _without_places(b.__code__)
+        alike = alike and (a.__globals__ is b.__globals__ or self._same_globals(a, b))
         held = alike and self.same(_held_by(a), _held_by(b)) and self.same(vars(a), vars(b))
         return held and (not keeps_state(a) or share_state(a, b))
+
+    def _same_globals(self, a: types.FunctionType, b: types.FunctionType) -> bool:
+        """Compare the globals that functions of two modules of Python, with the same code, may read."""
+        names = _names_in(a.__code__)
+        return all(self.same(*(f.__globals__.get(name, _MISSING) for f in (a, b))) for name in names)
 
     def bound(self, a: Any, b: Any) -> bool:
         """Compare two bound methods, of Python or of C, or two C functions."""
         return self._alike(a, b, ("__name__", "__func__", "__self__"))
+
+    def graphs(self, a: torch.fx.Graph, b: torch.fx.Graph) -> bool:
+        mine, other = a.python_code("self"), b.python_code("self")
+        return mine.src == other.src and self.same(mine.globals, other.globals)
+
+    def wrappers(self, a: Any, b: Any) -> bool:
+        """Compare what a class makes of functions: properties, static methods and methods of the class."""
+        return self._alike(a, b, ("fget", "fset", "fdel", "__func__"))
 
     def _elements(self, a: Any, b: Any) -> bool:
         """Compare numbers and strings by value, collections item by item."""
@@ -146,8 +208,25 @@ _KINDS: tuple[tuple[Any, Callable[[Comparison, Any, Any], bool]], ...] = (
     (weakref.ref, lambda self, a, b: self.same(a(), b())),
     (torch.Generator, lambda self, a, b: a.device == b.device and self.same(a.get_state(), b.get_state())),
     (_STATELESS, lambda self, a, b: True),
+    (type, Comparison.classes),
+    ((property, staticmethod, classmethod), Comparison.wrappers),
+    (types.MemberDescriptorType, lambda self, a, b: a.__name__ == b.__name__),
+    (torch.fx.Graph, Comparison.graphs),
     (_NEVER_EQUAL, lambda self, a, b: False),
 )
+
+
+def _without_places(code: types.CodeType) -> types.CodeType:
+    """Return code that compares equal wherever it was written down."""
+    parts = tuple(
+        _without_places(part) if isinstance(part, types.CodeType) else part for part in code.co_consts
+    )
+    return code.replace(co_firstlineno=1, co_linetable=b"", co_consts=parts)
+
+
+def _names_in(code: types.CodeType) -> set[str]:
+    inner = [part for part in code.co_consts if isinstance(part, types.CodeType)]
+    return {*code.co_names, *(name for part in inner for name in _names_in(part))}
 
 
 def _equal(a: Any, b: Any) -> bool:

@@ -17,6 +17,7 @@ from .code.one_by_one import ModelParts
 from .code.own_values import StandIns, give_own, names_of_own, own_attributes
 from .code.user_module import UserModule, make_user_module
 from .left_tensors import left_in, one_model
+from .module_copies import copied
 from .single_model import model_of
 
 
@@ -100,7 +101,7 @@ class EditedAttributes:
         memo = self._memos.setdefault(source, {})
         memo.update(one_model(module, source))
         own = own_attributes(module, source, memo)
-        return {name: own[name] if name in own else copy.deepcopy(vars(module)[name], memo) for name in names}
+        return {name: own[name] if name in own else copied(vars(module)[name], memo) for name in names}
 
     def _run_one_by_one(self, module: Any, path: str, names: Set[str], held: Any) -> None:
         if not isinstance(module, UserModule):

@@ -15,6 +15,7 @@ from ..nn.sharing import equal_values
 from .array import Array
 from .build import Fusion
 from .code.user_module import UserModule
+from .comparison import PROXIES
 from .diverged import take_from_models
 from .single_model import models_of
 from .unfused import Unfused, chosen_parts
@@ -80,6 +81,7 @@ def fuse(
             raise InvalidArgument(f"fuse takes torch modules; model {index} is a {type(model).__name__}")
         if isinstance(model, (Array, ArrayModule)):
             raise InvalidArgument(f"model {index} is an array of models already")
+        _refuse_parts_without_an_end(model, "", [])
     with equal_values(share == "equal"):
         array = Array(Fusion(models, unfused=chosen_parts(models[0], unfused)).tree(), len(models))
     if seeds is not None:
@@ -120,3 +122,16 @@ def width(array: torch.nn.Module) -> int:
     raise InvalidArgument(
         f"{type(array).__name__} is no array of models: make one with dnnsuite.fuse or dnnsuite.nn.array"
     )
+
+
+def _refuse_parts_without_an_end(module: torch.nn.Module, path: str, above: list[torch.nn.Module]) -> None:
+    """Refuse a model with a part that holds the model as a part of its own."""
+    for name, part in module._modules.items():
+        if type(part) in PROXIES or any(part is one for one in (*above, module)):
+            raise InvalidArgument(
+                f"{path}{name} is a module that holds this one, and torch takes it for a part, so that going through "
+                f"all parts has no end: set it past torch, by object.__setattr__(self, {name!r}, ...), or keep a "
+                "weakref.ref"
+            )
+        if part is not None:
+            _refuse_parts_without_an_end(part, f"{path}{name}.", [*above, module])

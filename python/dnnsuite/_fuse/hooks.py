@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from .._torch import has_gradient_hook
 from ..errors import InvalidArgument
@@ -67,6 +68,26 @@ def refuse_gradient_hooks(models: Sequence[torch.nn.Module], where: str) -> None
                     f"{name} at {where} of model {index} has a gradient hook, which the array's parameter would lose: "
                     "register it on the array's after fuse, for the gradients of all models, [B, ...]"
                 )
+
+
+def hooks_so_far() -> int:
+    """Return a number that every hook registered later has at least."""
+    return int(RemovableHandle.next_id)
+
+
+def remove_hooks_since(begun: int, root: torch.nn.Module) -> None:
+    """Remove the forward hooks under `root` that a forward has registered since `hooks_so_far` returned `begun`."""
+    for module in root.modules():
+        for hooks in (getattr(module, name) for name in FORWARD_HOOKS):
+            for key in [key for key in hooks if key >= begun]:
+                del hooks[key]
+
+
+def take_hooks(source: torch.nn.Module, target: torch.nn.Module) -> None:
+    """Give `target`, a module of which `source` is a copy, the forward hooks that code has registered on the copy."""
+    for name in FORWARD_HOOKS:
+        hooks = getattr(target, name)
+        hooks.update({key: hook for key, hook in getattr(source, name).items() if key not in hooks})
 
 
 def bind_hooks(layer: torch.nn.Module, copies: dict[int, Any]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import logging
 import types
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -16,14 +17,16 @@ import torch
 
 from ..nn.model_tensor import ModelTensor
 from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
+from .module_copies import copied
 
 _DEEP = 3  # containers in containers that are looked into
 _LISTS = (list, tuple, collections.deque)
 _PLAIN_TYPES = frozenset(PLAIN_VALUES)
-#: Of these no content is looked into.
+#: Of these no content is looked into. Loggers belong to the process, and hold all others of it; operators never change.
 OPAQUE = (
     *(torch.nn.Module, torch.dtype, torch.device, type, types.ModuleType),
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType),
+    *(logging.Logger, type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor)),
 )
 
 
@@ -86,17 +89,18 @@ def value_of_model(value: Any, index: int, memo: dict[int, Any]) -> Any:
     for tensor in tensors_in(value):
         own = tensor.value[index] if type(tensor) is ModelTensor else tensor
         memo[id(tensor)] = own.detach().clone()
-    return copy.deepcopy(value, memo)
+    return copied(value, memo)
 
 
 def value_in_array_of_one(value: Any, modules: Iterable[torch.nn.Module]) -> Any:
-    """Copy an attribute of a single model for an array of it alone, where its tensors are of each model; not the
-    `modules` in it."""
-    found = [tensor for tensor in tensors_in(value) if type(tensor) is torch.Tensor]
+    """Copy an attribute of a single model for an array of it alone, where its tensors are of each model, but for sparse
+    ones; not the `modules` in it."""
+    tensors = (tensor for tensor in tensors_in(value) if type(tensor) is torch.Tensor)
+    found = [tensor for tensor in tensors if tensor.layout == torch.strided]
     if not found:
         return value
     memo: dict[int, Any] = {id(module): module for module in modules}
-    return copy.deepcopy(value, memo | {id(tensor): ModelTensor(tensor.detach()[None]) for tensor in found})
+    return copied(value, memo | {id(tensor): ModelTensor(tensor.detach()[None]) for tensor in found})
 
 
 def give_attributes(

@@ -1,82 +1,242 @@
 # SPDX-License-Identifier: MIT
-"""Deep copies of modules: what `copy.deepcopy` gives, in a third of the time.
+"""Deep copies of modules, and of what they hold.
 
-A module has a dozen dictionaries, most of them empty; `copy.deepcopy` takes each through the protocol of pickle.
+A module is copied attribute by attribute, whatever its class says of copies and pickles: `__setstate__` of einops'
+layers calls the constructor, and others make new parameters, where a model of an array has those of the memo. A module
+also has a dozen dictionaries, most of them empty, which `copy.deepcopy` takes each through the protocol of pickle.
+
+Some kinds of values `copy.deepcopy` refuses, or copies so that the copy goes on with the original: locks, references
+that keep nothing alive, methods of C. A copy has its own of these. Open files, modules of Python and the like stay the
+same objects: a loop over the models has no others either.
 """
 
 from __future__ import annotations
 
 import collections
 import copy
+import copyreg
 import functools
+import io
+import logging
 import operator
+import threading
 import types
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from ..nn.array_module import ArrayModule
 from ..nn.own_tensors import OwnTensors
-from ..nn.sharing import SharedState
+from .comparison import PROXIES, referred
 
 _FIXED = frozenset(
     [
-        *(type(None), bool, int, float, complex, str, bytes, type, range, types.FunctionType),
-        *(types.BuiltinFunctionType, torch.dtype, torch.device, torch.Size),
+        *(type(None), bool, int, float, complex, str, bytes, type, range, types.FunctionType, types.CodeType),
+        *(torch.dtype, torch.device, torch.Size, torch.finfo, torch.iinfo, type(...), type(NotImplemented)),
     ]
 )
-_DICTIONARIES = (dict, collections.OrderedDict)
-_MISSING = object()
-#: Methods by which a class says itself how it is copied.
-_PROTOCOL = (
-    *("__deepcopy__", "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__getnewargs__"),
-    *("__getnewargs_ex__", "__new__", "__slots__"),
+#: Kinds of objects that stay the same in a copy.
+_KEPT = (
+    type,
+    types.ModuleType,
+    io.IOBase,
+    logging.Logger,
+    type(torch.ops.aten.add),
+    type(torch.ops.aten.add.Tensor),
 )
-_PLAIN_CLASSES = (object, torch.nn.Module, SharedState, OwnTensors, ArrayModule)
+_LOCKS = {type(threading.Lock()): threading.Lock, type(threading.RLock()): threading.RLock}
+_WEAK_DICTIONARIES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
+_DICTIONARIES = (dict, collections.OrderedDict)
+_REGISTRIES = frozenset(vars(torch.nn.Module()))
+_MISSING = object()
+#: Methods by which a class of modules says itself how it is copied.
+_PROTOCOL = ("__deepcopy__", "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
 
 
 def copied(value: Any, memo: dict[int, Any]) -> Any:
-    """Copy `value` as `copy.deepcopy(value, memo)` does.
+    """Copy `value` deeply; `memo`, by id, has the copies that are taken as they are, and gets those that are made.
 
-    `memo` has the copies of parameters: shared ones are not looked for.
+    It has the copies of parameters: shared ones are not looked for.
+
+    Raises:
+        TypeError: for a value that cannot be copied, as `copy.deepcopy` does.
     """
-    kind: Any = type(value)
-    if kind in _FIXED:
-        return value
-    known = memo.get(id(value), _MISSING)
-    if known is not _MISSING:
-        return known
-    if kind in _DICTIONARIES:
-        made = memo[id(value)] = kind()
-        for key, part in value.items():
-            name = key if type(key) is str else copied(key, memo)
-            made[name] = part if type(part) in _FIXED else copied(part, memo)
-        return made
-    if kind is tuple:
-        own = tuple(copied(part, memo) for part in value)
-        if all(map(operator.is_, own, value)):
+    return _Copy(value, memo).of(value)
+
+
+class _Copy:
+    """One copy of `root`; references that keep nothing alive refer to the copies of what is in it."""
+
+    def __init__(self, root: Any, memo: dict[int, Any]) -> None:
+        self._root, self._memo = root, memo
+
+    def of(self, value: Any) -> Any:
+        kind: Any = type(value)
+        if kind in _FIXED:
             return value
-        return memo.setdefault(id(value), own)
-    if kind is set and all(type(part) in _FIXED for part in value):
-        found = memo[id(value)] = set(value)
-        return found
-    if kind is list:
-        parts = memo[id(value)] = []
-        parts.extend(copied(part, memo) for part in value)
-        return parts
-    if isinstance(value, torch.nn.Module) and _says_nothing(kind):
-        module = memo[id(value)] = kind.__new__(kind)
-        module.__setstate__(copied(value.__dict__, memo))
-        return module
-    return copy.deepcopy(value, memo)
+        known = self._memo.get(id(value), _MISSING)
+        if known is not _MISSING:
+            return known
+        if kind in _DICTIONARIES:
+            return self._dictionary(value, kind())
+        if kind is tuple:
+            own = tuple(map(self.of, value))
+            return value if all(map(operator.is_, own, value)) else self._memo.setdefault(id(value), own)
+        if kind is list:
+            parts = self._memo[id(value)] = []
+            parts.extend(map(self.of, value))
+            return parts
+        if issubclass(kind, torch.nn.Module):
+            return self._module(value)
+        for kinds, make in _WAYS:
+            if issubclass(kind, kinds):
+                made = make(self, value)
+                return made if made is value else self._memo.setdefault(id(value), made)
+        return self._object(value)
+
+    def _dictionary(self, value: Any, made: Any) -> Any:
+        self._memo[id(value)] = made
+        for key, part in value.items():
+            name = key if type(key) is str else self.of(key)
+            made[name] = part if type(part) in _FIXED else self.of(part)
+        return made
+
+    def _module(self, value: torch.nn.Module) -> torch.nn.Module:
+        kind: Any = type(value)
+        made = self._memo[id(value)] = (OwnTensors if issubclass(kind, OwnTensors) else object).__new__(kind)
+        held, own = vars(made), vars(value)
+        self._memo[id(own)] = held
+        for name, part in own.items():
+            try:
+                held[name] = part if type(part) in _FIXED else self.of(part)
+            except TypeError:
+                if name in _REGISTRIES or not _says_how(_bare(kind)):
+                    raise
+                held[name] = _copied_by_its_class(value, name)
+        return made
+
+    def _tensor(self, value: torch.Tensor) -> torch.Tensor:
+        if type(value) is torch.Tensor and (value.grad_fn is not None or value.layout != torch.strided):
+            # What a forward has left has no history in a copy; and `deepcopy` looks for the storage of sparse ones.
+            return value.detach().clone()
+        return copy.deepcopy(value, self._memo)
+
+    def _method(self, value: types.MethodType) -> Any:
+        owner = self.of(value.__self__)
+        return value if owner is value.__self__ else types.MethodType(value.__func__, owner)
+
+    def _method_of_c(self, value: Any) -> Any:
+        """Copy a method of C with its object, as `add` in `self.add = self.items.append`; a function stays as it is."""
+        old = value.__self__
+        owner = old if isinstance(old, (types.ModuleType, type)) else self.of(old)
+        return value if owner is old else getattr(owner, value.__name__)
+
+    def _referred(self, target: Any) -> Any:
+        """Return what the copy's references to `target` refer to: its copy, if it is a part of what is copied."""
+        if id(target) in self._memo:
+            return self._memo[id(target)]
+        return self.of(target) if id(target) in self._inside else target
+
+    @functools.cached_property
+    def _inside(self) -> set[int]:
+        roots = [self._root, getattr(self._root, "__dict__", {}).get("_root")]  # the latter: of an array
+        found = [root for root in roots if isinstance(root, torch.nn.Module)]
+        return {
+            id(part)
+            for root in found
+            for part in (root, *root.modules(), *root.parameters(), *root.buffers())
+        }
+
+    def _reference(self, value: Any) -> Any:
+        old = value()
+        new = self._referred(old)
+        return value if new is old else weakref.ref(new)
+
+    def _weak_method(self, value: Any) -> Any:
+        method = value()
+        new = None if method is None else self._referred(method.__self__)
+        same = method is None or new is method.__self__
+        return value if same else weakref.WeakMethod(types.MethodType(method.__func__, new))
+
+    def _proxy(self, value: Any) -> Any:
+        old = referred(value)
+        new = self._referred(old)
+        return value if new is old else weakref.proxy(new)
+
+    def _weak_dictionary(self, value: Any) -> Any:
+        weak_keys = type(value) is weakref.WeakKeyDictionary
+        made = type(value)()
+        for key, part in list(value.items()):
+            made[self._referred(key) if weak_keys else self.of(key)] = (
+                self.of(part) if weak_keys else self._referred(part)
+            )
+        return made
+
+    def _items(self, value: Any) -> dict[Any, Any]:
+        return {self.of(key): self.of(part) for key, part in value.items()}
+
+    def _object(self, value: Any) -> Any:
+        """Copy by the class's `__deepcopy__`, else by the protocol of pickle."""
+        kind: Any = type(value)
+        if hasattr(kind, "__deepcopy__"):
+            made = kind.__deepcopy__(value, self._memo)
+            return self._memo.setdefault(id(value), made)
+        reduce = copyreg.dispatch_table.get(kind)
+        parts = value.__reduce_ex__(4) if reduce is None else reduce(value)
+        if isinstance(parts, str):  # the name of something global
+            return value
+        self._memo.setdefault(id(self._memo), []).append(parts)  # its ids must not be used again
+        make, arguments, state, items, pairs = (*parts, None, None, None)[:5]
+        made = self._memo[id(value)] = make(*map(self.of, arguments))
+        if state is not None:
+            _set_state(made, self.of(state))
+        for item in items or ():
+            made.append(self.of(item))
+        for key, part in pairs or ():
+            made[self.of(key)] = self.of(part)
+        return made
+
+
+_WAYS: tuple[tuple[Any, Callable[[_Copy, Any], Any]], ...] = (
+    (_KEPT, lambda copy, value: value),
+    (torch.Tensor, _Copy._tensor),
+    (types.MethodType, _Copy._method),
+    ((types.BuiltinFunctionType, types.MethodWrapperType), _Copy._method_of_c),
+    (tuple(_LOCKS), lambda copy, value: _LOCKS[type(value)]()),
+    (weakref.WeakMethod, _Copy._weak_method),
+    (weakref.ref, _Copy._reference),
+    (PROXIES, _Copy._proxy),
+    (_WEAK_DICTIONARIES, _Copy._weak_dictionary),
+    (types.MappingProxyType, lambda copy, value: types.MappingProxyType(copy._items(value))),
+)
+
+
+def _set_state(made: Any, state: Any) -> None:
+    """Give an object its state, as `copy.deepcopy` and `pickle` do."""
+    if hasattr(made, "__setstate__"):
+        made.__setstate__(state)
+        return
+    attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+    if attributes:
+        vars(made).update(attributes)
+    for name, part in (slots or {}).items():
+        setattr(made, name, part)
+
+
+def _copied_by_its_class(module: torch.nn.Module, name: str) -> Any:
+    """Take an attribute that cannot be copied from the copy that the module's class makes."""
+    plain = object.__new__(_bare(type(module)))
+    vars(plain).update(vars(module))
+    return vars(copy.deepcopy(plain)).get(name)
+
+
+def _bare(kind: Any) -> Any:
+    return getattr(kind, "_fused_original", kind)
 
 
 @functools.lru_cache(maxsize=1024)
-def _says_nothing(kind: Any) -> bool:
-    """Return True for a class of modules that leaves its copies to `copy.deepcopy`."""
-    return not any(
-        name in vars(base)
-        for base in kind.__mro__
-        if base not in _PLAIN_CLASSES and not vars(base).get("_fused_copied_by_state", False)
-        for name in _PROTOCOL
-    )
+def _says_how(kind: Any) -> bool:
+    """Return True for a class of modules that says itself how it is copied."""
+    classes = [base for base in kind.__mro__ if base not in (object, torch.nn.Module)]
+    return any(name in vars(base) for base in classes for name in _PROTOCOL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import random
+import threading
 import types
 import warnings
 from contextlib import suppress
@@ -15,6 +16,7 @@ import torch
 
 from ..nn.model_tensor import ModelTensor
 from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
+from .comparison import dense_parts
 from .left_tensors import OPAQUE
 
 _DEEP = 4  # containers and objects in one another that are looked into
@@ -27,7 +29,8 @@ _NO_STATE = frozenset(
 class _Held:
     """An object as it was: equal to one of the same content; a tensor that was written since is equal to none.
 
-    All parameters are equal: they are state that other code takes care of.
+    All parameters and modules are equal: they are state that other code takes care of, and a module of an array is
+    of another class than that of a model.
     """
 
     __slots__ = ("content", "parameter", "value")
@@ -35,7 +38,7 @@ class _Held:
 
     def __init__(self, value: Any) -> None:
         self.value, self.content = value, None
-        self.parameter = isinstance(value, torch.nn.Parameter)
+        self.parameter = isinstance(value, (torch.nn.Parameter, torch.nn.Module))
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, _Held) and (self.parameter or other.parameter):
@@ -43,13 +46,37 @@ class _Held:
         if not isinstance(other, _Held) or type(other.value) is not type(self.value):
             return False
         if not isinstance(self.value, torch.Tensor):
-            return bool(self.content == other.content)
+            return _same_content(self, other)
         if self.value is other.value:
             return bool(self.content == other.content)
         return not (self._written() or other._written()) and _equal(self.value, other.value)
 
     def _written(self) -> bool:
         return bool(self.content != _version(self.value))
+
+
+class _Compared(threading.local):
+    """Pairs that the comparison under way in this thread has begun: one that is met again, by a second way or in a
+    cycle, counts as equal, for if it is not, the comparison ends there."""
+
+    def __init__(self) -> None:
+        self.pairs: set[tuple[int, int]] = set()
+
+
+_compared = _Compared()
+
+
+def _same_content(a: _Held, b: _Held) -> bool:
+    pairs, pair = _compared.pairs, (id(a), id(b))
+    if pair in pairs:
+        return True
+    outermost = not pairs
+    pairs.add(pair)
+    try:
+        return bool(a.content == b.content)
+    finally:
+        if outermost:
+            pairs.clear()
 
 
 def _version(tensor: torch.Tensor) -> int:
@@ -60,7 +87,8 @@ def _version(tensor: torch.Tensor) -> int:
 def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     if type(a) is ModelTensor and type(b) is ModelTensor:
         a, b = a.value, b.value
-    return a.dtype == b.dtype and a.shape == b.shape and torch.equal(a, b)
+    alike = a.dtype == b.dtype and a.shape == b.shape and a.layout == b.layout
+    return alike and all(map(torch.equal, dense_parts(a), dense_parts(b)))
 
 
 def may_change_in_place(name: str, value: Any) -> bool:

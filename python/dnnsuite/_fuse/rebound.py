@@ -10,15 +10,22 @@ from __future__ import annotations
 import copy
 import functools
 import types
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 
 from ..errors import InvalidArgument
+from ..nn.array_module import ArrayModule
+from ..nn.sharing import SharedState
+from .code.fused_attributes import PLAIN_VALUES
+from .comparison import PROXIES, referred
+from .left_tensors import parts_inside
 
 _REGISTRIES = frozenset(vars(torch.nn.Module()))
 _HOLDING = frozenset((types.FunctionType, list, tuple, dict))
+_DEEP = 4  # containers, objects and functions in one another that are looked into
 _MANY = 64  # functions in a collection that are looked for
 
 
@@ -104,6 +111,32 @@ def holds_module(value: Any) -> bool:
     if kind in (list, tuple, dict) and len(value) <= _MANY:
         return any(map(holds_module, value.values() if kind is dict else value))
     return False
+
+
+def refers_outside(module: torch.nn.Module) -> bool:
+    """Return True if a module of an array, or one in it, refers to a module of the array that is not in it, such as its
+    parent: it cannot run model by model without that."""
+    inside = {id(part) for part in module.modules()}
+    return any(
+        id(found) not in inside
+        for part in module.modules()
+        if not isinstance(part, ArrayModule)
+        for name, value in vars(part).items()
+        if name not in _REGISTRIES and not name.startswith("_fused_")
+        for found in arrays_in(value)
+    )
+
+
+def arrays_in(value: Any, depth: int = _DEEP) -> Iterator[torch.nn.Module]:
+    """Yield arrays, and modules of arrays, to which a value refers, also weakly."""
+    if type(value) in PROXIES or isinstance(value, weakref.ref):
+        value = referred(value) if type(value) in PROXIES else value()
+    if isinstance(value, torch.nn.Module):
+        if isinstance(value, SharedState):
+            yield value
+    elif depth and not isinstance(value, (*PLAIN_VALUES, torch.Tensor)):
+        for part in _parts(value) or parts_inside(value):
+            yield from arrays_in(part, depth - 1)
 
 
 def rebound(value: Any, copies: Mapping[int, Any]) -> Any:

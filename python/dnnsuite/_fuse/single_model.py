@@ -21,6 +21,7 @@ from .hooks import FORWARD_HOOKS, bind_hooks
 from .left_tensors import one_model
 from .module_copies import copied as deep_copy
 from .rebound import holds_module, plain, rebind_model, rebound
+from .sparse_buffers import give_back_sparse
 from .ties import tie
 
 
@@ -149,6 +150,7 @@ def _give_back_class(module: torch.nn.Module, made: Any, index: int, memo: dict[
     if is_fused(module):
         made.__class__ = class_of_its_own(bare_class(module), made)
         forget(made)
+        give_back_sparse(module, made)
         for name in INTERNAL:
             made.__dict__.pop(name, None)
         parts: Any = module._fused_parts

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from .._files import TEMPORARY, OutputError, read_json, write_json
-from ..errors import Error, InvalidArgument
+from .._files import TEMPORARY, OutputError, final_name, is_abandoned, read_json, temporary_name, write_json
+from ..errors import Error, InvalidArgument, reason
 from .interrupts import Interrupted
 from .reading import RUN_FILE, ReadRun, read_runs
 from .record import RunRecord, new_id
@@ -70,32 +70,35 @@ class PlanFolder:
                 shutil.rmtree(path)
             path.mkdir(parents=True)
         except OSError as error:
-            raise OutputError(f"cannot write {path}: {error.strerror}") from error
+            raise OutputError(f"cannot write {path}: {reason(error)}") from error
         return path
 
     def begin_run(self, name: str) -> Path:
-        """Make the directory of a run, hidden from readers until :meth:`finish_run`."""
-        return self.scratch(str(self.runs.relative_to(self.root)), f"{TEMPORARY}{name}")
+        """Make the directory of a run, hidden from readers until :meth:`finish_run`.
 
-    def finish_run(self, temporary: Path, run: RunRecord, name: str | None = None) -> Path:
+        Raises:
+            OutputError: a link has its name: what a run replaces lies in the plan's own directory.
+        """
+        if (self.runs / name).is_symlink():
+            raise OutputError(f"{self.runs / name} is a link, and a run is to be written there: remove it")
+        return self.scratch(str(self.runs.relative_to(self.root)), temporary_name(name))
+
+    def finish_run(self, temporary: Path, run: RunRecord) -> Path:
         """Write `run.json` and give the directory its name, in place of an older run's."""
         write_json(temporary / RUN_FILE, run.to_dict())
-        final = temporary.with_name(name or temporary.name.removeprefix(TEMPORARY))
+        final = temporary.with_name(final_name(temporary.name))
         try:
             if final.exists():
                 shutil.rmtree(final)
             temporary.rename(final)
         except OSError as error:
-            raise OutputError(f"cannot rename {temporary}: {error.strerror}") from error
+            raise OutputError(f"cannot rename {temporary}: {reason(error)}") from error
         return final
 
     def drop_unfinished(self) -> None:
-        """Remove half-made directories of a dead process."""
-        for leftover in self.runs.glob(f"{TEMPORARY}*"):
-            shutil.rmtree(leftover, ignore_errors=True)
-        for leftover in (*self.root.glob(f"{TEMPORARY}*"), *self.runs.glob(f"*/{TEMPORARY}*")):
-            if not leftover.is_dir():
-                leftover.unlink(missing_ok=True)
+        """Remove what dead processes left half-made in this directory: not behind a link, nor in the directory of
+        another plan that lies in it."""
+        _drop_abandoned(self.root)
 
     def end_early(self, error: BaseException) -> None:
         """Remove half-made directories and note the error that ended the plan, unless the disk is full."""
@@ -107,6 +110,26 @@ class PlanFolder:
     def finished(self) -> tuple[list[ReadRun], list[str]]:
         """Return (finished runs, oldest name first; a sentence for each that is damaged and left out)."""
         return read_runs(self.runs)
+
+
+def _drop_abandoned(folder: Path) -> None:
+    with suppress(OSError):  # what cannot be read holds nothing of ours
+        for path in list(folder.iterdir()):
+            real_folder = path.is_dir() and not path.is_symlink()
+            if is_abandoned(path):
+                if real_folder:
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+            elif real_folder and not path.name.startswith(TEMPORARY) and not (path / _LOCK).exists():
+                _drop_abandoned(path)
+
+
+def _contents(root: Path) -> list[str]:
+    """Names in a plan's directory, but for its lock and for what is half-made."""
+    return sorted(
+        path.name for path in root.iterdir() if path.name != _LOCK and not path.name.startswith(TEMPORARY)
+    )
 
 
 def stamp(now_s: float | None = None) -> str:
@@ -158,9 +181,9 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
     except filelock.Timeout:
         raise Error(f"another process is at work in {root}; wait for it or choose another --out") from None
     except OSError as error:
-        raise OutputError(f"cannot write to {root}: {error.strerror}") from error
+        raise OutputError(f"cannot write to {root}: {reason(error)}") from error
     try:
-        others = sorted(path.name for path in root.iterdir() if path.name != _LOCK)
+        others = _contents(root)
         if others and not resume:
             raise InvalidArgument(
                 f"{root} is not empty ({others[0]}{', …' if others[1:] else ''}); "
@@ -201,9 +224,9 @@ def joined(root: Path, file: str) -> Iterator[PlanFolder]:
             f"another process is at work in {root} alone; wait for it or choose another --out"
         ) from None
     except OSError as error:
-        raise OutputError(f"cannot write to {root}: {error.strerror}") from error
+        raise OutputError(f"cannot write to {root}: {reason(error)}") from error
     try:
-        others = sorted(path.name for path in root.iterdir() if path.name != _LOCK)
+        others = _contents(root)
         if others and not (root / file).is_file():
             raise InvalidArgument(f"{root} holds {others[0]} and no {file}; choose another --out")
         yield PlanFolder(root, file, _state(root / file) if others else {})

@@ -24,11 +24,14 @@ from .record import Verdict
 from .spec import RESULT_FILE, WorkerSpec
 from .starters import Direct, Ended, InShares, Started, Starter
 
-__all__ = ["Direct", "GroupOutcome", "InShares", "OnFailure", "Starter", "WorkerOutcome", "run_group"]
+__all__ = [
+    "TICK_S", "Direct", "Group", "GroupOutcome", "InShares", "Member", "OnFailure", "Starter", "WorkerOutcome",
+    "run_group",
+]  # fmt: skip
 
 OnFailure = Literal["end", "continue"]
 
-_TICK_S = 0.1
+TICK_S = 0.1
 _TERM_GRACE_S = 3.0
 # Which of several processes this one is itself: not its workers' business.
 _PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -97,7 +100,7 @@ def run_group(
         OutputError: a worker, or this process, cannot write into its directory.
         Error: a worker cannot be started; the others are ended.
     """
-    group = _Group(starter, on_failure)
+    group = Group(starter, on_failure)
     kills_before = host.oom_kills()
     try:
         for index, (spec, own) in enumerate(zip(specs, variables, strict=True)):
@@ -112,7 +115,9 @@ def run_group(
 
 
 @dataclass
-class _Member:
+class Member:
+    """A worker that was started."""
+
     spec: WorkerSpec
     process: Started
     channel: socket.socket  # a byte from it: it is set up; a byte to it: all are; its end: it has ended
@@ -121,12 +126,12 @@ class _Member:
     seconds: float | None = None  # that it ran; None while it does
 
 
-class _Group:
+class Group:
     """Workers that are running, and the sockets shared with them."""
 
     def __init__(self, starter: Starter, on_failure: OnFailure) -> None:
         self._starter, self._on_failure = starter, on_failure
-        self._members: list[_Member] = []
+        self.members: list[Member] = []
         self._began_s = time.monotonic()
         self._first_failure: int | None = None
         self._late: set[int] = set()  # that still ran when time was over
@@ -151,70 +156,80 @@ class _Group:
             except OSError as error:
                 raise Error(f"cannot start a worker: {error}") from error
         worker_started(process.pid)
-        self._members.append(_Member(spec, process, mine, time.monotonic()))
+        self.members.append(Member(spec, process, mine, time.monotonic()))
         return process.pid
+
+    def note_ends(self, alive: dict[int, Member]) -> bool:
+        """Take the members that have ended out of `alive`; return True if one of them failed first of all."""
+        failed = False
+        for index, member in list(alive.items()):
+            if (code := member.process.poll()) is None:
+                continue
+            del alive[index]
+            member.seconds = time.monotonic() - member.began_s
+            if code != 0:
+                self._first_failure = index if self._first_failure is None else self._first_failure
+                failed = True
+        return failed
+
+    def is_late(self, alive: Mapping[int, Member]) -> None:
+        """Note that time was over while these still ran."""
+        self._late = set(alive)
 
     def wait(self, deadline_s: float, tick: Callable[[], None]) -> None:
         """Wait until all have ended, or one failed and its failure ends the others, or time is over."""
-        alive, begun = dict(enumerate(self._members)), False
+        alive, begun = dict(enumerate(self.members)), False
         with selectors.DefaultSelector() as selector:
-            for member in self._members:
+            for member in self.members:
                 selector.register(member.channel, selectors.EVENT_READ, member)
             while alive:
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0:
-                    self._late = set(alive)
+                    self.is_late(alive)
                     return
-                _listen(selector, min(left_s, _TICK_S))
+                _listen(selector, min(left_s, TICK_S))
                 check()
-                for index, member in list(alive.items()):
-                    if (code := member.process.poll()) is None:
-                        continue
-                    del alive[index]
-                    member.seconds = time.monotonic() - member.began_s
-                    if code != 0:
-                        self._first_failure = index if self._first_failure is None else self._first_failure
-                        if self._on_failure == "end":
-                            return
+                if self.note_ends(alive) and self._on_failure == "end":
+                    return
                 if not begun and alive and all(member.ready for member in alive.values()):
                     begun = True
                     for member in alive.values():
                         with suppress(OSError):  # it has ended meanwhile, which is seen in the next round
                             member.channel.sendall(b"g")
-                self._trim(free_middle)
+                self.trim(free_middle)
                 tick()
 
-    def _trim(self, shorten: Callable[[Path], None]) -> None:
+    def trim(self, shorten: Callable[[Path], None]) -> None:
         """Keep the beginning and the end of what workers write to their standard output and error."""
-        for member in self._members:
+        for member in self.members:
             for name in ("stdout", "stderr"):
                 shorten(member.spec.folder / f"{name}.txt")
 
     def end(self) -> list[Ended]:
         """Ask the workers that still run to end, then kill them with all their children."""
-        for member in self._members:
+        for member in self.members:
             member.process.terminate()
         grace_until_s = time.monotonic() + _TERM_GRACE_S
         while self._asked() and time.monotonic() < grace_until_s:
             time.sleep(0.01)
         ended = []
-        for member in self._members:
+        for member in self.members:
             ended.append(member.process.finish())
             member.seconds = member.seconds or time.monotonic() - member.began_s
             member.channel.close()
             worker_ended(member.process.pid)
-        self._trim(keep_ends)
+        self.trim(keep_ends)
         return ended
 
     def _asked(self) -> bool:
         """True while a worker that was asked to end has not done so."""
-        return isinstance(self._starter, Direct) and any(m.process.poll() is None for m in self._members)
+        return isinstance(self._starter, Direct) and any(m.process.poll() is None for m in self.members)
 
     def judged(self, ended: Sequence[Ended], struck: bool) -> GroupOutcome:
         seconds = time.monotonic() - self._began_s
         workers = tuple(
             self._worker(index, member, end, struck)
-            for index, (member, end) in enumerate(zip(self._members, ended, strict=True))
+            for index, (member, end) in enumerate(zip(self.members, ended, strict=True))
         )
         if self._first_failure is None and self._late and self._on_failure == "end":
             return GroupOutcome(_timeout(seconds), workers, seconds)
@@ -228,7 +243,7 @@ class _Group:
             Verdict.failed(verdict.failure or "crash", who + verdict.message), workers, seconds
         )
 
-    def _worker(self, index: int, member: _Member, ended: Ended, struck: bool) -> WorkerOutcome:
+    def _worker(self, index: int, member: Member, ended: Ended, struck: bool) -> WorkerOutcome:
         folder, seconds = member.spec.folder, member.seconds or 0.0
         stderr = read_tail(folder / "stderr.txt")
         if ended.returncode == DISK_EXIT:
@@ -261,7 +276,7 @@ def _timeout(seconds: float) -> Verdict:
 def _listen(selector: selectors.BaseSelector, seconds: float) -> None:
     """Note which workers are set up; stop listening to a channel at its end."""
     for key, _ in selector.select(seconds):
-        member: _Member = key.data
+        member: Member = key.data
         try:
             said = member.channel.recv(1)
         except OSError:  # it was killed

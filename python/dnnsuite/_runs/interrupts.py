@@ -53,14 +53,15 @@ class _Signals:
         self._wakeup_before = -1
 
     def install(self) -> None:
-        """Begin to listen."""
+        """Begin to listen; a signal that is ignored, as by nohup or a shell's `&`, stays ignored."""
         self.first, self.raised = None, False
         reader, writer = socket.socketpair()
         writer.setblocking(False)
         self._woken = (reader, writer)
         self._wakeup_before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         threading.Thread(target=self._watch, args=(reader,), name="dnnsuite-signals", daemon=True).start()
-        self._handlers = {number: signal.signal(number, self.handle) for number in _SIGNALS}
+        heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        self._handlers = {number: signal.signal(number, self.handle) for number in heard}
 
     def remove(self) -> None:
         """Put the handlers back."""
@@ -96,7 +97,7 @@ class _Signals:
         with reader:
             while numbers := _received(reader):
                 now_s = time.monotonic()
-                for number in (each for each in numbers if each in _SIGNALS):
+                for number in (each for each in numbers if each in self._handlers):
                     if first_s is None:
                         first_s = now_s
                     elif now_s - first_s > _SAME_PRESS_S:

@@ -49,7 +49,8 @@ class Progress:
     """Context manager: display of a plan's progress.
 
     On a terminal: a table of the plan's jobs if :meth:`rows` was called, and below it a line with a bar, what runs now
-    and the time left. Elsewhere, as in a log file, one line for each run that ended, with the time left.
+    and the time left. Elsewhere, as in a log file, one line for each run that ended, with the time left. A screen that
+    is gone, as a pipe that nobody reads or a log on a full disk, ends no run: nothing more is shown.
 
     Args:
         console: console to print on; standard error by default.
@@ -75,7 +76,7 @@ class Progress:
             from rich.live import Live
 
             self._live = Live(console=self._console, auto_refresh=False)
-            self._live.start()
+            self._show(self._live.start)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -83,8 +84,15 @@ class Progress:
             if not self._rows:
                 self._text, self._total = "", 0
             self._draw()
-            self._live.stop()
+        if self._live is not None:
+            self._show(self._live.stop)
             self._live = None
+
+    def _show(self, show: Callable[[], object]) -> None:
+        try:
+            show()
+        except (OSError, ValueError, SystemExit):  # rich ends the process where a pipe is not read
+            self._quiet, self._live = True, None
 
     def rows(self, columns: Sequence[str], names: Iterable[str]) -> None:
         """Show a table with these columns and a row for each name, which is its first cell."""
@@ -131,7 +139,8 @@ class Progress:
     def line(self, text: str) -> None:
         """Print a line that stays."""
         if not self._quiet:
-            self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+            shown = printable(text)
+            self._show(lambda: self._console.print(shown, markup=False, highlight=False, soft_wrap=True))
 
     def _eta_text(self) -> str:
         if self._eta_at_s is None:
@@ -140,8 +149,8 @@ class Progress:
 
     def _draw(self) -> None:
         self._drawn_s = time.monotonic()
-        if self._live is not None:
-            self._live.update(self._picture(), refresh=True)
+        if (live := self._live) is not None:
+            self._show(lambda: live.update(self._picture(), refresh=True))
 
     def _picture(self) -> Group:
         from rich.console import Group, RenderableType

@@ -59,6 +59,17 @@ class Steps:
         last = np.append(first[1:], len(self)) - 1
         return Steps(self.starts_ns[first], self.stops_ns[last], np.add.reduceat(self.items, first), epochs)
 
+    def without_gaps(self) -> Steps:
+        """Move each epoch to where the one before ended: others had turns between them."""
+        starts, stops, end = self.starts_ns.copy(), self.stops_ns.copy(), None
+        for epoch in np.unique(self.epochs):
+            of_epoch = self.epochs == epoch
+            shift = 0 if end is None else end - int(self.starts_ns[of_epoch][0])
+            starts[of_epoch] += shift
+            stops[of_epoch] += shift
+            end = int(stops[of_epoch][-1])
+        return Steps(starts, stops, self.items, self.epochs)
+
 
 def common_window(replicas: Sequence[Steps]) -> tuple[int, int] | None:
     """Return (start, stop) in which every replica is active, last start to first stop; None if there is none."""

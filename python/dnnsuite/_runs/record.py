@@ -141,7 +141,11 @@ class RunRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain values for JSON."""
-        return {**asdict(replace(self, details={})), "details": dict(self.details)}  # plain already
+        found = {**asdict(replace(self, details={})), "details": dict(self.details)}  # plain already
+        for metric in found["metrics"]:
+            if math.isinf(metric["value"]):
+                metric["value"] = str(metric["value"])  # which JSON has not
+        return found
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunRecord:
@@ -192,6 +196,8 @@ def _list_of(values: Mapping[str, Any], name: str) -> tuple[Any, ...]:
 
 
 def _metric(values: Mapping[str, Any]) -> Metric:
-    """Make a metric; JSON has no NaN, so its null stands for one."""
+    """Make a metric; JSON has no NaN, so its null stands for one, and texts for infinities."""
     made = _made(Metric, values)
+    if str(made.value) in ("inf", "-inf"):
+        return replace(made, value=float(made.value))
     return replace(made, value=math.nan) if made.value is None else made

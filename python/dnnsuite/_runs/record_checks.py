@@ -12,7 +12,7 @@ from .record_parts import FASTEST, KINDS, MOST, BadRecord, Metric, Samples, Stat
 if TYPE_CHECKING:
     from .record import RunRecord
 
-__all__ = ["checked"]
+__all__ = ["check_rate", "checked"]
 
 _TEXTS = (
     "id",
@@ -122,7 +122,14 @@ def _check_metric(metric: Metric) -> None:
             raise BadRecord(
                 f"{metric.name}: {name} has {len(str(value))} digits: not a number that it can be"
             )
-    if metric.name.partition("/")[0] == "throughput" and not (
-        math.isnan(metric.value) or 0 <= metric.value < FASTEST
-    ):
-        raise BadRecord(f"throughput is {metric.value}: no rate is negative, or {FASTEST:g} and more")
+    check_rate(metric.name, metric.value)
+
+
+def check_rate(metric: str, value: float) -> None:
+    """Refuse a rate that no run can have, of a record or of a table; NaN is one that is not known.
+
+    Raises:
+        BadRecord: the message names it.
+    """
+    if metric.partition("/")[0] == "throughput" and not (math.isnan(value) or 0 < value < FASTEST):
+        raise BadRecord(f"{metric} is {value}: a rate is more than 0 and less than {FASTEST:g}")

@@ -3,18 +3,20 @@
 
 Limits itself, imports the task that its spec names, lets it work, writes `result.json` into its directory and ends.
 The exit status only repeats the result (0 ok, 1 failed, 74 cannot write). A task is a function
-`(WorkerSpec, Siblings) -> dict` that calls :meth:`Siblings.wait` once, when it is set up. Standard input is a socket
-to the group: one byte tells that this worker is set up, one answers that all are.
+`(WorkerSpec, Siblings) -> dict` that calls :meth:`Siblings.wait` once, when it is set up, or goes through
+:meth:`Siblings.orders`. Standard input is a socket to the group: one byte tells that this worker is set up; one answers
+that all are, or lines of JSON are orders and answers of a worker that takes turns.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import platform
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,34 @@ class Siblings:
             gone = True
         if gone:
             raise InterruptedError("the parent ended before all workers were ready")
+
+    def orders(self, alone: Sequence[Mapping[str, Any]] = ()) -> Iterator[Mapping[str, Any]]:
+        """Tell that this worker is set up; then yield each order, until there are no more.
+
+        Each is answered by :meth:`answer` before the next one is asked for. Waiting for one uses no CPU.
+
+        Args:
+            alone: the orders where there is no group, as of a worker that was started by hand.
+
+        Raises:
+            InterruptedError: the group's process ended.
+        """
+        if self._group is None:
+            yield from alone
+            return
+        with suppress(ConnectionError):
+            self._group.sendall(b"r")
+            for line in self._group.makefile("r", encoding="utf-8"):
+                order: dict[str, Any] = json.loads(line)
+                if not order:
+                    return
+                yield order
+        raise InterruptedError("the parent ended before the last turn")
+
+    def answer(self, result: Mapping[str, Any]) -> None:
+        """Answer the order that was yielded last."""
+        if self._group is not None:
+            self._group.sendall(json.dumps(result).encode() + b"\n")
 
 
 Task = Callable[[WorkerSpec, Siblings], Result]

@@ -8,8 +8,18 @@ from typing import Any
 
 import torch
 
-from .._fuse import Divergence, EditsInPlace, OwnAttributes, edition_of, loops, runs_of, take_from_models
-from .capture import NotPlain, PythonState, Recordings, remembers
+from .._fuse import (
+    Divergence,
+    EditsInPlace,
+    OwnAttributes,
+    edition_of,
+    hooks_so_far,
+    loops,
+    runs_of,
+    take_from_models,
+    take_hooks,
+)
+from .capture import NotPlain, PythonState, Recordings, guards, remembers
 from .shard import Shard
 
 __all__ = ["CarriedPython"]
@@ -27,6 +37,7 @@ class CarriedPython:
         """Carry values from and to these shards from now on."""
         self._edition, self._runs = edition_of(self._array), runs_of(self._array)
         self._arrays = [shard.array for shard in shards]
+        self._hooks = 0
         self._state = PythonState(self._array, self._arrays)
         self._divergence = Divergence(self._array, self._arrays)
         self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in shards]
@@ -64,6 +75,15 @@ class CarriedPython:
         shards are of other models then, and what they had to give was taken before."""
         if edition_of(self._array) == self._edition:
             self._state.carry_back()
+            self._take_hooks()
+
+    def _take_hooks(self) -> None:
+        """Give the array the hooks that a forward has registered in the first shard, with the flag that says so."""
+        before, self._hooks = self._hooks, hooks_so_far()
+        if self._hooks != before and self._arrays:
+            pairs = zip(guards.modules_of(self._array), guards.modules_of(self._arrays[0]), strict=True)
+            for (_, mine), (_, theirs) in pairs:
+                take_hooks(theirs, mine)
 
     def settle(self, ran: bool) -> None:
         """Copy all that the models' code has changed in the shards to the array.

@@ -12,7 +12,7 @@ import torch
 
 from .._fuse import loops, run_in_a_loop
 from .._torch import caches_parametrizations, own_parametrizations
-from .capture import CapturedStep, CudaGraphs, Recordings, Scripts, guards
+from .capture import Audit, CapturedStep, CudaGraphs, Recordings, Scripts, guards
 from .outside import OutsideState
 from .part import LossFunction, StepPart
 from .shard import Shard, Vectors
@@ -131,7 +131,8 @@ class Deal:
         return self._takes_turns or caches_parametrizations()
 
     def ran_python(self) -> bool:
-        """Return True if a step since the last call was no replay in every shard. None may be under way."""
+        """Return True if a step since the last call was no replay in every shard, or left tensors in attributes. None
+        may be under way."""
         ran, self._ran = self._ran, False
         return ran
 
@@ -176,10 +177,21 @@ class Deal:
         """Read the values that the code sees outside of its arguments, for a step that is asked for now."""
         return self._captured[0].read() if self._captured else None
 
+    def read_outside(self) -> list[Any]:
+        """Read the values outside of the array that the code sees."""
+        return [read() for read in self._reach.readers]
+
     def run_alone(self, alone: bool) -> None:
         """Tell the shards that no other thread runs the code meanwhile."""
         for captured in self._captured:
             captured.alone = alone
+
+    def audit_next(self, audits: bool) -> list[Audit]:
+        """Let replays of the next step be audits, or not; return those of the last step."""
+        done = [captured.audit for captured in self._captured if captured.audit is not None]
+        for captured in self._captured:
+            captured.audits, captured.audit = audits, None
+        return done
 
     def python_changed(self, names: Sequence[str], state: Any) -> None:
         """Use the replays for the Python values that the shards' modules have now."""
@@ -203,5 +215,5 @@ class Deal:
             try:
                 return captured(shard.part(batch), shard.hyper(vectors), seen)
             finally:
-                if not captured.replayed:
+                if not captured.replayed or captured.leaves:
                     self._ran = True

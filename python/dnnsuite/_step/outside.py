@@ -3,14 +3,52 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
+from .._fuse import arrays_in
+from .._fuse import width as array_width
 from ..errors import InvalidArgument
+from ..nn.model_tensor import ModelTensor
+from .capture.reach import Reach
 from .capture.value_readers import Reader, holds_values
 
-__all__ = ["OutsideState"]
+__all__ = ["OutsideState", "width_beside_others"]
+
+
+def width_beside_others(array: torch.nn.Module, losses: Sequence[Any], width: int | None) -> int | None:
+    """Choose the models per shard for loss functions that compute with other arrays, such as a target network: all of
+    them, for the others have no shards. Without others it is the user's `width`.
+
+    Raises:
+        InvalidArgument: the user wants narrower shards.
+    """
+    reach, held = Reach(), list[Any]()
+    for loss in losses:
+        while isinstance(loss, functools.partial):
+            held += [*loss.args, *loss.keywords.values()]
+            loss = loss.func
+        reach.call(loss)
+    known = {id(part) for part in array.modules()} | {id(array.__dict__.get("_root"))}
+    for reader in reach.readers:
+        value = reader.held()
+        whole = isinstance(value, torch.nn.Module) or not hasattr(value, "__dict__")
+        held += [value] if whole else [part for name, part in vars(value).items() if name in reach.names]
+    other = next((one for value in held for one in arrays_in(value) if id(one) not in known), None)
+    if other is None:
+        return width
+    B = array_width(array)
+    if width is not None and width < B:
+        raise InvalidArgument(
+            f"width={width}, but the loss function computes with another array, of "
+            f"{getattr(other, 'single_name', type(other).__name__)}, which holds "
+            "all models: leave width out, or make both networks parts of one module and fuse that"
+        )
+    return sys.maxsize  # also after models were added
 
 
 class OutsideState:
@@ -28,7 +66,8 @@ class OutsideState:
     def look(self) -> None:
         """Find the tensors that are seen now."""
         found = {id(one): one for reader in self._readers for one in reader.objects()}
-        seen = (one for one in found.values() if isinstance(one, torch.Tensor) and id(one) not in self._own)
+        tensors = (one for one in found.values() if isinstance(one, torch.Tensor))
+        seen = (one for one in tensors if type(one) is not ModelTensor and id(one) not in self._own)
         self._tensors = [one for one in seen if not one.is_inference()]
         self._versions = [one._version for one in self._tensors]
 

@@ -18,6 +18,7 @@ from ..optim import ArrayOptimizer, GradScaler
 from .batches import with_parts
 
 _NOTHING = SimpleNamespace()
+_COUNTERS = ("active", "skipped", "grad_norms")  # of an optimizer's group
 LossFunction = Callable[..., "torch.Tensor | tuple[torch.Tensor, torch.Tensor]"]
 Hyper = Mapping[str, torch.Tensor]
 Plans = Sequence[tuple[str, list[int], list[int]] | None]
@@ -119,17 +120,19 @@ class ShardPart:
 
     # -- for a recording -------------------------------------------------------------------------------------------
 
-    def state(self) -> list[torch.Tensor]:
-        """List the tensors that an update changes: trained parameters, the optimizer's state and its counters."""
-        tensors = [p for group in self._groups for p in group["params"] if p.requires_grad]
-        tensors += [value for own in self._state.values() for value in own.values()]
-        for group in self._groups:
-            tensors += [
-                value
-                for name, value in group.items()
-                if isinstance(value, torch.Tensor) and name in ("active", "skipped", "grad_norms")
-            ]
-        return tensors
+    def state(self, names: Mapping[torch.Tensor, str]) -> dict[str, torch.Tensor]:
+        """Collect the tensors that an update changes: trained parameters, the optimizer's state and its counters.
+
+        Args:
+            names: those of the shard's parameters.
+        """
+        held = [parameter for group in self._groups for parameter in group["params"]]
+        found = {names[parameter]: parameter for parameter in held if parameter.requires_grad}
+        found |= {f"{n} of {names[p]}": t for p in held for n, t in self._state[p].items()}
+        for number, group in enumerate(self._groups):
+            counters = {f"{name} of group {number}": group.get(name) for name in _COUNTERS}
+            found |= {name: value for name, value in counters.items() if isinstance(value, torch.Tensor)}
+        return found
 
     def roles(self) -> dict[str, Any]:
         """Collect by role what stays from step to step: the optimizer's state, groups and plans, and the scaler's."""

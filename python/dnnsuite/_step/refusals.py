@@ -119,6 +119,12 @@ def hooks_after_a_step(optimizer: ArrayOptimizer) -> list[Any]:
 def check_batch(batch: Any, B: int) -> bool:
     """Refuse a batch that is not one of `B` models; return True if a list of one tensor per model is in it."""
     if isinstance(batch, torch.Tensor):
+        if batch.layout != torch.strided:
+            raise InvalidArgument(
+                f"a tensor {list(batch.shape)} in a batch has layout {batch.layout}, of which StepRunner cannot take a "
+                "part: give its indices and values, keep a matrix that all models share as a buffer of theirs, or "
+                "train by hand"
+            )
         if batch.dim() == 0 or batch.size(0) != B:
             raise InvalidArgument(
                 f"a batch for {B} models is [{B}, ...], got {list(batch.shape)}; dnnsuite.stack(x, B={B}) "

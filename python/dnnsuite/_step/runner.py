@@ -16,9 +16,10 @@ from .._fuse import take_from_models
 from .._fuse import width as array_width
 from .._torch import mark_stepped
 from .._torch_threads import threads_of_caller, torch_threads
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, StaleRecording
 from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler
+from .audits import Audits
 from .batches import LentBatches
 from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
 from .carried_python import CarriedPython
@@ -27,6 +28,7 @@ from .denormals import Flushed
 from .dispatch import Dispatch
 from .generators import SharedDraws
 from .loop_trial import LoopTrial
+from .outside import width_beside_others
 from .part import LossFunction, StepPart
 from .refusals import check_batch, check_counts, check_optimizer, check_scaler, hooks_after_a_step, in_parts
 from .removed import RemovedParameters
@@ -58,7 +60,7 @@ class StepRunner(NotCopied):
             step are refused, those after a step are called.
         loss_function: `(array, *batch)` → losses `[b]` of the `b` models in the array that it is given, all B or a
             shard of them; or `(losses, figures)` with numbers `[b, n]` to look at. It must only compute: what it
-            prints or counts happens in the first steps only. `torch.autocast` may be used inside, or around `step`.
+            prints happens in the first steps and in audits only. `torch.autocast` may be used inside, or around `step`.
             For several optimizers a list, one for each.
         threads: CPU threads; by default torch's number. With several, `step` returns before the step is done, and
             torch's operators in the caller's thread use one until it has waited for the newest step. Steps of less
@@ -66,6 +68,8 @@ class StepRunner(NotCopied):
         width: models per shard; by default measured on the first steps, which train as all others do.
         queue_depth: most steps under way at a time; from 3 on a thread takes its models through two steps in a row.
         capture: record steps and replay them; False runs every step as written.
+        audit: run a replayed step both ways from one state, replayed and eager, and compare all it leaves to the bit:
+            the 10th, 100th, 1,000th, ... replayed step, and one in each stretch of this many. 1 is each step, 0 none.
         accumulate: take each batch in this many equal parts (dimension 1) before the update, to save activations.
         scaler: `optim.GradScaler`, with a scale per model, or torch's, which skips the step of all models on an
             overflow. For several optimizers a list, one or None for each.
@@ -118,10 +122,12 @@ class StepRunner(NotCopied):
         width: int | None = None,
         queue_depth: int = 3,
         capture: bool = True,
+        audit: int = 1000,
         accumulate: int = 1,
         scaler: Scaler | Sequence[Scaler | None] | None = None,
         flush_denormals: bool = True,
     ) -> None:
+        self._audits = Audits(audit)
         check_counts(
             {"threads": threads, "width": width, "queue_depth": queue_depth, "accumulate": accumulate}
         )
@@ -138,6 +144,7 @@ class StepRunner(NotCopied):
         self._device = self._home.type if can_capture else "cpu"  # the autocast that counts
         self._can_capture = capture and can_capture
         self.threads = threads or threads_of_caller()
+        width = width_beside_others(array, losses, width)
         self._asked = Asked(width, self.threads, capture, self._on_cpu)
         self.queue_depth = queue_depth
         self._closed = False
@@ -153,13 +160,15 @@ class StepRunner(NotCopied):
         models = getattr(self._array, "single_name", type(self._array).__name__)
         steps = "closed" if self._closed else self.mode
         optimizers = " + ".join(type(one).__name__ for one in self._optimizers)
+        audits = f", {self.audits_passed} audits passed" * bool(self.audits_passed)
         return (
             f"StepRunner({self.B} x {models}, {optimizers}, threads={self.threads}, "
-            f"width={self.width}, {steps})"
+            f"width={self.width}, {steps}{audits})"
         )
 
     def _forget(self) -> None:
         """Forget what was recorded."""
+        self._stale = ""  # why a recording was found to be so
         self._scripts = Scripts()
         self._known = Recordings(self._loss_functions, shared=all(one is None for one in self._scalers))
 
@@ -177,7 +186,8 @@ class StepRunner(NotCopied):
         self._dispatch.close()
         self._array, self._optimizers, self.B, self._widths = array, optimizers, B, widths
         self._modes, self._autocast = guards.ArrayModes(array), autocast_now(self._device)
-        self._updates, self._draws, self._lent = Updates(optimizers), SharedDraws(), LentBatches()
+        self._updates, self._lent = Updates(optimizers), LentBatches()
+        self._draws = SharedDraws(deal.read_outside)
         self._python = CarriedPython(array, deal.shards)
         for one in optimizers:
             mark_stepped(one)
@@ -198,7 +208,7 @@ class StepRunner(NotCopied):
         shards = shards_of(array, parts, parts_of(array_width(array), width, rest), loop)
         self._looping = loop
         replays: Scripts | CudaGraphs | None = None
-        if self._can_capture and not loop:
+        if self._can_capture and not loop and not self._stale:
             replays = self._scripts if self._on_cpu else CudaGraphs(CudaDevice(self._home))
         known, autocast = self._known if self._on_cpu else None, autocast_now(self._device)
         return Deal(shards, self._loss_functions, replays, self._flush, autocast, known, rest > 0)
@@ -218,6 +228,7 @@ class StepRunner(NotCopied):
 
         Raises:
             InvalidArgument: for a batch that is not one of B models, or after `close`.
+            StaleRecording: before a step of which an audit finds that its replay is another one than the eager step.
             Exception: the error of this step; with several threads that of an earlier one that no call has raised.
         """
         if self._closed:
@@ -228,10 +239,11 @@ class StepRunner(NotCopied):
         if not self._looked and not ragged:
             self._looked = True
             warn_of_single_samples(batch, self.B)
-        parted = self._deal.parted
+        captured, parted = self.mode == "captured", self._deal.parted
+        audit = self._audits.due(captured)
         trial, loop = self._widths.follow(None if ragged else batch, lambda: self.mode, parted)
         if trial is None and not ragged and self._dispatch.several:
-            self._dispatch.choose(self._settle, self.mode == "captured", parted)
+            self._dispatch.choose(self._settle, captured, parted)
         self._redeal(1 if ragged else self.width, loop, isinstance(trial, WidthTrial))
         if self._dispatch.later:
             with torch_threads(1):  # of two, one would wait busily on a core of the shards' threads
@@ -240,7 +252,9 @@ class StepRunner(NotCopied):
         step = SubmittedStep(
             self._dispatch.threads.wait, batch, asked, len(self._deal.shards), len(self._optimizers)
         )
-        if trial is None:
+        if audit and trial is None:
+            self._audit(step)
+        elif trial is None:
             self._submit(step)
         else:
             self._try(step, trial)
@@ -290,6 +304,39 @@ class StepRunner(NotCopied):
         if live:
             dispatch.threads.settle()
             deal.note_done(step.batch)
+
+    def _audit(self, step: SubmittedStep) -> None:
+        """Run a step in the caller's thread, replayed and eager from one state.
+
+        Raises:
+            StaleRecording: if they differ, and nothing is changed then.
+        """
+        deal, dispatch = self._deal, self._dispatch
+        dispatch.threads.settle()  # steps before it are no audits
+        deal.run_alone(True)
+        deal.audit_next(True)
+        try:
+            dispatch.run_alone(step)
+        finally:
+            audits = deal.audit_next(False)
+        stale = isinstance(step.error, StaleRecording)
+        for audit in reversed(audits) if stale else ():
+            audit.undo()
+        if step.error is not None and (stale or not dispatch.several):
+            dispatch.threads.wait(step)  # so that it is raised once
+            if stale:
+                self._discard(str(step.error))
+            raise step.error
+        self._audits.end(bool(audits) and all(audit.compared for audit in audits))
+        deal.note_done(step.batch)
+
+    def _discard(self, why: str) -> None:
+        """Forget what was recorded, and record nothing until `refresh`."""
+        self.synchronize()
+        self._known.discard()
+        self._forget()
+        self._stale = why
+        self._set_up(self._array, self._optimizers, self._widths)
 
     def _follow(self) -> Vectors:
         """Divide the array into shards again if it (train or eval, frozen or not, hooks, other models), the optimizer
@@ -345,9 +392,16 @@ class StepRunner(NotCopied):
             return "eager: capture=False" + "; its models run in a loop" * self._looping
         if not self._can_capture:
             return "eager: the array is neither on a CPU nor on one CUDA device"
+        if self._stale:
+            return f"eager: {self._stale}"
         if self._looping:
             return f"{self._widths.refusal}; its models run in a loop"
         return self._deal.mode
+
+    @property
+    def audits_passed(self) -> int:
+        """Number of replayed steps that were run both ways, and left the same bits."""
+        return self._audits.passed
 
     @property
     def settled(self) -> bool:

@@ -46,9 +46,13 @@ class Shard:
         self._vectors: Vectors = []  # the last hyper-parameters of all models, and this shard's part of them
         self._hyper: list[dict[str, torch.Tensor]] = []
 
-    def state(self) -> list[torch.Tensor]:
-        """List the tensors that a step changes: trained parameters, the optimizers' state and their counters."""
-        return [tensor for part in self._parts for tensor in part.state()]
+    def state(self) -> dict[str, torch.Tensor]:
+        """Collect the tensors that a step changes: trained parameters, the optimizers' state and their counters."""
+        names = {parameter: name for parameter, (_, name) in self._places.items()}
+        if len(self._parts) == 1:
+            return self._parts[0].state(names)
+        each = enumerate(self._parts)
+        return {f"{name} in part {i}": t for i, part in each for name, t in part.state(names).items()}
 
     def roles(self) -> dict[str, torch.Tensor]:
         """Collect by role the tensors that stay from step to step: parameters, buffers, the optimizers' state."""

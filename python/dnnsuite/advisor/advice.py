@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -61,7 +62,8 @@ class Advice:
         sweep_s: seconds of a sweep by mode, at the mode's best B.
         trials, steps: size of that sweep.
         limits: bounds of an array: arithmetic and memory.
-        fit: the fitted time of a step of the array.
+        fit: the fitted time of a step of the array; None where the steps are not known.
+        cores: CPUs that it was measured on.
     """
 
     mode: str
@@ -75,18 +77,27 @@ class Advice:
     trials: int
     steps: int
     limits: Limits
-    fit: StepTime
+    fit: StepTime | None
     measured_s: Mapping[str, float] = field(default_factory=dict)
+    cores: str = ""
+
+    @property
+    def conclusive(self) -> bool:
+        """False where the machine was too busy for advice: `mode` is serial then, for want of anything better."""
+        return self.fit is not None
 
     def curve(self, mode: str) -> Curve:
         """Return the curve of a mode."""
         return {each.mode: each for each in self.curves}[mode]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
+        """Plain values; None for what is not known."""
+        made = asdict(self)
+        return made | {name: None for name in ("gain", "low", "high") if math.isnan(made[name])}
 
     def __str__(self) -> str:
+        if not self.conclusive:
+            return self.reason
         lines = [f"{'mode':<11} {'B':>3}  {'steps/s':>9}  times serial"]
         for curve in self.curves:
             for point in curve.points:
@@ -94,6 +105,8 @@ class Advice:
                 noted = "" if point.measured else "  predicted"
                 lines.append(f"{point.mode:<11} {point.B:>3}  {number(point.rate):>9}  {gain}{noted}")
         lines.append(self.reason)
+        if "others" in self.cores:
+            lines.append(f"Measured on {self.cores}.")
         costs = ", ".join(f"{mode} {duration(s)}" for mode, s in self.sweep_s.items())
         lines.append(f"A sweep of {self.trials} trials of {self.steps} steps: {costs}.")
         return "\n".join(lines)
@@ -107,6 +120,8 @@ def concluded(
     limits: Limits,
     trials: int,
     steps: int,
+    cores: str = "",
+    unknown: str = "",
 ) -> Advice:
     """Conclude from the measured steps.
 
@@ -116,7 +131,13 @@ def concluded(
         alone: a step of one plain model with one thread, which processes side by side have; None on a GPU.
         threads: CPU threads of a run; 1 on a GPU.
         trials, steps: size of the sweep whose cost is asked.
+        cores: CPUs that they were measured on.
+        unknown: reason that they are not known; empty where they are.
     """
+    if unknown:
+        reason = f"Inconclusive, {unknown}. Ask again when it is quieter."
+        nothing = math.nan, math.nan, math.nan
+        return Advice("serial", 1, *nothing, reason, (), {}, trials, steps, limits, None, {}, cores)
     fit = fitted(arrays, threads)
     most = limits.most()
     serial = Curve("serial", (_point("serial", 1, plain, plain, True),), most)
@@ -138,7 +159,7 @@ def concluded(
     return Advice(
         chosen.mode, chosen.B, chosen.gain, chosen.low * share, chosen.high * share,
         _reason(chosen, winner, share, most, fit), tuple(curves), costs, trials, steps, limits, fit,
-        {"plain": plain.seconds, **{f"B={B}": point.seconds for B, point in arrays.items()}},
+        {"plain": plain.seconds, **{f"B={B}": point.seconds for B, point in arrays.items()}}, cores,
     )  # fmt: skip
 
 

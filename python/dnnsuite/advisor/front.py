@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument, did_you_mean
@@ -79,7 +80,7 @@ def advise_job(
     _check(trials, steps, threads)
     subject, own_steps = _subject(job, options)
     with _repeatable():
-        found = measure(subject, threads or host.num_cpus())
+        found = measure(subject, threads or host.num_threads())
     return _concluded(found, trials, own_steps if steps is None else steps)
 
 
@@ -93,9 +94,9 @@ def verified(job: str, B: int, threads: int | None = None, **options: Any) -> tu
     _check(_TRIALS, None, threads)
     subject, steps = _subject(job, options)
     with _repeatable():
-        found = measure(subject, threads or host.num_cpus(), (*BS, B))
+        found = measure(subject, threads or host.num_threads(), (*BS, B))
     arrays = {b: found.arrays[b] for b in BS}
-    known = Measurement(found.plain, found.alone, arrays, found.limits, found.threads)
+    known = replace(found, arrays=arrays)
     return _concluded(known, _TRIALS, steps), found.arrays[B]
 
 
@@ -106,7 +107,10 @@ def _check(trials: int, steps: int | None, threads: int | None) -> None:
 
 
 def _concluded(found: Measurement, trials: int, steps: int) -> Advice:
-    return concluded(found.plain, found.arrays, found.alone, found.threads, found.limits, trials, steps)
+    return concluded(
+        found.plain, found.arrays, found.alone, found.threads, found.limits, trials, steps, str(found.cores),
+        found.unknown,
+    )  # fmt: skip
 
 
 def _subject(job: str, given: Mapping[str, Any]) -> tuple[JobSubject, int]:

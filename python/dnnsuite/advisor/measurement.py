@@ -9,6 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from .._runs.neighbours import Cores, all_cores, free_cores
+from .._runs.turn_task import settle
+from .._runs.turns import Goal, Known
+from .._runs.turns_here import Way, take_turns_here
 from .._torch_threads import torch_threads
 from .prediction import Limits, Measured
 
@@ -16,13 +20,7 @@ __all__ = ["BS", "Measurement", "Stepper", "Subject", "measure"]
 
 BS = (1, 2, 4)
 _LEAST_WARM_UP = 16
-_MOST_WARM_UP, _WARM_UP_S = (
-    2000,
-    30.0,
-)  # of steps and seconds until an array's are recorded and its shards chosen
-_ROUNDS = 9
-_MOST_STEPS = 50
-_ROUND_S = 0.05  # least time of one observation: several steps where they are short
+_BUDGET_S = 20.0
 _GEMM = 768
 _FREE = 0.8  # of the free memory is used; the rest is for what else the process holds
 
@@ -55,38 +53,73 @@ class Subject(Protocol):
 
 @dataclass(frozen=True)
 class Measurement:
-    """Seconds of a step: of one plain model with all threads, with one thread, of arrays by B; and the limits."""
+    """Seconds of a step: of one plain model with all threads, with one thread, of arrays by B; and the limits.
+
+    Attributes:
+        cores: CPUs that it was measured on.
+        unknown: reason that the steps are not known; empty where they are.
+    """
 
     plain: Measured
     alone: Measured | None
     arrays: Mapping[int, Measured]
     limits: Limits
     threads: int
+    cores: Cores
+    unknown: str = ""
 
 
-def measure(subject: Subject, threads: int, Bs: tuple[int, ...] = BS) -> Measurement:
-    """Measure a plain model and arrays of `Bs` models with `threads` CPU threads; they take turns."""
+def measure(
+    subject: Subject, threads: int, Bs: tuple[int, ...] = BS, budget_s: float = _BUDGET_S
+) -> Measurement:
+    """Measure a plain model and arrays of `Bs` models with `threads` CPU threads; they take turns.
+
+    Fewer threads are used where neighbours do not leave so many cores free.
+    """
     on_cpu = not subject.device.startswith("cuda")
+    cores = free_cores(threads) if on_cpu else all_cores()
+    if cores.shared:
+        threads = min(threads, len(cores.cpus))
+    by_cpu_time = (
+        on_cpu and threads == 1
+    )  # what one thread works is not lengthened by others that wait for its core
     with contextlib.ExitStack() as open_ways, torch_threads(threads):
         steppers: dict[Any, Stepper] = {}
         for B in (0, *Bs):
             steppers[B] = subject.stepper(B, threads)
             open_ways.callback(steppers[B].close)
         for stepper in steppers.values():
-            _warm_up(stepper)
-        ways: dict[Any, Callable[[], None]] = {B: stepper.step for B, stepper in steppers.items()}
+            settle(stepper, _LEAST_WARM_UP)
+        ways: dict[Any, Way] = {B: _repeated(stepper.step) for B, stepper in steppers.items()}
         if on_cpu and threads > 1:
-            ways["alone"] = lambda: _with_one_thread(steppers[0].step)
-        # What one thread works is not lengthened by others that wait for its core.
-        clock = _clock(threads if on_cpu else 0)
-        seen = _in_turns(ways, clock)
+            ways["alone"] = _repeated(lambda: _with_one_thread(steppers[0].step))
+        found = take_turns_here(
+            ways, Goal(budget_s=budget_s), 0, cores=cores, clock=_clock(threads if on_cpu else 0),
+            by_cpu_time=by_cpu_time,
+        ).rounds  # fmt: skip
+    plain = _seconds(found.rate(0))
+    ratios = {name: found.ratio(name) for name in ways if name != 0}
+    unknown = next(
+        (ratio.reason() for ratio in ratios.values() if found.goal.verdict(ratio) == "inconclusive"), ""
+    )
+    steps = {name: _by_ratio(plain, ratio) for name, ratio in ratios.items()}
     return Measurement(
-        seen[0],
-        seen.get("alone"),
-        {B: seen[B] for B in Bs},
+        plain,
+        steps.get("alone"),
+        {B: steps[B] for B in Bs},
         _limits(subject, threads),
         threads if on_cpu else 1,
+        cores,
+        unknown,
     )
+
+
+def _repeated(step: Callable[[], None]) -> Way:
+    def run(steps: int) -> None:
+        for _ in range(steps):
+            step()
+
+    return run
 
 
 def _clock(threads: int) -> Callable[[], float]:
@@ -99,37 +132,13 @@ def _with_one_thread(step: Callable[[], None]) -> None:
         step()
 
 
-def _warm_up(stepper: Stepper) -> None:
-    """Step until an array has found how it runs, which its first steps try out."""
-    deadline = time.perf_counter() + _WARM_UP_S
-    for done in range(1, _MOST_WARM_UP + 1):
-        stepper.step()
-        if done >= _LEAST_WARM_UP and (stepper.settled or time.perf_counter() > deadline):
-            break
+def _seconds(rate: Known) -> Measured:
+    return Measured(1 / rate.value, 1 / rate.high, 1 / rate.low)
 
 
-def _in_turns(ways: Mapping[Any, Callable[[], None]], clock: Callable[[], float]) -> dict[Any, Measured]:
-    """Seconds of a step of each way, from rounds in which all take turns."""
-    lengths = {}
-    for name, step in ways.items():
-        step()
-        begin = clock()
-        step()
-        lengths[name] = max(1, min(_MOST_STEPS, int(_ROUND_S / max(clock() - begin, 1e-6))))
-    seen: dict[Any, list[float]] = {name: [] for name in ways}
-    for _ in range(_ROUNDS):
-        for name, step in ways.items():
-            begin = clock()
-            for _ in range(lengths[name]):
-                step()
-            seen[name].append((clock() - begin) / lengths[name])
-    return {name: _of(values) for name, values in seen.items()}
-
-
-def _of(values: list[float]) -> Measured:
-    """Return the least, for what disturbs a step only makes it longer, and the third as the end of its interval."""
-    ordered = sorted(values)
-    return Measured(ordered[0], ordered[0], ordered[2])
+def _by_ratio(plain: Measured, ratio: Known) -> Measured:
+    """Return the seconds of a step from its ratio to the plain model's, which neighbours do not change."""
+    return Measured(plain.seconds / ratio.value, plain.seconds / ratio.high, plain.seconds / ratio.low)
 
 
 def _limits(subject: Subject, threads: int) -> Limits:

@@ -10,7 +10,7 @@ from typing import Annotated, Optional
 
 import typer
 
-__all__ = ["PRESETS", "Json", "Number", "Text", "Texts"]
+__all__ = ["PRESETS", "AllowChanged", "Json", "Number", "Text", "Texts"]
 
 PRESETS = "quick (minutes on two cores), default, or paper (the sizes of HFTA's published measurements)."
 
@@ -18,3 +18,9 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 Number = Optional[int]  # noqa: UP045
 Text = Optional[str]  # noqa: UP045
 Texts = Optional[list[str]]  # noqa: UP045
+AllowChanged = Annotated[
+    Texts,
+    typer.Option(
+        metavar="NAME", help="With --resume: this may differ from before; the records say so. Repeatable."
+    ),
+]

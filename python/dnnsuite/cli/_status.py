@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -49,7 +50,8 @@ def reporting(command: Callable[..., int]) -> Callable[..., None]:
 
 def say(text: str) -> None:
     """Print a line on standard error, without what a terminal would obey."""
-    print(f"dnnsuite: {printable(text)}", file=sys.stderr)
+    with suppress(OSError, ValueError):  # a screen that is gone ends no run
+        print(f"dnnsuite: {printable(text)}", file=sys.stderr)
 
 
 def tell(text: str) -> None:

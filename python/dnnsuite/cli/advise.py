@@ -84,6 +84,11 @@ def _verify(jobs: list[str], B: int, threads: int | None, options: dict[str, Any
         )
     for job in jobs:
         advice, step = verified(job, B, threads, **options)
+        if advice.fit is None:
+            rows.append({"job": job, "B": B, "inconclusive": advice.reason})
+            if not as_json:
+                print(f"| {job} | {B} | {advice.reason} | | | | |", flush=True)
+            continue
         serial_s = advice.measured_s["plain"]
         predicted = advice.fit.interval(B, advice.limits)
         gain, low, high = (B * serial_s / s for s in (predicted.seconds, predicted.high, predicted.low))

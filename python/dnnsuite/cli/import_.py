@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,7 @@ Source = Annotated[Path, typer.Argument(help="The file.", show_default=False)]
 Results = dict[str, "pd.DataFrame"]
 
 _ROWS = 10
+_WIDTH, _NAME = 100, 56  # characters of a line, and of a name in it
 
 
 def import_file(
@@ -63,15 +65,25 @@ def import_file(
     """
     from .. import importers
 
-    paths = [path for given in files for path in _traces_in(given)]
+    paths, notes = _paths(files)
     if against is None and len(paths) == 1 and importers.large.is_large(paths[0], kind):
         _show_large(paths[0], out, as_json)
         return 0
-    found = [importers.load(path, kind, interval) for path in paths]
+    found = []
+    for path in paths:
+        try:
+            found.append(importers.load(path, kind, interval))
+        except importers.BadFile as error:
+            if path in files or error.kind_is_known:  # named, or a trace that is damaged
+                raise
+            notes.append(f"{error}: left out")
+    if not found:
+        raise InvalidArgument("; ".join(notes))
     if against is not None:
         shown = _against(importers.load(against, kind, interval), found)
     else:
         shown = _of_one(found[0]) if len(found) == 1 else _of_ranks(found)
+    shown.notes[:0] = notes
     written = _save(shown.tables | shown.results, out) if out is not None else []
     _show(shown, files, as_json, written)
     return 0
@@ -91,6 +103,16 @@ class _Shown(NamedTuple):
         """Number of rows of each table."""
         counted = {name: len(table) for name, table in self.tables.items()}
         return counted if self.unheld is None else self.unheld
+
+
+def _paths(files: list[Path]) -> tuple[list[Path], list[str]]:
+    """Return the files, and those of folders, with remarks on what is there twice."""
+    paths = [path for given in files for path in _traces_in(given)]
+    packed = [
+        path for path in paths if path not in files and path.suffix == ".gz" and path.with_suffix("") in paths
+    ]
+    notes = [f"{path}: left out, {path.with_suffix('').name} is there as well" for path in packed]
+    return [path for path in paths if path not in packed], notes
 
 
 def _traces_in(given: Path) -> list[Path]:
@@ -160,7 +182,8 @@ def _show(shown: _Shown, files: list[Path], as_json: bool, written: list[Path]) 
     rows = ", ".join(f"{count} {name}" for name, count in shown.rows.items() if count)
     tell(f"{names}: {shown.kind}" + (f"; {rows or 'no rows'}" if shown.rows else ""))
     for name, table in shown.results.items():
-        tell(f"\n{name}:\n{_shown(table)}")
+        of = f" (of {table.attrs['of']})" if "of" in table.attrs else ""
+        tell(f"\n{name}{of}:\n{_shown(table)}")
     for note in shown.notes:
         say(note)
     for path in written:
@@ -255,11 +278,26 @@ def _make(folder: Path) -> None:
 
 
 def _shown(table: pd.DataFrame) -> str:
-    text = table.head(_ROWS).to_string(
-        index=False, max_colwidth=60, float_format=lambda value: f"{value:.4g}"
-    )
+    """Print a table's first rows in at most 100 columns: what does not fit follows, with the first column again."""
+    rows = table.head(_ROWS)
+    parts = [_text(rows[columns]) for columns in _columns_that_fit(rows)]
     left = len(table) - _ROWS
-    return f"{text}\n... and {left} more" if left > 0 else text
+    return "\n\n".join(parts) + (f"\n... and {left} more" if left > 0 else "")
+
+
+def _columns_that_fit(rows: pd.DataFrame) -> list[list[str]]:
+    first, *others = rows.columns
+    widths = {name: max(map(len, _text(rows[[name]]).splitlines())) + 1 for name in rows}
+    parts = [[first]]
+    for name in others:
+        if sum(widths[column] for column in parts[-1]) + widths[name] > _WIDTH and len(parts[-1]) > 1:
+            parts.append([first])
+        parts[-1].append(name)
+    return parts
+
+
+def _text(rows: pd.DataFrame) -> str:
+    return rows.to_string(index=False, max_colwidth=_NAME, float_format=lambda value: f"{value:.4g}")
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -324,6 +362,9 @@ def _script(name: str, command: Callable[..., None]) -> None:
     def run(**options: Any) -> None:
         try:
             command(**options)
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader of a pipe, `head` say, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except (Error, OSError) as error:
             _say(name, [f"error: {error}"])
             raise typer.Exit(2) from None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 if TYPE_CHECKING:
-    from ..pin import Outcome, Plan
+    from ..pin import Outcome, Partition, Plan
 
 __all__ = ["commands"]
 
@@ -200,12 +200,27 @@ def _run(
                 )
                 for each in which
             ]
-            return partition.finish(started, timeout_s)
+            told = set(_tell_overlaps(partition, set()))
+            outcomes = partition.finish(started, timeout_s)
+            _tell_overlaps(partition, told)
+            return outcomes
     except Error as error:
         if not alone:
             raise
         print(f"dnnsuite: error: {error}", file=sys.stderr)
         raise typer.Exit(SETUP_FAILED) from error
+
+
+def _tell_overlaps(partition: Partition, told: set[str]) -> list[str]:
+    """Say which other runs have CPUs of this one: neither has its cores to itself."""
+    lines = [str(each) for each in partition.overlapping() if str(each) not in told]
+    for line in lines:
+        print(
+            f"dnnsuite: {line}: neither has its cores to itself; --cpus chooses others",
+            file=sys.stderr,
+            flush=True,
+        )
+    return lines
 
 
 def _status(outcome: Outcome) -> int:

@@ -40,7 +40,9 @@ def profile(
     monitor: Annotated[str, typer.Option(help="Samples of the machine: auto, nvml, dcgm or none.")] = "auto",
     step_on: Annotated[
         str,
-        typer.Option(help="Event that ends a step of a script: optimizer, backward, or auto (optimizer if it steps)."),
+        typer.Option(
+            help="What ends a step of a script: optimizer, backward, gradient (torch.autograd.grad), forward, or auto."
+        ),
     ] = "auto",
     stop: Annotated[bool, typer.Option("--stop", help="End a script once it has been observed.")] = False,
     out: Annotated[Optional[Path], typer.Option(help="Output directory.  [dnnsuite-runs/profile-NAME-TIME]")] = None,  # noqa: UP045
@@ -51,8 +53,9 @@ def profile(
 
     Prints the parts of a step, the cost of observing, and advice. With -- it runs your own script, unmodified:
     dnnsuite profile -- python train.py --lr 0.1. A step ends where the optimizer's does; in a script without
-    torch.optim, where backward does (--step-on). Each window is written when it closes, so that a kill loses none.
-    The exit status is the script's own.
+    torch.optim, where backward does, and without gradients where the model's call does (--step-on). Each window is
+    written when it closes, so that a kill loses none. An --out that holds an earlier run is left, and one beside it
+    made. The exit status is the script's own, whatever was observed.
     """
     from .. import jobs
     from .._runs.folder import PROFILES_FILE, default_out
@@ -60,7 +63,8 @@ def profile(
     from ..profiling.single_run import TRAINING_JOBS
 
     import_plugins(plugin or [], [str(Path.cwd())])
-    if len(target) > 1 or (target[0] not in (*jobs.names(), *TRAINING_JOBS) and _is_command(target[0])):
+    is_job = target[0] in (*jobs.names(), *TRAINING_JOBS)
+    if len(target) > 1 or "--" in sys.argv or (not is_job and _is_command(target[0])):
         from ..profiling.script import run_script
 
         where = out or default_out(f"profile-{Path(target[0]).name}", PROFILES_FILE, False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from ._options import Number, Text, Texts
+from ._options import AllowChanged, Number, Text, Texts
 from ._status import say, tell
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def run(
     ] = False,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/SUITE-TIME]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Do what is missing in --out (or the last one).")] = False,
+    allow_changed: AllowChanged = None,
     cluster: Annotated[
         Text, typer.Option(help="Run each job of each run as a task of a cluster: slurm, local or debug.")
     ] = None,
@@ -79,7 +80,7 @@ def run(
         "precision": precision, "preset": preset, "batch_size": batch_size, "order": order, "timeout_s": timeout,
         "pin": pin, "require": require, "seed": seed, "data": data, "dataroot": dataroot, "plugins": plugin,
         "monitor": monitor, "cold": cold or None,
-        "loader": False if no_loader else None,
+        "loader": False if no_loader else None, "allow_changed": allow_changed,
     }  # fmt: skip
     if show or dry_run:
         from ..suites import prepare

@@ -14,7 +14,7 @@ import typer
 
 from .._shown import metric, ratio
 from ..errors import InvalidArgument, did_you_mean
-from ._options import Json, Number, Text, Texts
+from ._options import AllowChanged, Json, Number, Text, Texts
 from ._status import FAILED, say, tell
 from .run import parameters
 from .train_on_cluster import Nodes, command_line, submit
@@ -54,6 +54,7 @@ def train(
     resume: Annotated[
         Text, typer.Option(help="auto (go on in --out, or begin), never, or a checkpoint's path.  [never]")
     ] = None,
+    allow_changed: AllowChanged = None,
     evaluate: Annotated[
         bool,
         typer.Option("--evaluate", help="Only validate the checkpoint that --resume names; write nothing."),
@@ -104,7 +105,8 @@ def train(
     asked = _Asked(name, settings, variants, Path(path).stem, preset or "", device, dataroot)
     if evaluate:
         return _evaluate(asked, out, resume, quiet, as_json)
-    return _train(asked, out, resume or "never", quiet or not settings.log_to_screen, as_json)
+    quiet = quiet or not settings.log_to_screen
+    return _train(asked, out, resume or "never", allow_changed or [], quiet, as_json)
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,9 @@ def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _train(asked: _Asked, out: str | None, resume: str, quiet: bool, as_json: bool) -> int:
+def _train(
+    asked: _Asked, out: str | None, resume: str, allow_changed: list[str], quiet: bool, as_json: bool
+) -> int:
     from .. import training
     from .._runs.failures import NotFinite
     from .._runs.interrupts import Interrupted
@@ -219,6 +223,7 @@ def _train(asked: _Asked, out: str | None, resume: str, quiet: bool, as_json: bo
             quiet=quiet,
             preset=asked.preset,
             asked=asked.record(),
+            allow_changed=allow_changed,
         )
     except Interrupted as interrupted:
         say(

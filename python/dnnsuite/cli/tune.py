@@ -13,7 +13,7 @@ import typer
 
 from .._shown import duration, metric, ratio
 from ..errors import InvalidArgument, did_you_mean
-from ._options import PRESETS, Json, Number, Text, Texts
+from ._options import PRESETS, AllowChanged, Json, Number, Text, Texts
 from ._status import FAILED
 from .run import parameters
 from .train_on_cluster import command_line
@@ -73,6 +73,7 @@ def tune(
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/tune-JOB-TIME]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Do what is missing in --out.")] = False,
+    allow_changed: AllowChanged = None,
     share: Annotated[
         bool,
         typer.Option(
@@ -125,7 +126,7 @@ def tune(
         return _swept(
             found, made, epochs=epochs, mode=mode, out=folder, resume=again, seed=seed + repeat, preset=preset,
             space=space, metric=metric, goal=goal, patience=patience, width=width, threads=threads, devices=devices,
-            device="cpu" if devices else chosen, share=share, quiet=quiet or as_json,
+            device="cpu" if devices else chosen, share=share, quiet=quiet or as_json, allow_changed=allow_changed or (),
         )  # fmt: skip
 
     if on_cluster:

@@ -44,7 +44,9 @@ def workflow(
     precisions: Annotated[Texts, typer.Option(help="fp32,amp,bf16,fp64.  [fp32, and amp on a GPU]")] = None,
     bf16: Annotated[bool, typer.Option("--bf16", help="Measure in bfloat16 too.")] = False,
     repeats: Annotated[Number, typer.Option(help="Runs of each point.  [preset]")] = None,
-    epochs: Annotated[Number, typer.Option(help="Epochs of a run; the first is warm-up.  [preset]")] = None,
+    epochs: Annotated[
+        Number, typer.Option(help="Epochs of a run; the first is warm-up.  [until --goal]")
+    ] = None,
     iters_per_epoch: Annotated[Number, typer.Option(help="Iterations of an epoch.  [preset]")] = None,
     batch_size: Annotated[Number, typer.Option(help="Items per model and iteration.  [preset]")] = None,
     seed: Annotated[Number, typer.Option(help="Seed of models, data, plan and order.  [1]")] = None,
@@ -72,7 +74,15 @@ def workflow(
     data: Annotated[Text, typer.Option(help="Source of the data, as auto or synthetic.  [auto]")] = None,
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
     threads: Annotated[Number, typer.Option(help="CPU threads, shared by a run's processes.  [all]")] = None,
-    timeout: Annotated[Optional[float], typer.Option(help="Seconds a run may take.  [3600]")] = None,  # noqa: UP045
+    goal: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(help="Relative half width of a speedup's 95 % interval at which it is known.  [0.05]"),
+    ] = None,
+    budget: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(help="Seconds to reach --goal in, without start-up.  [preset; --epochs: none]"),
+    ] = None,
+    timeout: Annotated[Optional[float], typer.Option(help="Seconds a turn may take.  [3600]")] = None,  # noqa: UP045
     job: Annotated[Text, typer.Option(help="For convergence: the job that trains.  [resnet]")] = None,
     lrs: Annotated[
         Texts, typer.Option(help="For convergence: learning rates, one per model, as .002,.001.  [the job's]")
@@ -104,6 +114,7 @@ def workflow(
         "repeats": repeats, "epochs": epochs, "iters_per_epoch": iters_per_epoch, "batch_size": batch_size,
         "seed": seed, "preset": preset, "plan": plan, "max_B": max_B, "max_num_Bs": max_num_Bs,
         "lambd": lambd, "data": data, "dataroot": dataroot, "threads": threads, "timeout_s": timeout,
+        "goal": goal, "budget_s": budget,
         "plugins": plugin, "options": option, "bf16": bf16 or None, "monitor": monitor, "units": unfused,
         **search,
     }  # fmt: skip
@@ -203,18 +214,13 @@ def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
     settings = resolve(job, options)
     check(settings, options)
     order, remarks = planned_points(settings)
-    steps = sum(settings.epochs * settings.iters_per_epoch * point.B for _, point in order)
     if as_json:
         runs = [{"repeat": repeat, "mode": p.mode, "precision": p.precision, "B": p.B} for repeat, p in order]
-        print(
-            json.dumps(
-                {"settings": settings.to_dict(), "runs": runs, "remarks": remarks, "model_steps": steps}
-            )
-        )
+        print(json.dumps({"settings": settings.to_dict(), "runs": runs, "remarks": remarks}))
         return 0
     for key, value in settings.to_dict().items():
         print(f"{key:<16} {value}")
-    print(f"\n{len(order)} runs, {steps} training steps counted over all models; in this order:")
+    print(f"\n{len(order)} runs; those that fit the memory together take turns:")
     for repeat, point in order:
         print(f"  repeat {repeat + 1}  {point}")
     for remark in remarks:

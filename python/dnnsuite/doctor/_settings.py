@@ -14,7 +14,9 @@ from ._finding import Finding, ok, warning
 VARIABLES = {
     "DNNSUITE_BROWSER": "the browser that prints a report's page with --pdf (default: the first that is found)",
     "DNNSUITE_CACHE": "folder for prepared data and measured choices (default ~/.cache/dnnsuite)",
-    "DNNSUITE_ISA": "kernels to use on the CPU: generic, avx2 or avx512 (default: the widest; on Arm always neon)",
+    "DNNSUITE_NEIGHBOURS": "ignore: measure as if nothing else ran on the machine (default: look at what runs)",
+    "DNNSUITE_ISA": "CPU kernels to use: generic, avx2 or avx512 (default: the widest there is; on Arm always neon); "
+    "to build: all",
     "DNNSUITE_LIBRARY_DIR": "folder of the operator libraries (default: the installed package)",
     "DNNSUITE_CUDA": "while building: AUTO, ON or OFF for the CUDA kernels (default AUTO)",
     "DNNSUITE_TORCH_DIR": "while building: folder of the torch to build against (default: the installed one)",

@@ -9,6 +9,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ __all__ = ["TraceFile"]
 
 _CHUNK_BYTES = 1 << 22
 _LONGEST_VALUE = 1 << 26  # characters; what is not whole by then is no JSON
+_LONGEST_ESCAPE = 6
+_ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
 
@@ -37,7 +40,8 @@ class TraceFile:
         self._text, self._at = "", 0
         self._lines = 1  # before the text that is held
         self._ended = False
-        self._decode = json.JSONDecoder().raw_decode
+        # As decimals, because a double has too few digits for microseconds since 1970. Names hold tabs as they are.
+        self._decode = json.JSONDecoder(parse_float=Decimal, strict=False).raw_decode
 
     def __iter__(self) -> Iterator[Any]:
         try:
@@ -105,7 +109,9 @@ class TraceFile:
                 value, end = self._decode(self._text, self._at)
             except RecursionError as error:
                 raise self._no_json("it is nested too deeply") from error
-            except ValueError as error:
+            except (ValueError, ArithmeticError) as error:
+                if "escape" in getattr(error, "msg", "") and self._repair():
+                    continue
                 if len(self._text) - self._at > _LONGEST_VALUE or not self._more():
                     raise self._no_json(
                         getattr(error, "msg", str(error)), getattr(error, "pos", 0)
@@ -115,6 +121,14 @@ class TraceFile:
                     self._at = end
                     return value
                 self._more()
+
+    def _repair(self) -> bool:
+        """Double the backslashes that escape nothing, as of a Windows path in a name; True if there were any."""
+        end = max(self._at, len(self._text) - (0 if self._ended else _LONGEST_ESCAPE))
+        rest = _ESCAPE.sub(lambda found: found[0] if found[1] else r"\\", self._text[self._at : end])
+        changed = len(rest) != end - self._at
+        self._text = self._text[: self._at] + rest + self._text[end:]
+        return changed
 
     def _more(self) -> bool:
         """Read on; what was used is let go. False at the end of the file."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InvalidArgument, did_you_mean
 from . import dcgm, kineto, ncu, nsys, nsys_stats, nvprof, nvvp
+from ._extent import remarks
 from ._text import BadFile, encoding_of, lines_of, read_bytes, read_head
 
 if TYPE_CHECKING:
@@ -27,6 +28,41 @@ _EXPORT = {  # a tool's own format: how to make it one that is read
     ".nsys-rep": "nsys export --type sqlite FILE",
     ".qdrep": "nsys export --type sqlite FILE",
 }
+
+
+# What else is met, and the way to a file that is read
+_OTHERS = (
+    (
+        r"\Aversion https://git-lfs",
+        "a pointer of Git LFS, not the file: `git lfs pull --include FILE` fetches it",
+    ),
+    (
+        r"(?i)\A\s*<\?xml[^>]*>\s*<(com\.nvidia|nvvp|session|org\.eclipse)",
+        "a session of the visual profiler, which only names files: import the file of `nvprof -o` that it names, or "
+        "save it anew by `nvprof -o FILE.nvprof ./program`",
+    ),
+)
+# What is recognised by no header that is read: tables for people, and other tools
+_FOR_PEOPLE = (
+    (
+        r"Time \(?%\)?\s+Total Time|cuda_gpu_kern_sum|Executing '\w+_sum' stats report|CUDA API Statistics",
+        "the tables of `nsys stats` for people: `nsys stats --format csv --output FILE REPORT` writes what is read, "
+        "`nsys export --type sqlite REPORT` all of it",
+    ),
+    (
+        r"(?m)==PROF== |^\s*Section: GPU Speed Of Light|^\s+Metric Name\s+Metric Unit\s+Metric Value",
+        "what ncu prints for people: `ncu --import REPORT --csv --page raw > FILE.csv` writes what is read",
+    ),
+    (
+        r"(?m)utilization\.gpu|memory\.used \[|^\| NVIDIA-SMI",
+        "of nvidia-smi, whose samples are not read: `dcgmi dmon -e 203,1002,1004,155 > FILE` writes what is, and "
+        "`dnnsuite profile --metrics power` takes them itself",
+    ),
+    (
+        r"(?m)TotalDurationNs|^\"?Index\"?,\"?KernelName|Kernel_Name\"?,|BeginNs",
+        "of rocprof, whose tables are not read: torch.profiler's trace is (`prof.export_chrome_trace`), also of AMD's",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -63,16 +99,23 @@ def sniff(path: str | Path) -> str:
     if head.startswith(_SQLITE):
         return _kind_of_database(path)
     text = head.decode(encoding_of(head), errors="replace")
+    for pattern, what in _OTHERS:
+        if re.search(pattern, text):
+            raise BadFile(path, what.replace("FILE", path.name), kind_is_known=False)
     if _JSON.match(text):
         if "traceEvents" in text or '"ph"' in text:
             return "kineto"
-        raise BadFile(path, "JSON that is no trace of torch.profiler")
+        raise BadFile(path, "JSON that is no trace of torch.profiler", kind_is_known=False)
     kind = _kind_of_lines(lines_of(head)) or _kind_of_lines(lines_of(read_bytes(path)))
     if kind:
         return kind
+    for pattern, what in _FOR_PEOPLE:
+        if re.search(pattern, text):
+            raise BadFile(path, what.replace("FILE", path.name), kind_is_known=False)
     raise BadFile(
         path,
         f"no header of any of {', '.join(KINDS)} is in it; --kind reads it as one of them and says what is missing",
+        kind_is_known=False,
     )
 
 
@@ -80,7 +123,7 @@ def _kind_of_database(path: Path) -> str:
     for kind, is_one in (("nvvp", nvvp.is_nvvp), ("nsys", nsys.is_nsys)):
         if is_one(path):
             return kind
-    raise BadFile(path, "an SQLite file without tables of nsys or nvvp")
+    raise BadFile(path, "an SQLite file without tables of nsys or nvvp", kind_is_known=False)
 
 
 def _kind_of_lines(lines: Iterable[str]) -> str | None:
@@ -130,6 +173,7 @@ def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Impor
     else:
         tables = {"nsys": nsys, "nvvp": nvvp, "kineto": kineto}[kind].read(path)
         notes = [f"no {name} in the trace" for name in ("kernels", "api") if not len(tables[name])]
+        notes += remarks(tables)
     for name, table in tables.items():
         if "value" in table and (missing := _not_measured(table)):
             notes.append(f"{missing} values of table {name} were not measured (NaN)")

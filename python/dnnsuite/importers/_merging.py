@@ -20,11 +20,12 @@ from ..profiler.activity import (
     host_bound,
     idle_gaps,
     intervals,
+    known_share,
     utilization,
 )
 from ..profiler.instrument import definitions
 from ..profiler.operators import BETWEEN, analyse_operators
-from .traces import data_waits
+from .traces import data_waits, summed, updates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,8 +43,13 @@ _SUMS = (
     "idle_ns",
     "comm_ns",
     "exposed_comm_ns",
-    "host_ns",
 )
+
+_SUMMED = {
+    "calls_by_name": ("api", "function"),
+    "copies": ("memops", "operation"),
+    "ranges": ("markers", "name"),
+}
 
 Windows = Sequence[tuple[int, int]]
 
@@ -114,6 +120,8 @@ class Merged:
         self._devices: dict[int, _Device] = {}
         self._overhead_ns = 0
         self._kernels: dict[tuple[str, str], _Durations] = {}
+        self._summed: dict[str, dict[str, _Durations]] = {}  # of tables that are summed by one key
+        self._bytes: Counter[str] = Counter()
         self._gaps: list[pd.DataFrame] = []
         self._shares: defaultdict[tuple[str, str], float] = defaultdict(float)
         self._ops: dict[tuple[str, str], NDArray[np.float64]] = {}
@@ -130,9 +138,24 @@ class Merged:
                 "kernels_by_name": by_kernel(own.head(1)),
                 "kernels_by_class": by_class(own.head(1)),
             } | self._like
+        self._add_sums(stretch)
         self._add_devices(stretch)
         if stretch.windows:
             self._add_operators(stretch)
+
+    def _add_sums(self, stretch: Stretch) -> None:
+        own = stretch.own()
+        self._like = summed({name: own[name].head(1) for name in ("api", "memops")} | {
+            "markers": own["markers"][own["markers"]["t1_ns"] > own["markers"]["t0_ns"]].head(1)
+        }) | self._like  # fmt: skip
+        for name, (table, key) in _SUMMED.items():
+            rows = own[table]
+            rows = rows[rows["t1_ns"] > rows["t0_ns"]] if table == "markers" else rows
+            for value, group in rows.groupby(key, observed=True, sort=False):
+                durations = (group["t1_ns"] - group["t0_ns"]).to_numpy(np.int64)
+                self._summed.setdefault(name, {}).setdefault(str(value), _Durations()).add(durations)
+                if table == "memops":
+                    self._bytes[str(value)] += int(group["bytes"].sum())
 
     @property
     def needed_ns(self) -> int:
@@ -171,19 +194,24 @@ class Merged:
         tables = {
             "busy": utilization(own.kernels, windows, memops=own.memops),
             "comm": exposed_communication(own.kernels, windows),
-            "host": host_bound(gaps, windows).drop(columns="idle_ns"),
+            "host": host_bound(gaps, windows).drop(columns=["idle_ns", "unknown_ns"]),
         }
         self._like = {"idle_gaps": gaps} | tables | self._like
-        for table in tables.values():
+        for table in (tables["busy"], tables["comm"]):
             for row in table.to_dict("records"):
                 device.sums.update({name: int(row[name]) for name in _SUMS if not _missing(row.get(name))})
+        device.sums["host_ns"] += int(gaps["host_ns"].sum())
+        device.sums["unknown_ns"] += int(gaps["gap_ns"].where(gaps["host_ns"].isna(), 0).sum())
         device.sums["kernels"] -= own.counted_before(times[0], self.windows)
         self._gaps = [_longest([*self._gaps, gaps])]
 
     def _add_operators(self, stretch: Stretch) -> None:
         ops = stretch.tables.get("ops")
         waits = data_waits(stretch.tables["markers"])
-        found = {} if ops is None else analyse_operators(ops, stretch.windows, waits, self._main)
+        found = {}
+        if ops is not None:
+            done = updates(stretch.tables["markers"], ops)
+            found = analyse_operators(ops, stretch.windows, waits, done, self._main)
         if not found:
             self._add_empty(stretch.windows, waits)
             return
@@ -208,8 +236,9 @@ class Merged:
         found = {}
         if self._kernels and "busy" in self._like:
             found = {"gpu": self._gpu(), **self._by_kernel(), "idle_gaps": self._gaps[0]}
+        found |= {name: self._by_key(name, sums) for name, sums in self._summed.items()}
         if self._ops:
-            if not found:
+            if "gpu" not in found:
                 found["breakdown"] = self._breakdown()
             found["ops_by_name"] = self._by_name()
         return found
@@ -223,18 +252,19 @@ class Merged:
         for device, known in sorted(self._devices.items()):
             sums = known.sums
             busy_ns = sums["kernel_ns"]
+            host_ns, host_pct = known_share(sums["host_ns"], sums["unknown_ns"], window_ns)
             rows.append({
                 "device": device, "window_ns": window_ns, "overhead_ns": self._overhead_ns,
-                **{name: sums[name] for name in _SUMS},
+                **{name: sums[name] for name in _SUMS}, "host_ns": host_ns,
                 "raw_pct": 100 * busy_ns / window_ns,
                 "compute_pct": 100 * busy_ns / left_ns if left_ns else math.nan,
                 "concurrency": sums["kernel_sum_ns"] / busy_ns if busy_ns else math.nan,
                 "exposed_pct": 100 * sums["exposed_comm_ns"] / window_ns,
-                "host_bound_pct": 100 * sums["host_ns"] / window_ns,
+                "host_bound_pct": host_pct,
             })  # fmt: skip
         likes = [self._like[name] for name in ("busy", "comm", "host")]
-        meanings = {name: text for like in likes for name, text in definitions(like).items()}
-        return define(pd.DataFrame(rows)[list(meanings)], meanings)
+        meanings = {name: definitions(like)[name] for like in likes for name in map(str, like)}
+        return define(pd.DataFrame(rows)[list(meanings)].astype({"host_ns": "Int64"}), meanings)
 
     def _by_kernel(self) -> dict[str, pd.DataFrame]:
         import pandas as pd
@@ -252,6 +282,22 @@ class Merged:
             )
             for name, each in (("kernels_by_name", table), ("kernels_by_class", classes))
         }
+
+    def _by_key(self, name: str, sums: dict[str, _Durations]) -> pd.DataFrame:
+        import pandas as pd
+
+        like = self._like[name]
+        rows = [(key, *durations.statistics()) for key, durations in sums.items()]
+        total = max(sum(row[2] for row in rows), 1)
+        columns = [like.columns[0], "calls", "total_ns", "mean_ns", "median_ns", "least_ns", "most_ns"]
+        table = pd.DataFrame(rows, columns=columns).assign(
+            share_pct=lambda each: 100 * each["total_ns"] / total
+        )
+        if "bytes" in like:
+            table["bytes"] = [self._bytes[key] for key in sums]
+            table["gb_per_s"] = table["bytes"] / table["total_ns"].where(table["total_ns"] > 0)
+        ordered = table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+        return define(ordered[list(like.columns)], definitions(like))
 
     def _breakdown(self) -> pd.DataFrame:
         import pandas as pd

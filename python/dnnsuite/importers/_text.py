@@ -58,10 +58,11 @@ class BadFile(Error):
         path: the file.
         why: defect of the file, and the way out.
         line: counted from 1; 0 when it is not about one line.
+        kind_is_known: True for a damaged file of a kind that is read.
     """
 
-    def __init__(self, path: Path | str, why: str, line: int = 0) -> None:
-        self.path, self.why, self.line = Path(path), why, line
+    def __init__(self, path: Path | str, why: str, line: int = 0, kind_is_known: bool = True) -> None:
+        self.path, self.why, self.line, self.kind_is_known = Path(path), why, line, kind_is_known
         super().__init__(path, why, line)
 
     def __str__(self) -> str:

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..profiler.cpu import class_of
 
 __all__ = ["COLUMNS", "Rows", "TraceRows", "columns_of"]
 
@@ -29,8 +33,10 @@ _OWN_STEP = re.compile(r"step (\d+)$")
 _OPERATIONS = {"HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6, "DtoA": 7, "DtoD": 8, "HtoH": 9,
                "PtoP": 10}  # fmt: skip
 _MEMORIES = {"Pageable": 1, "Pinned": 2, "Device": 3, "Array": 4, "Managed": 5}
+_WORK_IN_ANNOTATIONS = ("communication", "compiled")
 _MEMSET, _DEVICE = 255, 3
 _LARGEST = 2**63 - 1
+_DECADE_NS = 3 * 10**17
 _AXES = [f"{name}_{letter}" for name in ("grid", "block", "cluster") for letter in "xyz"]
 _WORK = ("device", "context", "stream", "correlation")
 COLUMNS = {
@@ -66,6 +72,9 @@ class TraceRows:
 
     def __init__(self, rows: Mapping[str, Rows] | None = None) -> None:
         self.strings: list[str] = []
+        self.untimed: Counter[str] = (
+            Counter()
+        )  # rows that were left out because their times could not be taken
         self._held = {} if rows is not None else {kind: array("q") for kind in COLUMNS}
         self._rows: Mapping[str, Rows] = self._held if rows is None else rows
         self._codes: dict[str, int] = {}
@@ -89,7 +98,12 @@ class TraceRows:
                 return
         if kind == "steps":
             return
+        if kind in ("kernels", "memops") and _is_untimed(t0_ns, t1_ns):
+            self.untimed[kind] += 1
+            return
         self._rows[kind].extend((t0_ns, t1_ns, *_READERS[kind](event, self._code(name))))
+        if kind == "markers" and class_of(name, annotation=True) in _WORK_IN_ANNOTATIONS:
+            self._rows["ops"].extend((t0_ns, t1_ns, *_READERS["ops"](event, self._code(name))))
 
     @property
     def foreign(self) -> list[str]:
@@ -119,10 +133,19 @@ def columns_of(kind: str, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
 
 
 def _ns(value: Any) -> int:
-    found = round(float(value) * 1000)
-    if abs(found) > _LARGEST // 2:
-        raise ValueError(f"time {value!r} us")
-    return found
+    """Return microseconds as ns, exactly: since 1970 they have more digits than a double holds."""
+    try:
+        exact = Decimal(value)
+        if abs(exact) <= _LARGEST // 2000:
+            return round(exact * 1000)
+    except ArithmeticError:  # no number, or none that can be compared
+        pass
+    raise ValueError(f"time {value!r} us")
+
+
+def _is_untimed(t0_ns: int, t1_ns: int) -> bool:
+    """True for work whose times could not be taken: CUPTI writes 0 for both, and torch takes its base from that."""
+    return t0_ns == t1_ns and (t0_ns == 0 or t0_ns < -_DECADE_NS)
 
 
 def _whole(value: Any) -> int:

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,7 @@ _SHARERS = (
     "vgpu",
 )
 _TIMES = {"timestamp_ms": 10**6, "timestamp_ns": 1, "t_ns": 1, "timestamp": 10**9, "time": 10**9}
+_LATEST_S = 10**10  # in the year 2286: a larger time since 1970 is in ms or ns
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _HOST = {  # columns of HFTA's file that are of the machine
     "cpu_percent": ("busy", 1.0, "%"),
@@ -64,9 +66,8 @@ _DEVICES = ("gpu", "entity", "device", "gpuid", "gpu_id")
 
 def is_dcgm(line: str) -> bool:
     """Return True if a line is a header, or a sample, of one of DCGM's tools."""
-    return bool(
-        HEADER.match(_stamped(line)[1]) or _EXPOSED.match(line) or ("DCGM_FI_" in line and _is_csv(line))
-    )
+    exposed = _EXPOSED.match(line)
+    return bool(HEADER.match(_stamped(line)[1]) or exposed or ("DCGM_FI_" in line.upper() and _is_csv(line)))
 
 
 def _is_csv(line: str) -> bool:
@@ -170,6 +171,11 @@ def _monitor(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
             yield t_ns, device, name, _number(path, number, text, bool(unit)) * factor, unit
 
 
+def _as_dcgm(name: str) -> str:
+    """Return a field's name in capitals, as DCGM has it: relabelling writes `dcgm_fi_dev_gpu_util`."""
+    return name.upper() if name.lower().startswith("dcgm_fi_") else name
+
+
 def _is_value(rest: str) -> bool:
     """Return True if values follow an entity: dcgmi's messages begin with words, too."""
     first = rest.split()[:1]
@@ -235,7 +241,9 @@ def _csv(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
     fields = (
         []
         if tall
-        else [number for number, name in enumerate(names) if number not in taken and name in BY_NAME]
+        else [
+            number for number, name in enumerate(names) if number not in taken and _as_dcgm(name) in BY_NAME
+        ]
     )
     if not (tall or fields):
         raise BadFile(path, f"none of the columns {', '.join(names)} is a field of DCGM", head + 1)
@@ -251,7 +259,7 @@ def _csv(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
         who = f"gpu{who}" if who.isdigit() else who
         pairs = [(values[tall[0]], values[tall[1]])] if tall else [(names[at], values[at]) for at in fields]
         for written, text in pairs:
-            name, factor, unit = column_of(written)
+            name, factor, unit = column_of(_as_dcgm(written))
             t_ns = _time(path, number, values[time[0]], time[1]) if time else clock.at((who, name))
             yield t_ns, who, name, _number(path, number, text, bool(unit)) * factor, unit
         for at in host:
@@ -263,9 +271,11 @@ def _csv(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
 def _time(path: Path, line: int, text: str, scale_ns: int) -> int:
     """ns since 1970 for a number, or a date and time of ISO 8601 (of UTC where it names no zone)."""
     try:
-        number = float(text)
-        t_ns = int(text) * scale_ns if text.isdecimal() else round(number * scale_ns)
-    except (ValueError, OverflowError):
+        number = Decimal(text)
+        if scale_ns == 10**9 and abs(number) > _LATEST_S:  # of a column named as if it had seconds
+            scale_ns = 10**6 if abs(number) < 1000 * _LATEST_S else 1
+        t_ns = round(number * scale_ns) if abs(number) < 2**63 else 2**63
+    except (ValueError, ArithmeticError):
         try:
             when = datetime.fromisoformat(text.replace("Z", "+00:00"))
         except ValueError:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The JSON trace that torch.profiler writes (Kineto's), as the tables of :mod:`dnnsuite.profiler.activity`.
 
-Times are microseconds with a fraction in the file, so that ns are exact only where it counts from a
-`baseTimeNanoseconds` of its own; older files count from 1970, which leaves a double a quarter of a microsecond.
+Times are microseconds in the file, whole ones since 1970 in older files, decimals in newer ones: both are read exactly.
 Events are read one at a time, so that a trace takes the memory of its columns; less in
 :mod:`dnnsuite.importers.large`.
 """
@@ -57,8 +56,9 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
         tables["steps"] = steps_table(columns["steps"])
     recorded = tables.get("steps")
     times = () if recorded is None else zip(recorded["t0_ns"], recorded["t1_ns"], strict=True)
-    for table in with_windows(tables, [*times]).values():
+    for name, table in with_windows(tables, [*times]).items():
         table.attrs["about"] = about
+        table.attrs["untimed"] = rows.untimed[name]
     return tables
 
 

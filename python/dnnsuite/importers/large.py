@@ -90,12 +90,13 @@ def summarise(path: Path, folder: Path | None = None, rows_at_once: int = _ROWS_
         files = {kind: RowFile(Path(scratch, kind), len(names)) for kind, names in COLUMNS.items()}
         into = TraceRows(files)
         collect(path, into)
+        notes = [f"{n} {kind} have no times: they are left out" for kind, n in into.untimed.items()]
         rows = {kind: file.count for kind, file in files.items()}
         steps = columns_of("steps", files.pop("steps").all())
         recorded = steps_table(steps) if len(steps["t0_ns"]) else None
         windows = _windows(files, recorded)
         if not windows:
-            return LargeTrace(path, rows, {}, _notes(rows))
+            return LargeTrace(path, rows, {}, notes + _notes(rows))
         cuts, main = _cuts(files, windows, rows_at_once)
         merged = Merged(windows, main)
         stretches = _stretches(deal(files, cuts), cuts, merged, into.strings)
@@ -108,7 +109,7 @@ def summarise(path: Path, folder: Path | None = None, rows_at_once: int = _ROWS_
             if output is not None and recorded is not None:
                 output.add({"steps": recorded})
         written, definitions = (output.written, output.definitions) if output is not None else ([], {})
-        return LargeTrace(path, rows, merged.results(), _notes(rows), definitions, written)
+        return LargeTrace(path, rows, merged.results(), notes + _notes(rows), definitions, written)
 
 
 def _notes(rows: Mapping[str, int]) -> list[str]:

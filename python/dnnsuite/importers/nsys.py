@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..profiler.activity.tables import tables_of
-from ._extent import with_windows
+from ._extent import timed, with_windows
 from ._sqlite import LAUNCH, RESOURCES, WORK, Columns, Database, opened, tables_in
 from ._text import BadFile, read_bytes
 
@@ -91,7 +91,7 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
         columns["markers"], columns["marker_data"] = export.markers()
     found = tables_of(columns, export.strings, lambda _, number: without_version(export.strings[number]))
     _name_overheads(found["overhead"], columns["overhead"]["kind"], export.strings)
-    return with_windows(found)
+    return with_windows(timed(found))
 
 
 def without_version(function: str) -> str:

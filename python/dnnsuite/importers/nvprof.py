@@ -90,7 +90,8 @@ def is_header(line: str) -> bool:
     times = plain & {*_DURATIONS} and plain & {"Duration", "Avg. Duration", "Calls", "Num Calls"}
     metrics = {"Metric Name", "Invocations"} <= plain or {"Context", "Stream", "Kernel"} <= plain
     unified = plain >= _SIZES
-    return bool(plain & {*_NAMES} and "ID" not in plain and (times or metrics or unified))
+    named = plain & {*_NAMES} or unified  # whose column of names has no title in nvprof's own CSV
+    return bool(named and "ID" not in plain and (times or metrics or unified))
 
 
 def without_launch(names: pd.Series) -> pd.Series:
@@ -156,6 +157,8 @@ class _Page:
         self.path, self.header = path, begin
         fields = [_plain(field) for field in fields_of(lines[begin])]
         self.columns = [name for name, _ in fields]
+        if {*self.columns} >= _SIZES and self.columns[-1] == "":  # nvprof gives this column no title
+            self.columns[-1], fields[-1] = "Name", ("Name", "")
         repeated = [name for number, name in enumerate(self.columns) if name in self.columns[:number]]
         if repeated:
             raise BadFile(path, f"column {repeated[0]!r} is there twice", begin + 1)
@@ -186,11 +189,50 @@ class _Page:
 
     def tables(self, first: int) -> dict[str, pd.DataFrame]:
         """Tables `unified`, or `launches`, `metrics` and `api`, kernels numbered from `first`."""
-        import numpy as np
-
         rows = read_rows(self.path, self.lines, self.at, self.columns)
         if {*self.columns} >= _SIZES:
-            return {"unified": self._unified(rows)}
+            table = self._unified(rows)
+            faults = table["name"].astype(str).str.contains("page fault", case=False)
+            table.loc[faults, "bytes"] = float("nan")  # what stands there is their number
+            return {"unified": table}
+        migrated = rows[self._of(_NAMES)].astype(str).str.match(r"\[Unified Memory ").to_numpy(bool)
+        if migrated.any():  # of a trace: pages, which are neither kernels nor calls
+            kept, pages = rows[~migrated].reset_index(drop=True), rows[migrated].reset_index(drop=True)
+            at = self.at
+            self.at = [place for place, is_page in zip(at, migrated, strict=True) if is_page]
+            found = {"unified": self._pages(pages)}
+            self.at = [place for place, is_page in zip(at, migrated, strict=True) if not is_page]
+            return found | self._of_rows(kept, first)
+        return self._of_rows(rows, first)
+
+    def _pages(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Pages of unified memory in a trace, a row for each time that some moved or a fault was served."""
+        import numpy as np
+        import pandas as pd
+
+        device, time = self._of(_DEVICES), self._of(_DURATIONS)
+        sizes = "Unified Memory" if "Unified Memory" in rows else "Size" if "Size" in rows else None
+        moved = self._values(rows[sizes], self.units.get(sizes, "")) if sizes else None
+        return pd.DataFrame({
+            "name": rows["Name"].astype(object),
+            "device": rows[device].astype(object) if device else "",
+            "count": np.ones(len(rows)),
+            "bytes": moved["value"].where(moved["unit"] == "byte") if moved is not None else np.nan,
+            "duration_ns": self._times_of(rows, time),
+        })  # fmt: skip
+
+    def _times_of(self, rows: pd.DataFrame, time: str | None) -> Any:
+        import numpy as np
+
+        if time is None:
+            return np.full(len(rows), np.nan)
+        values = self._values(rows[time], self.units.get(time, ""))
+        return values["value"].where(values["unit"] == "ns").to_numpy()
+
+    def _of_rows(self, rows: pd.DataFrame, first: int) -> dict[str, pd.DataFrame]:
+        """Tables of the rows that are kernels, copies and calls."""
+        import numpy as np
+
         calls = self._are_calls(rows).to_numpy(bool)
         api = self._api(rows[calls].reset_index(drop=True), np.flatnonzero(calls)) if calls.any() else None
         self.at = [at for at, call in zip(self.at, calls, strict=True) if not call]
@@ -230,10 +272,30 @@ class _Page:
         return pd.DataFrame({
             "name": rows["Name"].astype(object),
             "device": rows[device].astype(object) if device else "",
-            "count": self._numbers(rows["Count"]),
-            "bytes": self._values(rows["Total Size"], self.units.get("Total Size", "")).get("value"),
-            "duration_ns": self._durations(rows, time) if time in rows else float("nan"),
+            "count": self._counts(rows),
+            "bytes": self._bytes(rows["Total Size"]),
+            "duration_ns": self._times_of_pages(rows[time]) if time in rows else float("nan"),
         })  # fmt: skip
+
+    def _counts(self, rows: pd.DataFrame) -> Any:
+        """Numbers of migrations; of page faults, which have none of their own, the total stands where sizes do."""
+        import numpy as np
+
+        faults = rows["Name"].astype(str).str.contains("page fault", case=False)
+        total = rows["Total Size"].astype(str).str.extract(r"^\s*([\d.,]+)B?\s*$")[0]
+        texts = rows["Count"].astype(str).where(~(faults & (rows["Count"].astype(str) == "")), total)
+        return self._numbers(texts.fillna("")) if len(texts) else np.zeros(0)
+
+    def _bytes(self, texts: pd.Series) -> Any:
+        return self._values(texts, self.units.get("Total Size", "")).get("value")
+
+    def _times_of_pages(self, texts: pd.Series) -> Any:
+        """Durations, each with its unit; 0 without one, which nvprof writes where it took none, is missing."""
+        import numpy as np
+
+        values = self._values(texts, self.units.get("Total Time", ""))
+        timed = (values["unit"] == "ns") & (values["value"] > 0)
+        return np.where(timed, values["value"], np.nan)
 
     def _launches(self, rows: pd.DataFrame, first: int) -> dict[str, pd.DataFrame]:
         import numpy as np

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..profiler.activity.tables import tables_of
-from ._extent import with_windows
+from ._extent import timed, with_windows
 from ._sqlite import LAUNCH, RESOURCES, WORK, Columns, Database, opened, tables_in
 from ._text import BadFile, read_bytes
 from .nsys import without_version
@@ -70,7 +70,7 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
         columns["markers"], columns["marker_data"] = session.markers()
         if not any(len(next(iter(each.values()))) for each in columns.values()):
             raise BadFile(path, _nothing(session.tables))
-    return with_windows(tables_of(columns, session.strings, _function))
+    return with_windows(timed(tables_of(columns, session.strings, _function), absolute=True))
 
 
 def _nothing(tables: set[str]) -> str:

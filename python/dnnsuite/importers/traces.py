@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InvalidArgument
-from ..profiler import define
-from ..profiler.activity import analyse, intervals
+from ..profiler import define, definitions
+from ..profiler.activity import analyse, by_call, by_copy, by_range, intervals
 from ..profiler.operators import analyse_operators
 from . import nvprof
 from ._loading import TRACES, Imported
@@ -21,9 +21,19 @@ from ._loading import TRACES, Imported
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Ranks", "analyse_trace", "by_name", "compare_traces", "data_waits", "merge_ranks"]
+__all__ = [
+    "Ranks",
+    "analyse_trace",
+    "by_name",
+    "compare_traces",
+    "data_waits",
+    "merge_ranks",
+    "summed",
+    "updates",
+]
 
 _DATA = re.compile(r"enumerate\(DataLoader")
+_UPDATE = re.compile(r"Optimizer\.step#")
 _PAIRWISE = re.compile(r"send_?recv", re.IGNORECASE)  # of two ranks each: the others do not wait in it
 _LEAST_WAIT_PCT = 1.0
 _RANKS = {
@@ -46,6 +56,7 @@ _COMPARED = {
     "change_ms": "ms_b - ms_a",
     "change_pct": "100 change_ms / ms_a; NaN for what the first has not",
 }
+_OF_WINDOWS = ("gpu", "idle_gaps", "breakdown", "ops_by_name")
 _BY_NAME = {
     "name": "kernel or copy, or the host's call",
     "calls": "how often it ran",
@@ -58,20 +69,68 @@ _BY_NAME = {
 def analyse_trace(found: Imported) -> dict[str, pd.DataFrame]:
     """Analyse one trace: its kernels or, where there are none, its operators; no tables for an empty trace."""
     tables = found.tables
-    results = analyse(tables, found.windows) if found.windows else {}
+    results = {}
+    if found.windows:
+        api = tables["api"].head(0) if tables["api"].attrs.get("clock_offset_ns") else tables["api"]
+        ranges = _ranges(tables["markers"])
+        results = analyse({**tables, "api": api}, found.windows, ranges if len(ranges) else None)
+        if "kernels_by_span" in results:
+            results["kernels_by_range"] = results.pop("kernels_by_span")
+    results |= summed(tables)
     ops = tables.get("ops")
     if ops is None:
-        return results
-    of_ops = analyse_operators(ops, found.windows, data_waits(tables["markers"]))
-    return (
-        results | of_ops if not results else results | {"ops_by_name": of_ops.get("ops_by_name", ops.head(0))}
-    )
+        return _titled(found, results)
+    markers = tables["markers"]
+    of_ops = analyse_operators(ops, found.windows, data_waits(markers), updates(markers, ops))
+    if "gpu" in results:
+        of_ops.pop("breakdown", None)
+    return _titled(found, results | of_ops)
+
+
+def summed(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Sum the host's calls by function, copies by direction and ranges by name; those that a trace has."""
+    made = {
+        "calls_by_name": by_call(tables["api"]),
+        "copies": by_copy(tables["memops"]),
+        "ranges": by_range(tables["markers"]),
+    }
+    return {name: table for name, table in made.items() if len(table)}
+
+
+def _ranges(markers: pd.DataFrame) -> pd.DataFrame:
+    return markers[markers["t1_ns"] > markers["t0_ns"]]
+
+
+def _titled(found: Imported, results: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Say for each table whether it is of the windows or of the whole file: they differ where steps were recorded."""
+    if "steps" in found.tables:
+        for name, table in results.items():
+            table.attrs["of"] = (
+                f"the {len(found.windows)} steps" if name in _OF_WINDOWS else "the whole trace"
+            )
+    return results
 
 
 def data_waits(markers: pd.DataFrame) -> list[tuple[int, int]]:
     """List (begin, end) of each wait for a DataLoader, from torch.profiler's own ranges."""
     waits = markers[markers["name"].astype(str).str.match(_DATA)]
     return [*zip(waits["t0_ns"].tolist(), waits["t1_ns"].tolist(), strict=True)]
+
+
+def updates(markers: pd.DataFrame, ops: pd.DataFrame) -> list[tuple[int, int]]:
+    """List (begin, end) of each optimizer's update, from torch.profiler's own ranges, disjoint.
+
+    A step that calls a closure has gradients computed in it: only what comes after the last of them is surely update.
+    """
+    steps = markers[markers["name"].astype(str).str.match(_UPDATE)].sort_values("t0_ns")
+    backward = ops[ops["name"].astype(str).str.startswith("autograd::engine")]
+    begins, ends = backward["t0_ns"].to_numpy(), backward["t1_ns"].to_numpy()
+    found: list[tuple[int, int]] = []
+    for t0, t1 in zip(steps["t0_ns"].tolist(), steps["t1_ns"].tolist(), strict=True):
+        if not found or t0 >= found[-1][1]:  # of steps inside of each other the outer one
+            inside = ends[(begins >= t0) & (begins < t1)]
+            found.append((int(inside.max(initial=t0)), t1))
+    return [(t0, t1) for t0, t1 in found if t1 > t0]
 
 
 @dataclass(frozen=True)
@@ -250,7 +309,8 @@ def by_name(found: Imported) -> dict[str, pd.DataFrame]:
     """Sum the time of each kernel, and of each of the host's calls, in a file of launches (ncu, nvprof, nsys-stats).
 
     Returns:
-        `kernels_by_name` and `calls_by_name`, the longest altogether first; those that the file has times of.
+        `kernels_by_name` and `calls_by_name`, the longest altogether first, and `unified_memory`; those that the file
+        has.
     """
     sums = {}
     with suppress(InvalidArgument):
@@ -258,7 +318,12 @@ def by_name(found: Imported) -> dict[str, pd.DataFrame]:
     calls = found.tables.get("api")
     if calls is not None and len(calls):
         sums["calls_by_name"] = _weighted(calls)
-    return {name: _shares(table) for name, table in sums.items()}
+    found_sums = {name: _shares(table) for name, table in sums.items() if len(table)}
+    pages = found.tables.get("unified")
+    if pages is not None and len(pages):
+        counted = pages.groupby("name", sort=False)[["count", "bytes", "duration_ns"]].sum(min_count=1)
+        found_sums["unified_memory"] = define(counted.reset_index(), definitions(pages))
+    return found_sums
 
 
 def _weighted(rows: pd.DataFrame) -> pd.DataFrame:

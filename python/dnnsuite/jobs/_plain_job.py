@@ -40,13 +40,20 @@ class PlainJob(Workload):
     distributed: ClassVar[bool] = False  # of several processes where `scope` is "all": one for each device
     default_precision: ClassVar[str] = "fp32"
     defaults: ClassVar[Mapping[str, Any]]
-    smoke: ClassVar[Mapping[str, Any]]
+    smoke: ClassVar[Mapping[str, Any]] = {}
     seed_unit: ClassVar[SeedUnit]
     #: Source of the batches in the timed loop: `memory`, or a `loader` that is waited for.
     feed: str = "memory"
     #: False for what has no weights in this process; a suite wants to see the weights of all others change.
     trains: ClassVar[bool] = True
-    seed_script: ClassVar[str]  # the path by which the original suite's summary named it
+    #: Path by which the original suite's summary named it; a job that it has not is named by its own name.
+    seed_script: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let a job that the original suite has not be counted there in its own unit."""
+        super().__init_subclass__(**options)
+        if not hasattr(cls, "seed_unit") and hasattr(cls, "unit"):
+            cls.seed_unit = SeedUnit(cls.unit, 1)
 
     def __init__(self, config: JobConfig) -> None:
         import torch

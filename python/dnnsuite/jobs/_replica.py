@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._seeds import seed_all
 from ..data import import_torchvision
 from ..errors import Error, InvalidArgument
 from . import distributed
@@ -55,7 +56,7 @@ class Replica(PlainJob):
         import torch
         from torch.nn.parallel import DistributedDataParallel
 
-        torch.manual_seed(self.config.seed)
+        seed_all(self.config.seed)
         self.model = network(self.options["network"]).to(self.device)
         self._classify: torch.nn.Module = self.model
         if world_size > 1:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from .._seeds import seed_all
 from ..data import games
 from ..errors import InvalidArgument
 from ._plain_job import PlainJob, SeedUnit
@@ -77,7 +78,7 @@ class Atari(PlainJob):
         self._environment, self._source = games.atari(
             options["env_name"], options["num_processes"], self.config.threads or 0
         )
-        torch.manual_seed(self.config.seed)
+        seed_all(self.config.seed)
         self.model = NatureCNN(int(self._environment.single_action_space.n)).to(self.device)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=_LEARNING_RATE, eps=1e-5)
         self._random = torch.Generator(self.device).manual_seed(self.config.data_seed)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._seeds import seed_all
 from ..data import games
 from ..errors import InvalidArgument
 from ._plain_job import PlainJob, SeedUnit
@@ -59,7 +60,7 @@ class CartPole(PlainJob):
         import torch
 
         self._environment, self._source = games.cart_pole()
-        torch.manual_seed(self.config.seed)
+        seed_all(self.config.seed)
         self.model = torch.nn.Sequential(torch.nn.Linear(4, 128), torch.nn.ReLU(), torch.nn.Linear(128, 2))
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-2)
         self._random = torch.Generator().manual_seed(self.config.data_seed)

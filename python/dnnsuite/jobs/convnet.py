@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._seeds import seed_all
 from ..data import Origin, imagenet, import_torchvision
 from ..errors import InvalidArgument, did_you_mean
 from . import distributed
@@ -72,7 +73,7 @@ class ConvNet(SpreadJob):
         )
         self._origin = pool.origin
         self._pool: Iterator[_Batch] = itertools.cycle([self._prepared(*batch) for batch in pool.batches])
-        torch.manual_seed(config.seed)
+        seed_all(config.seed)
         self.model = _classifier(options["arch"]).to(self.device)
         if self.device.type == "cuda":
             torch.backends.cudnn.benchmark = True

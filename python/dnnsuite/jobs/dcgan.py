@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._seeds import seed_all
 from ..data import Origin, imagenet
 from ..errors import InvalidArgument
 from . import distributed
@@ -75,12 +76,12 @@ class DCGAN(SpreadJob):
         )
         self._origin = pool.origin
         self._pool: Iterator[torch.Tensor] = itertools.cycle([self._prepared(*each) for each in pool.batches])
-        torch.manual_seed(config.seed)
+        seed_all(config.seed)
         self.generator = Generator(options["nz"], options["ngf"]).to(self.device)
         self.discriminator = Discriminator(options["ndf"]).to(self.device)
         self.model = torch.nn.ModuleList([self.generator, self.discriminator])
         if self.place.rank:
-            torch.manual_seed(config.seed + self.place.rank)  # every process has its own noise
+            seed_all(config.seed + self.place.rank)  # every process has its own noise
         if self.device.type == "cuda":
             torch.backends.cudnn.benchmark = True
         self._generate, self._judge = (

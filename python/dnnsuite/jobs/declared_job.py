@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 
 from .. import _fuse, optim
+from .._seeds import seed_all
 from .._torch_threads import torch_threads
 from ..errors import InvalidArgument
 from ._fused_job import FusedJob
@@ -90,7 +91,7 @@ class DeclaredJob(FusedJob):
         batches = self.batches = self.batches or self.workload.data(config, self.options)
         self.options.update(batches.sizes)
         built = [self.build(i) for i in range(config.models)]
-        torch.manual_seed(config.seed)
+        seed_all(config.seed)
         if config.B:
             self.trainee = self.fused(built)
             self._training = ArrayTraining(self, self.trainee)
@@ -103,7 +104,7 @@ class DeclaredJob(FusedJob):
         """Build the plain model `index` with its losses."""
         hyper = {name: values[index] for name, values in self.hyper.items()}
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.config.seed + index)
+            seed_all(self.config.seed + index)
             model = self.workload.model(self.options, hyper)
         trainee = Trainee(model, self.workload.calls()).to(self.config.device)
         return trainee.double() if self.config.precision == "fp64" else trainee
@@ -200,6 +201,11 @@ class DeclaredJob(FusedJob):
     def settled(self) -> bool:
         """True once steps run as all further ones will; `StepRunner` tries several ways first."""
         return self.training.settled
+
+    @property
+    def audits_passed(self) -> int:
+        """Replayed steps of an array that were run both ways, and left the same bits; 0 for a model alone."""
+        return self.training.runner.audits_passed if isinstance(self.training, ArrayTraining) else 0
 
     @property
     def items_per_step(self) -> int:

@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._seeds import seed_all
 from ..data import Origin, imagenet, photographs
 from ..errors import InvalidArgument
 from ._plain_job import PlainJob, SeedUnit
@@ -67,7 +68,7 @@ class FastStyle(PlainJob):
         )
         self._origin = pool.origin
         self._pool: Iterator[torch.Tensor] = itertools.cycle([self._prepared(*each) for each in pool.batches])
-        torch.manual_seed(config.seed)
+        seed_all(config.seed)
         self.model = TransformerNet().to(self.device)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options["lr"])
         self.features = VGG16Features()

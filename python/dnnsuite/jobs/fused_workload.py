@@ -72,7 +72,10 @@ class Preset:
     """Protocol of a measurement: length, repeats, batch size and the Bs to measure.
 
     Attributes:
-        epochs, iters_per_epoch, repeats, batch_size: values for each run; the first epoch is warm-up.
+        epochs, iters_per_epoch, repeats, batch_size: values for each run; the first epoch is warm-up. A repeat starts
+            all processes anew.
+        goal: half width of a speedup's 95 % interval, relative, at which it is known.
+        budget_s: seconds of training to reach it in; None measures `epochs`.
         max_B: end of the search for the largest B; None searches until memory is full.
         max_num_Bs: number of Bs to measure.
         plan: the Bs to measure, instead of a search.
@@ -84,7 +87,9 @@ class Preset:
     epochs: int
     iters_per_epoch: int
     batch_size: int = 32
-    repeats: int = 3
+    repeats: int = 1
+    goal: float = 0.05
+    budget_s: float | None = None
     max_B: int | None = None
     max_num_Bs: int = 5
     plan: tuple[int, ...] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._seeds import seed_all
 from ..data import imagenet, photographs
 from ..data.endless import EndlessLoader
 from ..errors import InvalidArgument
@@ -45,7 +46,6 @@ class Loader(PlainJob):
         return ["fp32"]
 
     def setup(self) -> None:
-        import torch
 
         config = self.config
         root = imagenet.find(config.data, config.dataroot)
@@ -55,7 +55,7 @@ class Loader(PlainJob):
         else:
             dataset = imagenet.folder(root, imagenet.augmented(_SIZE, normalized=True))
             self._origin = imagenet.origin_of(root, dataset)
-        torch.manual_seed(config.seed)
+        seed_all(config.seed)
         pinned = self.device.type == "cuda"
         self._batches = EndlessLoader(
             dataset, config.batch_size, self.options["workers"], config.seed, pin_memory=pinned

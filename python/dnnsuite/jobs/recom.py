@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._seeds import seed_all
 from ..data import ratings
 from ..errors import InvalidArgument
 from ._plain_job import PlainJob, SeedUnit
@@ -54,7 +55,7 @@ class Recommendation(PlainJob):
             self.config.data_seed,
             str(self.device),
         )
-        torch.manual_seed(self.config.seed)
+        seed_all(self.config.seed)
         layers = _widths(options["layers"])
         self.model = NeuMF(self.data.users, self.data.items, options["factors"], layers).to(self.device)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options["learning_rate"])

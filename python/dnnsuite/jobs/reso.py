@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._seeds import seed_all
 from ..data import Origin, super_resolution
 from ..data.endless import EndlessLoader
 from ..data.order import Order
@@ -69,7 +70,7 @@ class SuperResolution(PlainJob):
         )
         self._order = Order(len(self._train[0]), config.data_seed)
         self._loader: EndlessLoader | None = None
-        torch.manual_seed(config.seed)
+        seed_all(config.seed)
         self.model = ESPCN(options["upscale_factor"]).to(self.device)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options["lr"])
 

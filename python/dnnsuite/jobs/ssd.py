@@ -6,6 +6,7 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from .._seeds import seed_all
 from ..data import detection
 from ..data.endless import EndlessLoader
 from ..data.order import Order
@@ -63,7 +64,7 @@ class Detector(PlainJob):
         from ..models import multibox
         from ..models.ssd import SSD300
 
-        torch.manual_seed(self.config.seed)
+        seed_all(self.config.seed)
         self.model = SSD300(detection.CLASSES, self._weights()).to(self.device)
         defaults = multibox.default_boxes()
         self._defaults = defaults.to(self.device)

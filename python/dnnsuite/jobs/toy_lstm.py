@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._seeds import seed_all
 from ..errors import InvalidArgument, did_you_mean
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
@@ -59,7 +60,7 @@ class ToyLSTM(PlainJob):
         waves = _waves(self.options["length"]).to(self.device, dtype)
         self._training = waves[_HELD_OUT:, :-1], waves[_HELD_OUT:, 1:]
         self._test = waves[:_HELD_OUT, :-1], waves[:_HELD_OUT, 1:]
-        torch.manual_seed(self.config.seed)
+        seed_all(self.config.seed)
         self.model = SineLSTM().to(self.device, dtype)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._seeds import seed_all
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import register
 
@@ -35,7 +36,7 @@ class ToyRegression(PlainJob):
         self._generator = torch.Generator().manual_seed(self.config.seed)
         self._weight = torch.randn(_DEGREE, 1, generator=self._generator) * 5
         self._bias = torch.randn(1, generator=self._generator) * 5
-        torch.manual_seed(self.config.seed)
+        seed_all(self.config.seed)
         self.model = torch.nn.Linear(_DEGREE, 1).to(self.device)
 
     def batch(self) -> tuple[torch.Tensor, torch.Tensor]:

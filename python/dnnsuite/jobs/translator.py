@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._seeds import seed_all
 from ..data import translation
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import register
@@ -57,7 +58,7 @@ class Translator(PlainJob):
         )
         self._batches = translation.Batches(self.pairs, config.batch_size, config.data_seed)
         self._pieces, self._sentences = 0, 0
-        torch.manual_seed(config.seed)
+        seed_all(config.seed)
         sizes = (options["hidden_size"], options["num_layers"], options["dropout"])
         self.model = GNMT(self.pairs.vocab_size, *sizes).to(self.device)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options["lr"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._seeds import seed_all
 from ..data import Origin, mnist
 from ..data.endless import EndlessLoader
 from ..data.order import Order
@@ -43,7 +44,7 @@ class VariationalAutoEncoder(PlainJob):
         self._loader: EndlessLoader | None = None
         self._images, self._test = (_pixels(part).to(self.device) for part in (pictures, test))
         self._order = Order(len(self._images), config.data_seed)
-        torch.manual_seed(config.seed)
+        seed_all(config.seed)
         self.model = VAE().to(self.device)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from .._seeds import seed_all
 from ..data import words
 from ..errors import InvalidArgument
 from ._plain_job import PlainJob, SeedUnit
@@ -64,7 +65,7 @@ class WordLanguageModel(PlainJob):
         self.words = self._load()
         self._rows = self._in_rows(self.words.train, self.config.batch_size)
         self._at = 0
-        torch.manual_seed(self.config.seed)
+        seed_all(self.config.seed)
         self.model = GRULanguageModel(
             self.words.vocab_size, options["emsize"], options["nhid"], options["nlayers"], options["dropout"]
         ).to(self.device)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Convolutions of all models on a GPU: grouped as in HFTA, grouped with channels last, one per model on parallel
-streams, as a batched product, or by this package's depthwise kernel. The fastest depends on the shape.
+streams, as a batched product, by this package's depthwise kernel, or by a Triton kernel for all of them. The fastest
+depends on the shape.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from torch.nn import functional as F
 
 from .. import ops
 from ..ops.library import cuda_kernels
+from . import _triton_convolution as in_triton
 from ._models import each_model, stack_models
 from .measured import Way, fastest
 
 _MOST_STREAMS = 8
+_IN_TRITON = (F.conv1d, F.conv2d, F.conv_transpose1d, F.conv_transpose2d)
 _streams: dict[torch.device, list[Any]] = {}
 
 
@@ -27,7 +30,8 @@ def convolve_on_gpu(
     """Convolve `[B, N, C, *]` by the fastest way on this GPU; on a CPU that stands in for one by the first way."""
     ways = convolution_ways(plain, input, weight, bias, *rest)
     inputs = input, weight, bias
-    way = fastest(plain.__name__, ways, inputs, str(rest)) if input.is_cuda else next(iter(ways))
+    facts = str(rest), in_triton.precision()
+    way = fastest(plain.__name__, ways, inputs, *facts) if input.is_cuda else next(iter(ways))
     return ways[way](*inputs)
 
 
@@ -45,13 +49,17 @@ def convolution_ways(
         return plain(x, w, b, *rest)
 
     ways["streams"] = lambda x, w, b: _on_streams(one, x, w, b)
-    if plain is F.conv2d or plain is F.conv_transpose2d:
-        ways["groups, channels last"] = lambda x, w, b: grouped(plain, _in_turn_last(x), w, b, *rest)
-        ways["streams, channels last"] = lambda x, w, b: _on_streams(one, _last(x), w, b)
+    if plain is F.conv2d or plain is F.conv_transpose2d:  # images that lie so are what the ways above take
+        if not input.permute(1, 3, 4, 0, 2).is_contiguous():
+            ways["groups, channels last"] = lambda x, w, b: grouped(plain, _in_turn_last(x), w, b, *rest)
+        if not input.movedim(2, -1).is_contiguous():
+            ways["streams, channels last"] = lambda x, w, b: _on_streams(one, _last(x), w, b)
+    groups = rest[3]
+    if plain in _IN_TRITON and not isinstance(rest[1], str) and in_triton.takes(input, weight, bias, groups):
+        ways["triton"] = lambda x, w, b: _by_triton(plain, x, w, b, *rest)
     if plain is not F.conv2d or isinstance(rest[1], str):
         return ways
     stride, padding, dilation = map(_pair, rest[:3])
-    groups = rest[3]
     if groups == 1 and weight.shape[3:] == (1, 1) and padding == (0, 0):
         ways["product"] = lambda x, w, b: _product(x, w, b, stride)
     has_kernel = cuda_kernels or not input.is_cuda
@@ -118,6 +126,24 @@ def _product(input: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[i
 def _depthwise(input: Tensor, weight: Tensor, bias: Tensor | None, *steps: tuple[int, int]) -> Tensor:
     y = ops.depthwise(input.movedim(2, -1), weight.squeeze(2).movedim(1, -1), bias, *steps)
     return y.movedim(-1, 2)
+
+
+def _by_triton(
+    plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
+) -> Tensor:
+    """Convolve all models by one Triton kernel; lines as images of one row."""
+    line = plain in (F.conv1d, F.conv_transpose1d)
+    transposed = plain in (F.conv_transpose1d, F.conv_transpose2d)
+    stride, padding, *others = rest
+    extra, groups, dilation = others if transposed else (None, others[1], others[0])
+    steps = [_pair(size) for size in (stride, padding, dilation)]
+    more = None if extra is None else _pair(extra)
+    if line:
+        input, weight = input.unsqueeze(3), weight.unsqueeze(3)
+        steps = [(idle, size[1]) for idle, size in zip((1, 0, 1), steps, strict=True)]
+        more = None if more is None else (0, more[1])
+    y = in_triton.convolve(input, weight, bias, (steps[0], steps[1], steps[2]), groups, more)
+    return y.squeeze(3) if line else y
 
 
 def _on_streams(call: Way, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

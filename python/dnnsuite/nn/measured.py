@@ -158,20 +158,24 @@ def _graph_of(call: Callable[[], object], device: torch.device, pool: Any) -> to
     """Capture a call. `torch.cuda.graph` would empty the allocator's cache at each of a model's hundred captures."""
     graph = torch.cuda.CUDAGraph()
     side = _streams.setdefault(device, capture_stream(device))
-    caller = torch.cuda.current_stream(device)
     with torch.cuda.device(device):
         torch.cuda.synchronize()  # what other streams make of what the call reads
         with torch.cuda.stream(side):
             for _ in range(2):  # libraries choose and allocate
                 call()
             side.synchronize()
+            free, whole = torch.cuda.mem_get_info(device)
+            if free < whole / 4:  # what is cached for other streams cannot be given back during a capture
+                torch.cuda.empty_cache()
             pool = torch.cuda.graph_pool_handle() if pool is None else pool
             try:
                 graph.capture_begin(pool=pool, capture_error_mode="thread_local")
-                call()
-                graph.capture_end()
+                try:
+                    call()
+                finally:
+                    graph.capture_end()
             except BaseException:
-                end_failed_capture(device, caller, pool)
+                end_failed_capture(device, side, pool)
                 raise
     return graph
 

@@ -75,7 +75,7 @@ class OwnTensors(SharedState):
     """Mix-in of an array's modules: one model's code that iterates over parameters sees one model's."""
 
     def __new__(cls, *_: Any, **__: Any) -> Any:
-        layer = super().__new__(cls)
+        layer = object.__new__(cls)  # not by a `__new__` of the user's, which is for a single model
         register(layer)  # type: ignore[arg-type]
         return layer
 

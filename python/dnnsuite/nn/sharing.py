@@ -28,7 +28,7 @@ def own(x: Tensor) -> Tensor:
 
 def held_once(x: Tensor) -> bool:
     """Return True for state `[B, ...]` in the memory of one model: shared by all, or lent by the only one (`lent`)."""
-    return x.dim() > 0 and x.stride(0) == 0 and x.numel() > 0
+    return x.dim() > 0 and x.layout == torch.strided and x.stride(0) == 0 and x.numel() > 0
 
 
 def lent(one: Tensor, B: int) -> Tensor:
@@ -212,10 +212,11 @@ class SharedState:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         copies_of_shared(self, memo)  # type: ignore[arg-type]
-        theirs = getattr(super(), "__deepcopy__", None)
-        if theirs is not None:
-            return theirs(memo)
-        return copied(self, memo)
+        parts: Any = self.__reduce_ex__(4)
+        make, arguments, held = parts[:3]
+        made = memo[id(self)] = make(*arguments)
+        made.__setstate__(copy.deepcopy(held, memo))
+        return made
 
 
 def copies_of_shared(root: torch.nn.Module, memo: dict[int, Any]) -> None:
@@ -225,11 +226,3 @@ def copies_of_shared(root: torch.nn.Module, memo: dict[int, Any]) -> None:
             if id(value) not in memo and isinstance(value, torch.nn.Parameter):
                 made = spread(value.detach()[:1].clone(), value.size(0))
                 memo[id(value)] = torch.nn.Parameter(made, requires_grad=value.requires_grad)
-
-
-def copied(module: Any, memo: dict[int, Any]) -> Any:
-    """Make a deep copy as `copy.deepcopy` does for an object without `__deepcopy__`."""
-    make, arguments, held = module.__reduce_ex__(4)[:3]
-    made = memo[id(module)] = make(*arguments)
-    made.__setstate__(copy.deepcopy(held, memo))
-    return made

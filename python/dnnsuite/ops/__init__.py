@@ -22,6 +22,7 @@ from ._depthwise import depthwise as depthwise
 from ._embedding import embedding as embedding
 from ._embedding_bag import embedding_bags as embedding_bags
 from ._glu import glu as glu
+from ._gradient import as_real as as_real
 from ._gradient import clamp_gradients_ as clamp_gradients_
 from ._gradient import gradient_norms as gradient_norms
 from ._gradient import scale_gradients_ as scale_gradients_

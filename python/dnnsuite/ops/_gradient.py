@@ -12,7 +12,7 @@ from ..errors import InvalidArgument
 from .library import library
 from .optimizer import optimizer_
 
-__all__ = ["clamp_gradients_", "gradient_norms", "scale_gradients_"]
+__all__ = ["as_real", "clamp_gradients_", "gradient_norms", "scale_gradients_"]
 
 _norms = library.gradient_norms.default
 _HALVES = (torch.bfloat16, torch.float16)
@@ -23,6 +23,11 @@ def _shape(grads: Sequence[Tensor], norm_type: float) -> Tensor:
     return grads[0].new_empty(grads[0].size(0), dtype=torch.float64)
 
 
+def as_real(x: Tensor) -> Tensor:
+    """View complex numbers as pairs of real ones in a last dimension, as torch's optimizers do; other tensors stay."""
+    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+
+
 def gradient_norms(grads: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
     """Compute the norm of each model's gradients together, float64 [B], for gradients [B, ...] on one device.
 
@@ -31,6 +36,8 @@ def gradient_norms(grads: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
     """
     if not grads:
         raise InvalidArgument("gradient_norms: grads is empty, so the number of models is not known")
+    if norm_type == 2.0:  # that of the pairs; other norms of complex numbers are not
+        grads = [as_real(g) for g in grads]
     kinds = {g.dtype for g in grads}
     if len(kinds) > 1 or (kinds & set(_HALVES) and not grads[0].is_cuda):
         wide = torch.float64 if torch.float64 in kinds else torch.float32
@@ -42,6 +49,7 @@ def gradient_norms(grads: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
 def scale_gradients_(grads: Sequence[Tensor], factor: Tensor) -> None:
     """Multiply grads[i][b] by factor[b] in place, factor float64 [B]. Gradients of a model whose factor is 1 are not
     touched."""
+    grads = [as_real(g) for g in grads]
     optimizer_("scale", grads, grads, [], [], [factor], active=factor != 1)
 
 

@@ -125,10 +125,10 @@ def _grad_mean(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return _mean_backward(grad, *ctx.sides, *steps[:6], *steps[7:]), *(None for _ in steps)
 
 
-def _over_images(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Apply torch's `function` of [N, C, H, W] to x [B, N, H, W, C]."""
+def _over_images(function: Callable[[Tensor], Tensor], x: Tensor, planes: bool = False) -> Tensor:
+    """Apply torch's `function` of [N, C, H, W] to x [B, N, H, W, C]; with `planes` the channels are not last for it."""
     images = x.reshape(-1, *x.shape[2:]).movedim(-1, 1)
-    y = function(images).movedim(1, -1)
+    y = function(images.clone(memory_format=torch.contiguous_format) if planes else images).movedim(1, -1)
     return y.reshape(*x.shape[:2], *y.shape[1:])
 
 
@@ -142,8 +142,12 @@ def _compose_largest(x: Tensor, *steps: Any) -> Tensor:
 def _compose_mean(x: Tensor, *steps: Any) -> Tensor:
     kernel, stride, padding = (steps[i : i + 2] for i in range(0, 6, 2))
     ceil_mode, count_include_pad, divisor = steps[6:]
+    # With padding torch 2.11's gradient of images with channels last is wrong on a GPU; one channel is first and last.
+    beyond = x.is_cuda and any(padding)
     return _over_images(
-        lambda t: F.avg_pool2d(t, kernel, stride, padding, ceil_mode, count_include_pad, divisor or None), x
+        lambda t: F.avg_pool2d(t, kernel, stride, padding, ceil_mode, count_include_pad, divisor or None),
+        x,
+        beyond,
     )
 
 

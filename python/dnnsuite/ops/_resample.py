@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -32,10 +33,25 @@ def _(grad: Tensor, kind: str, height: int, width: int, *_: Any) -> Tensor:
 
 def _matrix(kind: str, inputs: int, outputs: int, step: float, before: int, like: Tensor) -> Tensor:
     """Return the weights of a line [outputs, inputs]."""
-    pixels = torch.eye(inputs, dtype=like.dtype).view(1, 1, inputs, 1, inputs)
+    made = _new_matrix if tracing() else _known_matrix
+    return made(kind, inputs, outputs, step, before, like.dtype, like.device)
+
+
+def _new_matrix(
+    kind: str, inputs: int, outputs: int, step: float, before: int, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    pixels = torch.eye(inputs, dtype=wide).view(1, 1, inputs, 1, inputs)
     with below_autograd():
         line = _resample(pixels, kind, outputs, 1, step, 1.0, before, 0)
-    return line.view(outputs, inputs).to(like.device)
+    return line.view(outputs, inputs).to(device, dtype)
+
+
+@functools.lru_cache(64)
+def _known_matrix(*what: Any) -> Tensor:
+    """Make a matrix once: from the host, where it is made, none can be copied while a GPU's step is captured."""
+    with torch.inference_mode(False):
+        return _new_matrix(*what)
 
 
 def _rows(x: Tensor) -> Tensor:

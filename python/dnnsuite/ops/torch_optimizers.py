@@ -3,12 +3,14 @@
 
 SGD, Adam and most others change each number by its own gradient, so they train every model by itself. LBFGS searches
 along one line for all models, and Adafactor and Muon compute with rows and columns, one of which is B. Of other classes
-(LAMB's norm of a parameter, SAM's of all gradients) the code is looked through when they are given parameters.
+(LAMB's norm of a parameter, SAM's of all gradients) the code is looked through when they are given parameters, and a
+step is tried before the first.
 """
 
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -18,12 +20,16 @@ from .._torch import before_each_step
 from ..errors import InvalidArgument
 from . import array_layers
 from .coupling_code import coupling_name
+from .optimizer_trial import keeps_models_apart
 
 __all__ = ["take_over", "takes_joint_steps"]
 
 _JOINT = tuple(
     getattr(torch.optim, name) for name in ("LBFGS", "Adafactor", "Muon") if hasattr(torch.optim, name)
 )
+
+#: Optimizers of others' classes that were tried, and how many groups they had.
+_tried: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
 
 
 def take_over() -> None:
@@ -49,12 +55,33 @@ def _looking(original: Callable[..., Any]) -> Callable[..., Any]:
     return add_param_group
 
 
+def _try(optimizer: torch.optim.Optimizer) -> None:
+    """Refuse an optimizer of another's class whose steps couple models, or mind that an array's parameters have one
+    dimension more: before its first step, and after groups were added."""
+    kind, groups = type(optimizer), len(optimizer.param_groups)
+    if _tried.get(optimizer) == groups or not _is_of_others(kind):
+        return
+    _tried[optimizer] = groups
+    if not array_layers.has_any(p for group in optimizer.param_groups for p in group["params"]):
+        return
+    if keeps_models_apart(optimizer) is False:
+        raise InvalidArgument(
+            f"a step of {kind.__name__}, tried on two small models, is another one for parameters of an array than for "
+            f"those of each model alone, by their dimensions or by what it computes of whole tensors: use an optimizer "
+            f"of dnnsuite.optim, or one {kind.__name__} for each model of dnnsuite.unfuse(array); if its code minds "
+            f"dimension 0, set {kind.__name__}.keeps_models_apart = True"
+        )
+
+
+def _is_of_others(kind: type) -> bool:
+    ours = any(base.__module__.partition(".")[0] == "dnnsuite" for base in kind.__mro__)
+    torchs = kind.__module__.startswith("torch.optim")
+    return not (ours or torchs or getattr(kind, "keeps_models_apart", False))
+
+
 def _check_code(kind: type, parameters: list[torch.Tensor]) -> None:
     """Refuse a class of another's whose code computes with a whole parameter of an array, unless it says otherwise."""
-    ours = any(base.__module__.partition(".")[0] == "dnnsuite" for base in kind.__mro__)
-    if ours or getattr(kind, "keeps_models_apart", False):
-        return
-    name = coupling_name(kind)
+    name = coupling_name(kind) if _is_of_others(kind) else None
     if name is None or not array_layers.has_any(parameters):
         return
     raise InvalidArgument(
@@ -66,6 +93,7 @@ def _check_code(kind: type, parameters: list[torch.Tensor]) -> None:
 
 def _check(optimizer: Any, args: Any, kwargs: Any) -> None:
     if not takes_joint_steps(optimizer):
+        _try(optimizer)
         return
     if array_layers.has_any(p for group in optimizer.param_groups for p in group["params"]):
         name = type(optimizer).__name__

@@ -134,11 +134,6 @@ class ArrayOptimizer(PlannedUpdates):
                 raise InvalidArgument(
                     "a scalar parameter has no dimension for the models; an array's are [B, ...]"
                 )
-            if not parameter.is_floating_point():
-                raise InvalidArgument(
-                    f"a parameter {list(parameter.shape)} is {parameter.dtype}; the optimizers take floating "
-                    "numbers: hold complex ones as torch.view_as_real(w), and use torch.view_as_complex(self.w)"
-                )
             self.B = self.B or parameter.size(0)
             if parameter.size(0) != self.B:
                 raise InvalidArgument(

@@ -83,10 +83,14 @@ class _Batch:
 
     def __init__(self, takes: UpdateRule, params: list[Any], rows: list[Any], places: list[int]) -> None:
         self.places = places
+        self.complex = params[0].is_complex()
+        params = self._real(params)
         self.orders = [_memory_order(p) for p in params]
         self.permuted = any(order is not None for order in self.orders)
         self.params = self._arranged(params)
-        self.states = [t for name in takes.states for t in self._arranged([row[name] for row in rows])]
+        self.states = [
+            t for name in takes.states for t in self._arranged(self._real([row[name] for row in rows]))
+        ]
         self.scalars = [row[name] for name in takes.scalars for row in rows]
         self.written = [*self.params, *self.states, *self.scalars]
         first = params[0]
@@ -96,6 +100,10 @@ class _Batch:
         if first.is_cuda:
             count = len(params) * first.size(0)
             self.tickets = torch.zeros(count, dtype=torch.int32, device=first.device)
+
+    def _real(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Each tensor, complex ones as pairs of real numbers."""
+        return [ops.as_real(t.detach()) for t in tensors] if self.complex else list(tensors)
 
     def _arranged(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Each tensor with its dimensions in the order in which the parameter lies in memory."""
@@ -122,6 +130,8 @@ class _Batch:
         active: torch.Tensor | None,
         flags: tuple[bool, bool, bool],
     ) -> None:
+        if self.complex:
+            grads = self._real(grads)
         if self.permuted:
             grads = self._arranged(grads)
         if self.halves:

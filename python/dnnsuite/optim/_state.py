@@ -110,7 +110,8 @@ class OptimizerState(torch.optim.Optimizer):
                 own = state[parameter]
                 if name not in own:
                     value = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-                    own[name] = self.start_state(name, value, hyper)
+                    start = self.start_state(name, ops.as_real(value), hyper)
+                    own[name] = torch.view_as_complex(start) if value.is_complex() else start
                 elif own[name].stride() != parameter.stride():  # of a file, or of an array that was edited
                     own[name] = torch.empty_like(parameter).copy_(own[name])
 

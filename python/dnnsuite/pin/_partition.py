@@ -10,11 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .._C import Cgroup, GroupTree, launch, parse_cpu_list
+from .._C import Cgroup, GroupTree, format_cpu_list, launch, parse_cpu_list
 from ..errors import Error, InvalidArgument, did_you_mean
 from ._environment import environment
 from ._groups import run_name
 from ._guard import Guard
+from ._holders import Holder, hold, overlapping, release
 from ._running import Outcome, Running
 from .errors import CgroupError, PinningTooWeak
 from .plan import Plan, Slot
@@ -68,6 +69,8 @@ class Partition:
         self._tree: GroupTree | None = None
         self._running: list[Running] = []
         self._made = 0
+        self._held: set[int] = set()  # CPUs of the shares that were started
+        self._met: dict[str, Holder] = {}  # other runs on the same CPUs, by name
         self._guard: Guard | None = Guard(self.name)
         try:
             self._controllers = self._climb(backend)
@@ -184,6 +187,10 @@ class Partition:
             data_limit_bytes=slot.memory_bytes if limited else None,
             close_files=close_files,
         )
+        if self.level != "none":
+            self._held |= set(parse_cpu_list(slot.cpus))
+            hold(self.name, format_cpu_list(sorted(self._held)))
+            self.overlapping()
         watched = slot.memory_bytes if limited else None
         running = Running(
             process, group, f"{self.name}/{slot.name}", slot, self.level, watched_bytes=watched, kept=kept
@@ -211,6 +218,13 @@ class Partition:
                 running.kill()
             raise
 
+    def overlapping(self) -> list[Holder]:
+        """List the runs that were met on CPUs of this one: none of them has its cores to itself."""
+        if self._held and self._guard is not None:
+            met = overlapping(self.name, format_cpu_list(sorted(self._held)))
+            self._met |= {each.name: each for each in met}
+        return list(self._met.values())
+
     @staticmethod
     def finish(running: Iterable[Running], timeout_s: float | None = None) -> list[Outcome]:
         """Wait for several, `timeout_s` in all."""
@@ -231,7 +245,8 @@ class Partition:
             "controllers": dict(self._controllers),
             "reasons": list(self.reasons),
             "plan": self.plan.hash,
-            "comparable": self.plan.comparable and self.level == "cgroup",
+            "overlaps": [str(each) for each in self.overlapping()],
+            "comparable": self.plan.comparable and self.level == "cgroup" and not self._met,
         }
 
     def close(self) -> None:
@@ -240,6 +255,7 @@ class Partition:
             for running in self._running:
                 running.close()
             self._running.clear()
+            release(self.name)
             if self._tree is not None:
                 self._tree.close()
                 self._tree = None

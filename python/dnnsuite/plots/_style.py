@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 DPI = 300
 SUFFIXES = (".png", ".pdf", ".svg")
 
-# HFTA's colours and line styles, so that figures can be laid side by side.
+# Okabe and Ito's colours (https://jfly.uni-koeln.de/color/), which everybody can tell apart, and a marker for each
+# mode, for a page without colours.
 COLOURS = {
-    "serial": "tab:red",
-    "concurrent": "tab:green",
-    "mps": "tab:blue",
-    "mig": "tab:orange",
-    "hfta": "tab:purple",
+    "serial": "#000000",
+    "concurrent": "#E69F00",
+    "mps": "#56B4E9",
+    "mig": "#009E73",
+    "hfta": "#D55E00",
 }
+MODE_MARKERS = {"serial": "x", "concurrent": "s", "mps": "^", "mig": "D", "hfta": "o"}
 LINES = {"fp32": "--", "bf16": "--", "amp": "-"}
 MARKERS = "os^vDPX*"  # one for each job, where there are several
 HEADROOM = 1.5

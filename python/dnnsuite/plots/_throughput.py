@@ -6,32 +6,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument
-from ._style import COLOURS, HEADROOM, LINES, MARKERS, axes_or_new
+from ._style import COLOURS, HEADROOM, LINES, MARKERS, MODE_MARKERS, axes_or_new
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+_WIDEST = 2.0  # factor between the ends of an interval that is still drawn
+_LONGEST = 90  # letters of a line above the figure
+
 
 def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Draw normalised throughput over B, a curve per mode and precision (and job, where there are several).
+    """Draw normalised throughput over B: a colour and marker per mode, a line style per precision.
 
     Args:
         summary: table from :func:`dnnsuite.results.summarize`.
         ax: axes to draw on; those of a new figure by default.
 
-    Serial is a level with its interval as a band, the others are lines with a marker at each measured B;
-    lines between markers guide the eye. Bands are the 95 % intervals.
+    Serial is a level with its interval as a band, the others are lines with a marker and the 95 % interval at each
+    measured B; lines between markers guide the eye. A value whose interval spans more than a factor of two is not
+    drawn; the title names how many there are, beside job, batch, machine, repeats and what the runs note of the
+    machine.
 
     Raises:
-        InvalidArgument: nothing in the table is normalised (no serial fp32 run finished).
+        InvalidArgument: nothing in the table is normalised (no serial fp32 run finished), or known well enough.
     """
     from matplotlib.ticker import MaxNLocator
 
-    measured = summary.dropna(subset=["normalized"])
-    if measured.empty:
+    normalised = summary.dropna(subset=["normalized"])
+    if normalised.empty:
         raise InvalidArgument(
             "nothing to draw: no run has a normalised throughput (no serial fp32 run finished)"
+        )
+    measured = normalised[~(normalised["high"] / normalised["low"] > _WIDEST)]
+    if measured.empty:
+        raise InvalidArgument(
+            "nothing to draw: every interval spans more than a factor of two; the machine was busy"
         )
     ax = axes_or_new(ax)
     jobs = list(dict.fromkeys(measured["job"])) if "job" in measured else []
@@ -39,7 +49,8 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
         curves = measured[measured["job"] == job] if jobs else measured
         prefix = f"{job} " if len(jobs) > 1 else ""
         for (mode, precision), curve in curves.groupby(["mode", "precision"], sort=False):
-            _draw_curve(ax, str(mode), str(precision), curve, prefix, MARKERS[index % len(MARKERS)])
+            marker = MARKERS[index % len(MARKERS)] if len(jobs) > 1 else MODE_MARKERS.get(str(mode), "v")
+            _draw_curve(ax, str(mode), str(precision), curve, prefix, marker)
     ax.set_xlabel("B (models)")
     ax.set_ylabel("Normalized throughput (× serial fp32)")
     # A wide interval (two runs that disagree) must not flatten the curves.
@@ -47,7 +58,22 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.grid(alpha=0.3)
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    if title := _title(summary, len(normalised) - len(measured)):
+        ax.set_title(title, fontsize="small")
     return ax
+
+
+def _title(summary: pd.DataFrame, left_out: int) -> str:
+    """Return the lines above the figure: what was measured, and what a reader must know of the machine."""
+    titles = list(summary.attrs.get("titles", {}).values())
+    lines = [f"{titles[0]}, 95 % intervals"] if len(titles) == 1 else []
+    if left_out:
+        lines.append(f"{left_out} point{'s' * (left_out > 1)} not drawn: inconclusive")
+    states = [state for state in summary.get("state", ()) if state]
+    if states:
+        told = max(states, key=states.count)
+        lines.append(told if len(told) <= _LONGEST else told[:_LONGEST].rsplit(" ", 1)[0] + " …")
+    return "\n".join(lines)
 
 
 def _draw_curve(ax: Axes, mode: str, precision: str, curve: pd.DataFrame, prefix: str, marker: str) -> None:
@@ -60,11 +86,9 @@ def _draw_curve(ax: Axes, mode: str, precision: str, curve: pd.DataFrame, prefix
         if level[["low", "high"]].notna().all():
             ax.axhspan(level["low"], level["high"], alpha=0.15, color=style["color"], linewidth=0)
         return
-    ax.plot(curve["B"], curve["normalized"], marker=marker, markersize=4, label=label, **style)
-    ax.fill_between(curve["B"], curve["low"], curve["high"], alpha=0.3, color=style["color"], linewidth=0)
-    if len(curve) == 1:  # a band has no width there
-        spread = [curve["normalized"] - curve["low"], curve["high"] - curve["normalized"]]
-        ax.errorbar(curve["B"], curve["normalized"], yerr=spread, color=style["color"], capsize=3)
+    ax.plot(curve["B"], curve["normalized"], marker=marker, markersize=5, label=label, **style)
+    spread = [curve["normalized"] - curve["low"], curve["high"] - curve["normalized"]]
+    ax.errorbar(curve["B"], curve["normalized"], yerr=spread, fmt="none", ecolor=style["color"], capsize=3)
 
 
 def rates(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:

@@ -31,6 +31,8 @@ class Facts:
     cpus: int | None = None
     displaced_pct: float | None = None  # of the wall time, the loop's thread waited for a CPU
     optimizer: OptimizerSeen | None = None  # the last that stepped
+    compiled: bool = False  # torch.compile is in use
+    graphs: bool = False  # CUDA graphs are
     models: int = 0  # B of a fused array; 0 for a plain model
     memory_shares: Mapping[str, float] = field(default_factory=dict)
 
@@ -122,9 +124,12 @@ def _small_operators(facts: Facts) -> tuple[float, str, str] | None:
 def _fewer_launches(facts: Facts) -> str:
     if facts.models:
         return "raise B: each operator then serves more models for the same dispatch; keep StepRunner(capture=True)"
-    capture = "a CUDA graph" if facts.on_gpu else "torch.compile"
+    if facts.on_gpu:
+        capture = "" if facts.graphs else " a CUDA graph,"
+    else:
+        capture = "" if facts.compiled else " torch.compile,"
     return (
-        f"do more per operator: a larger batch, {capture}, or train several models as one array (dnnsuite.fuse with "
+        f"do more per operator: a larger batch,{capture} or train several models as one array (dnnsuite.fuse with "
         "dnnsuite.StepRunner, which replays a step without Python)"
     )
 
@@ -136,11 +141,13 @@ def _memory_bound(facts: Facts) -> tuple[float, str, str] | None:
         return None
     parts = sorted(((facts.shares.get(name, 0.0), name) for name in _MEMORY_BOUND), reverse=True)[:3]
     named = ", ".join(f"{name} {value:.0f} %" for value, name in parts if value >= 1)
-    action = "fuse them: torch.compile" + (
-        ", channels_last for convolutions, mixed precision to halve the bytes"
-        if facts.on_gpu
-        else ", in-place activations, channels_last for convolutions, fewer casts and copies"
+    ways = [] if facts.compiled else ["torch.compile fuses them"]
+    ways += [] if facts.on_gpu or facts.compiled else ["in-place activations"]
+    ways += ["channels_last for convolutions"] if facts.share("conv") >= 1 else []
+    ways += (
+        ["mixed precision to halve the bytes"] if facts.on_gpu and facts.precision in (None, "fp32") else []
     )
+    action = "; ".join([*ways, "fewer casts, copies and operators that read a tensor once more"])
     because = f"{share:.0f} % of a step moves memory rather than computes ({named}; rule: 25 % or more)"
     return share, because, action
 
@@ -178,7 +185,9 @@ def _other_optimizer(seen: OptimizerSeen | None) -> str:
             f"functions take lists), or compile its step with torch.compile; {in_one_pass}"
         )
     if seen.fused:
-        return f"{seen.name} is fused already: update less often, accumulating gradients over several batches"
+        return (
+            f"{seen.name} updates in one pass already: update less often, accumulating gradients over batches"
+        )
     return f"{seen.name}(..., fused=True) updates in one pass; so does dnnsuite.optim, also the models of an array"
 
 
@@ -188,7 +197,7 @@ def _compute_bound(facts: Facts) -> tuple[float, str, str] | None:
     if share < 50:
         return None
     because = f"{share:.0f} % of a step is matrix products and convolutions (rule: 50 % or more)"
-    if facts.on_gpu and facts.precision in (None, "fp32"):
+    if facts.on_gpu and facts.precision in (None, "fp32", "tf32"):
         return share, because, "use the tensor cores: --precision amp (bfloat16), or TF32"
     action = "the work itself: compare its rate with the machine's peak (dnnsuite roofline)"
     if not facts.on_gpu:
@@ -209,10 +218,45 @@ def _communication(facts: Facts) -> tuple[float, str, str] | None:
 
 
 @_rule
-def _idle(facts: Facts) -> tuple[float, str, str] | None:
-    share = facts.share("idle")
+def _compiled(facts: Facts) -> tuple[float, str, str] | None:
+    share = facts.share("compiled")
+    if share < 50:
+        return None
+    because = f"{share:.0f} % of a step is in graphs that torch.compile made (rule: 50 % or more)"
+    action = (
+        "the work itself: TORCH_LOGS=output_code shows the loops that were generated; mode='max-autotune' tries "
+        "others, and fewer or narrower numbers (bfloat16) are less to compute"
+    )
+    return share, because, action
+
+
+@_rule
+def _custom(facts: Facts) -> tuple[float, str, str] | None:
+    share = facts.share("custom")
+    if share < 25:
+        return None
+    because = f"{share:.0f} % of a step is in operators and autograd functions of other libraries (rule: 25 % or more)"
+    return (
+        share,
+        because,
+        "find them in table `ops_by_name` (class custom): a profiler of their language looks inside",
+    )
+
+
+@_rule
+def _unknown(facts: Facts) -> tuple[float, str, str] | None:
+    share = facts.share("other")
     if share < 10:
         return None
+    because = f"{share:.0f} % of a step is work whose name no rule knows (rule: 10 % or more)"
+    return share, because, "see its names in table `ops_by_name` or `kernels_by_name`, class other"
+
+
+@_rule
+def _idle(facts: Facts) -> tuple[float, str, str] | None:
+    share = facts.share("idle")
+    if share - (facts.displaced_pct or 0) < 10:
+        return None  # where others have the CPU, that is said
     because = (
         f"in {share:.0f} % of a step nothing runs and the loop's thread is off the CPU (rule: 10 % or more)"
     )
@@ -237,6 +281,8 @@ def _idle_cpus(facts: Facts) -> tuple[float, str, str] | None:
     busy, cpus = facts.cpu_busy_pct, facts.cpus
     if facts.on_gpu or busy is None or not cpus or cpus < 2 or busy >= 60 or (facts.displaced_pct or 0) >= 10:
         return None
+    if facts.share("idle", "data wait", "communication") >= 25:
+        return None  # CPUs are idle because the loop waits
     because = f"the process keeps {busy:.0f} % of its {cpus} CPUs busy (rule: below 60 %)"
     action = "give threads more to do: a larger batch, or several models at once (dnnsuite.fuse, a thread per model)"
     return (100 - busy) / 2, because, action

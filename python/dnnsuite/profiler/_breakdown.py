@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ._op_classes import CLASSES, TRANSPARENT, meaning
+from ._op_classes import CLASSES, FRAME, TRANSPARENT, meaning
 from ._windows import LoopStep
 from .instrument import define
 
@@ -22,7 +22,7 @@ Int64s = npt.NDArray[np.int64]
 
 REMARK = (
     "An operator counts for the innermost class at work; an instant with several classes at work, in several threads "
-    "or streams, is split between them."
+    "or streams, is split between them. What was recorded is never host or idle."
 )
 DEFINITIONS = {
     "data wait": "the loop is in its data loader, and nothing is computed elsewhere",
@@ -49,13 +49,17 @@ class Segment(NamedTuple):
 
 def op_segments(ops: pd.DataFrame, optimizer: Sequence[tuple[int, int]] = ()) -> list[Segment]:
     """Find the innermost class at each instant, per thread, from nested intervals (columns class, thread, t0_ns,
-    t1_ns). Work inside the loop's `optimizer` intervals gets the class optimizer.
+    t1_ns, and perhaps phase). Work of phase optimizer, or inside the loop's `optimizer` intervals, gets that class.
     """
     segments: list[Segment] = []
     for _, table in ops.groupby("thread", sort=False):
         ordered = table.sort_values(["t0_ns", "t1_ns"], ascending=[True, False], kind="stable")
-        rows = zip(ordered["class"], ordered["t0_ns"], ordered["t1_ns"], strict=True)
-        segments += _innermost((str(kind), int(t0), int(t1)) for kind, t0, t1 in rows)
+        kinds = ordered["class"].astype(str)
+        if "phase" in ordered:
+            updates = (ordered["phase"] == "optimizer") & ~kinds.isin([FRAME, "communication"])
+            kinds = kinds.where(~updates, "optimizer")
+        rows = zip(kinds, ordered["t0_ns"], ordered["t1_ns"], strict=True)
+        segments += _innermost((kind, int(t0), int(t1)) for kind, t0, t1 in rows)
     return _relabelled(segments, optimizer, "optimizer")
 
 
@@ -67,12 +71,20 @@ def _innermost(rows: Iterable[tuple[str, int, int]]) -> Iterator[Segment]:
         while stack and stack[-1][0] <= t0_ns:
             yield from _piece(at, stack[-1])
             at = max(at, stack.pop()[0])
+        if (
+            kind == "communication" and stack and t1_ns > stack[-1][0]
+        ):  # it goes on after the call that began it
+            yield Segment(t0_ns, t1_ns, kind)
+            continue
         if stack:
             yield from _piece(at, (t0_ns, stack[-1][1]))
-        inherited = stack[-1][1] if stack else None
-        own = inherited if kind in TRANSPARENT or inherited == "optimizer" else meaning(kind)[0]
+        own = stack[-1][1] if stack else None
+        if kind not in TRANSPARENT and own != "optimizer":
+            own = meaning(kind)[0]
+        if own is None and kind != FRAME:
+            own = meaning(kind)[0]
         end = min(t1_ns, stack[-1][0]) if stack else t1_ns
-        stack.append((end, own or ("other" if kind != "other" else None)))
+        stack.append((end, own))
         at = t0_ns
     while stack:
         yield from _piece(at, stack[-1])
@@ -135,12 +147,16 @@ def _times(
     data = [(int(a), int(b)) for a, b in own.loc[own["phase"] == "data", ["t0_ns", "t1_ns"]].to_numpy()]
     kinds = sorted({segment.kind for segment in work})
     pieces = [piece for step in steps for piece in _pieces(step, own)]
+    displaced = min(
+        1.0, sum(step.displaced_ns for step in steps) / max(1, sum(piece.off_ns for piece in pieces))
+    )
     covers = [[(s.t0_ns, s.t1_ns) for s in work if s.kind == kind] for kind in kinds]
-    edges = _edges([*covers, data, [(s.t0_ns, s.t1_ns) for s in steps], [(p[0], p[1]) for p in pieces]])
+    edges = _edges([*covers, data, [(s.t0_ns, s.t1_ns) for s in steps], [(p.t0_ns, p.t1_ns) for p in pieces]])
     lengths = np.diff(edges)
     inside = _count(edges, [(s.t0_ns, s.t1_ns) for s in steps]) > 0
     at_work = np.array([_count(edges, cover) for cover in covers]).reshape(len(kinds), len(lengths))
-    elsewhere = at_work.sum(axis=0) - _count(edges, [(s.t0_ns, s.t1_ns) for s in local])
+    in_loop = _count(edges, [(s.t0_ns, s.t1_ns) for s in local])
+    elsewhere = at_work.sum(axis=0) - in_loop
     waiting = inside & (_count(edges, data) > 0) & (elsewhere <= 0)
     weight = (at_work > 0).astype(np.float64)
     if "communication" in kinds:
@@ -151,7 +167,9 @@ def _times(
     weight *= np.where(inside & ~waiting & (busy > 0), lengths / np.maximum(busy, 1), 0.0)
     times = dict(zip(kinds, weight.sum(axis=1), strict=True))
     times["data wait"] = float(lengths[waiting].sum())
-    times["idle"], times["host"] = _idle_and_host(pieces, edges, np.where(gap, lengths, 0))
+    # On CPUs the loop's thread waits while others work for it; a GPU works while the loop goes on.
+    others = np.where((in_loop == 0) & (elsewhere > 0) & bool(local), lengths, 0)
+    times["idle"], times["host"] = _idle_and_host(pieces, edges, np.where(gap, lengths, 0), others, displaced)
     return times
 
 
@@ -161,29 +179,47 @@ def _no_phases() -> pd.DataFrame:
     return pd.DataFrame({"phase": [], "t0_ns": [], "t1_ns": [], "cpu_ns": []}).astype({"t0_ns": "int64"})
 
 
-def _pieces(step: LoopStep, phases: pd.DataFrame) -> Iterator[tuple[int, int, int]]:
-    """Yield (t0_ns, t1_ns, ns off the CPU) of each phase of a step, and of each interval between phases."""
+class _Piece(NamedTuple):
+    """Phase of a step, or interval between two, with the time in it that the loop's thread was off the CPU."""
+
+    t0_ns: int
+    t1_ns: int
+    off_ns: int
+
+
+def _pieces(step: LoopStep, phases: pd.DataFrame) -> Iterator[_Piece]:
+    """Yield the phases of a step, and the intervals between them."""
     rows = phases[(phases["t0_ns"] >= step.t0_ns) & (phases["t1_ns"] <= step.t1_ns)]
     at, cpu_left, gaps = step.t0_ns, step.thread_cpu_ns, []
     for t0, t1, cpu in rows[["t0_ns", "t1_ns", "cpu_ns"]].to_numpy(np.int64):
-        yield int(t0), int(t1), max(0, int(t1 - t0 - cpu))
+        yield _Piece(int(t0), int(t1), max(0, int(t1 - t0 - cpu)))
         gaps.append((at, int(t0)))
         at, cpu_left = int(t1), cpu_left - int(cpu)
     gaps.append((at, step.t1_ns))
     between = sum(t1 - t0 for t0, t1 in gaps)
     off = max(0, between - max(0, cpu_left))
     for t0, t1 in gaps:  # between phases there is one reading of the CPU time: shared out by length
-        yield t0, t1, round(off * (t1 - t0) / between) if between else 0
+        yield _Piece(t0, t1, round(off * (t1 - t0) / between) if between else 0)
 
 
 def _idle_and_host(
-    pieces: Sequence[tuple[int, int, int]], edges: Int64s, gaps: npt.NDArray[np.int64]
+    pieces: Sequence[_Piece], edges: Int64s, gaps: Int64s, others: Int64s, displaced: float
 ) -> tuple[float, float]:
-    before = np.concatenate([[0], np.cumsum(gaps)])
+    """Return the time of the gaps in which the loop's thread was off the CPU, and in which it was on one.
+
+    Args:
+        gaps: time of each interval between two edges in which nothing works.
+        others: time in which only other threads do, for which the loop's waits.
+        displaced: share of the time off the CPU in which the thread was ready: it loses it at any time, also in work.
+    """
+    sums = [np.concatenate([[0], np.cumsum(each)]) for each in (gaps, others)]
     idle = 0.0
-    for t0, t1, off in pieces:
-        first, last = np.searchsorted(edges, [t0, t1])
-        idle += min(float(before[last] - before[first]), float(off))
+    for piece in pieces:
+        first, last = np.searchsorted(edges, [piece.t0_ns, piece.t1_ns])
+        gap, waited = (float(each[last] - each[first]) for each in sums)
+        length = max(1, piece.t1_ns - piece.t0_ns)
+        by_others = displaced * piece.off_ns
+        idle += min(gap, max(0.0, piece.off_ns - by_others - waited) + by_others * gap / length)
     return idle, float(gaps.sum()) - idle
 
 

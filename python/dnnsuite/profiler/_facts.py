@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING
 
 from ._advice import Facts
 from ._op_classes import TRANSPARENT
+from .cpu import is_compiled
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
     from .data import ProfileData
 
 __all__ = ["cpu_busy_pct", "displaced_pct", "facts"]
+
+_PRODUCTS = ("gemm", "conv", "attention")
+_NARROW = (
+    r"(?i)bf16|f16|half|s884|s1688(?!tf32)|e4m3|fp8"  # in names of kernels that compute with 8 or 16 bits
+)
 
 
 def facts(profile: ProfileData) -> Facts:
@@ -36,7 +46,9 @@ def facts(profile: ProfileData) -> Facts:
         mean_op_us=mean_us,
         overhead_pct=cost.pct if cost and cost.resolved else None,
         optimizer=profile.optimizer,
-        precision=profile.about.get("precision"),
+        compiled=ops is not None and any(map(is_compiled, ops["name"].astype(str).unique())),
+        graphs=kernels is not None and "graph_id" in kernels and bool((kernels["graph_id"] != 0).any()),
+        precision=profile.about.get("precision") or _precision(tables),
         cpu_busy_pct=cpu_busy_pct(profile),
         cpus=len(os.sched_getaffinity(0)),
         displaced_pct=displaced_pct(profile),
@@ -59,6 +71,21 @@ def displaced_pct(profile: ProfileData) -> float | None:
     if not profile.wall_ns:
         return None
     return 100 * sum(step.displaced_ns for step in profile.active) / profile.wall_ns
+
+
+def _precision(tables: Mapping[str, pd.DataFrame]) -> str | None:
+    """Precision in which most products and convolutions were computed, by operators' types or kernels' names; None
+    where neither tells."""
+    ops, kernels = tables.get("ops"), tables.get("kernels")
+    if ops is not None and "dtype" in ops and len(products := ops[ops["class"].isin(_PRODUCTS)]):
+        times = (products["t1_ns"] - products["t0_ns"]).astype(float)
+        narrow = products["dtype"].isin(["c10::BFloat16", "c10::Half"])
+        return "amp" if times[narrow].sum() > 0.5 * times.sum() else "fp32"
+    if kernels is not None and len(products := kernels[kernels["class"].isin(_PRODUCTS)]):
+        times = (products["t1_ns"] - products["t0_ns"]).astype(float)
+        narrow = products["name"].astype(str).str.contains(_NARROW)
+        return "amp" if times[narrow].sum() > 0.5 * times.sum() else None
+    return None
 
 
 def _memory_shares(profile: ProfileData) -> dict[str, float]:

@@ -87,7 +87,9 @@ def derived(
         return {"breakdown": breakdown(active, own, ())}
     spans = _spans(own, "optimizer")
     work = op_segments(ops, spans)
-    local = op_segments(ops[ops["thread"] == _loops_number(ops, own)], spans)
+    local = op_segments(
+        ops[(ops["thread"] == _loops_number(ops, own)) & (ops["class"] != "communication")], spans
+    )
     return {"breakdown": breakdown(active, own, work, local), "ops_by_name": by_name(ops, len(active))}
 
 

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-__all__ = ["CLASSES", "TRANSPARENT", "meaning"]
+__all__ = ["CLASSES", "FRAME", "TRANSPARENT", "meaning"]
+
+FRAME = "frame"
 
 CLASSES = {
     "gemm": "matrix products: linear layers, projections",
@@ -15,23 +17,29 @@ CLASSES = {
     "embedding": "look-ups by index",
     "softmax": "softmax, within attention or before a loss",
     "loss": "losses",
-    "reduction": "sums, means, extrema, sorting",
+    "reduction": "sums, means, norms of vectors (clipping), extrema, sorting, scans",
     "elementwise": "element by element: activations, additions, masks",
     "random": "dropout and random numbers",
     "copy": "copies, casts, transposes to memory, concatenation, gathering",
+    "fft": "Fourier transforms, but those of a convolution",
+    "linalg": "decompositions, solutions and inverses of matrices",
+    "compiled": "graphs that torch.compile generated, fused from operators of several classes",
+    "custom": "operators of extensions and torch.library, and the code of autograd functions of one's own",
     "communication": "messages between processes while nothing is computed (exposed)",
-    "optimizer": "everything inside an optimizer's step",
-    "other": "operators of no class above: views, allocation",
+    "optimizer": "an optimizer's step, without the closure that it calls",
+    "views": "views and allocation: nothing is computed",
+    FRAME: "calls around operators, as autograd's nodes and annotations: their own time is Python and dispatch",
+    "other": "work whose name no rule knows",
 }
-TRANSPARENT = ("other", "view", "alloc")
-"""Operators that compute nothing themselves; their time counts for their caller."""
+TRANSPARENT = ("view", "alloc", FRAME)
+"""What computes nothing itself; its time counts for its caller."""
 _SAME = {
     "comm": "communication",
     "rnn": "recurrence",
     "pool": "pooling",
     "sort": "reduction",
-    "view": "other",
-    "alloc": "other",
+    "view": "views",
+    "alloc": "views",
 }
 
 

@@ -86,6 +86,7 @@ class Profile:
         about: dict[str, Any],
     ) -> None:
         self.schedule, self.about = schedule, about
+        self.first = 0  # number of the first step, in a loop of which some have ended
         self.metrics = metrics
         self.tables: dict[str, pd.DataFrame] = {}
         self.notes: list[str] = []
@@ -121,7 +122,9 @@ class Profile:
         PROCESS.acquire(f"{_caller()} (process {os.getpid()})", self._close_at_exit)
         try:
             opened, self.absent = catalogue.open_all(self._makers, self._asked)
-            self._windows = Windows(opened, self.schedule or _always, self._window_closed, self._synchronize)
+            self._windows = Windows(
+                opened, self.schedule or _always, self._window_closed, self._synchronize, self.first
+            )
             self._owner, self._thread, self._open = os.getpid(), threading.get_native_id(), True
             self._windows.begin()
         except BaseException:
@@ -139,7 +142,7 @@ class Profile:
             return
         windows = self._driver
         try:
-            if self.schedule is None and windows.index == 0:
+            if self.schedule is None and windows.index == self.first:
                 windows.note_rest()
             windows.cut_short(why or ("" if self.schedule is None else "the loop ended inside it"))
             self._gather()

@@ -58,10 +58,11 @@ class Windows:
         schedule: Callable[[int], Phase],
         on_window: Callable[[], None] = lambda: None,
         synchronize: Callable[[], object] | None = None,
+        first: int = 0,
     ) -> None:
         self.instruments, self._schedule, self._on_window = list(instruments), schedule, on_window
         self._wait = synchronize or _wait_for_device
-        self.index = 0  # the step that is under way
+        self.index = first  # number of the step that is under way
         self.window = -1  # the last window that was opened
         self.cut: str | None = None  # why the last window ended early
         self._kept = 0
@@ -82,7 +83,7 @@ class Windows:
 
     def begin(self) -> None:
         """Begin the first step."""
-        self._enter(self._schedule(0))
+        self._enter(self._schedule(self.index))
         self._mark = _clocks()
 
     def step(self) -> None:
@@ -125,13 +126,18 @@ class Windows:
     def _note(self, phase: Phase) -> None:
         before, after = self._mark, _clocks()
         foreign = any(getattr(each, "gave_way", False) for each in self._running)
+        wall, thread_cpu, process_cpu, displaced = (
+            now - then for then, now in zip(before, after, strict=True)
+        )
         step = LoopStep(
             self.index,
             FOREIGN if foreign else Phase.ACTIVE.value if phase.kept else phase.value,
             self.window if phase.on else -1,
             before[0],
             after[0],
-            *(now - then for then, now in zip(before[1:], after[1:], strict=True)),
+            thread_cpu,
+            process_cpu,
+            min(displaced, max(0, wall - thread_cpu)),  # counted when a wait ends, also one before the step
         )
         (self._on if phase.on else self._off).append(step)
 

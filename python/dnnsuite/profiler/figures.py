@@ -22,6 +22,8 @@ _COLOURS = {
     "attention": "#44aa99", "recurrence": "#332288", "norm": "#aa4499", "elementwise": "#f0e442", "copy": "#882255",
     "reduction": "#ddcc77", "loss": "#cc6677", "embedding": "#88ccee", "pooling": "#999933",
     "softmax": "#661100", "random": "#6699cc", "other": "#bbbbbb",
+    "compiled": "#e7298a", "custom": "#a6761d", "fft": "#1b9e77", "linalg": "#7570b3", "views": "#cccccc",
+    "frame": "#777777",
 }  # fmt: skip
 _STEPS = 3  # of a window that are drawn: more cannot be read
 

@@ -80,6 +80,7 @@ def analyse_operators(
     ops: pd.DataFrame,
     windows: Sequence[tuple[int, int]],
     data: Sequence[tuple[int, int]] = (),
+    optimizer: Sequence[tuple[int, int]] = (),
     loop_thread: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Sum the time of `windows`, the steps: tables `breakdown` and `ops_by_name`; none without operators.
@@ -88,6 +89,7 @@ def analyse_operators(
         ops: operators with name, class, thread, t0_ns, t1_ns, self_ns.
         windows: (begin, end) of each step, ns; disjoint.
         data: (begin, end) of waits for a DataLoader.
+        optimizer: (begin, end) of an optimizer's updates, disjoint.
         loop_thread: number of the thread that runs the loop; by default the one that has most operators.
     """
     import pandas as pd
@@ -101,8 +103,9 @@ def analyse_operators(
         [("data", t0, t1, t1 - t0) for t0, t1 in data], columns=["phase", "t0_ns", "t1_ns", "cpu_ns"]
     )
     main = int(inside["thread"].mode()[0]) if loop_thread is None else loop_thread
-    work = op_segments(inside)
-    local = op_segments(inside[inside["thread"] == main])
+    updates = sorted(optimizer)
+    work = op_segments(inside, updates)
+    local = op_segments(inside[inside["thread"] == main], updates)
     found = breakdown(steps, waits.astype({"t0_ns": "int64", "t1_ns": "int64"}), work, local)
     gaps = found["class"].isin(["host", "idle"])
     found["class"] = found["class"].where(~gaps, BETWEEN)

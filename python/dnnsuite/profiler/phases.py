@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import Unavailable
 from ..timing import now_ns
+from .cpu import CLOSURE
 from .instrument import define
 
 if TYPE_CHECKING:
@@ -22,7 +25,8 @@ __all__ = ["PHASE_COLUMNS", "OptimizerSeen", "PhasesInstrument"]
 
 PHASE_COLUMNS = {
     "phase": "data: in a DataLoader's __next__; forward: in the outermost module's call; backward: in "
-    "torch.autograd.backward or grad; optimizer: in an optimizer's step",
+    "torch.autograd.backward or grad; optimizer: in an optimizer's step, but for a closure that it calls, which has "
+    "phases of its own",
     "thread": "native id of the thread that ran it",
     "t0_ns": "begin, ns of CLOCK_MONOTONIC",
     "t1_ns": "end, ns of CLOCK_MONOTONIC; on a GPU the work that it launched may end later",
@@ -44,16 +48,39 @@ class OptimizerSeen(NamedTuple):
     name: str
     fused: bool | None
 
+    @classmethod
+    def of(cls, optimizer: Any) -> OptimizerSeen:
+        """Look at an optimizer: torch's option `fused`, or a class of a library whose updates are fused always."""
+        kind = type(optimizer)
+        home = "torch.optim" if kind.__module__.startswith("torch.optim.") else kind.__module__
+        options = [group["fused"] for group in optimizer.param_groups if "fused" in group]
+        fused = all(map(bool, options)) if options else None
+        if kind.__module__.startswith("dnnsuite.") or re.match(
+            r"fused|cpu_?adam", kind.__name__, re.IGNORECASE
+        ):
+            fused = True
+        return cls(f"{home}.{kind.__name__}", fused)
+
 
 class _Stack(threading.local):
-    """Open phases of a thread. Only the outermost counts, so that the phases of a thread never overlap."""
+    """Open phases of a thread, whose phases never overlap: time counts for one of them, `counts`.
+
+    That is the outermost, but inside of an optimizer's step a closure's forward and backward, and inside of a backward
+    pass an optimizer's step, which hooks of gradients may call: then the outer phase is cut in two.
+    """
 
     def __init__(self) -> None:
-        self.open: list[tuple[str, int, int]] = []
+        self.open: list[tuple[str, str]] = []  # (what was begun, what counts in it)
+        self.t0_ns = self.cpu0_ns = 0  # when what counts now began
+
+    @property
+    def counts(self) -> str:
+        """Phase that time counts for; "" for none."""
+        return self.open[-1][1] if self.open else ""
 
 
 class PhasesInstrument:
-    """Phases of steps, outermost first, without a change to the loop.
+    """Phases of steps without a change to the loop; see :class:`_Stack` for those inside of each other.
 
     Hooks exist only while a window is open, so other steps run undisturbed. Hooks inside `torch.compile` are not
     called; a compiled model is one forward.
@@ -123,16 +150,28 @@ class PhasesInstrument:
             self._end()
 
     def _begin(self, name: str) -> None:
-        self._stack.open.append((name, now_ns(), time.thread_time_ns()))
+        outer = self._stack.counts
+        if not outer or (outer, name) in _CUTS:
+            self._cut()
+            self._stack.open.append((name, "" if name == CLOSURE else name))
+        else:
+            self._stack.open.append((name, outer))
 
     def _end(self) -> None:
         opened = self._stack.open
         if not opened:  # the window opened inside of it
             return
-        name, t0_ns, cpu0_ns = opened.pop()
-        if not opened:
-            cpu_ns = time.thread_time_ns() - cpu0_ns
-            self._rows.append(_PhaseRow(name, threading.get_native_id(), t0_ns, now_ns(), cpu_ns))
+        if len(opened) == 1 or opened[-2][1] != opened[-1][1]:
+            self._cut()
+        opened.pop()
+
+    def _cut(self) -> None:
+        """End the piece of time that counts for one phase, and begin another."""
+        stack, now, cpu_ns = self._stack, now_ns(), time.thread_time_ns()
+        if stack.counts:
+            row = _PhaseRow(stack.counts, threading.get_native_id(), stack.t0_ns, now, cpu_ns - stack.cpu0_ns)
+            self._rows.append(row)
+        stack.t0_ns, stack.cpu0_ns = now, cpu_ns
 
     @contextlib.contextmanager
     def _modules(self) -> Iterator[None]:
@@ -150,7 +189,8 @@ class PhasesInstrument:
         first = module.register_module_forward_pre_hook(before)
         second = module.register_module_forward_hook(after, always_call=True)
         try:
-            yield
+            with _without_warning("Using `torch.compile(module)` when there are global hooks"):
+                yield
         finally:
             first.remove()
             second.remove()
@@ -159,12 +199,11 @@ class PhasesInstrument:
     def _optimizers(self) -> Iterator[None]:
         from torch.optim import optimizer
 
-        def before(stepping: Any, *_: Any) -> None:
-            kind = type(stepping)
-            fused = bool(stepping.defaults["fused"]) if "fused" in stepping.defaults else None
-            home = "torch.optim" if kind.__module__.startswith("torch.optim.") else kind.__module__
-            self.optimizer = OptimizerSeen(f"{home}.{kind.__name__}", fused)
+        def before(stepping: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+            self.optimizer = OptimizerSeen.of(stepping)
             self._begin("optimizer")
+            with_closure = (args[0], self._closure(args[1]), *args[2:]) if len(args) > 1 else args
+            return with_closure, {name: self._closure(each, name) for name, each in kwargs.items()}
 
         first = optimizer.register_optimizer_step_pre_hook(before)
         second = optimizer.register_optimizer_step_post_hook(lambda *_: self._end())
@@ -173,6 +212,19 @@ class PhasesInstrument:
         finally:
             first.remove()
             second.remove()
+
+    def _closure(self, given: Any, name: str = "closure") -> Any:
+        """Return a closure that has its phases counted as its own; anything else as it is."""
+        if name != "closure" or not callable(given):
+            return given
+        from torch.autograd.profiler import record_function
+
+        @functools.wraps(given)
+        def closure(*args: Any, **kwargs: Any) -> Any:
+            with self.phase(CLOSURE), record_function(CLOSURE):
+                return given(*args, **kwargs)
+
+        return closure
 
     @contextlib.contextmanager
     def _data_loader(self) -> Iterator[None]:
@@ -206,6 +258,25 @@ class PhasesInstrument:
 
         with _replaced(sys.modules[module], name, watched):
             yield
+
+
+# (phase that counts, phase begun in it) where the inner one counts from there on.
+_CUTS = {
+    *(("optimizer", inner) for inner in (CLOSURE, "forward", "backward", "data")),
+    ("backward", "optimizer"),
+}
+
+
+@contextlib.contextmanager
+def _without_warning(begins: str) -> Iterator[None]:
+    """Context manager: warnings that begin so are not shown, and no error: the program did nothing to cause them."""
+    warnings.filterwarnings("ignore", re.escape(begins), UserWarning)
+    ours = warnings.filters[0]
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # the program has made its own list meanwhile
+            warnings.filters.remove(ours)  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager

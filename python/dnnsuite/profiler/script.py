@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
 import importlib.abc
 import importlib.machinery
 import json
@@ -17,6 +18,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -27,8 +29,9 @@ from ._step_ends import STEP_ON, StepEnd, StepEnds
 if TYPE_CHECKING:
     from ._profile import Profile
 
-__all__ = ["STEP_ON", "VARIABLE", "Script", "install"]
+__all__ = ["RUN", "STEP_ON", "VARIABLE", "Script", "install"]
 
+RUN = ".run"  # of a folder that a run has taken
 VARIABLE = "DNNSUITE_PROFILE_SCRIPT"  # JSON: out, schedule, steps, metrics, stop, step_on
 _ENDING = (signal.SIGTERM, signal.SIGHUP)  # of those that end a process where nobody handles them
 
@@ -44,6 +47,7 @@ def install() -> None:
         return
     when_imported("torch.optim.optimizer", script.ends.attach_optimizers)
     when_imported("torch.autograd", script.ends.attach_backward)
+    when_imported("torch.nn.modules.module", script.ends.attach_modules)
 
 
 class Script:
@@ -56,9 +60,11 @@ class Script:
         self._settings = settings
         self.ends = StepEnds(self.stepped, settings.get("step_on", "auto"))
         self._profile: Profile | None = None
-        self._loop: object = None  # what ends the steps that count
-        self._steps = self._owner = 0
-        self._thread = 0
+        self._kind = ""  # of the ends of the steps that count
+        self._loop: object = None  # what ends them
+        self._later = ""  # a kind that says more, and came when all had been seen
+        self._steps = self._owner = self._missed = 0
+        self._thread = self._last = 0
         self._over = self._busy = self._waits = False
         self._directory: Path | None = None
         self._lock = threading.RLock()
@@ -67,7 +73,11 @@ class Script:
 
     def stepped(self, end: StepEnd) -> None:
         """Count a step that has ended; an error here is reported, and the script goes on."""
-        if self._over or (self._owner and self._owner != os.getpid()):
+        if self._owner and self._owner != os.getpid():
+            return
+        if self._kind and end.kind != self._kind:
+            self._begin_anew(end.kind)
+        if self._over:
             return
         if self._loop is not None and not self._is_mine(end):
             return
@@ -87,6 +97,20 @@ class Script:
         if self._over and self._settings["stop"] and self._profile is not None and self._profile.done:
             raise SystemExit(0)
 
+    def _begin_anew(self, kind: str) -> None:
+        """Let go of what was observed: the steps that count are of another kind, as of training after evaluation."""
+        with self._lock:
+            if self._over:
+                if not self._later:
+                    self._later = kind
+                    self._write_status(done=True)
+                return
+            self._kind = kind
+            profile, self._profile, self._loop, self._missed = self._profile, None, None, 0
+            with contextlib.suppress(Exception):
+                if profile is not None:
+                    profile.stop("steps of another kind began")
+
     def _is_mine(self, end: StepEnd) -> bool:
         return end.loop is self._loop and threading.get_native_id() == self._thread
 
@@ -98,22 +122,35 @@ class Script:
         self._profile.step()
         if self._steps % 10 == 0 and not self._profile.done:
             self._write_status()
-        if self._steps >= self._settings["steps"]:
+        if self._steps >= self._last:
             self._finish()
 
     def _begin(self, end: StepEnd) -> None:
         """Begin the profile after the first step: the next one is step 1, which is step 0 of the schedule."""
+        # In a thread of its own, because this one may be inside of a transform of torch.func, where less is allowed.
+        importing = threading.Thread(target=importlib.import_module, args=("dnnsuite._torch",))
+        importing.start()
+        importing.join()
         from ._profile import profile
         from ._schedule import Schedule
 
         about = {"command": " ".join(sys.argv) or sys.executable, "device": end.device, "step_ends": end.kind}
+        if remark := self.ends.remark:
+            about["step_is"] = remark
+        # Iterations are counted from 0, as the script counts them: those that have ended are not to be had any more.
+        ended = end.before + self._missed + 1
+        schedule = Schedule(**self._settings["schedule"])
+        late = max(0, ended - max(1, schedule.first_active))
+        if late:
+            schedule = replace(schedule, skip_first=schedule.skip_first + late)
         started = profile(
             self._settings["metrics"],
-            schedule=Schedule(**self._settings["schedule"]),
+            schedule=schedule,
             about=about,
             device=end.device,
             on_ready=self._write_window,
         )
+        started.first = ended
         if self._directory is None:
             self._owner, self._directory = os.getpid(), claim_directory(Path(self._settings["out"]))
         try:
@@ -122,10 +159,16 @@ class Script:
             if not self._waits:
                 _say(f"{unavailable}; the profile begins when that is possible")
             self._waits = True
+            self._missed += 1
             self._write_status(failure=str(unavailable))
             return
-        self._loop, self._thread, self._profile = end.loop, threading.get_native_id(), started
-        self._steps = 1
+        self._loop, self._thread, self._profile, self._kind = (
+            end.loop,
+            threading.get_native_id(),
+            started,
+            end.kind,
+        )
+        self._steps, self._last = ended, self._settings["steps"] + late
         self._write_status()
         self._catch_signals()
         atexit.register(self._at_exit)  # after those of the instruments, which run later then
@@ -147,7 +190,8 @@ class Script:
         self._write_status(done=True)
         self._release_signals()
         if self._profile.active:
-            _say(f"{len(self._profile.active)} steps were observed; results in {self._directory}")
+            seen = len(self._profile.active)
+            _say(f"{seen} step{'s were' if seen > 1 else ' was'} observed; results in {self._directory}")
 
     def _fail(self, error: Exception) -> None:
         self._over = True
@@ -205,7 +249,8 @@ class Script:
             "observed": self._written,
             "done": done,
             "failure": failure,
-            "step_ends": self.ends.kind,
+            "step_ends": self._kind or self.ends.kind,
+            "later": self._later,
         }
         try:
             self._directory.mkdir(parents=True, exist_ok=True)

@@ -29,6 +29,7 @@ __all__ = ["Rate", "advice", "rate", "record", "summary"]
 
 _BAR = 16
 _OPERATORS = 8
+_WIDTH = 100  # characters of a line
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Rate:
     steps: int
     quiet: bool  # from steps without instruments
     why: str = ""  # there is no interval
+    unseen: str = ""  # which rare events so few steps cannot have seen
 
 
 def advice(profile: ProfileData) -> list[Advice]:
@@ -59,7 +61,9 @@ def rate(profile: ProfileData) -> Rate | None:
     # Half of it on the logarithm: a rate is never negative.
     half = math.nan if of.why else (of.high - of.low) / 2 / of.mean
     speed = 1 / of.mean
-    return Rate(speed, speed * math.exp(-half), speed * math.exp(half), len(steps), steps is quiet, of.why)
+    return Rate(
+        speed, speed * math.exp(-half), speed * math.exp(half), len(steps), steps is quiet, of.why, of.unseen
+    )
 
 
 def record(profile: ProfileData) -> dict[str, Any]:
@@ -99,6 +103,8 @@ def _lines(profile: ProfileData) -> Iterator[str]:
     if not profile.active:
         yield "no step was observed: " + _why_nothing(profile)
         return
+    if "step_is" in profile.about:
+        yield from _wrapped(profile.about["step_is"], f"  {'steps':<12} ")
     yield from _facts_lines(profile)
     yield ""
     yield from _breakdown_lines(profile.tables.get("breakdown"))
@@ -125,7 +131,9 @@ def _title(profile: ProfileData) -> str:
         f"B={about['B']}" if about.get("B") else "",
         str(about.get("precision", "")),
         str(about.get("device", "")),
-        "a step ends with backward" if about.get("step_ends") == "backward" else "",
+        f"a step ends with {about['step_ends']}"
+        if about.get("step_ends", "optimizer") != "optimizer"
+        else "",
     ]
     known = ", ".join(part for part in extra if part)
     return f"profile of {name}" + (f" ({known})" if known else "")
@@ -144,11 +152,15 @@ def _facts_lines(profile: ProfileData) -> Iterator[str]:
     found = rate(profile)
     if found is not None:
         how = "without instruments" if found.quiet else "under the instruments"
-        yield f"  {'rate':<12} {_rate_text(found, profile.about)}, over {found.steps} steps {how}"
+        text = f"{_rate_text(found, profile.about)}, over {found.steps} steps {how}"
+        if found.unseen and not found.why:
+            text += f"; {found.unseen}"
+        yield from _wrapped(text, f"  {'rate':<12} ")
     observed = profile.active
     windows = len({step.window for step in observed})
+    steps = f"{len(observed)} step{'s' if len(observed) > 1 else ''}"
     plural = "s" if windows > 1 else ""
-    yield f"  {'observed':<12} {len(observed)} steps in {windows} window{plural}, from step {observed[0].step}"
+    yield f"  {'observed':<12} {steps} in {windows} window{plural}, from step {observed[0].step}"
     busy, displaced = cpu_busy_pct(profile), displaced_pct(profile)
     if busy is not None and displaced is not None:
         yield f"  {'CPUs':<12} {percent(busy)} busy with this process; its loop waited {percent(displaced)} of the time"
@@ -157,7 +169,7 @@ def _facts_lines(profile: ProfileData) -> Iterator[str]:
     unknown = (
         "not measured: no step ran without instruments beside a window; give the schedule some, as wait=5"
     )
-    yield f"  {'overhead':<12} {cost if cost else unknown}"
+    yield from _wrapped(str(cost or unknown), f"  {'overhead':<12} ")
     for row in profile.absent:
         yield from _wrapped(
             f"unavailable: {row.why}" + (f"; {row.remedy}" if row.remedy else ""), f"  {row.name:<12} "
@@ -193,7 +205,7 @@ def _breakdown_lines(table: pd.DataFrame | None) -> Iterator[str]:
     for row in table.itertuples(index=False):
         name, ms, share, meaning = row
         bar = "#" * round(_BAR * share / 100)
-        yield f"  {name:<14}{share:6.1f} %  {ms:9.3f} ms  {bar:<{_BAR}}  {meaning}"
+        yield from _wrapped(meaning, f"  {name:<14}{share:6.1f} %  {ms:9.3f} ms  {bar:<{_BAR}}  ")
     yield f"  {'':<14}{table['share_pct'].sum():6.1f} %  {whole_ms:9.3f} ms"
     yield from _wrapped(REMARK, "  ")
 
@@ -205,7 +217,8 @@ def _operator_lines(table: pd.DataFrame | None) -> Iterator[str]:
     yield f"operators with most time of their own (of {len(table)})"
     for row in table.head(_OPERATORS).itertuples(index=False):
         name, kind, calls, ms, share = row
-        yield f"  {share:5.1f} %  {ms:9.3f} ms  {calls:8.1f} calls  {kind:<12} {name}"
+        line = f"  {share:5.1f} %  {ms:9.3f} ms  {calls:8.1f} calls  {kind:<13} {name}"
+        yield line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."
 
 
 def _memory_lines(table: pd.DataFrame | None) -> Iterator[str]:
@@ -221,5 +234,5 @@ def _memory_lines(table: pd.DataFrame | None) -> Iterator[str]:
 
 def _wrapped(text: str, prefix: str) -> list[str]:
     return textwrap.wrap(
-        text, 118, initial_indent=prefix, subsequent_indent=" " * len(prefix), break_long_words=False
+        text, _WIDTH, initial_indent=prefix, subsequent_indent=" " * len(prefix), break_long_words=False
     )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .._files import read_json
+from .._files import OutputError, read_json
 from .._runs.interrupts import Interrupted, deferred
 from ..errors import Error, InvalidArgument, did_you_mean, reason
 from ..profiler import script
@@ -25,6 +26,13 @@ from .job import windows_of
 __all__ = ["run_script"]
 
 _GRACE_S = 10.0
+_MOST_RUNS = 1000
+_TRACES = (
+    "status.json",
+    ".claimed",
+    "profile.json",
+    "rank-0",
+)  # of an earlier run, also of one before there was a mark
 
 
 def run_script(
@@ -42,7 +50,7 @@ def run_script(
 
     Args:
         command: the user's command, a word each.
-        out: directory of the profile.
+        out: directory of the profile; where it holds an earlier run, one beside it is made, and said.
         start_iteration: first step to observe.
         profile_iterations: number of steps to observe.
         metrics: metrics, as `dnnsuite profile --metrics` takes them.
@@ -52,23 +60,41 @@ def run_script(
         step_on: event that ends a step: optimizer, backward or auto.
 
     Returns:
-        The command's exit status (128 + signal); 1 if it ended well and nothing was observed.
+        The command's exit status (128 + signal), whatever was observed.
 
     Raises:
         Error: the command cannot be started.
+        OutputError: `out` cannot be made or written to; the command was not started.
         InvalidArgument: an unknown metric or end of a step, or iterations that mean nothing.
     """
     choose(metrics)
+    windows_of(start_iteration, profile_iterations)  # checks both
     settings = _settings(out, start_iteration, profile_iterations, metrics, stop, step_on)
-    with Monitor(monitor, counters=False) as watching:
-        status = _run(command, _environment(settings), sys.stderr if as_json else None, watching.follow)
-    if out.is_dir():  # a script in which nothing was observed makes none
+    given, is_new = out, not out.exists()
+    out = _take(out)
+    settings["out"] = str(out.absolute())
+    if out != given:
+        print(f"dnnsuite: {given} holds an earlier run; this one is in {out}", file=sys.stderr, flush=True)
+    try:
+        with Monitor(monitor, counters=False) as watching:
+            status = _run(command, _environment(settings), sys.stderr if as_json else None, watching.follow)
+    except BaseException:
+        _let_go(out, is_new or out != given)
+        raise
+    if any(out.rglob("status.json")):
         watching.write(out)
     found = [path.parent for path in sorted(out.rglob("status.json"))]
     profiles = [_read(directory) for directory in found]
     observed = [each for each in profiles if each["observed"]]
     remarks = [_cut(each) for each in observed if not each["done"]]
+    remarks += [_later(each) for each in observed if each.get("later")]
     remarks += [] if observed else [_why_nothing(profiles, status, start_iteration)]
+    if observed and start_iteration == 0:
+        remarks.append(
+            "iteration 0 was not observed: before it has ended nothing shows that there are iterations"
+        )
+    if not observed:
+        _let_go(out, is_new or out != given)
     if as_json:
         print(json.dumps({"out": str(out), "status": status, "profiles": profiles, "remarks": remarks}))
     else:
@@ -77,7 +103,34 @@ def run_script(
             print(each["directory"])
     for remark in remarks:
         print(f"dnnsuite: {remark}", file=sys.stderr)
-    return status or (0 if observed else 1)
+    return status
+
+
+def _take(out: Path) -> Path:
+    """Make the folder of a run; one beside it where another run's results are. Two runs never get the same."""
+    for number in range(1, _MOST_RUNS):
+        folder = out if number == 1 else out.with_name(f"{out.name}-{number}")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if any((folder / name).exists() for name in _TRACES):
+                continue
+            os.close(os.open(folder / script.RUN, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError as error:
+            if not folder.is_dir():
+                raise OutputError(f"cannot make {folder}: {reason(error)}") from error
+        except OSError as error:
+            raise OutputError(f"cannot make {folder}: {reason(error)}") from error
+        else:
+            return folder
+    raise OutputError(f"{out} and {_MOST_RUNS - 2} folders beside it hold earlier runs: choose another --out")
+
+
+def _let_go(out: Path, is_new: bool) -> None:
+    """Remove the mark of a run without results, and its folder if it was made for it and nothing is in it."""
+    with contextlib.suppress(OSError):
+        (out / script.RUN).unlink(missing_ok=True)
+        if is_new:
+            out.rmdir()
 
 
 def _settings(
@@ -89,13 +142,12 @@ def _settings(
         raise InvalidArgument(
             f"--step-on {step_on!r}; accepted are {known}{did_you_mean(step_on, script.STEP_ON)}"
         )
-    windows_of(start_iteration, profile_iterations)  # checks both
     # The profile begins when the first step has ended: before that nothing shows that there are steps.
-    schedule, steps = windows_of(max(0, start_iteration - 1), profile_iterations)
+    schedule, steps = windows_of(max(1, start_iteration), profile_iterations)
     return {
         "out": str(out.absolute()),
         "schedule": asdict(schedule),
-        "steps": steps + 1,
+        "steps": steps,
         "metrics": metrics,
         "stop": stop,
         "step_on": step_on,
@@ -160,6 +212,13 @@ def _cut(profile: dict[str, Any]) -> str:
     )
 
 
+def _later(profile: dict[str, Any]) -> str:
+    return (
+        f"after the {profile['observed']} steps that were observed ({profile['step_ends']}) came others "
+        f"({profile['later']}): --step-on {profile['later']} observes those"
+    )
+
+
 def _why_nothing(profiles: Sequence[dict[str, Any]], status: int, start: int) -> str:
     failures = [each["failure"] for each in profiles if each["failure"]]
     ended = f"the command ended with status {status}" if status else "the command ended"
@@ -167,9 +226,10 @@ def _why_nothing(profiles: Sequence[dict[str, Any]], status: int, start: int) ->
         return f"nothing was observed: {failures[0]}"
     if not profiles:
         return (
-            f"nothing was observed: {ended}, no torch.optim optimizer made a step in it and no backward ran (one that "
-            "ends by os._exit or a signal before its second step cannot tell, and python -I or -E does not let itself "
-            "be observed); --step-on says what ends a step"
+            f"nothing was observed: {ended}, and in it no torch.optim optimizer stepped, no gradient was computed by "
+            "torch.autograd, and no torch.nn.Module was called eight times (one that ends by os._exit or a signal "
+            "before its second step cannot tell, and python -I or -E does not let itself be observed); --step-on says "
+            "what ends a step, and `with dnnsuite.profiler.profile()` observes any loop"
         )
     most = max(each["steps"] for each in profiles)
     if all(each["done"] for each in profiles):

@@ -77,19 +77,16 @@ class SingleRun:
         try:
             outcome = self._group(directory, tick)
             result = outcome.results[0] if outcome.workers else {}
-            run = figures(self._record(folder, started, outcome, result), result, directory)
-            for file in ("progress.txt", SPEC_FILE, RESULT_FILE):
-                (directory / file).unlink(missing_ok=True)
-            with deferred():
-                final = folder.finish_run(directory, run)
+            run = figures(self.record(folder, started, outcome, result), result, directory)
+            final = self.finish(folder, directory, run)
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
         return run, final
 
-    def _group(self, directory: Path, tick: Callable[[Path], None]) -> Any:
-        memory = memory_share_bytes(1)
-        spec = WorkerSpec(
+    def spec(self, directory: Path, memory_bytes: int) -> WorkerSpec:
+        """Return what the worker is told, which may reserve so much memory."""
+        return WorkerSpec(
             self.task,
             str(directory),
             self.job,
@@ -97,8 +94,12 @@ class SingleRun:
             self.details,
             self.plugins,
             (os.getcwd(),),
-            memory if self.config.device == "cpu" else None,
+            memory_bytes if self.config.device == "cpu" else None,
         )
+
+    def _group(self, directory: Path, tick: Callable[[Path], None]) -> Any:
+        memory = memory_share_bytes(1)
+        spec = self.spec(directory, memory)
 
         def go(follow: Callable[[int], None] = lambda pid: None) -> Any:
             return run_group(
@@ -118,9 +119,17 @@ class SingleRun:
         self.monitor.write(directory)
         return outcome
 
-    def _record(
+    def finish(self, folder: PlanFolder, directory: Path, run: RunRecord) -> Path:
+        """Write the record of a run; return its final directory."""
+        for file in ("progress.txt", SPEC_FILE, RESULT_FILE):
+            (directory / file).unlink(missing_ok=True)
+        with deferred():
+            return folder.finish_run(directory, run)
+
+    def record(
         self, folder: PlanFolder, started: Moment, outcome: Any, result: Mapping[str, Any]
     ) -> RunRecord:
+        """Return the record of a run, without its figures."""
         from .. import jobs
 
         environment, config = facts.environment(), self.config

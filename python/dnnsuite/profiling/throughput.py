@@ -1,23 +1,30 @@
 # SPDX-License-Identifier: MIT
-"""Throughput of one job over batch sizes, without instruments: a process per size and repeat, in turns."""
+"""Throughput of one job over batch sizes, without instruments: a process for each size, which take turns."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._runs import facts, rates
+from .._runs import facts
 from .._runs.folder import THROUGHPUT_FILE, PlanFolder, opened
+from .._runs.group import Direct, GroupOutcome
 from .._runs.interrupts import deferred, interruptible
-from .._runs.order import interleave
-from .._runs.progress import Durations, Progress
-from .._runs.rates import Steps
-from .._runs.record import Metric, RunRecord, Samples
+from .._runs.limits import memory_share_bytes
+from .._runs.neighbours import all_cores, free_cores
+from .._runs.progress import Progress
+from .._runs.record import Metric, Moment, RunRecord, Samples
 from .._runs.resume import final, refuse_other_settings
-from .._runs.samples import SAMPLES_FILE, read_steps
+from .._runs.samples import SAMPLES_FILE
+from .._runs.turn_session import BLOCK_S, Session
+from .._runs.turn_workers import TurnWorkers
+from .._runs.turns import Goal, Rounds
 from .._shown import rate as shown_rate
+from ..workflow.metrics import measured
 from .throughput_files import log_of, save_log, save_table
 from .throughput_request import Request
 
@@ -26,17 +33,15 @@ if TYPE_CHECKING:
 
 __all__ = ["measure"]
 
-_ENDED = {
-    "noisy": "the rate fluctuates: no longer run narrows its interval",
-    "timeout": "not converged within the budget",
-}
+# A worker with torch reserves about so much before it makes its first tensor; sizes that have less run alone.
+_LEAST_BYTES = 1 << 30
 
 
 def measure(request: Request, out: Path, resume: bool = False, quiet: bool = False) -> pd.DataFrame:
     """Make the runs that `out` does not have yet; return the table of :func:`dnnsuite.results.by_batch_size`.
 
-    A size that fails is a row; the others are measured all the same. After each run its log and the table are written,
-    so that Ctrl-C loses the run under way alone.
+    All sizes of a repeat are started together and take turns. A size that fails is a row; the others are measured all
+    the same. Ctrl-C loses the repeat under way alone.
 
     Raises:
         InvalidArgument: `out` holds something else, or runs of another request.
@@ -48,6 +53,7 @@ def measure(request: Request, out: Path, resume: bool = False, quiet: bool = Fal
             _Measurement(request, folder, progress).finish()
         except BaseException as error:
             with deferred():
+                folder.drop_unfinished()
                 folder.end_early(error)
             raise
         folder.state["status"] = "done"
@@ -60,42 +66,85 @@ class _Measurement:
 
     def __init__(self, request: Request, folder: PlanFolder, progress: Progress) -> None:
         self._request, self._folder, self._progress = request, folder, progress
-        self._durations = Durations[int]()
+        self._cores = free_cores(request.threads) if request.device == "cpu" else all_cores()
         made = {run.directory.name: run.record for run in folder.finished()[0] if final(run.record)}
         self._hopeless = {run.batch_size for run in made.values() if not run.ok}
-        turns = interleave(request.batch_sizes, request.repeats or 1, request.seed)
-        self._left = [(size, repeat) for repeat, size in turns if _name(size, repeat) not in made]
+        repeats = range(request.repeats or 1)
+        self._left = [[size for size in request.batch_sizes if _name(size, r) not in made] for r in repeats]
         for name, record in made.items():  # a log that the end of an earlier process left out
             if not log_of(folder.root, record.batch_size).is_file():
                 save_log(folder.root, record, folder.runs / name)
-        total = len(request.batch_sizes) * (request.repeats or 1)
-        progress.stage(f"throughput of {request.job}: {len(self._left)} of {total} runs", len(self._left))
+        total = len(request.batch_sizes) * len(repeats)
+        left = sum(map(len, self._left))
+        progress.stage(f"throughput of {request.job}: {left} of {total} runs, on {self._cores}")
 
     def finish(self) -> None:
         """Make all runs that are missing."""
-        for i, (size, repeat) in enumerate(self._left):
-            if size in self._hopeless:  # a finding that would be the same again
-                self._progress.done(f"batch size {size}, run {repeat + 1}: left out, it failed before")
-                continue
-            self._progress.now(f"batch size {size}", self._expect_s(i))
-            run = self._one(size, repeat)
-            self._progress.done(_told(run), self._expect_s(i + 1))
+        for repeat, sizes in enumerate(self._left):
+            together = max(1, memory_share_bytes(1) // _LEAST_BYTES)
+            groups = deque(sizes[i : i + together] for i in range(0, len(sizes), together))
+            while groups:
+                group = groups.popleft()
+                for size in self._hopeless.intersection(group):  # a finding that would be the same again
+                    self._progress.line(f"batch size {size}, run {repeat + 1}: left out, it failed before")
+                if group := [size for size in group if size not in self._hopeless]:
+                    groups.extendleft([size] for size in self._take(group, repeat))
 
-    def _one(self, size: int, repeat: int) -> RunRecord:
-        run, directory = self._request.single(size, repeat).run(
-            self._folder, _name(size, repeat), lambda _: self._progress.tick(), _figures
+    def _take(self, sizes: Sequence[int], repeat: int) -> list[int]:
+        """Measure some sizes in turns; return those that found no memory beside the others."""
+        request, started = self._request, Moment.now()
+        singles = {size: request.single(size, repeat, self._cores) for size in sizes}
+        memory = memory_share_bytes(len(sizes))
+        goal = Goal(request.target or 0.01, budget_s=(request.budget_s or math.inf) * len(sizes), floor=0.0)
+        with TurnWorkers[int](request.timeout_s, self._progress.tick) as workers:
+            directories = {size: self._folder.begin_run(_name(size, repeat)) for size in sizes}
+            for size, single in singles.items():
+                workers.start(
+                    size, [single.spec(directories[size], memory)], [single.variables], Direct(memory)
+                )
+            workers.set_up()
+            session = Session(workers, self._cores, goal, None, request.seed + repeat)
+            session.rounds.warm_up = request.warm_up_blocks()
+            if request.stop_iteration is None:
+                session.settle()
+                session.take(lambda number: {"seconds": BLOCK_S}, tell=self._tell)
+            else:
+                chunks = request.chunks()
+                session.take(lambda number: {"steps": chunks[number]}, len(chunks), math.inf, self._tell)
+            outcomes = session.end()
+        crowded = [size for size in sizes if len(sizes) > 1 and outcomes[size].verdict.failure == "oom"]
+        for size in sizes:
+            if size not in crowded:
+                self._finish(singles[size], size, directories[size], started, session, outcomes[size])
+        self._folder.drop_unfinished()
+        return crowded
+
+    def _tell(self, made: Rounds[int]) -> None:
+        self._progress.now(f"round {max(map(len, made.blocks.values()))}", None)
+
+    def _finish(
+        self,
+        single: Any,
+        size: int,
+        directory: Path,
+        started: Moment,
+        session: Session[int],
+        outcome: GroupOutcome,
+    ) -> None:
+        result = outcome.results[0] if outcome.workers else {}
+        run = single.record(self._folder, started, outcome, result)
+        run = replace(
+            run, details={name: result[name] for name in ("process", "provenance") if name in result}
         )
-        self._durations.add(size, run.seconds)
+        if run.ok:
+            run = _with_figures(run, session, size, result, fixed=self._request.stop_iteration is not None)
+        place = single.finish(self._folder, directory, run)
         if not run.ok and final(run):
             self._hopeless.add(size)
         with deferred():
-            save_log(self._folder.root, run, directory)
+            save_log(self._folder.root, run, place)
             save_table(self._folder)
-        return run
-
-    def _expect_s(self, done: int) -> float | None:
-        """Seconds that the runs from `done` on will take."""
-        return self._durations.expect_s([size for size, _ in self._left[done:] if size not in self._hopeless])
+        self._progress.done(_told(run))
 
 
 def _name(size: int, repeat: int) -> str:
@@ -135,55 +184,25 @@ def _claim(request: Request, folder: PlanFolder) -> None:
     folder.save()
 
 
-def _figures(record: RunRecord, result: Mapping[str, Any], directory: Path) -> RunRecord:
-    """Return the record with what the worker's samples say."""
-    details = {name: result[name] for name in ("process", "provenance", "reason") if name in result}
-    if not record.ok:
-        return replace(record, details=details)
-    steps, kept = _steps(directory / SAMPLES_FILE)
-    found = rates.interval([kept])
-    value = rates.rate([kept])
-    per_step = result["items_per_step"]
-    flags = [] if result["finite"] else ["a loss is not finite"]
-    if told := _ended(result["status_of_rate"], found, 2 * record.asked["target"] * value):
-        flags.append(told)
-    what = "items / time of the counted steps, data wait included"
+def _with_figures(
+    record: RunRecord, session: Session[int], size: int, result: Mapping[str, Any], fixed: bool
+) -> RunRecord:
+    """Return the record with what the turns say; so many iterations are as many as were asked for, known or not."""
+    metrics, window, noted = measured(session, size, [result], result["unit"], session.rounds.warm_up)
+    if fixed and not session.disturbed(size):
+        noted = tuple(each for each in noted if not each.startswith(("inconclusive", "rough")))
+    turns = session.turns[size]
+    steps = [sum(len(steps) for steps in turn.replicas) for _, turn in sorted(turns.items())]
+    dropped = sum(steps[: session.rounds.warm_up])
     return replace(
         record,
         unit=result["unit"],
-        items_per_step=float(per_step),
-        metrics=(
-            Metric("throughput", value, f"{result['unit']}/s", found.low, found.high, definition=what),
-            Metric("time/step", per_step / value, "s"),
-            _memory(result["process"]),
-        ),
-        samples=Samples(),
-        disturbances=tuple(flags),
-        window={
-            "dropped": len(steps) - len(kept), "kept": len(kept), "blocks_lag1": found.lag1,
-            "no_interval": found.why,
-            "start_ns": int(kept.starts_ns[0]), "stop_ns": int(kept.stops_ns[-1]),
-        },
-        details=details,
-    )  # fmt: skip
-
-
-def _ended(status: str, found: rates.RateInterval, asked: float) -> str:
-    """Warning about an interval that is wider than `asked`; empty where there is nothing to warn of."""
-    if found.low is not None and found.high is not None and found.high - found.low <= asked:
-        return ""
-    return _ENDED.get(status, "")
-
-
-def _steps(path: Path) -> tuple[Steps, Steps]:
-    """Return (all observations, those that count)."""
-    import numpy as np
-
-    steps = read_steps(path)
-    rows = path.read_text(encoding="utf-8").splitlines()
-    column = rows[0].split(",").index("phase")
-    kept = np.array([row.split(",")[column] == "train" for row in rows[1:]])
-    return steps, Steps(steps.starts_ns[kept], steps.stops_ns[kept], steps.items[kept], steps.epochs[kept])
+        items_per_step=float(result["items_per_step"]),
+        metrics=(*metrics, _memory(result["process"])),
+        samples=Samples((SAMPLES_FILE,)),
+        disturbances=(*noted, *([] if result["finite"] else ["a loss is not finite"])),
+        window={**window, "dropped": dropped, "kept": sum(steps) - dropped},
+    )
 
 
 def _memory(process: Mapping[str, Any]) -> Metric:

@@ -34,7 +34,7 @@ def save_log(root: Path, run: RunRecord, directory: Path) -> None:
     path = log_of(root, run.batch_size)
     path.parent.mkdir(exist_ok=True)
     if run.ok:
-        lines = log_lines(read_steps(directory / SAMPLES_FILE), run)
+        lines = log_lines(read_steps(directory / SAMPLES_FILE).without_gaps(), run)
     else:
         lines = iter([f"{run.verdict.failure}: {run.verdict.message}"])
     write_text(path, "\n".join([*lines, ""]))

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from .. import host
 from .._runs.device import choose_device
+from .._runs.neighbours import Cores
 from .._runs.plugins import import_plugins
+from .._runs.turn_session import wait_policy
 from ..errors import InvalidArgument, did_you_mean
 from . import batch_sizes
 from .process_limits import check_limits
@@ -129,7 +133,20 @@ class Request:
                 "--stop-iteration"
             )
 
-    def config(self, size: int, repeat: int) -> Any:
+    def chunks(self) -> list[int]:
+        """Iterations of each turn, where their number is given: those of warm-up, then those that count."""
+        start, stop = self.start_iteration or 0, self.stop_iteration or 0
+        return [
+            min(_CHUNK, end - at)
+            for begin, end in ((0, start), (start, stop))
+            for at in range(begin, end, _CHUNK)
+        ]
+
+    def warm_up_blocks(self) -> int:
+        """Turns of warm-up; 0 where a run warms up until it is settled."""
+        return math.ceil((self.start_iteration or 0) / _CHUNK) if self.stop_iteration else 0
+
+    def config(self, size: int, repeat: int, threads: int | None = None) -> Any:
         """Return the configuration of one process."""
         from .. import jobs
 
@@ -142,16 +159,17 @@ class Request:
             data_seed=self.seed,
             data=self.data,
             dataroot=self.dataroot,
-            threads=self.threads,
+            threads=threads or self.threads,
             options=dict(self.options),
         )
 
-    def single(self, size: int, repeat: int) -> SingleRun:
-        """Return the run of one process."""
-        order = ("stop_iteration", "start_iteration", "target", "budget_s")
-        variables: dict[str, str] = {}
-        if self.threads:
-            variables |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self.threads))
+    def single(self, size: int, repeat: int, cores: Cores) -> SingleRun:
+        """Return the run of one process, with no more threads than neighbours leave cores free."""
+        threads = self.threads or host.num_threads()
+        if cores.shared:
+            threads = min(threads, len(cores.cpus))
+        variables = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+        variables |= wait_policy(threads, 1, cores)
         if self.device != "cpu" and self.precision == "fp32":
             variables["NVIDIA_TF32_OVERRIDE"] = "0"  # fp32 means fp32
         return SingleRun(
@@ -159,8 +177,8 @@ class Request:
             f"throughput of {self.job}",
             "dnnsuite.profiling.throughput_task:rate",
             self.job,
-            self.config(size, repeat),
-            {name: getattr(self, name) for name in order},
+            self.config(size, repeat, threads),
+            {"warm_up": self.warm_up_blocks(), "cpus": list(cores.cpus) if cores.shared else None},
             self.plugins,
             self.timeout_s,
             self.to_dict(),
@@ -176,6 +194,7 @@ class Request:
         }
 
 
+_CHUNK = 10  # iterations of a turn, where their number is given
 _PROTOCOL = ("batch_size", "repeat", "number")  # among a suite job's defaults, not options
 
 

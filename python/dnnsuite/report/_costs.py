@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFINITIONS", "Costs", "cost_table", "gpu_watts", "machine_rate"]
 
 DEFINITIONS = {
-    "machine_per_s": "items per second of the whole machine: copies that ended well x rate of a copy",
+    "machine_per_s": "items per second of the whole machine: copies x rate of a copy",
     "cost_per_million": "price of an hour / items of the whole machine in an hour, times a million",
     "joules_per_item": "energy of an item: power of the machine (--watts) / machine_per_s; else, where the driver told "
     "the GPUs' power during the timed window, theirs / rate of a copy, and nothing of the rest of the machine",
@@ -47,13 +47,9 @@ class Costs:
 
 
 def machine_rate(of_job: Sequence[ReportEntry]) -> float:
-    """Items per second of the whole machine: mean over runs of the rate of a copy, times the copies that ended well."""
-    return mean(_of_machine(of_run) for of_run in by_run(of_job).values() if finished(of_run))
-
-
-def _of_machine(of_run: Sequence[ReportEntry]) -> float:
-    good = finished(of_run)
-    return mean(entry.rate for entry in good) * max(entry.copies for entry in good) * len(good) / len(of_run)
+    """Items per second of the whole machine: mean over runs of the rate of a copy, times the copies."""
+    runs = by_run(finished(of_job)).values()
+    return mean(mean(entry.rate for entry in run) * max(entry.copies for entry in run) for run in runs)
 
 
 def cost_table(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._runs.record import WITH_LOADER
 from ..results.intervals import mean
-from ..results.pool import conditions
+from ..results.pool import conditions, counting
 from ..results.table import SEPARATOR
 
 if TYPE_CHECKING:
@@ -182,8 +182,10 @@ def of_suites(entries: Iterable[ReportEntry]) -> list[ReportEntry]:
 
 
 def finished(entries: Iterable[ReportEntry]) -> list[ReportEntry]:
-    """Entries that were measured."""
-    return [entry for entry in entries if entry.ok]
+    """Entries that were measured, in runs that count: a run does not where one of its copies failed."""
+    known = list(entries)
+    good = counting(((entry.job, entry.run), entry.ok) for entry in known)
+    return [entry for entry in known if entry.ok and (entry.job, entry.run) in good]
 
 
 def by_job(entries: Iterable[ReportEntry]) -> dict[str, list[ReportEntry]]:

@@ -25,6 +25,7 @@ DEFINITIONS = {
     "low": "lower end of the 95 % interval of slowdown (t over runs on logarithms, unpaired)",
     "high": "upper end of it",
     "machine_gain": "copies x shared / alone: what the machine yields more than one copy alone",
+    "left_out": "runs of both that do not count, as one of their copies failed: the others had more of the machine",
     "verdict": "slower: the interval lies above 1; same: it lies within 5 % of 1; else inconclusive",
 }
 _SAME = 0.05
@@ -45,15 +46,15 @@ def interference_table(alone: pandas.DataFrame, shared: pandas.DataFrame) -> pan
 
     one, many = rows_of_report(alone), rows_of_report(shared)
     rows = pandas.concat([one[one["copies"] == 1], many[many["copies"] > 1]], ignore_index=True)
-    rows = rows[(rows["share"] != "all") & (rows["value"] > 0)]
-    entries = finished(entries_of(rows))
+    rows = rows[rows["share"] != "all"]
+    entries = entries_of(rows)
     single = [entry for entry in entries if entry.copies == 1]
     several = [entry for entry in entries if entry.copies > 1]
-    common = by_job(single).keys() & by_job(several).keys()
+    common = by_job(finished(single)).keys() & by_job(finished(several)).keys()
     if not common:
         raise InvalidArgument(
-            "no job was measured both with one copy and with several: give outputs of the same jobs, one of `dnnsuite "
-            "run --alone`"
+            "no job was measured both with one copy and with several that all ended well: give outputs of the same "
+            "jobs, one of `dnnsuite run --alone`"
         )
     refuse_unlike(rows[rows["job"].isin(common)], ("job",), ignoring=("copies",))
     found = {job: _row(by_job(single)[job], by_job(several)[job]) for job in sorted(common)}
@@ -79,12 +80,13 @@ def _row(alone: Sequence[ReportEntry], shared: Sequence[ReportEntry]) -> dict[st
         "low": low,
         "high": high,
         "machine_gain": copies / slowdown,
+        "left_out": len(by_run(alone)) - len(one) + len(by_run(shared)) - len(many),
         "verdict": _verdict(low, high),
     }
 
 
 def _runs(entries: Sequence[ReportEntry]) -> list[float]:
-    return [mean(entry.rate for entry in of_run) for of_run in by_run(entries).values()]
+    return [mean(entry.rate for entry in of_run) for of_run in by_run(finished(entries)).values()]
 
 
 def _verdict(low: float, high: float) -> str:

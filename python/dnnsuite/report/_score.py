@@ -93,7 +93,7 @@ def score(
     """Return the score of `entries`; jobs without a target do not count, failures of every scored job do."""
     unlike = uncompared(entries, targets)
     scored = [entry for entry in entries if entry.bench not in NOT_SCORED and entry.job not in unlike]
-    failures = len(scored) - len(finished(scored))
+    failures = sum(not entry.ok for entry in scored)
     table = score_table(entries, targets)
     table = table[table["target"].notna()]
     perf = [float(value) for job, value in table["perf"].items() if job != "scaling"]

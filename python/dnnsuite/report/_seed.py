@@ -58,7 +58,7 @@ def seed_table(entries: Sequence[ReportEntry], targets: Mapping[str, Target] | N
         bench = of_job[0].bench
         target = targets[bench].rate if targets and bench in targets else math.nan
         diff = math.nan if job in unlike else (result - target) / target
-        rows[job] = (target, result, sd, sd / result, diff)
+        rows[job] = (target, result, sd, sd / result if result else math.nan, diff)
     table = pandas.DataFrame.from_dict(
         rows, orient="index", columns=["target", "result", "sd", "sd%", "diff"], dtype=float
     )

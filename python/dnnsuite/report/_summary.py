@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["DEFINITIONS", "device_table", "failures", "isolation", "summary_table"]
 
 DEFINITIONS = {
-    "runs": "runs of the suite (repeats, of a workflow) in which the job was measured",
+    "runs": "runs of the suite (repeats, of a workflow) in which every copy of the job was measured",
     "copies": "how many trained at the same time, each in its own share of the machine",
     "rate_per_s": "items per second of one copy: mean over runs of the mean over its devices, waits for data included",
     "low_per_s": "lower end of the 95 % interval of rate_per_s: t over runs, on logarithms",
     "high_per_s": "upper end of it",
-    "machine_per_s": "items per second of the whole machine: copies that ended well x rate_per_s",
+    "machine_per_s": "items per second of the whole machine: copies x rate_per_s",
     "with_loader_per_s": "rate_per_s of jobs whose batches lie in memory, measured once more with a loader of files",
     "between_runs_pct": "sample standard deviation over runs / rate, in percent",
     "between_devices_pct": "(fastest - slowest device) / rate, of the devices' means over runs, in percent",
@@ -62,7 +62,7 @@ def _row(of_job: Sequence[ReportEntry]) -> dict[str, object]:
         ),
         "between_runs_pct": 100 * sd / average if values else math.nan,
         "between_devices_pct": 100 * spread / average if values else math.nan,
-        "failed": len(of_job) - len(measured),
+        "failed": sum(not entry.ok for entry in of_job),
         "flags": sum(bool(entry.flags) for entry in of_job),
         "isolation": "/".join(sorted({entry.isolation for entry in of_job})),
     }

@@ -28,12 +28,14 @@ from .summary import by_mode as by_mode
 from .summary import summarize as summarize
 from .summary import wide as wide
 from .table import COLUMNS as COLUMNS
+from .table import SEPARATOR as SEPARATOR
 from .table import complete as complete
 from .table import save_csv as save_csv
 
 __all__ = [
     "BASELINE",
     "COLUMNS",
+    "SEPARATOR",
     "Compared",
     "Reason",
     "UnlikeRuns",

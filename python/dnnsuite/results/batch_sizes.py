@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from .summary import summarize
-from .table import complete
+from .table import SEPARATOR, complete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +26,7 @@ def by_batch_size(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFra
 
     Columns: those, status, rate, rate_low, rate_high, unit, ms_per_step, peak_memory_bytes, gain_pct (of the rate per
     doubling of the batch, over the size before), knee, runs, failed, message. A size that failed has no rate; its
-    status is the class of its failure.
+    status is the class of its failure. One beside which the machine was too busy has none, and is `inconclusive`.
 
     Args:
         table: table from :func:`load`.
@@ -59,16 +59,19 @@ def _row(runs: pd.DataFrame, summary: pd.DataFrame) -> dict[str, Any]:
     found = summary.iloc[0]
     good = runs["status"] == "ok"
     failed = runs[~good]
+    unknown = next((each for each in found["state"].split(SEPARATOR) if each.startswith("inconclusive")), "")
+    numbers = {name: math.nan if unknown else found[name] for name in ("rate", "rate_low", "rate_high")}
     return {
-        "status": "ok" if found["runs"] else str(found["failure"]),
-        **{name: found[name] for name in ("rate", "rate_low", "rate_high", "unit")},
+        "status": "inconclusive" if unknown else "ok" if found["runs"] else str(found["failure"]),
+        **numbers,
+        "unit": found["unit"],
         "ms_per_step": 1e3 * float(runs.loc[runs["metric"] == "time/step", "value"].mean()),
         "peak_memory_bytes": float(runs.loc[runs["metric"] == "memory/peak", "value"].max()),
         "gain_pct": math.nan,
         "knee": False,
         "runs": int(found["runs"]),
         "failed": int(found["failed"]),
-        "message": str(failed["message"].iloc[-1]) if len(failed) else "",
+        "message": str(failed["message"].iloc[-1]) if len(failed) else unknown.partition(": ")[2],
     }
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument, did_you_mean
 from . import pool
+from .drift import AFTER, drift_of, one_after_the_other
 from .intervals import mean, of_rates
 from .table import SEPARATOR, complete
 
@@ -225,8 +226,8 @@ def _measured(side: pd.DataFrame) -> pd.DataFrame:
 
     A run of which a copy failed is left out: the others had more of the machine.
     """
-    ok = (side["status"] == "ok") & (side["value"] > 0)
-    whole = side[ok.groupby(side["run_key"]).transform("all")]
+    ok = (side["status"] == "ok") & (side["value"] > 0) & (side["value"] < math.inf)
+    whole = side[side["run_key"].isin(pool.counting(zip(side["run_key"], ok, strict=True)))]
     if whole.empty:
         return whole
     made = whole.groupby("run_key", sort=False)
@@ -309,6 +310,11 @@ def _judged(
     seconds = [(side["value"] if slow else 1 / side["value"]).tolist() for side in good]
     means = [of_rates(side["value"].tolist()).mean for side in good]
     paired = _is_paired(method, point, good, counts)
+    told: tuple[str, ...] = () if paired or not one_after_the_other(*good) else (AFTER,)
+    if paired and _in_turns(*good):
+        drift = drift_of(good, seconds)
+        seconds[1] = [value / math.exp(step) for value, step in zip(seconds[1], drift.steps, strict=True)]
+        told = drift.told
     ratio = math.exp(mean(map(math.log, seconds[0])) - mean(map(math.log, seconds[1])))
     common: dict[str, Any] = {
         "baseline": means[0],
@@ -319,7 +325,7 @@ def _judged(
     }
     if min(counts) < 2:
         why = "one run of a side says nothing of how much runs differ"
-        return Compared(point, "inconclusive", ratio, more_runs=2, reasons=(why,), **common)
+        return Compared(point, "inconclusive", ratio, more_runs=2, reasons=(why, *told), **common)
     found = timing.compare(*seconds, paired=paired, threshold=threshold, independent=True)
     more = _more_runs(found, threshold, min(counts)) if found.verdict == "inconclusive" else None
     return Compared(
@@ -329,7 +335,7 @@ def _judged(
         found.low,
         found.high,
         more_runs=more if more is not None and 0 < more < _MANY else None,
-        reasons=(found.reason.partition("; about ")[0],) if found.reason else (),
+        reasons=(*((found.reason.partition("; about ")[0],) if found.reason else ()), *told),
         **common,
     )
 

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .._shown import ratio
-from .intervals import mean
-from .summary import BASELINE, ratio_of, runs_of, unlike
+from .._shown import ratio as ratio_text
+from .intervals import Interval, mean
+from .summary import BASELINE, SPEEDUP, of_sessions, ratio_of, runs_of, unlike
 from .table import complete
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ GAINS = (
 def gains(table: pd.DataFrame, metric: str = "throughput", allow_unlike: bool = False) -> pd.DataFrame:
     """Divide the best array of each job and precision by one plain model alone and by the best concurrent processes.
 
-    Columns `GAINS`. Best is the B with the largest mean rate, of arrays and of processes. Ratios are geometric means
-    over repeats, whose runs share the machine's state, with 95 % intervals. NaN where nothing was measured.
+    Columns `GAINS`. Best is the B with the largest mean rate, of arrays and of processes. Ratios are those of
+    runs that took turns, else geometric means over repeats, with 95 % intervals. NaN where nothing was measured.
 
     Args:
         metric: rates to divide; `PER_CPU_SECOND` are those that busy neighbours change little.
@@ -42,6 +43,9 @@ def gains(table: pd.DataFrame, metric: str = "throughput", allow_unlike: bool = 
     import pandas as pd
 
     table = complete(table)
+    paired = (
+        table[(table["metric"] == SPEEDUP) & table["replica"].isna()] if metric == "throughput" else table[:0]
+    )
     whole = table[table["replica"].isna() & (table["metric"] == metric)].assign(metric="throughput")
     notes = unlike(whole, allow_unlike)
     rows = []
@@ -52,14 +56,33 @@ def gains(table: pd.DataFrame, metric: str = "throughput", allow_unlike: bool = 
         if B is None:
             continue
         row: dict[str, Any] = {"job": job, "precision": precision, "B": B}
-        for name, other in zip(
-            _RATIOS, (_cell(alone, "serial", 1), _best(cells, "concurrent")[1]), strict=True
-        ):
-            row |= dict(zip((name, f"{name}_low", f"{name}_high"), ratio_of(best, other), strict=True))
+        other_B, others = _best(cells, "concurrent")
+        mine, theirs = (
+            of_sessions(
+                paired[
+                    (paired["job"] == job) & (paired["precision"] == precision)
+                    & (paired["mode"] == mode) & (paired["B"] == number)
+                ]
+            )
+            for mode, number in (("hfta", B), ("concurrent", other_B))
+        )  # fmt: skip
+        ratios = (
+            ratio_of(best, _cell(alone, "serial", 1)) if math.isnan(mine.mean) else mine,
+            ratio_of(best, others) if math.isnan(mine.mean + theirs.mean) else _divided(mine, theirs),
+        )
+        for name, ratio in zip(_RATIOS, ratios, strict=True):
+            row |= dict(zip((name, f"{name}_low", f"{name}_high"), ratio, strict=True))
         rows.append({**row, "runs": len(best)})
     made = pd.DataFrame(rows, columns=list(GAINS))
     made.attrs = {**table.attrs, "notes": [*table.attrs.get("notes", []), *notes]}
     return made
+
+
+def _divided(one: Interval, other: Interval) -> Interval:
+    """Return the ratio of two speedups over the same baseline."""
+    value = one.mean / other.mean
+    half = math.hypot(math.log(one.high / one.low), math.log(other.high / other.low)) / 2
+    return Interval(value, value * math.exp(-half), value * math.exp(half))
 
 
 def _best(cells: pd.DataFrame, mode: str) -> tuple[int | None, pd.DataFrame]:
@@ -87,4 +110,4 @@ def gains_markdown(found: pd.DataFrame) -> str:
 
 
 def _shown(row: Mapping[Any, Any], name: str) -> str:
-    return ratio(*(float(row[f"{name}{end}"]) for end in ("", "_low", "_high")))
+    return ratio_text(*(float(row[f"{name}{end}"]) for end in ("", "_low", "_high")))

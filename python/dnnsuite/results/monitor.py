@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""The load of the machine during one run: figures of its `monitor.csv`, cut to the rated window."""
+"""The load of the machine during one run: figures of its `monitor.csv`, cut to the rated windows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,44 +96,47 @@ def rows_of_monitor(run: str | Path) -> list[MonitorRow]:
     record = read_run(directory / RUN_FILE)
     table = read_monitor(directory / MONITOR_FILE)
     times = table[TIME_COLUMN].to_numpy(np.int64)
-    window = _window(record, directory) or (int(times[0]), int(times[-1])) if len(times) else (0, 0)
+    windows = _windows(record, directory) or [(int(times[0]), int(times[-1]))] if len(times) else [(0, 0)]
     return [
         row
         for name in table.columns.drop(TIME_COLUMN)
-        for row in _quantity(record, directory, times, table[name].to_numpy(np.float64), name, window)
+        for row in _quantity(record, directory, times, table[name].to_numpy(np.float64), name, windows)
     ]
 
 
-def _window(record: RunRecord, directory: Path) -> Window | None:
-    """Return the interval that the run's rate is of: in its record, else that of the observations which it kept."""
+def _windows(record: RunRecord, directory: Path) -> list[Window]:
+    """Return the intervals that the run's rate is of: its turns, or the window in its record, else that of the
+    observations which it kept."""
+    if spans := record.window.get("spans_ns"):
+        return [(int(start), int(stop)) for start, stop in spans]
     start, stop = record.window.get("start_ns"), record.window.get("stop_ns")
     if start is not None and stop is not None:
-        return int(start), int(stop)
+        return [(int(start), int(stop))]
     if not (directory / SAMPLES_FILE).is_file():
-        return None
+        return []
     kept = steps(directory)
     kept = kept[kept["phase"] != "warmup"]
-    return (int(kept["t_start_ns"].min()), int(kept["t_stop_ns"].max())) if len(kept) else None
+    return [(int(kept["t_start_ns"].min()), int(kept["t_stop_ns"].max()))] if len(kept) else []
 
 
 def _quantity(
-    record: RunRecord, directory: Path, times: Int64s, values: Floats, name: str, window: Window
+    record: RunRecord, directory: Path, times: Int64s, values: Floats, name: str, windows: Sequence[Window]
 ) -> Iterator[MonitorRow]:
     of, metric, unit = MonitorColumn.parse(name)
     if unit == "bits":  # reasons for the clocks; their share of time is a column of its own
         return
     known = ~np.isnan(values)
-    weights_s = _overlap_s(times, window)[known]
+    weights_s = np.sum([_overlap_s(times, window) for window in windows], axis=0)[known]
     values = values[known]
     reaching = values[weights_s > 0]
     if not len(reaching):
         return
     peak = float(reaching.max())
     average = min(peak, float(np.average(values, weights=weights_s)))  # else 100.00000000000001 %
-    total = average * (window[1] - window[0]) * 1e-9
+    total = average * sum(stop - start for start, stop in windows) * 1e-9
     if unit == "J":  # a counter
-        grown = np.interp(window, times[known], values)
-        average, total = math.nan, float(grown[1] - grown[0])
+        grown = np.interp(np.array(windows), times[known], values)
+        average, total = math.nan, float(np.sum(grown[:, 1] - grown[:, 0]))
     yield MonitorRow(
         job=record.job, device=record.device.type, mode=record.mode, precision=record.precision, B=record.B,
         plan_id=record.plan_id, repeat=record.repeat, share=record.share, kind=record.kind, path=str(directory),

@@ -7,7 +7,7 @@ A rate is compared only with its like. Everything that pools or compares (summar
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ __all__ = [
     "Reason",
     "UnlikeRuns",
     "conditions",
+    "counting",
     "measured",
     "reasons",
     "refuse",
@@ -43,6 +44,19 @@ _MAY_BE_UNKNOWN = (
 MANY_SKIPPED = (
     0.1  # share of steps without the optimizer's work, from which on a rate is that of something else
 )
+
+
+def counting(copies: Iterable[tuple[Hashable, bool]]) -> set[Hashable]:
+    """Return the runs that count, of (run, whether it ended well) of each copy that shares the machine.
+
+    Where one copy failed the others had more of the machine, so nothing that they measured is of the run that was
+    asked for.
+    """
+    failed: set[Hashable] = set()
+    runs: set[Hashable] = set()
+    for run, ok in copies:
+        (runs if ok else failed).add(run)
+    return runs - failed
 
 
 class UnlikeRuns(Error):

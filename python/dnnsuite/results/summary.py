@@ -10,18 +10,29 @@ from typing import TYPE_CHECKING, Any
 from .._runs.modes import MODES
 from . import pool
 from .intervals import Interval, half_width, mean, of_rates
-from .table import complete
+from .table import SEPARATOR, complete
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BASELINE", "by_mode", "ratio_of", "runs_of", "summarize", "unlike", "wide"]
+__all__ = [
+    "BASELINE",
+    "SPEEDUP",
+    "by_mode",
+    "of_sessions",
+    "ratio_of",
+    "runs_of",
+    "summarize",
+    "unlike",
+    "wide",
+]
 
 # What throughput is normalised by: one plain model alone on the device, in single precision.
 BASELINE = ("serial", "fp32", 1)
 
 # How a mode uses the machine; the others must agree between a mode and its baseline.
 _MODES_OWN = ("precision", "copies", "threads", "isolation")
+SPEEDUP = "speedup"  # metric of runs that took turns with the baseline
 _NOTHING = Interval(math.nan, math.nan, math.nan)
 
 
@@ -45,18 +56,21 @@ _COLUMNS = (
     "runs",
     "failed",
     "failure",
+    "state",
 )
 
 
 def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     """Throughput by job, mode, precision and B, and normalised by the job's :data:`BASELINE`. Pure.
 
-    Columns: job, mode, precision, B, rate, rate_low, rate_high, unit, normalized, low, high, runs, failed, failure.
+    Columns: job, mode, precision, B, rate, rate_low, rate_high, unit, normalized, low, high, runs, failed, failure,
+    and state: what the runs note of the machine.
 
     Rates are means over the runs; copies of a job that share the machine count as one run, with the mean of their
-    rates. Intervals are 95 %: over the runs with Student's t on logarithms where there are several (for the normalised
-    value over the ratios of runs of the same repeat, which share the machine's state), else from within the single
-    run. NaN where nothing is known: no interval, no finished run, no baseline.
+    rates. Intervals are 95 %: over the runs with Student's t on logarithms where there are several, else from within
+    the single run. Normalised values are those of runs that took turns with the baseline, where there are such; else
+    the ratios of runs of the same repeat, which share the machine's state. NaN where nothing is known: no interval, no
+    finished run, no baseline. `attrs["titles"]` has a line for a figure by job: batch, machine, repeats.
 
     Args:
         table: table from :func:`load`, or one that an earlier version saved.
@@ -70,12 +84,16 @@ def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     table = complete(table)
     whole = table[(table["metric"] == "throughput") & table["replica"].isna()]
     notes = unlike(whole, allow_unlike)
+    paired = table[(table["metric"] == SPEEDUP) & table["replica"].isna()]
     rows: list[dict[str, Any]] = []
     for job, of_job in whole.groupby("job"):
         cells = {key: runs_of(cell) for key, cell in of_job.groupby(["mode", "precision", "B"])}
         for (mode, precision, B), every in of_job.groupby(["mode", "precision", "B"]):
             runs = cells[mode, precision, B]
             failures = every.loc[every["status"] != "ok", "failure"]
+            normalized = of_sessions(paired[paired["run_id"].isin(every["run_id"])])
+            if normalized is _NOTHING:
+                normalized = ratio_of(runs, cells.get(BASELINE))
             rows.append(
                 {
                     "job": job,
@@ -84,20 +102,50 @@ def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
                     "B": B,
                     "unit": every["unit"].iloc[0],
                     **dict(zip(("rate", "rate_low", "rate_high"), _rate(runs), strict=True)),
-                    **dict(
-                        zip(("normalized", "low", "high"), ratio_of(runs, cells.get(BASELINE)), strict=True)
-                    ),
+                    **dict(zip(("normalized", "low", "high"), normalized, strict=True)),
                     "runs": len(runs),
                     "failed": len(failures),
                     "failure": failures.iloc[-1] if len(failures) else "",
+                    "state": SEPARATOR.join(dict.fromkeys(filter(None, every["disturbances"]))),
                 }
             )
     rows.sort(key=lambda row: (row["job"], *by_mode(row["mode"], row["precision"]), row["B"]))
     made = pd.DataFrame(
         rows, columns=list(_COLUMNS)
     )  # also if there is no rate among the runs, as of a sweep
-    made.attrs = {**table.attrs, "notes": [*table.attrs.get("notes", []), *notes]}
+    made.attrs = {
+        **table.attrs, "notes": [*table.attrs.get("notes", []), *notes],
+        "titles": {str(job): _title(str(job), of_job) for job, of_job in whole.groupby("job")},
+    }  # fmt: skip
     return made
+
+
+def _title(job: str, runs: pd.DataFrame) -> str:
+    """Return a line about the runs of a job for a figure."""
+    first = runs.iloc[0]
+    machine = first["device_name"] if first["device"] == "cuda" else f"{first['cpus']} × {first['cpu_model']}"
+    repeats = runs["repeat"].nunique()
+    batch = ", ".join(map(str, sorted(set(runs["batch_size"]))))
+    return f"{job}, batch {batch}, {machine}, {repeats} repeat{'s' * (repeats > 1)}"
+
+
+def of_sessions(speedups: pd.DataFrame) -> Interval:
+    """Return the speedup over the sessions in which it was measured, each with its own interval.
+
+    Several sessions agree within their intervals, or what they differ by counts.
+    """
+    good = speedups[speedups["status"] == "ok"].dropna(subset=["value"])
+    if good.empty:
+        return _NOTHING
+    logs = [math.log(value) for value in good["value"]]
+    halves = [math.log(high / low) / 2 for low, high in zip(good["low"], good["high"], strict=True)]
+    within = math.hypot(*halves) / len(logs)
+    apart = (max(logs) - min(logs)) / 2 if len(logs) < 3 else half_width(logs)
+    half = (
+        max(within, apart) if len(logs) < 3 or within == within else apart
+    )  # sessions too short for one of their own
+    centre = mean(logs)
+    return Interval(math.exp(centre), math.exp(centre - half), math.exp(centre + half))
 
 
 def unlike(whole: pd.DataFrame, allowed: bool) -> list[str]:
@@ -177,7 +225,8 @@ def _geometric(ratios: Sequence[float]) -> Interval:
 
 
 def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
-    """Throughput in the shape of HFTA's CSV: index B, columns `{mode}:{precision}:{run}` and `:avg :min :max`.
+    """Throughput in the shape of HFTA's CSV: index B, columns `{mode}:{precision}:{run}` and `:avg :min :max`,
+    and `:state` where the runs note something of the machine.
 
     Unlike there, only Bs that were measured have values; nothing between them is interpolated. With several jobs, names
     begin with `{job}:`; the runs of several plans are numbered through.
@@ -190,7 +239,7 @@ def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     whole = pool.measured(complete(table))
     unlike(whole, allow_unlike)
     several = whole["job"].nunique() > 1
-    columns: dict[str, pd.Series[float]] = {}
+    columns: dict[str, pd.Series[Any]] = {}
     for job, of_job in whole.groupby("job"):
         number = _numbers(of_job)
         groups = {
@@ -204,11 +253,17 @@ def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
                 for run in runs_of(cell).to_dict("records"):
                     rates.setdefault(number[run["repeat"]], {})[B] = run["value"]
             by_run = pd.DataFrame({repeat: rates[repeat] for repeat in sorted(rates)}).sort_index()
+            states = (
+                groups[key]
+                .groupby("B")["disturbances"]
+                .agg(lambda notes: SEPARATOR.join(filter(None, set(notes))))
+            )
             columns |= {f"{name}:{repeat}": by_run[repeat] for repeat in by_run.columns}
             columns |= {
                 f"{name}:avg": by_run.mean(axis=1),
                 f"{name}:min": by_run.min(axis=1),
                 f"{name}:max": by_run.max(axis=1),
+                **({f"{name}:state": states} if any(states) else {}),
             }
     frame = pd.DataFrame(columns)
     frame.index.name = "B"

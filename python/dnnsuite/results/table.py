@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._files import regular, replacing
+from .._runs.record_checks import check_rate
+from .._runs.record_parts import BadRecord
 from ..errors import Error, reason
 
 if TYPE_CHECKING:
@@ -104,6 +106,7 @@ class Row:
 COLUMNS = tuple(each.name for each in fields(Row))
 _VALUES = attrgetter(*COLUMNS)  # quicker than astuple, which copies
 LEAST = COLUMNS[: COLUMNS.index("run") + 1]  # what a table of an earlier version has
+_COMPLETE = "complete"  # in a table's attrs
 _DEFAULTS = {each.name: each.default for each in fields(Row)}
 _INTEGERS = [name for name, value in _DEFAULTS.items() if type(value) is int]
 _FLOATS = [name for name, value in _DEFAULTS.items() if type(value) is float]
@@ -121,10 +124,12 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table with every column, in order and of its type; what an earlier version did not write is unknown."""
     import pandas as pd
 
+    if table.attrs.get(_COMPLETE) and tuple(table.columns) == COLUMNS:
+        return table  # which takes longer to see in pandas than a comparison does
     absent = [name for name in COLUMNS if name not in table.columns]
     more = pd.DataFrame({name: _DEFAULTS[name] for name in absent}, index=table.index)
     made = pd.concat([table, more], axis=1)[list(COLUMNS)]
-    made.attrs = dict(table.attrs)
+    made.attrs = {**table.attrs, _COMPLETE: True}
     texts = made[_TEXTS]
     made[_TEXTS] = texts.where(texts.notna(), "").astype(object)
     numbers = {name: _DEFAULTS[name] for name in _INTEGERS}
@@ -168,6 +173,16 @@ def read_csv(path: Path) -> pd.DataFrame:
         plan = hashlib.sha256(f"plan:{path.resolve()}".encode()).hexdigest()[:32]
         table = table.assign(plan_id=plan, run_id=plan + "/" + table["run"])
     try:
-        return complete(table)
+        found = complete(table)
+        for line, (metric, value) in enumerate(zip(found["metric"], found["value"], strict=True), 2):
+            _check(line, metric, value)
+        return found
     except (TypeError, ValueError) as error:
         raise Error(f"{path}: not a table of results: {error}") from error
+
+
+def _check(line: int, metric: str, value: float) -> None:
+    try:
+        check_rate(metric, value)
+    except BadRecord as error:
+        raise ValueError(f"line {line}: {error}") from None

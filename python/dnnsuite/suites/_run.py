@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,8 @@ from .. import host
 from .._runs import facts
 from .._runs.folder import SUITE_FILE as SUITE_FILE
 from .._runs.folder import PlanFolder, opened, stamp
+from .._runs.identity import check_same
 from .._runs.interrupts import interruptible
-from .._runs.plugins import import_plugins
 from .._runs.progress import Progress
 from .._runs.record import VERSION, RunRecord
 from .._runs.resume import refuse_other_settings
@@ -24,7 +24,7 @@ from ._runner import Runner, orders
 from ._screen import Screen
 from ._settings import SuiteSettings
 from ._shares import plan_of
-from ._suite import Suite, resolve
+from ._suite import Suite, code_of, identity_of_entries, resolve
 from .entry import SuiteEntry
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SUITE_FILE", "Finished", "prepare", "run", "run_suite"]
 
-_MAY_CHANGE = ("repeat", "timeout_s")  # by --resume
+_MAY_CHANGE = ("repeat", "timeout_s", "allow_changed")  # by --resume
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,8 @@ def _begin(
         **{key: value for key, value in known.items() if key not in state},
         "name": suite.name, "size": suite.size, "source": suite.source, "preset": suite.preset,
         "device": suite.device, "plugins": list(suite.plugins), "settings": settings.to_dict(),
-        "jobs": [entry.to_dict() for entry in suite.entries], "order": orders(settings, suite.entries),
+        "jobs": [entry.to_dict() for entry in suite.entries], "code": code_of(suite),
+        "order": orders(settings, suite.entries),
         "plan": partition.plan.to_dict(), "isolation": partition.record(), "repeats": repeats, "status": "running",
     })  # fmt: skip
     record.save()
@@ -182,42 +183,33 @@ def _continued(record: PlanFolder, suite: str, asked: Mapping[str, Any]) -> tupl
     if not odd and plan_of(recorded.copies, state["device"], Topology.read()).hash != plan.hash:
         odd.append("the shares of the machine are others")
     refuse_other_settings(record.root, odd)
-    import_plugins(state["plugins"], [os.getcwd()])
     changed = {name: asked[name] for name in _MAY_CHANGE if asked.get(name) is not None}
     settings = SuiteSettings.of({**state["settings"], **changed})
     if settings.repeat < recorded.repeat:
         raise InvalidArgument(f"--repeat {settings.repeat}: {record.root} has {recorded.repeat} already")
-    entries = tuple(SuiteEntry.from_dict(job) for job in state["jobs"])
-    if any(entry.missing for entry in entries):  # what was missing may be here now
-        entries = tuple(_again(entry, state) for entry in entries)
-    return (
-        Suite(
-            state["name"],
-            state["size"],
-            entries,
-            state["device"],
-            state["preset"],
-            tuple(state["plugins"]),
-            state["source"],
-        ),
-        settings,
-        plan,
+    where = suite if Path(suite).is_file() else state.get("source") or suite
+    now = prepare(
+        where, {**state["asked"], **_plain(asked), "plugins": state["plugins"], "preset": state["preset"]}
+    )[0]
+    entries = _same_entries(record, now, asked.get("allow_changed") or ())
+    return replace(now, entries=entries, device=state["device"], size=state["size"]), settings, plan
+
+
+def _same_entries(record: PlanFolder, now: Suite, allowed: Sequence[str]) -> tuple[SuiteEntry, ...]:
+    """Return the recorded entries, but for what was missing and what may be another now; refuse others that differ."""
+    state = record.state
+    recorded = {entry.key: entry for entry in map(SuiteEntry.from_dict, state["jobs"])}
+    missing = {entry.key for entry in (*recorded.values(), *now.entries) if entry.missing}  # then or now
+    then, today = (
+        identity_of_entries([entry for entry in entries if entry.key not in missing], code)
+        for entries, code in ((recorded.values(), state.get("code", {})), (now.entries, code_of(now)))
     )
-
-
-def _again(entry: SuiteEntry, state: Mapping[str, Any]) -> SuiteEntry:
-    """Resolve an entry again that could not run."""
-    if not entry.missing:
-        return entry
-    asked = {
-        **state["asked"],
-        "names": None,
-        "exclude": None,
-        "plugins": state["plugins"],
-        "preset": state["preset"],
-    }
-    found = next(e for e in resolve(state["name"], asked).entries if e.key == entry.key)
-    return replace(found, index=entry.index)
+    new = check_same(record.root, then.to_dict(), today, allowed)
+    state["changed"] = {**state.get("changed", {}), **new}
+    return tuple(
+        entry if entry.key in new or recorded[entry.key].missing else recorded[entry.key]
+        for entry in now.entries
+    )
 
 
 def _plain(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -180,13 +180,18 @@ class Runner:
             copies=len(group.shares), preset=self.suite.preset or "", seed=config.seed, batch_size=entry.batch_size,
             processes=processes_of(entry, self.plan, slot), threads=config.threads or 0,
             isolation=Isolation(asked=self.settings.pin), versions=state["versions"], commit=facts.commit(),
-            variant=entry.variant, changed=entry.changed, asked=state["asked"], resolved=self.settings.to_dict(),
+            variant=entry.variant, changed=self._changed(entry), asked=state["asked"], resolved=self.settings.to_dict(),
             details={
                 "key": entry.key, "program": entry.job, "index": entry.index, "scope": entry.scope, "slot": copy,
                 "config": config.to_dict(), "observations": entry.repeat, "number": entry.number,
                 "arguments": entry.flags(), "seed_unit": entry.seed_unit, "card": _card(entry.job),
             },
         )  # fmt: skip
+
+    def _changed(self, entry: SuiteEntry) -> dict[str, Any]:
+        """Settings that are not the job's own, and what differed when the suite was resumed."""
+        told = self.record.state.get("changed", {}).get(entry.key)
+        return entry.changed if told is None else {**entry.changed, "resumed": told}
 
     def _config(self, group: _Group, copy: int) -> JobConfig:
         alone = group.entry.scope == "all"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .._runs.device import choose_device
+from .._runs.identity import Identity, identity_of
 from .._runs.plugins import import_plugins
 from ..errors import Error, InvalidArgument, did_you_mean
 from ._flags import JobFlags, settings_of
@@ -19,7 +21,7 @@ from .definitions import FAST, SUITES, job_of_command
 from .entry import SuiteEntry
 from .jobs_file import Definition, expand, read_jobs_file
 
-__all__ = ["PRESETS", "Suite", "resolve"]
+__all__ = ["PRESETS", "Suite", "code_of", "identity_of_entries", "resolve"]
 
 SOURCES = ("auto", "real", "synthetic")
 PRESETS = ("smoke", "fast", "baselines")
@@ -73,6 +75,29 @@ def resolve(suite: str, asked: Mapping[str, Any]) -> Suite:
     settle = partial(_settled, device=device, preset=preset, given=given, strict=bool(source))
     entries = _with_keys(settle(definition) for definition in chosen)
     return Suite(name, max(d.index for d in definitions), entries, device, preset, plugins, source)
+
+
+def code_of(suite: Suite) -> dict[str, dict[str, str]]:
+    """Code of the suite's jobs, with the functions and values that it reaches: texts by place, by the job's name."""
+    from .. import jobs
+
+    kinds = {entry.job: jobs.get(entry.job) for entry in suite.entries if not entry.missing}
+    found = identity_of(kinds)
+    return {name: {"": found.texts[name], **found.parts[name]} for name in kinds}
+
+
+def identity_of_entries(entries: Iterable[SuiteEntry], code: Mapping[str, Mapping[str, str]]) -> Identity:
+    """Identity of a suite, a part for each job: its settings, and its code from :func:`code_of`."""
+    found = Identity()
+    for entry in entries:
+        own = {
+            name: v for name, v in entry.to_dict().items() if name not in ("index", "missing", "arguments")
+        }
+        settings = {name: repr(own[name]) for name in own if name != "options"}
+        settings |= {name: repr(value) for name, value in entry.options.items()}
+        found.parts[entry.key] = {**settings, **code.get(entry.job, {})}
+        found.texts[entry.key] = json.dumps(found.parts[entry.key], sort_keys=True)
+    return found
 
 
 def _definitions(suite: str) -> tuple[str, str, list[Definition]]:
@@ -143,7 +168,7 @@ def _settled(
     precision, refused = _precision(definition, Job, asked, given.get("precision"), device)
     dataroot = asked.dataroot if asked.dataroot and os.path.isdir(asked.dataroot) else given.get("dataroot")
     return SuiteEntry(
-        definition.index, definition.name, job, definition.name, definition.command or Job.seed_script,
+        definition.index, definition.name, job, definition.name, definition.command or Job.seed_script or job,
         definition.scope or Job.scope, values["repeat"], values["number"], values["batch_size"], precision,
         "cpu" if asked.no_cuda else device, given.get("data", "auto"), dataroot,
         {name: value for name, value in values.items() if name not in _MAIN},

@@ -10,6 +10,7 @@ import torch
 
 from .. import nn
 from .._fuse import fuse, run_in_a_loop, stack, unstack
+from .._seeds import seed_all
 from .._step import StepRunner
 from .._torch import mark_stepped
 from ..errors import InvalidArgument
@@ -20,7 +21,7 @@ from .feed import Batch
 from .order import Share
 from .phases import Phases
 from .processes import Processes
-from .stepper import autocast_of, placed
+from .stepper import autocast_of, catch_up, load_rows, placed
 from .tally import Results
 
 __all__ = ["ArrayStepper"]
@@ -91,7 +92,7 @@ class ArrayStepper:
         self._followed: dict[tuple[int, str], list[Any]] = {}
         if self._experiment.cudnn_benchmark and self._device.type == "cuda":
             torch.backends.cudnn.benchmark = True
-        torch.manual_seed(self._experiment.seed)
+        seed_all(self._experiment.seed)
         self._runner = StepRunner(
             self.model,
             self.optimizer,
@@ -211,14 +212,20 @@ class ArrayStepper:
             "members": [each.state() for each in self._members],
         }
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Go on from :meth:`state`, of as many models."""
+    def load(self, state: dict[str, Any], losses: Mapping[int, Sequence[float]] | None = None) -> None:
+        """Go on from :meth:`state`, of as many models; `losses` as for one model."""
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         nn.set_rng_state(self.model, state["streams"])
+        if losses is None:
+            self.optimizer.load_state_dict(state["optimizer"])
+        else:
+            load_rows(self.optimizer, state["optimizer"])
         for each, own in zip(self._members, state["members"], strict=True):
-            each.load(own)
+            if losses is None:
+                each.load(own)
+            else:
+                catch_up(each.schedule, losses[each.number])
         self._followed.clear()
 
     def model_state(self, slot: int) -> dict[str, Any]:
@@ -245,13 +252,18 @@ class ArrayStepper:
             theirs: int(vectors[name][slot]) for name, theirs in counts.items()
         }
 
+    @property
+    def audits_passed(self) -> int:
+        """Number of replayed steps that were run both ways, and left the same bits."""
+        return self._runner.audits_passed
+
     def close(self) -> None:
         """End the threads that steps ran in."""
         self._runner.close()
 
 
 def _made(experiment: Experiment, device: torch.device) -> torch.nn.Module:
-    torch.manual_seed(experiment.seed)
+    seed_all(experiment.seed)
     return experiment.model().to(device)
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import random
 from pathlib import Path
@@ -13,8 +12,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from .._files import replacing
-from ..errors import Error, InvalidArgument
+from .._saved import save_tensors
+from ..errors import Error
 
 __all__ = [
     "BEST",
@@ -24,7 +23,6 @@ __all__ = [
     "load_model",
     "random_state",
     "read_checkpoint",
-    "refuse_other_identity",
     "save_checkpoint",
     "set_random_state",
 ]
@@ -48,13 +46,7 @@ def save_checkpoint(path: Path, state: State) -> None:
     Raises:
         OutputError: the disk is full, say; the checkpoint that was there before stays.
     """
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        try:
-            torch.save({"format": FORMAT, "version": VERSION, **state}, file)
-        except RuntimeError as error:  # torch's writer tells of a full disk so
-            raise OSError(f"{error}".splitlines()[0]) from error
-        file.flush()
-        os.fsync(file.fileno())
+    save_tensors(path, {"format": FORMAT, "version": VERSION, **state})
 
 
 def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> State:
@@ -145,18 +137,3 @@ def set_random_state(state: State, device: torch.device) -> None:
 def _listed(state: Any) -> list[Any]:
     version, numbers, gauss = state
     return [version, list(numbers), gauss]
-
-
-def refuse_other_identity(path: Path, then: State, now: State) -> None:
-    """Refuse to go on with what was begun with other settings.
-
-    Raises:
-        InvalidArgument: one differs; it is named.
-    """
-    odd = [
-        f"{key} was {then.get(key)!r}, is {now.get(key)!r}" for key in now if then.get(key) != now.get(key)
-    ]
-    if odd:
-        raise InvalidArgument(
-            f"{path} was made with other settings: {'; '.join(odd)}; give the same, or choose another --out"
-        )

@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Optimizer
 
+from .._runs.identity import Identity, identity_of
 from ..errors import InvalidArgument, did_you_mean
 from ..models import ResNet50
 from .lines import LINES
@@ -135,6 +136,17 @@ class Experiment:
         names = ("batch_size", "precision", "seed", "drop_last", "most_steps")
         own = {name: getattr(self, name) for name in names}
         return {**own, "samples": len(self.data.train), "classes": self.data.classes, **self.settings}
+
+    def whole_identity(self, arrays: dict[int, Any]) -> Identity:
+        """Return those settings, the data, and the code of model, loss, optimizer, schedule and metrics.
+
+        Args:
+            arrays: texts of large arrays, which models of an array share.
+        """
+        code = {name: getattr(self, name) for name in ("model", "loss", "optimizer", "schedule", "metrics")}
+        data = {"data": self.data.train, "validation data": self.data.valid}
+        plain = {"channels_last": self.channels_last, "compile": self.compile, **self.identity}
+        return identity_of({**code, **data}, {name: str(value) for name, value in plain.items()}, arrays)
 
 
 # Keys that change neither the numbers nor what they are compared with; a run may be resumed with others.

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -13,11 +15,14 @@ from typing import Any
 
 import torch
 
-from .. import timing
 from .._files import write_text
 from .._runs.device import choose_device
 from .._runs.failures import classify
+from .._runs.neighbours import all_cores, free_cores
+from .._runs.turns import FEWEST_PAIRS, Goal, Known, Rounds
+from .._runs.turns_here import take_turns_here
 from .._shown import interval, number, ratio
+from .._torch_threads import torch_threads
 from ..errors import InvalidArgument, did_you_mean
 from .experiment import Experiment, experiment_of
 from .order import share_of
@@ -38,6 +43,7 @@ RUNGS = {
     "+extra": "enable_extra_opts",
     "+compile": "enable_compile",
 }
+_COUNTS = 0.01  # least change of a rate
 _BATCHES = 2  # made beforehand, used in turn: no loader is measured
 
 
@@ -50,12 +56,12 @@ class Rung:
         rate: items per second, with `low` and `high` of a 95 % interval.
         ratio: speedup over the rung below, with its interval; NaN for the first.
         verdict: faster, slower, same or inconclusive.
+        disturbed: cause of disturbed rounds, or reason why there is no interval; empty if nothing did.
         phases_ms: median of each phase of an iteration.
     """
 
     name: str
     status: str = "ok"
-    seconds: list[float] = field(default_factory=list)  # of each round
     rate: float = math.nan
     low: float = math.nan
     high: float = math.nan
@@ -63,6 +69,7 @@ class Rung:
     ratio_low: float = math.nan
     ratio_high: float = math.nan
     verdict: str = ""
+    disturbed: str = ""
     phases_ms: dict[str, float] = field(default_factory=dict)
 
 
@@ -76,26 +83,24 @@ class _Climber:
         self._batches = [(share, experiment.data.train.batch(share.indices, 0)) for share in shares]
         self._off = Phases(0)
 
-    def round_s(self, phases: Phases | None = None) -> float:
-        """Seconds of the round's iterations, on the device too."""
+    def steps(self, count: int, phases: Phases | None = None) -> None:
+        """Train so many iterations, on the device too."""
         torch.backends.cudnn.benchmark = self._experiment.cudnn_benchmark
         phases = phases or self._off
         self._wait()
-        begin_ns = timing.now_ns()
-        for i in range(self._steps):
+        for i in range(count):
             share, batch = self._batches[i % len(self._batches)]
             with phases.iteration(i):
                 with phases.data:
                     inputs, labels = self._stepper.place({0: batch})
                 self._stepper.train(inputs, labels, share, phases)
         self._wait()
-        return (timing.now_ns() - begin_ns) * 1e-9
 
     def phases_ms(self) -> dict[str, float]:
         """Median milliseconds of each phase, from a round of its own."""
         phases = Phases(self._steps, cuda=self._device.type == "cuda")
         with phases.profiled(1, on=True):
-            self.round_s(phases)
+            self.steps(self._steps, phases)
         return {name: 1e3 * statistics.median(all_s) for name, all_s in phases.seconds().items()}
 
     def _wait(self) -> None:
@@ -141,16 +146,28 @@ def climb(
                 rung, experiment_of(rung.name, settings.changed(keys), data, kind), processes, steps, climbers
             )
         ready = [rung for rung in made if rung.status == "ok"]
-        for turn in range(rounds):
-            tell(f"round {turn + 1} of {rounds}")
-            for rung in ready if turn % 2 == 0 else reversed(ready):
-                rung.seconds.append(climbers[rung.name].round_s())
+        if ready:
+            cores = free_cores() if kind == "cpu" else all_cores()
+            with (
+                torch_threads(min(torch.get_num_threads(), len(cores.cpus)))
+                if cores.shared
+                else nullcontext()
+            ):
+                found = take_turns_here(
+                    {rung.name: climbers[rung.name].steps for rung in ready}, Goal(rounds=rounds, floor=0.0),
+                    ready[0].name, cores=cores, clock=time.process_time if cores.by_cpu_time else time.perf_counter,
+                    by_cpu_time=cores.by_cpu_time, steps=steps, tell=lambda done: tell(_so_far(done, rounds)),
+                ).rounds  # fmt: skip
+            _judge(ready, found, settings.batch_size)
         for rung in ready:
             rung.phases_ms = climbers[rung.name].phases_ms()
     finally:
         torch.backends.cudnn.benchmark = benchmark_before
-    _judge(ready, settings.batch_size * steps)
     return made
+
+
+def _so_far(found: Rounds[str], rounds: int) -> str:
+    return f"round {max(map(len, found.blocks.values()))} of {rounds}"
 
 
 def _check(rungs: Sequence[str], data: Data, rounds: int, steps: int) -> None:
@@ -161,8 +178,8 @@ def _check(rungs: Sequence[str], data: Data, rounds: int, steps: int) -> None:
             )
     if not rungs or len(set(rungs)) != len(rungs):
         raise InvalidArgument(f"rungs {', '.join(rungs) or 'none'}: each once, and at least one")
-    if rounds < 2 or steps < 1:
-        raise InvalidArgument(f"rounds={rounds}, steps={steps}: at least 2 rounds of 1 step")
+    if rounds < FEWEST_PAIRS or steps < 1:
+        raise InvalidArgument(f"rounds={rounds}, steps={steps}: at least {FEWEST_PAIRS} rounds of 1 step")
     if not hasattr(data.train, "batch"):
         raise InvalidArgument(
             f"{data.source} is not in memory; the ladder takes pictures of 32 x 32, or data=synthetic"
@@ -186,7 +203,7 @@ def _prepare(
     """Build a rung and run it once, in which compilers and cuDNN's search do their work."""
     try:
         climber = _Climber(experiment, processes, steps)
-        climber.round_s()
+        climber.steps(steps)
     except Exception as error:  # a compiler raises what it will; the other rungs are measured
         if classify(error) == "crash" and not experiment.compile:
             raise
@@ -195,20 +212,26 @@ def _prepare(
     climbers[rung.name] = climber
 
 
-def _judge(rungs: Sequence[Rung], items: int) -> None:
+def _judge(rungs: Sequence[Rung], found: Rounds[str], items: int) -> None:
     below: Rung | None = None
     for rung in rungs:
-        found = timing.batch_means(
-            rung.seconds, batches=len(rung.seconds), independent=True
-        )  # a mean of rates would overstate
-        rung.rate = items / statistics.fmean(rung.seconds)
-        rung.low = items / found.high if found.high is not None else math.nan
-        rung.high = items / found.low if found.low is not None and found.low > 0 else math.inf
+        rate = found.rate(rung.name)
+        rung.rate, rung.low, rung.high = (items * value for value in (rate.value, rate.low, rate.high))
         if below is not None:
-            step = timing.compare(below.seconds, rung.seconds)
-            rung.ratio, rung.ratio_low, rung.ratio_high = step.ratio, step.low, step.high
-            rung.verdict = str(step.verdict)
+            step = found.between(rung.name, below.name)
+            rung.ratio, rung.ratio_low, rung.ratio_high = step.value, step.low, step.high
+            rung.verdict = _verdict(step)
+            rung.disturbed = step.disturbed or step.why
         below = rung
+
+
+def _verdict(step: Known) -> str:
+    """Judge a speedup by its interval and the least change that counts."""
+    if step.low > 1 and step.value > 1 + _COUNTS:
+        return "faster"
+    if step.high < 1 and step.value < 1 - _COUNTS:
+        return "slower"
+    return "same" if step.low > 1 - _COUNTS and step.high < 1 + _COUNTS else "inconclusive"
 
 
 def table(rungs: Sequence[Rung]) -> str:
@@ -224,20 +247,25 @@ def table(rungs: Sequence[Rung]) -> str:
         step = f"{'':>8}  {'':<14}{'':<14}"
         if not math.isnan(rung.ratio):
             step = f"{ratio(rung.ratio):>8} {interval(rung.ratio_low, rung.ratio_high, ratio):<15}{rung.verdict:<14}"
+        elif rung.verdict:  # no undisturbed round
+            step = f"{'':>8}  {'':<14}{rung.verdict:<14}"
         lines.append(
             f"{rung.name:<10}{rate}{step}{', '.join(f'{each:.2f}' for each in rung.phases_ms.values())}"
         )
+        if rung.disturbed:
+            lines.append(f"{'':<10}{rung.disturbed}")
     return "\n".join(lines)
 
 
 def save_ladder(folder: Path, rungs: Sequence[Rung]) -> None:
     """Write `ladder.csv`: a row per rung."""
-    names = ("rate", "low", "high", "ratio", "ratio_low", "ratio_high", "verdict")
+    names = ("rate", "low", "high", "ratio", "ratio_low", "ratio_high", "verdict", "disturbed")
     header = ["rung", "status", *names, *(f"{phase} ms" for phase in PHASES)]
     rows = [",".join(header)]
     for rung in rungs:
         cells: list[Any] = [rung.name, '"' + rung.status.replace('"', "'") + '"']
-        cells += [getattr(rung, name) for name in names]
+        cells += [getattr(rung, name) for name in names[:-1]]
+        cells += ['"' + rung.disturbed.replace('"', "'") + '"']
         cells += [rung.phases_ms.get(phase, math.nan) for phase in PHASES]
         rows.append(",".join(map(str, cells)))
     write_text(folder / LADDER_FILE, "\n".join([*rows, ""]))

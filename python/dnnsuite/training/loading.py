@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
+from .._seeds import seed_all
 from .._torch import abandon_loader
 from ..errors import Error, InvalidArgument
 from .order import Share
@@ -184,9 +185,7 @@ class _ByBatch(Dataset[Any]):
 
     def _one(self, index: int, epoch: int) -> Any:
         seed = (self._seed * 1_000_003 + epoch) * 2_147_483_659 + index & 0x7FFFFFFFFFFFFFFF
-        torch.manual_seed(seed)
-        np.random.seed(seed & 0xFFFFFFFF)
-        random.seed(seed)
+        seed_all(seed)
         return self._dataset[index]
 
 

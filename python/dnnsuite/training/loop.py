@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from .._runs.failures import NotFinite
@@ -76,11 +76,16 @@ class Loop:
         profiled = self.order.steps if self._experiment.profile else 0
         self.phases = Phases(profiled, cuda=processes.device.type == "cuda")
         self.at = Position()
-        self.samples: list[Sample] = []
+        self._warm = False  # True once a window of this process has passed, in which everything starts
         self._tally = self._new_tally()
         self._mark_ns = self._mark_items = self._data_ns = 0
         self._began_s = 0.0
         self.after_epoch: Callable[[], None] = lambda: None  # may be replaced
+
+    @property
+    def samples(self) -> list[Sample]:
+        """Windows of training so far, of earlier processes of the run, too."""
+        return self.at.samples
 
     @property
     def ended(self) -> dict[int, str]:
@@ -179,7 +184,8 @@ class Loop:
         took_ns, items = now_ns - self._mark_ns, self._mark_items
         rate = items / (took_ns * 1e-9)
         self.at.seconds += took_ns * 1e-9
-        phase, means = "train" if self.samples else "warmup", self._tally.since(before)
+        phase, means = "train" if self._warm else "warmup", self._tally.since(before)
+        self._warm = True
         self._lose(
             {
                 slot: f"the loss is NaN or infinite in step {self.at.step - steps + int(first)} "
@@ -254,7 +260,11 @@ class Loop:
         self._began_s += time.monotonic() - began_s  # it is no part of the training
 
     def _end_epoch(self, trained: list[Means], valid: list[Means], valid_s: float) -> None:
-        """Note the epoch, in the files too, and begin the next."""
+        """Note the epoch, in the files too, and begin the next.
+
+        The checkpoint, which says that the epoch is done, is the last file: a run that dies before it makes the others
+        once more.
+        """
         at = self.at
         at.minutes = (time.monotonic() - self._began_s) / 60
         items = sum(sample.items for sample in self.samples if sample.epoch == at.epoch)
@@ -272,25 +282,25 @@ class Loop:
         at.history += rows
         at.epoch, at.iteration, at.seconds = at.epoch + 1, 0, 0.0
         self._tally = self._new_tally()
-        self._save_epoch(valid)
+        better = [
+            at.improved(number, found.get("acc1", -found["loss"]))
+            for number, found in zip(self.stepper.numbers, valid, strict=True)
+        ]
+        self._write_epoch(rows)
+        if self._experiment.save_checkpoints:
+            for slot, found in enumerate(valid):
+                if better[slot]:
+                    self.saver.save_best(slot, at.epoch, found)
+            self.saver.save(at, self._tally.totals)
+        self.after_epoch()
+
+    def _write_epoch(self, rows: list[Row]) -> None:
         if self._folder is not None:
-            save_metrics(self._folder, at.history)
+            save_metrics(self._folder, self.at.history)
+            self.phases.save(self._folder)
         if self._events is not None:
             for row in rows:
                 self._events.add(row)
-        self.after_epoch()
-
-    def _save_epoch(self, valid: list[Means]) -> None:
-        better = [
-            self.at.improved(number, found.get("acc1", -found["loss"]))
-            for number, found in zip(self.stepper.numbers, valid, strict=True)
-        ]
-        if not self._experiment.save_checkpoints:
-            return
-        self.saver.save(self.at, self._tally.totals)
-        for slot, found in enumerate(valid):
-            if better[slot]:
-                self.saver.save_best(slot, self.at.epoch, found)
 
     def _stop(self) -> None:
         if self._experiment.save_checkpoints:
@@ -306,11 +316,14 @@ class Loop:
         bad = [slot for slot, finite in enumerate(self.stepper.finite()) if self._processes.any(not finite)]
         self._lose(dict.fromkeys(bad, f"a parameter is NaN or infinite after step {self.at.step}"))
 
-    def resume(self, path: Path, state: State) -> None:
+    def resume(self, path: Path, state: State, allowed: Sequence[str] = ()) -> None:
         """Go on where a checkpoint was written.
 
         Raises:
-            BadCheckpoint: it is of another model. InvalidArgument: it was made with other settings.
+            BadCheckpoint: it is of another model. InvalidArgument: other settings than those `allowed` differ.
         """
-        self.at, self._tally.totals = self.saver.load(path, state)
+        self.at, self._tally.totals = self.saver.load(path, state, allowed)
+        for sentence in self.saver.changed.values():
+            self._log.info(f"Resuming with another setting: {sentence}")
+        self._write_epoch([])  # for a directory that has the checkpoint of another
         self._log.info(f"Resuming at epoch {self.at.epoch + 1}, iteration {self.at.iteration}, from {path}")

@@ -52,6 +52,8 @@ def record_of(
     threads: int,
     ended: Mapping[int, str] | None = None,
     speedup: Speedup | None = None,
+    changed: Mapping[str, str] | None = None,
+    audits: int = 0,
 ) -> RunRecord:
     """Make the record of a run that has ended, well or not.
 
@@ -69,6 +71,8 @@ def record_of(
         threads: CPU threads of a process.
         ended: models of an array that ended early, with the reason.
         speedup: speed of an array over models alone, where it was measured.
+        changed: differences when the run was resumed, as sentences by name.
+        audits: replayed steps of an array that were run both ways and left the same bits.
     """
     found = facts.environment()
     array = made if isinstance(made, ExperimentArray) else None
@@ -106,8 +110,13 @@ def record_of(
         samples=Samples() if samples else None,
         window={"no_interval": throughput(samples)[1].why} if samples else {},
         asked=dict(asked),
+        changed=dict(changed or {}),
         resolved=settings,
-        details={**_details(made, experiment, history, ended or {}), "parameters": parameters},
+        details={
+            **_details(made, experiment, history, ended or {}),
+            "parameters": parameters,
+            **({"audits_passed": audits} if array else {}),
+        },
     )
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,6 +70,7 @@ def run(
     quiet: bool = False,
     preset: str = "",
     asked: Mapping[str, Any] | None = None,
+    allow_changed: Sequence[str] = (),
 ) -> Trained:
     """Train an experiment, or an array of them, into the directory `out`.
 
@@ -86,6 +87,7 @@ def run(
         quiet: print nothing.
         preset,
         asked: entries of the record.
+        allow_changed: names of what may differ when a run is resumed, as `["loss"]`; the record says so.
 
     Returns:
         The run: history, record and the trained model.
@@ -107,7 +109,16 @@ def run(
             try:
                 with Log(folder.root if folder else None, screen) as log:
                     return _run(
-                        made, processes, folder, Path(out), resume, log, tensorboard, preset, asked or {}
+                        made,
+                        processes,
+                        folder,
+                        Path(out),
+                        resume,
+                        log,
+                        tensorboard,
+                        preset,
+                        asked or {},
+                        allow_changed,
                     )
             except Stopped:
                 pass  # leaving the block raises Interrupted where the signal arrived
@@ -162,12 +173,15 @@ class _Ending:
         experiment: Experiment | ExperimentArray,
         processes: Processes,
         folder: PlanFolder | None,
+        watch: Watch,
     ) -> None:
         self._loop, self._experiment, self._processes, self._folder = loop, experiment, processes, folder
+        self._watch = watch
         self._started = Moment.now()
 
     def write(self, verdict: Verdict, preset: str, asked: Mapping[str, Any]) -> RunRecord | None:
-        """Write run.json, samples.csv and phases.csv."""
+        """Write the files of the whole run, and run.json last."""
+        self._watch.end()
         if self._folder is None:
             return None
         record = record_of(
@@ -184,12 +198,13 @@ class _Ending:
             threads=torch.get_num_threads(),
             ended=self._loop.ended,
             speedup=speedup(self._loop.pairs),
+            changed=self._loop.saver.changed,
+            audits=getattr(self._loop.stepper, "audits_passed", 0),
         )
         if isinstance(self._experiment, ExperimentArray):
             save_models(self._folder.root, self._experiment, self._loop.at.history, self._loop.ended)
         if self._loop.samples:
             write_samples(self._folder.root, self._loop.samples)
-        self._loop.phases.save(self._folder.root)
         write_json(self._folder.root / RUN_FILE, record.to_dict())
         return record
 
@@ -204,6 +219,7 @@ def _run(
     events: bool,
     preset: str,
     asked: Mapping[str, Any],
+    allowed: Sequence[str],
 ) -> Trained:
     checkpoint = _checkpoint(out, resume, processes)
     state = _state_of(checkpoint) if checkpoint else None
@@ -215,7 +231,7 @@ def _run(
         loop = Loop(experiment, processes, folder.root if folder else None, log, files)
         _introduce(log, experiment, loop)
         if checkpoint and state:
-            loop.resume(checkpoint, state)
+            loop.resume(checkpoint, state, allowed)
         done = out / RUN_FILE
         epochs = first_of(experiment).epochs
         if folder and loop.at.epoch >= epochs and done.is_file():
@@ -226,7 +242,9 @@ def _run(
         gpus = processes.device.type == "cuda"
         with Watch(folder.root if folder else None, gpus, go_on=checkpoint is not None) as watch:
             loop.after_epoch = watch.write_now_and_then
-            record = _train(loop, _Ending(loop, experiment, processes, folder), experiment, preset, asked)
+            record = _train(
+                loop, _Ending(loop, experiment, processes, folder, watch), experiment, preset, asked
+            )
     finally:
         if files:
             files.close()

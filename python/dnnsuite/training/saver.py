@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from .._files import OutputError
+from .._runs.identity import Identity, check_same
+from .._runs.resume import refuse_other_settings
+from .._seeds import seed_all
 from .array import ExperimentArray
 from .array_stepper import ArrayStepper
 from .checkpoints import (
@@ -19,11 +23,11 @@ from .checkpoints import (
     State,
     check_fits,
     random_state,
-    refuse_other_identity,
     save_checkpoint,
     set_random_state,
 )
 from .experiment import Experiment
+from .history import MODEL
 from .position import Position
 from .processes import Processes
 from .speedup import Alone
@@ -32,6 +36,8 @@ from .stepper import Stepper
 __all__ = ["MODELS_FOLDER", "ArraySaver", "Saver", "refuse_array"]
 
 MODELS_FOLDER = "models"
+# Parts that are of no account to the state of optimizer and schedule.
+_OF_STATE = {"model", "loss", "metrics", "data", "validation data", "versions", "samples", "classes", "seed"}
 
 
 def refuse_array(path: Path, state: State) -> None:
@@ -50,6 +56,9 @@ def refuse_array(path: Path, state: State) -> None:
 class Saver:
     """Checkpoints of a run of one model.
 
+    Attributes:
+        changed: differences when the run was resumed, as sentences by name.
+
     Args:
         folder: directory of the run; None in processes that write nothing.
     """
@@ -59,6 +68,11 @@ class Saver:
     ) -> None:
         self._experiment, self._stepper = experiment, stepper
         self._processes, self._folder = processes, folder
+        self.changed: dict[str, str] = {}
+
+    @cached_property
+    def _identity(self) -> Identity:
+        return self._experiment.whole_identity({})
 
     def last(self, model: int) -> Path | None:
         """Return the last checkpoint that was written of a model."""
@@ -76,7 +90,8 @@ class Saver:
             "random": random,
             "position": at.of_model(0),
             "totals": own,
-            "identity": self._experiment.identity,
+            "identity": self._identity.to_dict(),
+            "changed": dict(self.changed),
         }
         save_checkpoint(self._folder / CHECKPOINT, state)
 
@@ -86,22 +101,25 @@ class Saver:
             state = {"model": self._stepper.model.state_dict(), "epoch": epoch, "valid": dict(valid)}
             save_checkpoint(self._folder / BEST, state)
 
-    def load(self, path: Path, state: State) -> tuple[Position, list[list[float]]]:
+    def load(
+        self, path: Path, state: State, allowed: Sequence[str] = ()
+    ) -> tuple[Position, list[list[float]]]:
         """Go on where a checkpoint was written: (place, totals of each model).
 
         Raises:
-            BadCheckpoint: it is of another model. InvalidArgument: it was made with other settings.
+            BadCheckpoint: it is of another model. InvalidArgument: other settings than those `allowed` differ.
         """
         refuse_array(path, state)
         check_fits(path, state, self._stepper.model)
-        refuse_other_identity(path, state["identity"], self._experiment.identity)
-        self._stepper.load(state)
+        new = check_same(path, _told(path, state["identity"]), self._identity, allowed)
+        self.changed = dict(state.get("changed", {})) | new
         at = Position.from_state(state["position"])
+        self._stepper.load(state, _losses(at) if new.keys() - _OF_STATE else None)
         own, mine = self._processes.rank, list(state["totals"])
         if own < len(state["random"]):
             set_random_state(state["random"][own], self._processes.device)
         else:
-            torch.manual_seed(self._experiment.seed + own + at.step)
+            seed_all(self._experiment.seed + own + at.step)
         return at, [mine if self._processes.first else [0.0] * len(mine)]
 
 
@@ -125,6 +143,12 @@ class ArraySaver:
         self._device, self._folder = device, folder
         self.ended: dict[int, str] = {}
         self.alone = alone
+        self.changed: dict[str, str] = {}
+
+    @cached_property
+    def _identities(self) -> list[Identity]:
+        arrays: dict[int, Any] = {}
+        return [each.whole_identity(arrays) for each in self._experiment.experiments]
 
     def last(self, model: int) -> Path | None:
         """Return the last checkpoint that was written of a model."""
@@ -135,7 +159,7 @@ class ArraySaver:
         return self._folder / MODELS_FOLDER / str(model) / name if self._folder else None
 
     def save(self, at: Position, totals: Sequence[Sequence[float]]) -> None:
-        """Write the checkpoint of all, then that of each model."""
+        """Write the checkpoint of each model, then that of all."""
         if self._folder is None:
             return
         random = [random_state(self._device)]
@@ -147,18 +171,20 @@ class ArraySaver:
             "random": random,
             "position": at.of_all(),
             "totals": [list(each) for each in totals],
-            "identity": {"models": [each.identity for each in self._experiment.experiments]},
+            "identity": {"models": [each.to_dict() for each in self._identities]},
+            "changed": dict(self.changed),
         }
-        save_checkpoint(self._folder / CHECKPOINT, state)
         for slot, model in enumerate(self._stepper.numbers):
             own: State = {
                 **self._stepper.model_state(slot),
                 "random": random,
                 "position": at.of_model(model),
                 "totals": list(totals[slot]),
-                "identity": self._experiment.experiments[model].identity,
+                "identity": self._identities[model].to_dict(),
+                "changed": dict(self.changed),
             }
             self._write(model, CHECKPOINT, own)
+        save_checkpoint(self._folder / CHECKPOINT, state)  # last: it says that the others are of this moment
 
     def save_best(self, slot: int, epoch: int, valid: Mapping[str, float]) -> None:
         """Write a model to its own file, as its best so far."""
@@ -175,11 +201,14 @@ class ArraySaver:
             raise OutputError(f"cannot write {path.parent}: {error.strerror}") from error
         save_checkpoint(path, state)
 
-    def load(self, path: Path, state: State) -> tuple[Position, list[list[float]]]:
+    def load(
+        self, path: Path, state: State, allowed: Sequence[str] = ()
+    ) -> tuple[Position, list[list[float]]]:
         """Go on where a checkpoint was written: (place, totals of each model that goes on).
 
         Raises:
-            BadCheckpoint: it is of one model, or of another one. InvalidArgument: it was made with other settings.
+            BadCheckpoint: it is of one model, or of another one. InvalidArgument: it was made with other settings than
+                those `allowed`.
         """
         if "members" not in state:
             raise BadCheckpoint(
@@ -188,16 +217,31 @@ class ArraySaver:
         then, now = state["identity"]["models"], self._experiment.experiments
         if len(then) != len(now):
             raise BadCheckpoint(f"{path} is of an array of {len(then)} models, and this one has {len(now)}")
-        for model, (old, own) in enumerate(zip(then, now, strict=True)):
-            refuse_other_identity(path, _of_model(model, old), _of_model(model, own.identity))
+        self.changed = dict(state.get("changed", {}))
+        new = set[str]()
+        for model, (old, own) in enumerate(zip(then, self._identities, strict=True)):
+            found = check_same(path, _told(path, old), own, allowed, f" of model {model}")
+            self.changed |= {f"{name} of model {model}": sentence for name, sentence in found.items()}
+            new |= found.keys()
         self._stepper.drop(slot for slot in self._stepper.numbers if slot not in state["numbers"])
         check_fits(path, state, self._stepper.model)
-        self._stepper.load(state)
+        at = Position.from_state(state["position"])
+        self._stepper.load(state, _losses(at) if new - _OF_STATE else None)
         self.ended = dict(state["ended"])
         self.alone.pairs = [(alone, array) for alone, array in state["pairs"]]
         set_random_state(state["random"][0], self._device)
-        return Position.from_state(state["position"]), [list(each) for each in state["totals"]]
+        return at, [list(each) for each in state["totals"]]
 
 
-def _of_model(model: int, identity: Mapping[str, Any]) -> State:
-    return {f"{key} of model {model}": value for key, value in identity.items()}
+def _told(path: Path, identity: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "texts" not in identity:
+        refuse_other_settings(path, ["it does not say what decided its numbers"])
+    return identity
+
+
+def _losses(at: Position) -> dict[int, list[float]]:
+    """Validation losses of the epochs so far, by model."""
+    found: dict[int, list[float]] = {}
+    for row in at.history:
+        found.setdefault(int(row.get(MODEL, 0)), []).append(row["loss/valid"])
+    return found

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Learning-rate schedules of whole runs: SC20's warm-up and plateau, TBD's two, and any of torch's.
 
-All parameter groups follow; each keeps its own ratio to the first.
+All parameter groups follow; each keeps its own ratio to the first. A schedule keeps the optimizer and reads its groups
+each time: `Optimizer.load_state_dict` makes new ones.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ class WarmupPlateau:
     def __init__(
         self, optimizer: Optimizer, warmup_epochs: int = 0, factor: float = 0.2, patience: int = 10
     ) -> None:
-        self._groups, self._warmup = optimizer.param_groups, warmup_epochs
-        self._peaks = [group["lr"] for group in self._groups]
+        self._optimizer, self._warmup = optimizer, warmup_epochs
+        self._peaks = [group["lr"] for group in optimizer.param_groups]
         self._plateau = ReduceLROnPlateau(optimizer, mode="min", factor=factor, patience=patience)
 
     def begin_epoch(self, epoch: int) -> None:
         if epoch < self._warmup:
-            for group, peak in zip(self._groups, self._peaks, strict=True):
+            for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
                 group["lr"] = peak * (epoch + 1) / self._warmup
 
     def begin_step(self, step: int) -> None:
@@ -88,10 +89,10 @@ class SteppedWarmup:
         warmup_epochs: int = 0,
         late: bool = False,
     ) -> None:
-        self._groups, self._boundaries = optimizer.param_groups, boundaries
+        self._optimizer, self._boundaries = optimizer, boundaries
         self._steps_per_epoch, self._late = steps_per_epoch, int(late)
         self._warmup_steps = warmup_epochs * steps_per_epoch
-        self._peaks = [group["lr"] for group in self._groups]
+        self._peaks = [group["lr"] for group in optimizer.param_groups]
 
     def factor(self, step: int) -> float:
         """Return the share of the peak learning rate at a step, counted from 0."""
@@ -108,7 +109,7 @@ class SteppedWarmup:
 
     def begin_step(self, step: int) -> None:
         factor = self.factor(step)
-        for group, peak in zip(self._groups, self._peaks, strict=True):
+        for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
             group["lr"] = peak * factor
 
     def end_epoch(self, epoch: int, valid_loss: float) -> None:

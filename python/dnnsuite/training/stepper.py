@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .._seeds import seed_all
 from ..jobs.distributed import parallel
 from .experiment import Experiment
 from .feed import Batch
@@ -16,7 +17,7 @@ from .phases import Phases
 from .processes import Processes
 from .tally import Results
 
-__all__ = ["Stepper", "autocast_of", "placed"]
+__all__ = ["Stepper", "autocast_of", "catch_up", "load_rows", "placed"]
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -35,6 +36,20 @@ def placed(batch: Batch, device: torch.device, memory_format: torch.memory_forma
     return inputs, labels.to(device, non_blocking=True)
 
 
+def load_rows(optimizer: Any, state: Mapping[str, Any]) -> None:
+    """Load what an optimizer keeps of each parameter, but no hyper-parameters; nothing of another kind of optimizer."""
+    groups, saved = optimizer.state_dict()["param_groups"], state["param_groups"]
+    if [(set(own), own["params"]) for own in groups] == [(set(old), old["params"]) for old in saved]:
+        optimizer.load_state_dict({"state": state["state"], "param_groups": groups})
+
+
+def catch_up(schedule: Any, losses: Sequence[float]) -> None:
+    """Bring a schedule that begins to where these epochs' validation losses have brought it."""
+    for epoch, loss in enumerate(losses):
+        schedule.begin_epoch(epoch)
+        schedule.end_epoch(epoch, loss)
+
+
 class Stepper:
     """Model, optimizer, schedule and loss scaler of an experiment.
 
@@ -47,7 +62,7 @@ class Stepper:
         self._experiment, self._device = experiment, processes.device
         self._world_size = processes.world_size
         self._format = torch.channels_last if experiment.channels_last else torch.contiguous_format
-        torch.manual_seed(experiment.seed)
+        seed_all(experiment.seed)
         self.model = experiment.model().to(self._device)
         if experiment.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -61,7 +76,7 @@ class Stepper:
             self.model.compile()
         self._call = parallel(self.model, processes.place, self._device)
         self._autocast = autocast_of(experiment, self._device)
-        torch.manual_seed(experiment.seed + processes.rank)  # of dropout, which no two processes share
+        seed_all(experiment.seed + processes.rank)  # of dropout, which no two processes share
 
     def place(self, batches: Mapping[int, Batch]) -> Batch:
         """Return the batch of the one model on the device, in the memory format."""
@@ -134,12 +149,21 @@ class Stepper:
         parts["schedule"] = self.schedule
         return {name: part.state_dict() for name, part in parts.items()}
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Go on from :meth:`state`."""
+    def load(self, state: dict[str, Any], losses: Mapping[int, Sequence[float]] | None = None) -> None:
+        """Go on from :meth:`state`.
+
+        Args:
+            losses: validation losses of the epochs so far, by model: given where optimizer or schedule are others than
+                those of the state. They keep their own values then, and the schedule comes to where it would be.
+        """
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
-        self.schedule.load_state_dict(state["schedule"])
+        if losses is None:
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.schedule.load_state_dict(state["schedule"])
+            return
+        load_rows(self.optimizer, state["optimizer"])
+        catch_up(self.schedule, losses[0])
 
     def close(self) -> None:
         """Do nothing: steps of one model leave nothing running."""

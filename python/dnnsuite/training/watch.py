@@ -30,7 +30,7 @@ class Watch:
     """
 
     def __init__(self, folder: Path | None, gpus: bool, go_on: bool) -> None:
-        self._folder = folder
+        self._folder, self._ended = folder, False
         kind = "auto" if folder is not None else "none"
         self._monitor = Monitor(kind, gpus=gpus, counters=False, interval_s=_INTERVAL_S)
         self._next_s = time.monotonic() + _WRITE_AGAIN_S
@@ -45,7 +45,14 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._monitor.__exit__(kind, error, trace)
+        self.end()
+
+    def end(self) -> None:
+        """End sampling and write the file: before the record, which says that all is done."""
+        if self._ended:
+            return
+        self._ended = True
+        self._monitor.__exit__(None, None, None)
         if self._folder is not None:
             self._monitor.write(self._folder)
 

@@ -21,7 +21,16 @@ from ..nn.random_streams import seed_slots
 from .batches import arguments_of, side_by_side, stacked
 from .feeds import Feed
 from .recipe import Recipe
-from .slots import load_state, read_slot, write_slot
+from .slots import (
+    advance,
+    follows,
+    load_state,
+    rates_of,
+    read_slot,
+    write_metric_schedule,
+    write_slot,
+    write_values,
+)
 from .torch_schedules import TorchSchedules, follows_metric
 from .trainee import size_of
 from .trial import Trial
@@ -51,6 +60,8 @@ class TrialArray:
         self.trials: list[Trial] = []
         self.steps = 0
         self._trained: dict[int, int] = {}  # epochs in the slots' weights, by trial
+        self._moves: dict[int, int] = {}  # times that its schedule has moved, by trial
+        self._begun: dict[int, list[float]] = {}  # learning rates of its groups at its beginning, by trial
         self._of_base: dict[int, frozenset[str]] = {}  # names of tensors that no state needs, by trial
         self._configs: Configs = {}  # of the adapters of a trial, which those of all may have in an array
         self._array: Any = None
@@ -99,7 +110,7 @@ class TrialArray:
         """True if a trial's slot holds its current state, which a copy need not replace."""
         if not any(held is trial for held in self.trials) or self._trained[trial.number] != trial.trained:
             return False  # another process may have trained it since
-        if trial.state is not None and not _has_inherited(trial):
+        if trial.state is not None and not trial.goes_on_as_copy:
             trial.state = None
         return trial.state is None
 
@@ -146,27 +157,33 @@ class TrialArray:
         return trainee.train()
 
     def _go_on(self, slot: int, trial: Trial) -> None:
+        """Let the trial in a slot, which is at its beginning, go on from the state that it has."""
         self._trained[trial.number] = trial.trained
-        if trial.state is not None:
-            write_slot(trial.state, slot, self._array, self._optimizer, self._schedule)
-            self._use_own_values(slot, trial)
-            trial.state = None
-
-    def _use_own_values(self, slot: int, trial: Trial) -> None:
-        """Give a trial that took another's state over the values of its own configuration."""
-        if not _has_inherited(trial):
+        self._moves[trial.number] = 0
+        self._begun[trial.number] = rates_of(slot, self._optimizer)
+        state, trial.state = trial.state, None
+        if state is None:
             return
-        assert self._recipe.optimization is not None
+        self._moves[trial.number] = state["moves"]
+        write_slot(state, slot, self._array, self._optimizer)
+        if trial.goes_on_as_copy:
+            self._explore(slot, trial, state)
+            return
+        self._begun[trial.number] = state["begun"]
+        write_values(state, slot, self._optimizer, self._schedule)
+
+    def _explore(self, slot: int, trial: Trial, state: Mapping[str, Any]) -> None:
+        """Let a copy keep its own hyper-parameters: its schedule is that of its own configuration, as far as it has
+        come. One that follows a metric keeps what it has heard, and the share of the rate that it has left."""
         seed_slots(
             self._array, {slot: trial.seed + 7919 * trial.trained}
         )  # not the masks that its source draws
-        values, _ = self._recipe.optimization.fresh(self._recipe.build(trial), trial.config)
-        for group in self._optimizer.param_groups:
-            for name, value in values.items():
-                if isinstance(group.get(name), torch.Tensor) and name in self._optimizer.per_model:
-                    vector = group[name].clone()
-                    vector[slot] = value
-                    group[name] = vector
+        if self._schedule is None:
+            return
+        if follows(self._schedule, slot):
+            write_metric_schedule(state, slot, self._optimizer, self._schedule)
+        else:
+            advance(self._schedule, slot, state["moves"])
 
     def _fill(self, slots: Sequence[int], trials: Sequence[Trial]) -> None:
         """Put trials into slots; those past the end are new."""
@@ -196,7 +213,8 @@ class TrialArray:
         held = read_slot(
             self._slot(trial), self._array, self._optimizer, self._schedule, self._of_base[trial.number]
         )
-        return {**held, "epoch": trial.trained}
+        number = trial.number
+        return {**held, "epoch": trial.trained, "moves": self._moves[number], "begun": self._begun[number]}
 
     def weights(self, trial: Trial) -> dict[str, Any]:
         """Copy one of its trials' model, as the model's own `state_dict`."""
@@ -222,14 +240,19 @@ class TrialArray:
         Raises:
             Exception: a step of the array failed; no trial has ended its epoch then.
         """
-        began = time.perf_counter()
+        assert self._runner is not None
+        began, audits = time.perf_counter(), self._runner.audits_passed
         losses = self._train()
+        audits = self._runner.audits_passed - audits
         found: list[Found] = [{"train_loss": loss} for loss in losses.tolist()]
         found = self._validated(found)
         self._follow_schedule(found)
         share = (time.perf_counter() - began) / len(self.trials)
+        moves = self.steps if self._steps_by_batch else 1
         for trial in self.trials:
+            self._moves[trial.number] += moves
             trial.seconds += share
+            trial.audits_passed += audits
             trial.trained += 1
             self._trained[trial.number] = trial.trained
         return found
@@ -354,11 +377,6 @@ def _followed(found: Found, metric: str) -> float:
     return next(
         (found[name] for name in (metric, "val_loss", "value", "train_loss") if name in found), math.nan
     )
-
-
-def _has_inherited(trial: Trial) -> bool:
-    """True if a trial goes on from another's state now."""
-    return bool(trial.inherited) and trial.inherited[-1][0] == trial.trained
 
 
 def _joined(found: Found, asked: Any) -> Found:

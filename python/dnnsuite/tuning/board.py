@@ -11,12 +11,12 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from .._files import place, runs_here
 from .._runs.interrupts import check, deferred
 from .store import as_json_value
 
@@ -61,7 +61,7 @@ class Board:
     ) -> None:
         self._storage, self._stale_s, self._follows = storage, stale_s, follows
         self._study = _study(storage, name, maximize)
-        self.worker = worker or f"{_place()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self.worker = worker or f"{place()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._claims: dict[int, _Claim] = {}  # by number
         self._mine: dict[int, _Claim] = {}  # by trial
         self._rows: dict[int, dict[int, dict[str, float]]] = {}  # metrics by trial and epoch
@@ -93,8 +93,8 @@ class Board:
         if worker == self.worker:
             return True
         sign, since_s = self._signs.get(worker, (-1, 0.0))
-        place, pid, _ = worker.rsplit(":", 2)
-        if place == _place() and not _runs_here(int(pid)):
+        where, pid, _ = worker.rsplit(":", 2)
+        if where == place() and not runs_here(int(pid)):
             return False
         return sign >= 0 and time.monotonic() - since_s < self._stale_s
 
@@ -252,22 +252,3 @@ def _study(storage: Any, name: str, maximize: bool) -> int:
         return int(storage.get_study_id_from_name(name))
     finally:
         logging.set_verbosity(verbosity)
-
-
-def _place() -> str:
-    """Return a name of the machine, and of its processes' numbers: those of another container are not ours."""
-    parts: Sequence[Path] = (Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid"))
-    try:
-        return f"{parts[0].read_text().strip()}-{parts[1].readlink().name}"
-    except OSError:
-        return os.uname().nodename
-
-
-def _runs_here(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

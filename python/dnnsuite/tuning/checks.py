@@ -4,34 +4,32 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import torch
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 
 __all__ = ["at_least_1", "check_evaluate", "check_factory", "checked_part", "sign_of"]
 
-_HIGHER = (
-    "acc",
-    "f1",
-    "auc",
-    "auroc",
-    "precision",
-    "recall",
-    "score",
-    "r2",
-    "bleu",
-    "top1",
-    "top5",
-    "iou",
-    "dice",
-)
-_LOWER = ("loss", "error", "mse", "mae", "nll", "perplexity")  # though one of the others is in the name, too
+# Words of metrics' names, as they stand between other signs; digits at the end of one do not count.
+_HIGHER = frozenset((
+    "acc", "accuracy", "f", "auc", "auroc", "auprc", "ap", "map", "precision", "recall", "score", "r", "bleu", "rouge",
+    "iou", "miou", "dice", "jaccard", "top", "reward", "return", "psnr", "ssim", "ndcg", "mrr", "hits", "elbo", "kappa",
+    "mcc", "success", "specificity", "sensitivity", "pearson", "spearman", "likelihood",
+))  # fmt: skip
+_LOWER = frozenset((  # though one of the others is in the name, too
+    "loss", "error", "err", "mse", "rmse", "mae", "mape", "nll", "perplexity", "ppl", "wer", "cer", "fid", "regret",
+))  # fmt: skip
+_TURNED = frozenset(("neg", "negative", "minus", "inverse"))
 
 
 def sign_of(metric: str | None, goal: str | None) -> float:
     """1.0 where lower is better, -1.0 where higher is: by `goal`, else by the metric's name.
+
+    Raises:
+        InvalidArgument: `goal` is neither, or the name does not say what is better.
 
     >>> from dnnsuite.tuning.checks import sign_of
     >>> sign_of("val_acc", None), sign_of("accumulated_loss", None)
@@ -39,13 +37,19 @@ def sign_of(metric: str | None, goal: str | None) -> float:
     """
     if goal not in (None, "min", "max"):
         raise InvalidArgument(f"goal is {goal!r}: give min or max")
-    if goal is None:
-        goal = "max" if metric and _is_better_high(metric.lower()) else "min"
-    return 1.0 if goal == "min" else -1.0
-
-
-def _is_better_high(metric: str) -> bool:
-    return any(word in metric for word in _HIGHER) and not any(word in metric for word in _LOWER)
+    if goal is not None:
+        return 1.0 if goal == "min" else -1.0
+    if metric is None:
+        return 1.0  # a loss: what a function of the user's returns is refused by its name
+    words = {word.rstrip("0123456789") or word for word in re.split(r"[^a-z0-9]+", metric.lower())}
+    if words & _LOWER:
+        return 1.0
+    if words & _HIGHER and not words & _TURNED:
+        return -1.0
+    hint = did_you_mean(metric, [*_LOWER, *_HIGHER])
+    raise InvalidArgument(
+        f"the name of the metric {metric!r} does not say what is better{hint}: give goal='min' or 'max'"
+    )
 
 
 def at_least_1(name: str, value: int | None) -> int | None:

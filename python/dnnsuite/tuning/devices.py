@@ -22,6 +22,7 @@ from typing import Any
 
 from .._files import OutputError, read_json
 from .._runs.group import GroupOutcome, run_group
+from .._runs.identity import Identity
 from .._runs.interrupts import check
 from .._runs.shares import OnShares, Share, failed_share
 from .._runs.spec import WorkerSpec
@@ -30,7 +31,7 @@ from .arrays import Outcome
 from .shared import SharedEngine
 from .trial import Trial
 
-__all__ = ["REFUSED_FILE", "FollowingEngine", "OnDevices"]
+__all__ = ["REFUSED_FILE", "FollowingEngine", "Meeting", "OnDevices"]
 
 _FOLDER = "devices"  # below the sweep's, with the output of each process
 REFUSED_FILE = "refused.json"  # of a process whose arguments are refused
@@ -41,6 +42,19 @@ _FOREVER_S = 1e9
 
 class _Closed(Exception):
     """Raised in the thread that watches the processes, to end them."""
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """The `share` of a process on a device.
+
+    Attributes:
+        storage: True for a journal in the directory, or the URL of a database.
+        identity: identity of the sweep as its caller finds it; a copy of a value that was sent may differ in its text.
+    """
+
+    storage: Any
+    identity: Identity
 
 
 @dataclass
@@ -70,7 +84,7 @@ class OnDevices:
 
     Args:
         shares: devices.
-        arguments: arguments of `dnnsuite.sweep` that are the same for each of them, `share` among them.
+        arguments: arguments of `dnnsuite.sweep` that are the same for each of them; `share` is a `Meeting`.
 
     Raises:
         InvalidArgument: an argument cannot be sent to another process; the message names it.
@@ -88,7 +102,7 @@ class OnDevices:
         self._rounds_after_end = 0
         self.root: Path | None = None  # the sweep's directory, known before the first trial is ready
         # Processes of several machines may share the directory.
-        self._own = "" if arguments["share"] is True else f"{os.uname().nodename}-{os.getpid()}"
+        self._own = "" if arguments["share"].storage is True else f"{os.uname().nodename}-{os.getpid()}"
 
     # -- a trainer's methods ---------------------------------------------------------------------------------------
 

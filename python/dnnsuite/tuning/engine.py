@@ -74,6 +74,9 @@ class Engine:
         self._load_best()
         if self.best.weights is None:
             self._kept = {}  # weights that cannot be had back without training
+        self._written = {
+            n: (kept.status, len(kept.history)) for n, kept in self._kept.items()
+        }  # records on disk
         self._active: dict[int, Trial] = {}
         self._heard: dict[int, tuple[Trial, Any]] = {}  # outcomes that wait until all have one
         self._unwritten: dict[int, Trial] = {}  # trials of which a rung or the end is not on disk yet
@@ -115,8 +118,8 @@ class Engine:
             trial = self._new(order)
             if trial is None:
                 return
-        elif order.source is not None:
-            self._inherit(trial, self.trials[order.source], order)
+        elif order.source is not None and not self._inherit(trial, self.trials[order.source], order):
+            return
         trial.status = "running"
         self._active[trial.number] = trial
 
@@ -128,6 +131,7 @@ class Engine:
         if kept is not None:
             self._check_same(kept, trial)
             trial.known, trial.seconds = kept.history, kept.seconds
+            trial.audits_passed = kept.audits_passed
             if kept.status == "failed" and not kept.history:
                 self._fail(trial, kept.failure, kept.message)
                 return None
@@ -155,19 +159,18 @@ class Engine:
             return False
         return True
 
-    def _inherit(self, trial: Trial, source: Trial, order: Order) -> None:
-        """Let a trial go on from another's state, with values of its own."""
+    def _inherit(self, trial: Trial, source: Trial, order: Order) -> bool:
+        """Let a trial go on from another's state, with values of its own; False if its model cannot be made."""
         state = self._state_at(source, trial.epoch)
         if state is None and trial.epoch >= len(trial.known):
             raise Error(
                 f"the state of trial {source.number} after epoch {trial.epoch}, with which trial {trial.number} "
                 "goes on, is missing; sweep again with another out"
             )
-        trial.config = dict(order.config or source.config)
-        trial.inherited.append((trial.epoch, source.number))
+        trial.take_over(source.number, order.config or source.config)
         trial.state = trial.kept = state
         trial.trained = source.epoch if state is None else trial.epoch
-        self.admit(trial)
+        return self._admitted(trial)
 
     def _state_at(self, trial: Trial, epoch: int) -> Any:
         """State of a paused trial; None while it is not known, and need not be, since its epochs are."""
@@ -235,6 +238,10 @@ class Engine:
             InvalidArgument: there is none of its name.
         """
         self.metric = metric_in(metrics, self.metric)
+        if self.metric == "value" and not self.goal.given:
+            raise InvalidArgument(
+                "evaluate returned a number, of which nothing says what is better: give goal='min' or 'max'"
+            )
         return self.goal.sign * metrics[self.metric]
 
     # -- decisions -------------------------------------------------------------------------------------------------
@@ -312,7 +319,8 @@ class Engine:
     def _end(self, trial: Trial, status: str) -> None:
         trial.status, trial.state, trial.kept = status, None, None
         self._active.pop(trial.number, None)
-        self._unwritten[trial.number] = trial
+        if self._written.get(trial.number) != (status, trial.epoch):
+            self._unwritten[trial.number] = trial
         self._say("end", trial)
 
     # -- disk ------------------------------------------------------------------------------------------------------

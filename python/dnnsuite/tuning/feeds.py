@@ -3,75 +3,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
+from .._seeds import Generators, seeded
 from ..errors import InvalidArgument
-from .space import Config
+from .space import Config, alike
 from .watched import WatchedConfig
 
-__all__ = ["Feed", "Feeds", "batch_size_of", "seeded"]
+__all__ = ["Feed", "Feeds", "batch_size_of"]
 
 Batch = Any
-
-
-@contextlib.contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed Python's, NumPy's and torch's generators inside, and put them back after."""
-    import numpy as np
-
-    kept = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        if torch.cuda.is_available():
-            torch.manual_seed(seed)
-        else:  # without noting for other devices where it was called from, which takes a millisecond
-            torch.default_generator.manual_seed(seed)
-        random.seed(seed)
-        np.random.seed(seed % 2**32)
-        try:
-            yield
-        finally:
-            random.setstate(kept[0])
-            np.random.set_state(kept[1])
-
-
-class _Generators:
-    """State of the process's generators, to go on later where a reader has left off."""
-
-    def __init__(self, seed: int) -> None:
-        with seeded(seed):
-            self._take()
-
-    def _take(self) -> None:
-        import numpy as np
-
-        self._held = torch.get_rng_state(), random.getstate(), np.random.get_state()
-
-    @contextlib.contextmanager
-    def lent(self) -> Iterator[None]:
-        """Lend the generators to the process inside the block."""
-        import numpy as np
-
-        before = torch.get_rng_state(), random.getstate(), np.random.get_state()
-        self._put(self._held)
-        try:
-            yield
-        finally:
-            self._held = torch.get_rng_state(), random.getstate(), np.random.get_state()
-            self._put(before)
-
-    @staticmethod
-    def _put(states: Any) -> None:
-        import numpy as np
-
-        torch.set_rng_state(states[0])
-        random.setstate(states[1])
-        np.random.set_state(states[2])
 
 
 class Feed:
@@ -93,7 +38,7 @@ class Feed:
             yield from self._gathered(*rows, seed)
             return
         self._settle(number, seed)
-        generators = _Generators(seed)
+        generators = Generators(seed)
         with generators.lent():
             batches = iter(self.source)
         while True:
@@ -174,6 +119,8 @@ class Feeds:
                 "loaders with one per trial, or a function of the configuration"
             )
         _refuse_arrays(source)
+        for each in source if isinstance(source, list) else [source]:
+            _refuse_read_once(each)
         if isinstance(source, list) and source and isinstance(source[0], Mapping):
             raise InvalidArgument(
                 "a list of dicts is given, and a list has the data of trial i at place i: for a list of batches give "
@@ -195,7 +142,7 @@ class Feeds:
     def of(self, number: int, config: Config) -> Feed:
         """Return the feed of a trial."""
         known = self._of.get(number)
-        if known is None or known[0] != config:
+        if known is None or not alike(known[0], config):
             known = self._of[number] = dict(config), self._found(number, config)
         return known[1]
 
@@ -206,6 +153,7 @@ class Feeds:
             watched = WatchedConfig(config)
             source = source(watched)
             key = ("made", id(source), watched.get("batch_size"))
+            _refuse_read_once(source)
             self.read |= watched.read
         elif isinstance(source, list):
             if number >= len(source):
@@ -242,6 +190,15 @@ def _refuse_arrays(source: Any) -> None:
             raise InvalidArgument(
                 f"the data hold a {type(part).__module__}.{type(part).__name__}: give tensors, by torch.as_tensor"
             )
+
+
+def _refuse_read_once(source: Any) -> None:
+    """Refuse a generator, or another iterator: each epoch of each array reads the data anew."""
+    if isinstance(source, Iterator):
+        raise InvalidArgument(
+            f"the data are a {type(source).__name__}, which can be read once: give a DataLoader, or of a list of "
+            "batches DataLoader(batches, batch_size=None)"
+        )
 
 
 def _iterable(source: Any) -> bool:

@@ -24,12 +24,14 @@ class Goal:
         sign: 1 if lower is better, -1 if higher is.
         patience: epochs without an improvement after which a trial ends; None never.
         min_delta: part by which a value has to improve.
+        given: the direction was given, not told by the metric's name.
     """
 
     metric: str | None
     sign: float
     patience: int | None = None
     min_delta: float = 0.0
+    given: bool = False
 
 
 @dataclass

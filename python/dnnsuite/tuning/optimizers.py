@@ -40,6 +40,11 @@ class Optimization(abc.ABC):
         """Names of the configuration's values that it reads, beside those that it is called with."""
         return set()
 
+    def kind(self, model: Any, config: Config) -> Any:
+        """Return the kind that the optimizers of an array share: models of other kinds are in others, and take
+        no state from one another."""
+        return None
+
     @abc.abstractmethod
     def made(
         self, array: torch.nn.Module, models: Sequence[Any], configs: Sequence[Config]
@@ -125,6 +130,14 @@ class OfTorch(Optimization):
             optimizer = optim.ArrayOptimizer.from_models(alone, [held[i] for i in order])
         schedules = [schedule for _, schedule in pairs]
         return optimizer, None if schedules[0] is None else TorchSchedules(optimizer, schedules)
+
+    def kind(self, model: Any, config: Config) -> Any:
+        alone, schedule = self._make(model, config)
+        flags = [
+            {name: v for name, v in group.items() if isinstance(v, bool)} for group in alone.param_groups
+        ]
+        sizes = [len(group["params"]) for group in alone.param_groups]
+        return type(alone), tuple(sizes), repr(flags), schedule is None
 
     def fresh(self, model: Any, config: Config) -> tuple[Values, Rest]:
         alone, schedule = self._make(model, config)

@@ -16,7 +16,7 @@ from .board_storage import journal, require_optuna, storage_of
 from .devices import FollowingEngine
 from .engine import Engine
 from .shared import SharedEngine, SharedStore
-from .store import Store
+from .store import Asked, Store
 
 __all__ = ["Place", "followed_place", "shared_place"]
 
@@ -27,11 +27,12 @@ class Place:
     """A sweep's directory, or none; it makes the store and the engine that belong to it.
 
     Args:
-        asked: settings that must be the same for the sweep to be resumed.
+        asked: identity of the sweep, and names of parts that may differ when it is resumed.
     """
 
-    def __init__(self, folder: PlanFolder | None, asked: Mapping[str, str]) -> None:
+    def __init__(self, folder: PlanFolder | None, asked: Asked) -> None:
         self._folder, self._asked = folder, asked
+        self.began = False  # True once the directory is this sweep's
 
     @property
     def id(self) -> str:
@@ -48,6 +49,7 @@ class Place:
             return None
         store = Store(self._folder, job, mode, device, keeps_states)
         store.begin(self._asked)
+        self.began = True
         return store
 
     def engine(self, **parts: Any) -> Engine:
@@ -59,13 +61,20 @@ class _SharedPlace(Place):
     """A directory of several processes."""
 
     def __init__(
-        self, folder: PlanFolder, asked: Mapping[str, str], board: Board, kind: type[SharedEngine]
+        self,
+        folder: PlanFolder,
+        asked: Asked,
+        board: Board,
+        changed: Mapping[str, str],
+        kind: type[SharedEngine],
     ) -> None:
         super().__init__(folder, asked)
-        self._shared, self._board, self._kind = folder, board, kind
+        self._shared, self._board, self._changed, self._kind = folder, board, changed, kind
 
     def store(self, job: str, mode: str, device: str, keeps_states: bool) -> Store:
-        return SharedStore(self._shared, job, mode, device, keeps_states, worker=self._board.worker)
+        store = SharedStore(self._shared, job, mode, device, keeps_states, worker=self._board.worker)
+        store.changed = self._changed
+        return store
 
     def engine(self, **parts: Any) -> Engine:
         return self._kind(**parts, board=self._board)
@@ -76,7 +85,7 @@ def shared_place(
     out: Any,
     share: Any,
     algorithm: Algorithm,
-    asked: Mapping[str, str],
+    asked: Asked,
     maximize: bool,
     kind: type[SharedEngine] = SharedEngine,
 ) -> Iterator[Place]:
@@ -95,18 +104,19 @@ def shared_place(
     root = Path(out)
     storage = None if share is True else storage_of(share)
     with joined(root, SWEEP_FILE) as folder:
-        Store(folder, "", "", "cpu", False).begin(asked)
+        first = Store(folder, "", "", "cpu", False)
+        first.begin(asked)
         storage = storage or journal(root / _JOURNAL)
     board = Board(storage, f"dnnsuite-{folder.id}", maximize, follows=kind is FollowingEngine)
     try:
-        yield _SharedPlace(folder, asked, board, kind)
+        yield _SharedPlace(folder, asked, board, first.changed, kind)
     finally:
         board.close()
 
 
 @contextmanager
 def followed_place(
-    root: Path, resume: bool, share: Any, algorithm: Algorithm, asked: Mapping[str, str], maximize: bool
+    root: Path, resume: bool, share: Any, algorithm: Algorithm, asked: Asked, maximize: bool
 ) -> Iterator[Place]:
     """Open the directory of a sweep that processes on devices do, and follow them there.
 

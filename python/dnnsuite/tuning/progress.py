@@ -111,7 +111,7 @@ def _table(engine: Engine) -> tuple[list[str], list[list[str]]]:
             metric(engine.goal.sign * trial.best[0]) if trial.best[1] else "",
             str(trial.epoch),
             trial.status,
-            ", ".join(f"{name}={setting(value)}" for name, value in trial.config.items()),
+            ", ".join(f"{name}={setting(value)}" for name, value in trial.best_config.items()),
         ]
         for trial in best
     ]

@@ -12,13 +12,14 @@ from typing import Any
 import torch
 
 from .._fuse import fuse
+from .._seeds import seeded
 from ..adapters.base import SharedBase
 from ..adapters.configs import refuse_written_base
 from ..errors import InvalidArgument
-from .feeds import Feeds, seeded
+from .feeds import Feeds
 from .groups import Groups
-from .optimizers import OfTorch, Optimization, chosen_optimization
-from .space import Config
+from .optimizers import Named, OfTorch, Optimization, chosen_optimization
+from .space import Config, alike
 from .trainee import Loss, Measure, Trainee, default_loss, default_measure, is_lightning
 from .trial import Trial
 from .watched import WatchedConfig
@@ -95,7 +96,9 @@ class Recipe:
     def build(self, trial: Trial) -> Trainee:
         """Return a trial's model as it starts, in training."""
         known = self._built.pop(trial.number, None)
-        if known is not None and known[0] == trial.config:  # a process that was forked has those of before
+        if known is not None and alike(
+            known[0], trial.config
+        ):  # a process that was forked has those of before
             return known[1]
         config = WatchedConfig(trial.config)
         with seeded(trial.seed):
@@ -110,8 +113,8 @@ class Recipe:
         return frozenset() if self._base is None else self._base.names_in(trainee)
 
     def rebuild(self, trial: Trial) -> torch.nn.Module:
-        """Return a trial's model as it starts, with memory of its own."""
-        model = self.build(trial).model
+        """Return the model of a trial's best configuration as it starts, with memory of its own."""
+        model = self.build(Trial(trial.number, dict(trial.best_config), trial.seed)).model
         return model if self._base is None else copy.deepcopy(model)
 
     def _made(self, config: WatchedConfig, trial: Trial) -> torch.nn.Module:
@@ -134,13 +137,38 @@ class Recipe:
         self._built.pop(trial.number, None)  # of values that it had before
         trainee = self.build(trial)
         feed = self.feeds.of(trial.number, trial.config)
-        trial.group = self.groups.of(feed.key, *self._shape(trainee), trainee, trial)
+        signature, place = self._shape(trainee)
+        assert self.optimization is not None  # build has found it
+        kind = signature, self.optimization.kind(trainee, trial.config)
+        trial.group = self.groups.of(feed.key, kind, place, trainee, trial)
         trial.trained_bytes = sum(
             p.numel() * p.element_size() for p in trainee.parameters() if p.requires_grad
         )
         small = sum(p.numel() * p.element_size() for p in trainee.parameters()) < _SMALL_BYTES
         if small and len(self._built) < _MOST_BUILT:
             self._built[trial.number] = dict(trial.config), trainee
+
+    def fits(self, source: Config, config: Config) -> bool:
+        """True if a trial of `config` can go on from the state of one of `source`: shapes and kind of optimizer."""
+        names = [name for name in config if not alike(source.get(name), config[name])]
+        if isinstance(self.optimization, Named) and not self.read.intersection(names):
+            return True  # no model differs by what none reads
+        try:
+            return bool(self._state_kind(source) == self._state_kind(config))
+        except (
+            Exception
+        ):  # as of values that make no model: the trial's own failure, which it tells when it begins
+            return True
+
+    def _state_kind(self, config: Config) -> Any:
+        trainee = self.build(Trial(-1, dict(config), 0))
+        assert self.optimization is not None
+        shapes = {
+            name: (tuple(value.shape), value.dtype)
+            for name, value in trainee.state_dict().items()
+            if isinstance(value, torch.Tensor)
+        }
+        return shapes, self.optimization.kind(trainee, config)
 
     def _shape(self, trainee: Trainee) -> tuple[Any, int]:
         """Return (signature of the model's shapes, which of those that have it but cannot be fused)."""
@@ -163,7 +191,9 @@ class Recipe:
         names = sorted({name for config in configs for name in config})
         taken = self.read | (self.optimization.taken() if self.optimization else set()) | known
         unread = [name for name in names if name not in taken]
-        differing = [name for name in unread if any(c.get(name) != configs[0].get(name) for c in configs)]
+        differing = [
+            name for name in unread if any(not alike(c.get(name), configs[0].get(name)) for c in configs)
+        ]
         if differing and not isinstance(self.optimization, OfTorch):
             reads = ", ".join(sorted(self.read & set(names))) or "nothing of it"
             clipping = "; the norm of gradients is clipped by max_grad_norm" if "clip" in differing[0] else ""

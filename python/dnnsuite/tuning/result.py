@@ -23,7 +23,8 @@ __all__ = ["Sweep", "history_of", "table_of", "trajectory_of"]
 
 
 def table_of(trials: Sequence[Trial], metric: str, sign: float) -> pd.DataFrame:
-    """Return a row per trial, by number: its configuration, best value and the epoch of it, epochs, status, seconds."""
+    """Return a row per trial, by number: its best value, the epoch of it and the configuration then, epochs, status,
+    seconds."""
     import pandas as pd
 
     rows = []
@@ -31,7 +32,7 @@ def table_of(trials: Sequence[Trial], metric: str, sign: float) -> pd.DataFrame:
         value, epoch = trial.best
         own = {
             name if name not in (metric, *_COLUMNS) else f"config.{name}": v
-            for name, v in trial.config.items()
+            for name, v in trial.best_config.items()
         }
         rows.append(
             {"trial": trial.number, **own, metric: sign * value if epoch else float("nan"), "best_epoch": epoch,
@@ -112,8 +113,8 @@ class Sweep:
 
     @property
     def best_config(self) -> Mapping[str, Any]:
-        """The configuration of the best trial."""
-        return dict(self._best.config)
+        """The configuration with which the best epoch was trained."""
+        return dict(self._best.best_config)
 
     @property
     def best_value(self) -> float:
@@ -143,8 +144,8 @@ class Sweep:
         saved = self.epochs_from_scratch - self.epochs
         rungs = f", {saved} fewer than from scratch" if self.plan and saved > 0 else ""
         return (
-            f"trial {self.best_trial} of {len(self.trials)} is the best: {self.metric} {metric(self.best_value)} with "
-            f"{config} "
+            f"trial {self.best_trial} of {len(self.trials)} is the best: {self.metric} {metric(self.best_value)} "
+            f"({self.goal}) with {config} "
             f"({self.epochs} model-epochs in {duration(self.seconds)}{rungs})"
         )
 
@@ -172,7 +173,7 @@ def hfht_history(trials: Sequence[Trial]) -> pd.DataFrame:
 
     return pd.DataFrame([
         {"id": t.number, "early_stop": t.status in ("stopped", "pruned"), "runtime": t.seconds, "iterations": t.epoch,
-         **{f"params.{name}": value for name, value in t.config.items()},
+         **{f"params.{name}": value for name, value in t.config_at(t.epoch).items()},
          **{f"result.{name}": value for name, value in (t.history[-1] if t.history else {}).items()}}
         for t in trials
     ])  # fmt: skip

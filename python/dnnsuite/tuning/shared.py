@@ -33,7 +33,6 @@ class SharedStore(Store):
     def __init__(self, *arguments: Any, worker: str) -> None:
         super().__init__(*arguments)
         self._worker = worker.rsplit(":", 1)[-1]
-        self.suffix = f"-{self._worker}"
 
     def save(self, trial: Trial, state: Any, metric: str, sign: float) -> dict[int, Path]:
         """Write a trial's record and state while no other process writes one."""
@@ -116,11 +115,10 @@ class SharedEngine(Engine):
         self.look_ahead = max(self.look_ahead, _AHEAD * self._shared.workers)
         super()._take_orders()
 
-    def _inherit(self, trial: Trial, source: Trial, order: Any) -> None:
-        trial.config = dict(order.config or source.config)
-        trial.inherited.append((trial.epoch, source.number))
+    def _inherit(self, trial: Trial, source: Trial, order: Any) -> bool:
+        trial.take_over(source.number, order.config or source.config)
         trial.trained, trial.state, trial.kept = trial.epoch, None, None
-        self.admit(trial)
+        return self._admitted(trial)
 
     # -- epochs ----------------------------------------------------------------------------------------------------
 

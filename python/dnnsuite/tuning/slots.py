@@ -7,7 +7,7 @@ streams; on the CPU, as a file keeps them.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,11 @@ import torch
 
 from .. import nn
 from ..errors import Error, reason
-from .torch_schedules import TorchSchedules
+from .torch_schedules import TorchSchedules, follows_metric
 
-__all__ = ["load_state", "read_slot", "write_slot"]
+__all__ = [
+    "advance", "follows", "load_state", "rates_of", "read_slot", "write_metric_schedule", "write_slot", "write_values",
+]  # fmt: skip
 
 State = dict[str, Any]
 
@@ -31,7 +33,9 @@ def load_state(path: Path) -> Any:
     try:
         return torch.load(path, weights_only=True)
     except Exception as error:
-        raise Error(f"{path}: {reason(error)}") from error
+        raise Error(
+            f"{path} cannot be read as a trial's state: {reason(error)}; remove the file, and the trial trains again"
+        ) from error
 
 
 def _copied(value: torch.Tensor) -> torch.Tensor:
@@ -63,29 +67,74 @@ def read_slot(slot: int, array: Any, optimizer: Any, schedule: Any, without: Con
 
 
 @torch.no_grad()
-def write_slot(state: State, slot: int, array: Any, optimizer: Any, schedule: Any) -> None:
-    """Put the rest of a state into `slot`, whose model has its weights already."""
+def write_slot(state: State, slot: int, array: Any, optimizer: Any) -> None:
+    """Put the optimizer's state and the random streams into `slot`, whose model has its weights already."""
     if any(state["optimizer"]):
         for group in optimizer.param_groups:
             optimizer.init_state(group, group["params"], optimizer.state)
     for parameter, own in zip(_parameters(optimizer), state["optimizer"], strict=True):
         for name, value in own.items():
-            optimizer.state[parameter][name][slot] = value.to(parameter.device)
-    for group, own in zip(optimizer.param_groups, state["groups"], strict=True):
-        for name, value in own.items():
-            vector = group[name].clone()
-            vector[slot] = value.to(vector.device)
-            group[name] = vector
-    for one, own in zip(_schedules(schedule), state["schedule"], strict=True):
-        _write_schedule(one, slot, own)
-    _write_streams(array, slot, state["streams"])
-
-
-def _write_streams(array: Any, slot: int, own: dict[str, torch.Tensor]) -> None:
+            if name in optimizer.state[parameter]:  # a momentum is in no step of an array without any
+                optimizer.state[parameter][name][slot] = value.to(parameter.device)
     streams = nn.get_rng_state(array)
-    for name, value in own.items():
+    for name, value in state["streams"].items():
         streams[name][slot] = value.to(streams[name].device)
     nn.set_rng_state(array, streams)
+
+
+@torch.no_grad()
+def write_values(state: State, slot: int, optimizer: Any, schedule: Any) -> None:
+    """Put hyper-parameters and the schedule's state into `slot`."""
+    for group, own in zip(optimizer.param_groups, state["groups"], strict=True):
+        for name, value in own.items():
+            _put(group, name, slot, value)
+    for one, own in zip(_schedules(schedule), state["schedule"], strict=True):
+        _write_schedule(one, slot, own)
+
+
+def _put(group: Any, name: str, slot: int, value: Any) -> None:
+    """Write one model's value out of place: steps under way keep the values they were given."""
+    vector = group[name].clone()
+    vector[slot] = value
+    group[name] = vector
+
+
+def rates_of(slot: int, optimizer: Any) -> list[float]:
+    """Learning rates of the optimizer's groups in `slot`."""
+    return [float(group["lr"][slot]) for group in optimizer.param_groups]
+
+
+def follows(schedule: Any, slot: int) -> bool:
+    """True if the schedule of the model in `slot` follows a metric."""
+    return follows_metric(schedule.of(slot) if isinstance(schedule, TorchSchedules) else schedule)
+
+
+def advance(schedule: Any, slot: int, moves: int) -> None:
+    """Let the schedule of one model move so often, as if it had been there from the beginning."""
+    for _ in range(moves):
+        schedule.step(models=[slot])
+
+
+def _heard(own: State) -> State:
+    """State of a schedule that follows a metric, without its arguments."""
+    names = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")
+    return {name: own[name] for name in names if name in own}
+
+
+@torch.no_grad()
+def write_metric_schedule(state: Mapping[str, Any], slot: int, optimizer: Any, schedule: Any) -> None:
+    """Put the state of another model's schedule that follows a metric into `slot`: the rates are the share of the
+    model's own that the other had left of its own."""
+    for one, own in zip(_schedules(schedule), state["schedule"], strict=True):
+        if isinstance(one, TorchSchedules):
+            vars(one.of(slot)).update(_heard(own["schedule"]))
+        else:
+            _write_schedule(one, slot, _heard(own))
+    own_rates = rates_of(slot, optimizer)
+    for group, theirs, begun, own in zip(
+        optimizer.param_groups, state["groups"], state["begun"], own_rates, strict=True
+    ):
+        _put(group, "lr", slot, own * float(theirs["lr"]) / begun if begun else own)
 
 
 def _parameters(optimizer: Any) -> list[torch.Tensor]:

@@ -15,7 +15,7 @@ from ..errors import InvalidArgument, did_you_mean
 
 __all__ = [
     "Choice", "Config", "Int", "LogUniform", "Range", "Space", "Uniform",
-    "checked_configs", "checked_space", "draw", "grid", "is_finite", "named", "perturbed", "space_from_plain",
+    "alike", "checked_configs", "checked_space", "draw", "grid", "is_finite", "named", "perturbed", "space_from_plain",
 ]  # fmt: skip
 
 Config = Mapping[str, Any]
@@ -204,8 +204,22 @@ def _neighbour(value: Range, now: Any, generator: random.Random) -> Any:
     """Draw a value again; of a choice one next to the current one."""
     if not isinstance(value, Choice):
         return value.draw(generator)
-    at = value.values.index(now)
+    at = next(place for place, one in enumerate(value.values) if alike(one, now))
     return value.values[min(max(at + generator.choice((-1, 1)), 0), len(value.values) - 1)]
+
+
+def alike(one: Any, other: Any) -> bool:
+    """True for the same values: also for NaN, for tensors and arrays, and for containers of them."""
+    if one is other:
+        return True
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
+    if isinstance(one, (list, tuple)) and type(one) is type(other):
+        return len(one) == len(other) and all(map(alike, one, other))
+    if hasattr(one, "shape") or hasattr(other, "shape"):  # whose == gives one answer per element
+        same = type(one) is type(other) and one.shape == other.shape and one.dtype == other.dtype
+        return same and bool((one == other).all())
+    return bool(one == other or (one != one and other != other))
 
 
 def space_from_plain(plain: Any, where: str = "the space") -> dict[str, Range]:

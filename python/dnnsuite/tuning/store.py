@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,18 +15,21 @@ from typing import Any
 
 import torch
 
-from .._files import TEMPORARY, replacing, write_json
+from .._files import write_json
 from .._runs import facts
 from .._runs.folder import PlanFolder
+from .._runs.identity import Identity, check_same, identity_of
 from .._runs.reading import RUN_FILE
 from .._runs.record import Metric, Moment, RunRecord, Verdict, new_id
 from .._runs.resume import refuse_other_settings
+from .._saved import save_tensors
 from .space import named
 from .trial import Trial
 
-__all__ = ["BEST_FILE", "Kept", "Store", "as_json_value"]
+__all__ = ["BEST_FILE", "Asked", "Kept", "Store", "as_json_value"]
 
 BEST_FILE = "best.pt"
+Asked = tuple[Identity, tuple[str, ...]]  # what decides the numbers, and names of what may differ
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Kept:
     """A trial that an earlier process left: its epochs, and the file of its state, by the number of epochs.
 
     Attributes:
-        config: values as a record keeps them; None for a trial that has taken over another's state, with other values.
+        config: values with which it began, as a record keeps them; `told` is their identity.
     """
 
     history: list[dict[str, float]]
@@ -43,10 +47,12 @@ class Kept:
     message: str
     status: str
     config: Any = None
+    told: str = ""
+    audits_passed: int = 0
 
     def is_of(self, config: Mapping[str, Any]) -> bool:
         """Return True if it may be what was trained with `config`."""
-        return self.config is None or as_json(self.config) == as_json(config)
+        return self.told == _told(config)
 
 
 class Store:
@@ -60,24 +66,27 @@ class Store:
     def __init__(self, folder: PlanFolder, job: str, mode: str, device: str, keeps_states: bool) -> None:
         self.folder, self._job, self._mode, self._device = folder, job, mode, device
         self._keeps_states = keeps_states
-        self.suffix = ""  # of folders that are being written: of this process, where there are others
+        self.changed: Mapping[str, str] = {}  # what differed when the sweep was resumed, as sentences
         self._started: dict[int, Moment] = {}
 
-    def begin(self, asked: Mapping[str, str]) -> None:
+    def begin(self, asked: Asked) -> None:
         """Write the sweep's file, or compare it with what is asked now.
 
         Raises:
             InvalidArgument: the directory is of another sweep; the message says in what.
         """
-        before = self.folder.state.get("asked")
-        if before is not None:
-            odd = [
-                f"{name} is {asked.get(name)}, was {was}"
-                for name, was in before.items()
-                if asked.get(name) != was
-            ]
-            refuse_other_settings(self.folder.root, odd)
-        self.folder.state.update(asked=dict(asked), plan="sweep", status="running")
+        identity, allowed = asked
+        state = self.folder.state
+        if "identity" in state:
+            new = check_same(self.folder.root, state["identity"], identity, allowed)
+            self.changed = state["changed"] = {**state.get("changed", {}), **new}
+        elif "plan" in state:
+            refuse_other_settings(self.folder.root, ["it does not say what decided its numbers"])
+        elif identity.unknown:
+            logging.getLogger("dnnsuite").warning(
+                "a resumed sweep cannot tell whether these are the same: %s", ", ".join(identity.unknown)
+            )
+        state.update(identity=identity.to_dict(), plan="sweep", status="running")
         self.folder.save()
 
     def end(self, save: Callable[[Path], None]) -> None:
@@ -98,7 +107,8 @@ class Store:
                 failure = record.verdict.failure or ""
                 found[int(details["trial"])] = Kept(
                     history, states, record.seconds, failure, record.verdict.message, str(details["status"]),
-                    None if details["inherited"] else details["config"],
+                    details["earlier"][0][1] if details["earlier"] else details["config"], details["identity"],
+                    int(details.get("audits_passed", 0)),
                 )  # fmt: skip
         return found
 
@@ -109,14 +119,13 @@ class Store:
         if isinstance(state, Path):
             state = torch.load(state, weights_only=True)
         if not (directory / RUN_FILE).is_file():
-            temporary = self.folder.begin_run(directory.name + self.suffix)
+            temporary = self.folder.begin_run(directory.name)
             if state is not None:
-                torch.save(state, temporary / _file_of(trial.trained))
-            return _states_in(self.folder.finish_run(temporary, record, directory.name))
+                save_tensors(temporary / _file_of(trial.trained), state)
+            return _states_in(self.folder.finish_run(temporary, record))
         before = _states_in(directory)
         if state is not None:  # before the record that tells of it: a kill between them loses nothing
-            with replacing(directory / _file_of(trial.trained)) as temporary:
-                torch.save(state, temporary)
+            save_tensors(directory / _file_of(trial.trained), state)
         write_json(directory / RUN_FILE, record.to_dict())
         for epochs in before.keys() - self._needed(before, trial, state):
             before[epochs].unlink(missing_ok=True)
@@ -141,8 +150,7 @@ class Store:
 
     def write_best(self, best: Mapping[str, Any], name: str) -> None:
         """Write weights and the key by which they are compared into the file of this name."""
-        with replacing(self.folder.root / name) as temporary:
-            torch.save(dict(best), temporary)
+        save_tensors(self.folder.root / name, dict(best))
 
     def load_best(self) -> dict[str, Any] | None:
         """Return the best weights that earlier processes left; None without any."""
@@ -158,7 +166,7 @@ class Store:
 
     def _record(self, trial: Trial, metric: str, sign: float) -> RunRecord:
         found = self._environment
-        config = as_json(trial.config)
+        config = as_json(trial.best_config)
         failed = trial.status == "failed"
         value, epoch = trial.best
         return RunRecord(
@@ -179,6 +187,7 @@ class Store:
             seconds=trial.seconds,
             job_version=hashlib.sha256(config.encode()).hexdigest()[:12],
             seed=trial.seed,
+            changed=dict(self.changed),
             versions=found["versions"],
             commit=facts.commit(),
             metrics=(Metric(metric, sign * value, "", definition=f"best, of epoch {epoch}"),)
@@ -187,9 +196,12 @@ class Store:
             asked=json.loads(config),
             details={
                 "trial": trial.number,
+                "identity": _told(trial.config_at(1)),
                 "config": json.loads(config),
+                "earlier": [[last, json.loads(as_json(values))] for last, values in trial.earlier],
                 "status": trial.status,
                 "epochs": trial.epoch,
+                "audits_passed": trial.audits_passed,
                 "history": [
                     {name: as_json_value(value) for name, value in row.items()} for row in trial.history
                 ],
@@ -199,11 +211,9 @@ class Store:
 
     def clean(self) -> None:
         """Remove states that no trial will go on from, and what dead processes left half-made."""
-        for path in (
-            *self.folder.runs.glob("trial-*/state-*.pt"),
-            *self.folder.runs.glob(f"trial-*/{TEMPORARY}*"),
-        ):
+        for path in self.folder.runs.glob("trial-*/state-*.pt"):
             path.unlink(missing_ok=True)
+        self.folder.drop_unfinished()
 
 
 def _file_of(epochs: int) -> str:
@@ -220,8 +230,21 @@ def _states_in(directory: Path) -> dict[int, Path]:
 
 
 def as_json(config: Mapping[str, Any]) -> str:
-    """A configuration in JSON; what JSON has not, as a function, by its name."""
-    return json.dumps(config, sort_keys=True, default=named)
+    """A configuration in JSON; what JSON has not, as a function or infinity, by its name."""
+    return json.dumps(_with_texts(config), sort_keys=True, default=named)
+
+
+def _with_texts(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _with_texts(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_texts(part) for part in value]
+    return as_json_value(value) if isinstance(value, float) else value
+
+
+def _told(config: Mapping[str, Any]) -> str:
+    """Identity of a configuration: also of what JSON has not, or gives back as another value."""
+    return identity_of({"config": dict(config)}).texts["config"]
 
 
 def as_json_value(value: float) -> Any:

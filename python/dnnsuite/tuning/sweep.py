@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .._runs.folder import SWEEP_FILE, default_out, opened
+from .._runs.identity import Identity, identity_of
 from .._runs.interrupts import interruptible
 from .._runs.shares import Share, shares_of
 from .._torch_threads import threads_of_caller
@@ -21,7 +21,7 @@ from ..errors import InvalidArgument, did_you_mean
 from .algorithms import Algorithm, Grid, Listed, Random, Setting
 from .arrays import Arrays
 from .checks import at_least_1, check_evaluate, check_factory, checked_part, sign_of
-from .devices import OnDevices
+from .devices import Meeting, OnDevices
 from .engine import Engine
 from .events import Event
 from .feeds import Feeds
@@ -31,6 +31,7 @@ from .progress import Progress
 from .recipe import Recipe
 from .result import Sweep
 from .space import checked_configs, checked_space, is_finite, named
+from .store import Asked
 from .trainee import Loss, Measure
 from .widths import Width
 
@@ -76,6 +77,7 @@ def sweep(
     autocast: torch.dtype | None = None,
     out: str | Path | bool | None = None,
     resume: bool = False,
+    allow_changed: Sequence[str] = (),
     share: Any = False,
     callbacks: Iterable[Callback] = (),
     console: Console | None = None,
@@ -109,7 +111,7 @@ def sweep(
             ReduceLROnPlateau follows `metric`.
         epochs: most epochs of a trial.
         metric: name of the metric that trials are compared by; by default `loss`.
-        goal: min or max; by default max for names such as `acc`, else min.
+        goal: min or max; by default as the metric's name says, as of `loss` and `acc`; needed for others.
         algorithm: one of `dnnsuite.tuning`, as `Hyperband()`; by default a grid of choices, or `trials` random ones.
         trials: number of configurations that are drawn.
         patience: epochs without an improvement (by the part `min_delta`) after which a trial ends.
@@ -123,7 +125,10 @@ def sweep(
             and data are sent to the processes. Needs `dnnsuite[optuna]`, and a directory.
         autocast: a half precision to train in.
         out: a directory for records and the best weights; a new one below `dnnsuite-runs` by default, False for none.
-        resume: go on with what is in `out`, or in the last directory.
+        resume: go on with what is in `out`, or in the last directory. What decides the numbers has to be the same:
+            arguments, data, and code with the functions and values that it reaches.
+        allow_changed: names of arguments that may differ when a sweep is resumed, as `["loss"]`; the records of trials
+            that train on say so.
         share: True lets every process that makes the same call with the same `out`, on any machine that sees it, do a
             part of the trials; each returns the whole sweep. One may join, leave or die at any time. They meet in a
             journal of Optuna's in `out`, or in the database of a URL that is given instead of True.
@@ -148,8 +153,10 @@ def sweep(
     2
     """
     given = {name: value for name, value in locals().items() if name not in _OF_ONE_PROCESS}
+    share, told = (share.storage, share.identity) if isinstance(share, Meeting) else (share, None)
     check_factory(make_model)
-    aim = Goal(metric, sign_of(metric, goal), at_least_1("patience", patience), checked_part(min_delta))
+    sign = sign_of(metric, goal)
+    aim = Goal(metric, sign, at_least_1("patience", patience), checked_part(min_delta), goal is not None)
     chosen, setting = _search(space, algorithm, trials, epochs, seed, aim.sign < 0)
     width, threads = at_least_1("width", width), at_least_1("threads", threads) or threads_of_caller()
     shares = None if devices is None else _shares(devices, device, mode, threads)
@@ -159,25 +166,26 @@ def sweep(
     recipe = Recipe(
         make_model, feeds, optimizer, scheduler, loss, measure, device, autocast, scheduler_every, base
     )
-    evaluation = _evaluation(evaluate, batch_size)
+    identity = told or (Identity() if out is False else identity_of(
+        {"make_model": make_model, "space": setting.space or setting.configs, "train": train, "evaluate": evaluate,
+         "loss": loss, "measure": measure, "optimizer": optimizer, "scheduler": scheduler, "base": base,
+         "autocast": autocast},
+        {"algorithm": chosen.describe(), "epochs": str(epochs), "seed": str(seed), "metric": str(metric),
+         "goal": str(goal), "patience": f"{patience}, {min_delta}", "batch_size": str(batch_size),
+         "scheduler_every": str(scheduler_every), "device": where.partition(":")[0]},
+    ))  # fmt: skip
     trainer = (
-        _trainer(mode, recipe, evaluation, aim, threads, width)
+        _trainer(mode, recipe, _evaluation(evaluate, batch_size), aim, threads, width)
         if shares is None
-        else OnDevices(shares, {**given, "share": share or True})
+        else OnDevices(shares, {**given, "share": Meeting(share or True, identity)})
     )
-    asked = {
-        "algorithm": chosen.describe(), "space": named(setting.space or setting.configs), "epochs": str(epochs),
-        "seed": str(seed), "metric": str(metric), "goal": str(goal), "patience": f"{patience}, {min_delta}",
-        "optimizer": _named(optimizer), "scheduler": _named(scheduler), "batch_size": str(batch_size),
-        **({} if base is None else {"base": _fingerprint(base)}),
-    }  # fmt: skip
     began_s = time.monotonic()
     with (
         interruptible(),
-        _place(out, resume, share, chosen, setting, asked, trainer) as place,
+        _place(out, resume, share, chosen, setting, (identity, tuple(allow_changed)), trainer) as place,
         Progress(console, quiet) as progress,
     ):
-        chosen.begin(replace(setting, id=place.id))
+        chosen.begin(replace(setting, id=place.id, fits=recipe.fits))
         progress.plan = plan = chosen.plan()
         if plan is not None:
             recipe.feeds.check_count(plan.trials)
@@ -281,15 +289,6 @@ def _named(given: Any) -> str:
     return str(getattr(given, "__name__", None) or named(given))
 
 
-def _fingerprint(base: torch.nn.Module) -> str:
-    """Class and hash of the tensors of a base: trials that are resumed do not hold it."""
-    found = hashlib.blake2b(digest_size=8)
-    for name, tensor in base.state_dict().items():
-        found.update(name.encode())
-        found.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
-    return f"{type(base).__name__} {found.hexdigest()}"
-
-
 @contextmanager
 def _place(
     out: Any,
@@ -297,7 +296,7 @@ def _place(
     share: Any,
     algorithm: Algorithm,
     setting: Setting,
-    asked: Mapping[str, str],
+    asked: Asked,
     trainer: Any,
 ) -> Iterator[Place]:
     """Open the directory of a sweep, of this process alone or of all that share it."""
@@ -326,10 +325,12 @@ def _place(
         return
     root = Path(out) if out not in (None, True) else default_out("sweep", SWEEP_FILE, resume)
     with opened(root, SWEEP_FILE, resume) as folder:
+        place = Place(folder, asked)
         try:
-            yield Place(folder, asked)
+            yield place
         except BaseException as error:
-            folder.end_early(error)
+            if place.began:
+                folder.end_early(error)
             raise
 
 

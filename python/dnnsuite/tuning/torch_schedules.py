@@ -29,10 +29,17 @@ class TorchSchedules:
         """Names of the schedules' classes."""
         return {type(schedule).__name__ for schedule in self._held}
 
-    def step(self, metrics: Sequence[float] | None = None) -> None:
-        """End an epoch, or a batch; `metrics` are the models', for schedules that follow one."""
+    def of(self, slot: int) -> Any:
+        """The schedule of torch's in a slot."""
+        return self._held[slot]
+
+    def step(self, metrics: Sequence[float] | None = None, models: Sequence[int] | None = None) -> None:
+        """End an epoch, or a batch; `metrics` are the models', for schedules that follow one; `models` are the only
+        ones to move."""
         for slot, schedule in enumerate(self._held):
             self._lend(slot, schedule)
+            if models is not None and slot not in models:
+                continue
             if metrics is not None and follows_metric(schedule):
                 schedule.step(metrics[slot])
             else:

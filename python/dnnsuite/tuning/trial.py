@@ -21,13 +21,15 @@ class Trial:
 
     Attributes:
         number: number from 0, in the order in which the algorithm made the trials.
-        config: its values by name.
+        config: its values by name, with which it trains now.
+        earlier: (last epoch, configuration) of those that it had before it took over another's state.
         seed: seed of its weights and random streams.
         status: waiting, running, paused, or one of `ENDED`: done, stopped (early, by patience), pruned, given up
             (by its rung), failed.
         history: metrics after each epoch.
         failure, message: class and sentence of what ended a failed trial.
         seconds: its share of the time of the arrays that it was in.
+        audits_passed: steps of these arrays that were run both ways, replayed and eager, and left the same bits.
         known: epochs that an earlier process has finished, which are not trained again.
         trained: epochs in its weights as they are now; fewer than `epoch` while it makes up for some that were
             lost.
@@ -46,12 +48,14 @@ class Trial:
     failure: str = ""
     message: str = ""
     seconds: float = 0.0
+    audits_passed: int = 0
     known: list[dict[str, float]] = field(default_factory=list)
     state: Any = None
     trained: int = 0
     kept: Any = None
     group: Any = None
     inherited: list[tuple[int, int]] = field(default_factory=list)  # (epoch, trial whose state it took over)
+    earlier: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     trained_bytes: int = 0
     alone: int = 0
     best: tuple[float, int] = (float("inf"), 0)  # (value, lower is better; its epoch)
@@ -61,6 +65,26 @@ class Trial:
     def epoch(self) -> int:
         """Epochs that it has trained and reported."""
         return len(self.history)
+
+    def config_at(self, epoch: int) -> dict[str, Any]:
+        """Configuration with which epoch `epoch`, from 1, was trained."""
+        return next((config for last, config in self.earlier if epoch <= last), self.config)
+
+    @property
+    def best_config(self) -> dict[str, Any]:
+        """Configuration of its best epoch; the one it has now where no epoch has a value."""
+        return self.config_at(self.best[1]) if self.best[1] else self.config
+
+    def take_over(self, source: int, config: Mapping[str, Any]) -> None:
+        """Go on from the state of trial `source`, with another configuration."""
+        self.earlier.append((self.epoch, self.config))
+        self.config = dict(config)
+        self.inherited.append((self.epoch, source))
+
+    @property
+    def goes_on_as_copy(self) -> bool:
+        """True if the state that it goes on from is another trial's."""
+        return bool(self.inherited) and self.inherited[-1][0] == self.trained
 
     @property
     def over(self) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .modes import MODES, Mode
     from .phases import WorkflowReport
-    from .plan import NothingFits, expovariate_plan, find_max_B, interleave
+    from .plan import NothingFits, expovariate_plan, find_max_B
     from .settings import WorkflowSettings
     from .sweep import run
 
@@ -27,14 +27,13 @@ _HOME_OF = {
     "WorkflowSettings": ".settings",
     "expovariate_plan": ".plan",
     "find_max_B": ".plan",
-    "interleave": ".plan",
     "run": ".sweep",
 }
 _SHORT = {"Report": "WorkflowReport", "Settings": "WorkflowSettings"}
 
 __all__ = [
     "MODES", "Mode", "NothingFits", "Report", "Settings", "WorkflowReport", "WorkflowSettings", "expovariate_plan",
-    "find_max_B", "interleave", "run",
+    "find_max_B", "run",
 ]  # fmt: skip
 
 

@@ -3,26 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from .. import timing
 from .._runs.rates import Steps
+from .._runs.turn_task import Clock as Clock
 
 __all__ = ["Clock", "CudaClock", "HostClock", "clock_for"]
-
-
-class Clock(Protocol):
-    """Observer of a job's steps. Calls nest as its loop does; `end_epoch` follows the job's synchronise."""
-
-    @property
-    def asynchronous(self) -> bool: ...
-    def begin_epoch(self) -> None: ...
-    def begin_step(self) -> None: ...
-    def end_step(self, items: int) -> None: ...
-    def end_epoch(self) -> None: ...
-    def steps(self) -> Steps: ...
 
 
 # Share of an epoch spent waiting for steps that had returned already, above which the job counts as

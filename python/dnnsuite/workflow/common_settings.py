@@ -98,7 +98,7 @@ def resolve_common(
         **{name: at_least(name, given.get(name, preset[name])) for name in ("epochs", "iters_per_epoch", "batch_size")},
         "seed": given.get("seed", 1), "data": given.get("data", "auto"),
         "dataroot": dataroot_of(given.get("dataroot")),
-        "threads": at_least("threads", given.get("threads", host.num_cpus())),
+        "threads": at_least("threads", given.get("threads", host.num_threads())),
         "timeout_s": positive("timeout_s", given.get("timeout_s", preset["timeout_s"])),
         "options": {**preset.get("options", {}), **own, **_options(kind, given.get("options", []))},
     }  # fmt: skip
@@ -167,6 +167,7 @@ _FLAGS = {
     "max_B": "--max-B",
     "max_num_Bs": "--max-num-Bs",
     "timeout_s": "--timeout",
+    "budget_s": "--budget",
     "plugins": "--plugin",
     "units": "--unfused",
 }

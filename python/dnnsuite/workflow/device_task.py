@@ -24,9 +24,6 @@ class _Part(PlanFolder):
     def save(self) -> None:
         """Leave the file as it is."""
 
-    def drop_unfinished(self) -> None:
-        """Leave what other processes are at."""
-
 
 def task(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
     """Find what is to be measured, or measure some repeats of it: a task of a worker's process."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,20 +13,21 @@ from typing import TYPE_CHECKING, Any
 from .._files import OutputError
 from .._runs.group import Direct, GroupOutcome, run_group
 from .._runs.limits import memory_share_bytes
+from .._runs.neighbours import Cores
 from .._runs.spec import WorkerSpec
+from .._runs.turn_session import wait_policy
+from .._runs.turn_workers import TurnWorkers
 from . import modes
 from .partial import unfused_names
 from .settings import WorkflowSettings
 
 if TYPE_CHECKING:
     from ..jobs import JobConfig
-    from ..profiler.monitor import Monitor
 
 __all__ = [
     "MAX_PROCESSES",
     "Launcher",
     "Point",
-    "guess_s",
     "hyperparameters",
     "refused",
     "replica_directories",
@@ -49,19 +49,6 @@ class Point:
         return f"{self.mode} {self.precision} B={self.B}"
 
 
-def guess_s(point: Point, means: Mapping[Point, float]) -> float:
-    """Estimate the seconds of a run of `point` from the mean seconds of others.
-
-    The nearest B of the same mode decides, scaled by B but for the start-up that any B pays; else the mean of all.
-    """
-    same = [p for p in means if p.mode == point.mode]
-    if not same:
-        return sum(means.values()) / len(means)
-    near = min(same, key=lambda p: (abs(p.B - point.B), p))
-    startup_s = min(means.values()) / 2
-    return startup_s + max(0.0, means[near] - startup_s) * point.B / near.B
-
-
 def hyperparameters(job: str, seed: int, B: int) -> dict[str, list[float]]:
     """Draw values for models 0 … B-1, a list of B for each hyper-parameter.
 
@@ -80,14 +67,21 @@ def replica_directories(directory: Path, replicas: int) -> list[Path]:
 
 
 class Launcher:
-    """Launcher of one workflow's points."""
+    """Launcher of one workflow's points.
 
-    def __init__(self, settings: WorkflowSettings) -> None:
-        self.settings = settings
+    Args:
+        cores: CPUs that neighbours leave free.
+    """
+
+    def __init__(self, settings: WorkflowSettings, cores: Cores) -> None:
+        self.settings, self.cores = settings, cores
 
     def threads(self, mode: str, B: int) -> int:
-        """Threads of each process: an equal share of all that were given."""
-        return max(1, self.settings.threads // modes.get(mode).processes(B))
+        """Threads of each process: an equal share of all that were given, and no more than neighbours leave free."""
+        threads = self.settings.threads
+        if self.cores.shared:
+            threads = min(threads, len(self.cores.cpus))
+        return max(1, threads // modes.get(mode).processes(B))
 
     def configs(self, point: Point, repeat: int) -> list[JobConfig]:
         """Return the job configuration of each process."""
@@ -120,6 +114,8 @@ class Launcher:
         """Variables every process of a point gets."""
         threads = str(self.threads(point.mode, point.B))
         chosen = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
+        processes = modes.get(point.mode).processes(point.B)
+        chosen |= wait_policy(int(threads), processes, self.cores)
         if self.settings.device == "cuda" and point.precision == "fp32":
             chosen["NVIDIA_TF32_OVERRIDE"] = "0"  # fp32 means fp32, as in the published measurements
         return chosen
@@ -132,50 +128,75 @@ class Launcher:
         repeat: int = 0,
         details: Mapping[str, Any] | None = None,
         tick: Callable[[], None] = lambda: None,
-        monitor: Monitor | None = None,
     ) -> GroupOutcome:
         """Run one point in `directory`; the device is prepared before and put back after.
 
         Args:
             task: a function of :mod:`dnnsuite.workflow.tasks`; `details` is what it reads.
-            monitor: samples the machine while the workers run.
 
         Raises:
             Unavailable: the device cannot be prepared for the mode.
             OutputError: the directory cannot be written.
         """
-        settings, mode = self.settings, modes.get(point.mode)
+        mode = modes.get(point.mode)
         processes = mode.processes(point.B)
-        on_cpu = settings.device == "cpu"
         share = memory_share_bytes(processes)
-        if too_many := refused(processes, share if on_cpu else None):
+        if too_many := refused(processes, share if self.settings.device == "cpu" else None):
             return GroupOutcome.not_started("oom", too_many)
-        specs = [
+        specs = self._specs(task, point, directory, repeat, details or {}, share)
+        common = self.environment(point)
+        # The monitor comes after the device is prepared: a GPU cannot be split while NVML is open.
+        with mode.place[self.settings.device](processes) as environments:
+            variables = [{**common, **own} for own in environments]
+            return run_group(specs, variables, self.settings.timeout_s, Direct(share), "end", tick)
+
+    def start(
+        self,
+        workers: TurnWorkers[Point],
+        point: Point,
+        directory: Path,
+        repeat: int,
+        details: Mapping[str, Any],
+        environments: Sequence[Mapping[str, str]],
+        share: float,
+    ) -> None:
+        """Start the workers of a point that takes turns, on a device that is prepared.
+
+        Args:
+            environments: variables of each process, from its mode.
+            share: part of the available memory that they may reserve together.
+        """
+        common, allowed = self.environment(point), int(share * memory_share_bytes(len(environments)))
+        specs = self._specs("rate", point, directory, repeat, details, allowed)
+        workers.start(point, specs, [{**common, **own} for own in environments], Direct(allowed))
+
+    def _specs(
+        self,
+        task: str,
+        point: Point,
+        directory: Path,
+        repeat: int,
+        details: Mapping[str, Any],
+        allowed_bytes: int,
+    ) -> list[WorkerSpec]:
+        """Return what each process of a point is told; make its directory."""
+        configs = self.configs(point, repeat)
+        return [
             WorkerSpec(
                 f"dnnsuite.workflow.tasks:{task}",
                 str(where),
-                settings.job,
+                self.settings.job,
                 config.to_dict(),
-                details or {},
-                tuple(settings.plugins),
+                details,
+                tuple(self.settings.plugins),
                 (os.getcwd(),),
                 # CUDA maps more than it uses; there only the kernel's out-of-memory killer is steered.
-                memory_limit_bytes=share if on_cpu else None,
+                memory_limit_bytes=allowed_bytes if self.settings.device == "cpu" else None,
             )
             for config, where in zip(
-                self.configs(point, repeat), _made(replica_directories(directory, processes)), strict=True
+                configs, _made(replica_directories(directory, len(configs))), strict=True
             )
         ]
-        common = self.environment(point)
-        # The monitor comes after the device is prepared: a GPU cannot be split while NVML is open.
-        with mode.place[settings.device](processes) as environments, monitor or nullcontext():
-            variables = [{**common, **own} for own in environments]
-            follow = monitor.follow if monitor else _unwatched
-            return run_group(specs, variables, settings.timeout_s, Direct(share), "end", tick, follow)
-
-
-def _unwatched(pid: int) -> None:
-    """Ignore a worker that no monitor follows."""
 
 
 # A worker that imports torch reserves about 230 MB before it makes its first tensor.

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import results
+from .._runs.turns import Goal, Known
 from .._shown import rate, ratio
-from ..errors import Error
+from ..errors import Error, InvalidArgument
 from . import partial
 from .settings import WorkflowSettings
 
@@ -18,9 +20,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["ROW_NAMES", "file_stem", "print_table", "remarks", "rows", "write_outputs"]
-
-# Repeats of one measurement further apart than this were disturbed by something else.
-_QUIET = 1.2
 
 ROW_NAMES = ("mode", "precision", "B", "rate", "normalized (95 %)", "runs", "status")
 
@@ -53,9 +52,10 @@ def write_outputs(
     partly_fused = partial.table_of(summary)
     if partly_fused is not None:
         files = [*partial.write(partly_fused, [root / "throughputs.csv", root / "throughputs.png"]), *files]
-    elif summary["normalized"].notna().any():
-        files.insert(1, root / f"{stem}.png")
-        _draw(summary, files[1])
+    else:
+        with suppress(InvalidArgument):  # nothing is known well enough to be drawn
+            _draw(summary, root / f"{stem}.png")
+            files.insert(1, root / f"{stem}.png")
     return table, summary, files
 
 
@@ -68,15 +68,17 @@ def _draw(summary: pd.DataFrame, path: Path) -> None:
 
 
 def rows(summary: pd.DataFrame | None, state: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of the table as plain values: points measured, then those that were not, with the reason."""
+    """Return the rows of the table as plain values: points measured, then those that were not, with the reason.
+
+    A row whose speedup is not known has no numbers.
+    """
     found: list[dict[str, Any]] = []
     if summary is not None:
         for row in summary.to_dict("records"):
             plain = {str(name): _plain(value) for name, value in row.items()}
-            ok, failed = plain["runs"], plain["failed"]
-            plain["status"] = (
-                f"failed: {plain['failure']}" if not ok else f"{failed} failed" if failed else "ok"
-            )
+            plain["status"] = _status(plain)
+            if plain["status"].startswith("inconclusive"):
+                plain |= dict.fromkeys(("rate", "rate_low", "rate_high", "normalized", "low", "high"))
             found.append(plain)
     found += [
         {"mode": mode, "status": f"unavailable: {why}"} for mode, why in state.get("unavailable", {}).items()
@@ -93,6 +95,23 @@ def rows(summary: pd.DataFrame | None, state: dict[str, Any]) -> list[dict[str, 
     return found
 
 
+def _status(row: dict[str, Any]) -> str:
+    """Say what a row is worth: ok, or why it is less."""
+    if not row["runs"]:
+        return f"failed: {row['failure']}"
+    noted = (row.get("state") or "").split(results.SEPARATOR)
+    told = next((each for each in noted if each.startswith(("inconclusive", "rough"))), "")
+    where = next((each for each in noted if each.startswith("on ")), "")
+    if (
+        told and row["runs"] > 1 and row["normalized"] and row["low"] and row["high"]
+    ):  # together they tell more
+        found = Known(row["normalized"], row["low"], row["high"])
+        verdict = Goal().verdict(found)
+        told = "" if verdict == "ok" else f"{verdict}: {told.partition(': ')[2]}"
+    known = [part for part in (told or "ok", where) if part]
+    return ", ".join([*known, *([f"{row['failed']} failed"] if row["failed"] else [])])
+
+
 def remarks(table: pd.DataFrame | None, summary: pd.DataFrame | None = None) -> list[str]:
     """Remarks for a reader of the table: on runs that differ, and on the machine."""
     if table is None:
@@ -104,14 +123,15 @@ def remarks(table: pd.DataFrame | None, summary: pd.DataFrame | None = None) -> 
 
 def _about_machine(table: pd.DataFrame) -> list[str]:
     whole = table[(table["metric"] == "throughput") & table["replica"].isna()].dropna(subset=["value"])
-    rates = whole.groupby(["mode", "precision", "B"])["value"].apply(list).to_dict().get(results.BASELINE, [])
-    if not rates:
+    if not ((whole[["mode", "precision", "B"]] == list(results.BASELINE)).all(axis=1)).any():
         return ["not normalised: no serial fp32 run has finished in this workflow"]
-    if (spread := max(rates) / min(rates)) > _QUIET:
-        return [
-            f"the machine was not quiet: serial runs differ by a factor of {ratio(spread)}, which widens every interval"
-        ]
-    return []
+    told = dict.fromkeys(
+        note
+        for notes in whole["disturbances"]
+        for note in notes.split(results.SEPARATOR)
+        if note and not note.startswith(("on ", "rough", "inconclusive"))
+    )
+    return [f"the machine was not quiet: {note}" for note in list(told)[:1]]
 
 
 def _plain(value: Any) -> Any:

@@ -114,8 +114,6 @@ def options_of(name: str, asked: Mapping[str, Any], defaults: bool = True) -> tu
     if not defaults:
         return job, options
     import_plugins(list(options.get("plugins", [])), [os.getcwd()])
-    if preset == "quick":
-        options.setdefault("repeats", 2)
     modes = options.get("modes") or ["serial", *(f"{_PREFIX}{n}" for n in range(_count(job, options) + 1))]
     return job, {**options, "plan": plan, "modes": modes}
 

@@ -1,31 +1,25 @@
 # SPDX-License-Identifier: MIT
-"""Phases of a workflow: find modes and Bs, check equality, run everything interleaved, conclude."""
+"""Phases of a workflow: find modes and Bs, run everything in turns, conclude."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import host
-from .._runs import facts
 from .._runs.failures import CLASSES
-from .._runs.folder import PlanFolder, stamp
+from .._runs.folder import PlanFolder
 from .._runs.group import GroupOutcome
-from .._runs.interrupts import deferred
-from .._runs.progress import Durations, Progress
-from .._runs.record import Isolation, Metric, Moment, RunRecord, Samples, Verdict, data_source, new_id
+from .._runs.neighbours import all_cores, free_cores
+from .._runs.progress import Progress
+from .._runs.record import RunRecord
 from .._runs.resume import final
-from .._runs.samples import SAMPLES_FILE, read_steps
-from .._shown import duration, rate
 from ..errors import Error, Unavailable
-from ..profiler.monitor import Monitor
 from . import modes, plan
-from .launch import MAX_PROCESSES, Launcher, Point, guess_s, replica_directories
-from .metrics import measured, on_device, per_cpu_second
+from .launch import Launcher, Point
 from .points import drawn_Bs, fixed_Bs
+from .runs import Runs, baseline_of
 from .settings import WorkflowSettings
 
 if TYPE_CHECKING:
@@ -65,23 +59,18 @@ class Workflow:
     """The phases of one workflow over its directory. Every phase writes its results to `workflow.json`."""
 
     def __init__(self, record: PlanFolder, settings: WorkflowSettings, progress: Progress) -> None:
-        from .. import jobs
-
         self.record, self.settings, self.progress = record, settings, progress
         self.state = record.state
-        self.unit: str = jobs.get(settings.job, jobs.Job).unit
-        self.launcher = Launcher(settings)
-        self.durations: Durations[Point] = Durations(guess_s)
+        asked = settings.threads
+        self.cores = free_cores(asked) if settings.device == "cpu" else all_cores()
+        self.launcher = Launcher(settings, self.cores)
         self.problems: list[str] = []
-        self.repeats: Sequence[int] = range(
-            settings.repeats
-        )  # that are measured here: all, or those of a device
+        self.repeats: Sequence[int] = range(settings.repeats)  # to measure here: all, or those of a device
 
     def execute(self) -> WorkflowReport:
         """Run every phase, in order; what an earlier process has finished is not done again."""
         self.find_modes()
         self.find_Bs()
-        self.check_equality()
         self.run_all()
         return self.conclude()
 
@@ -127,6 +116,7 @@ class Workflow:
                         "failure": failure,
                         "message": message,
                         "seconds": outcome.seconds,
+                        "peak_bytes": _peak_bytes(outcome),
                     }
                 )
                 self.progress.done(f"  B={B}: {'fits' if outcome.ok else f'{failure}: {message}'}")
@@ -195,124 +185,37 @@ class Workflow:
         return {"B": point.B, **outcome.results[0]["equality"]}
 
     def points(self) -> list[Point]:
-        """List the points to measure; fused ones only where the equality check passed."""
-        passed = {precision for precision, check in self.state["equality"].items() if check.get("passed")}
+        """List the points to measure."""
         return [
             Point(name, precision, B)
             for name, precision in self._combinations()
             for B in self.state["Bs"].get(f"{name}/{precision}", [])
-            if not modes.get(name).width(1) or precision in passed
         ]
 
+    def _equal(self) -> set[str]:
+        """Check arrays against separate models; return the precisions in which they may be rated."""
+        self.check_equality()
+        return {precision for precision, check in self.state["equality"].items() if check.get("passed")}
+
     def run_all(self) -> None:
-        """Run every point in every repeat, interleaved, except those that have a final record."""
+        """Run every point in every repeat, in turns, except those that have a final record."""
         done, problems = self.record.finished()
         for problem in problems:
             self.progress.line(problem)
         have = _settled([run.record for run in done])
-        for run in done:
-            self.durations.add(_point(run.record), run.record.seconds)
-        order = plan.interleave(self.points(), self.settings.repeats, self.settings.seed)
-        left = [item for item in order if item not in have and item[0] in self.repeats]
-        self.state["order"] = [f"r{repeat} {point}" for repeat, point in order]
-        self.record.save()
-        self.progress.stage(f"{len(left)} of {len(order)} runs to do", len(left))
-        for i, (repeat, point) in enumerate(left):
-            self.progress.now(f"{point} repeat {repeat + 1}/{self.settings.repeats}", self._eta_s(left[i:]))
-            made = self.run_one(point, repeat)
-            self.durations.add(point, made.seconds)
-            self.progress.done(
-                f"[{i + 1}/{len(left)}] {point} repeat {repeat + 1}: {_said(made)}",
-                self._eta_s(left[i + 1 :]),
-            )
-
-    def _eta_s(self, left: list[tuple[int, Point]]) -> float | None:
-        return self.durations.expect_s(point for _, point in left)
-
-    def run_one(self, point: Point, repeat: int) -> RunRecord:
-        """Make one run and record its outcome, a failure too."""
-        started, began_s = Moment.now(), time.monotonic()
-        name = f"{stamp()}-{self.settings.job}-{point.mode}-B{point.B}-{point.precision}-r{repeat}"
-        directory = self.record.begin_run(name)
-        load_before = host.load_average()
-        monitor = Monitor(self.settings.monitor, gpus=self.settings.device == "cuda")
-        details = {"epochs": self.settings.epochs, "iters_per_epoch": self.settings.iters_per_epoch}
-        try:
-            outcome = self.launcher.run(
-                "rate", point, directory, repeat, details, self.progress.tick, monitor
-            )
-        except Unavailable as error:
-            outcome = GroupOutcome.not_started("unavailable", str(error), time.monotonic() - began_s)
-        monitor.write(directory)
-        metrics, window = self._measured(point, directory, outcome) if outcome.ok else ((), {})
-        asked = self._asked(point, repeat, started)
-        run = replace(
-            asked,
-            verdict=outcome.verdict,
-            metrics=metrics,
-            window=window,
-            seconds=outcome.seconds,
-            samples=self._samples(point) if outcome.ok else None,
-            data=_data(outcome),
-            items_per_step=float(outcome.results[0].get("items_per_step", 0.0)) if outcome.results else 0.0,
-            disturbances=_disturbances(window),
-            details={
-                **asked.details,
-                "load_before": load_before,
-                "load_after": host.load_average(),
-                "replicas": outcome.results,
-                "monitor": monitor.record(),
-            },
-        )
-        with deferred():
-            self.record.finish_run(directory, run)
-        return run
-
-    def _samples(self, point: Point) -> Samples:
-        places = replica_directories(Path(), modes.get(point.mode).processes(point.B))
-        return Samples(tuple((place / SAMPLES_FILE).as_posix() for place in places))
-
-    def _measured(
-        self, point: Point, directory: Path, outcome: GroupOutcome
-    ) -> tuple[tuple[Metric, ...], dict[str, Any]]:
-        processes = modes.get(point.mode).processes(point.B)
-        replicas = [read_steps(path / SAMPLES_FILE) for path in replica_directories(directory, processes)]
-        late = any(result["asynchronous"] for result in outcome.results)
-        metrics, window = measured(replicas, self.unit, late)
-        more = on_device(outcome.results, self.unit)
-        if self.settings.device == "cpu":
-            more += per_cpu_second(outcome.results, replicas, window["dropped_epochs"], self.unit)
-        return (*metrics, *more), window
-
-    def _asked(self, point: Point, repeat: int, started: Moment) -> RunRecord:
-        """Return the record of a run before it has begun: what it was told, and by what it is confined."""
-        from .. import jobs
-
-        settings, mode, state = self.settings, modes.get(point.mode), self.state
-        described, versions = state["environment"]["machine"], state["environment"]["versions"]
-        processes = mode.processes(point.B)
-        configs = self.launcher.configs(point, repeat) if processes <= MAX_PROCESSES else []
-        memory = (
-            "RLIMIT_DATA, an equal share of the available memory for each process"
-            if settings.device == "cpu"
-            else "none: CUDA reserves more than it uses"
-        )
-        return RunRecord(
-            id=new_id(), kind="workflow", plan_id=self.record.id, plan=settings.job, job=settings.job, mode=point.mode,
-            precision=point.precision, B=point.B, repeat=repeat, verdict=Verdict.good(),
-            machine=facts.machine(described), device=facts.device(settings.device, described), started=started,
-            unit=self.unit, preset=settings.preset, seed=configs[0].seed if configs else settings.seed,
-            job_version=facts.source_hash(jobs.get(settings.job, jobs.Job))[:12],
-            batch_size=settings.batch_size, processes=processes, threads=self.launcher.threads(point.mode, point.B),
-            isolation=Isolation("none", details={"affinity": "as inherited", "memory": memory}),
-            versions=versions, commit=facts.commit(), asked=state.get("asked", {}), resolved=settings.to_dict(),
-            details={
-                "width": mode.width(point.B), "epochs": settings.epochs, "iters_per_epoch": settings.iters_per_epoch,
-                "device_model": settings.device_model, "configs": [config.to_dict() for config in configs],
-                "variables": self.launcher.environment(point), "machine": described,
-                "equality": state["equality"].get(point.precision) if mode.width(point.B) else None,
-            },
-        )  # fmt: skip
+        points = self.points()
+        if all(modes.get(point.mode).width(point.B) for point in points):  # nothing to look at before
+            passed = self._equal()
+            points = [point for point in points if point.precision in passed]
+        left = {
+            repeat: missing
+            for repeat in self.repeats
+            if (missing := [point for point in points if (repeat, point) not in have])
+        }
+        count = sum(map(len, left.values()))
+        self.progress.stage(f"{count} of {len(points) * len(self.repeats)} runs to do, on {self.cores}")
+        runs = Runs(self.record, self.settings, self.progress, self.launcher, self.cores, self._equal)
+        runs.make(left, baseline_of(points))
 
     def conclude(self) -> WorkflowReport:
         """Write summary, CSV and PNG of all finished runs."""
@@ -346,6 +249,12 @@ class Workflow:
         ]
 
 
+def _peak_bytes(outcome: GroupOutcome) -> int:
+    """Return the memory that all workers of a dry run took, on the device that they trained on; 0 if unknown."""
+    told = [result.get("process", {}) for result in outcome.results]
+    return sum(each.get("peak_cuda_bytes") or each.get("peak_rss_bytes", 0) for each in told)
+
+
 def _point(run: RunRecord) -> Point:
     return Point(run.mode, run.precision, run.B)
 
@@ -363,20 +272,3 @@ def _settled(runs: Sequence[RunRecord]) -> set[tuple[int, Point]]:
         if final(run)
         and not (run.verdict.failure == "oom" and most.get((run.mode, run.precision), 0) > run.B)
     }
-
-
-def _data(outcome: GroupOutcome) -> str:
-    provenance = outcome.results[0].get("provenance") if outcome.results else None
-    return data_source(provenance) or "unknown"
-
-
-def _disturbances(window: Mapping[str, Any]) -> tuple[str, ...]:
-    """`no steady state` if a replica was not steady."""
-    unsteady = any(each["steady"] is False for each in window.get("warmup", ()))
-    return ("no steady state",) if unsteady else ()
-
-
-def _said(run: RunRecord) -> str:
-    if not run.ok:
-        return f"{run.verdict.failure}: {run.verdict.message}"
-    return f"{rate(run.metrics[0].value, run.metrics[0].unit)} in {duration(run.seconds)}"

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Plans: the number of models that fit, the numbers to measure, the order of their runs. Pure functions."""
+"""Plans: the number of models that fit, and the numbers to measure. Pure functions."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 
-from .._runs.order import interleave as interleave
 from ..errors import Error, InvalidArgument
 
-__all__ = ["NothingFits", "expovariate_plan", "find_max_B", "interleave"]
+__all__ = ["NothingFits", "expovariate_plan", "find_max_B"]
 
 # Draws of the exponential that may bring nothing new before the smallest missing B is taken instead: a steep
 # distribution (large lambd) would otherwise practically never reach the large Bs.

@@ -28,7 +28,7 @@ def drawn_Bs(settings: WorkflowSettings, mode: str, max_B: int) -> list[int]:
 
 
 def planned_points(settings: WorkflowSettings) -> tuple[list[tuple[int, Point]], list[str]]:
-    """Return (order of runs, remarks) as far as they are known without running anything.
+    """Return (runs as repeat and point, remarks) as far as they are known without running anything.
 
     Where the largest B would be searched for, the preset's limit stands in for what the search will find.
     """
@@ -45,4 +45,4 @@ def planned_points(settings: WorkflowSettings) -> tuple[list[tuple[int, Point]],
             bound = f"at most {limit}" if limit else "without a limit"
             remarks.append(f"{name}: the largest B is searched for by dry runs (1, 2, 4, …), {bound}")
         points += [Point(name, precision, B) for precision in settings.precisions for B in Bs]
-    return plan.interleave(points, settings.repeats, settings.seed), remarks
+    return [(repeat, point) for repeat in range(settings.repeats) for point in points], remarks

@@ -39,10 +39,15 @@ _DEFAULTS: dict[str, Any] = {
     "max_num_Bs": 5,
     "lambd": 4.0,
     "dry_run_iters": 2,
-    "equality_steps": 20,
+    "equality_steps": None,
     "timeout_s": 3600.0,
+    "goal": 0.05,
+    "budget_s": None,
 }
 
+
+# Of HFTA's protocol and of a demonstration; schedules go on every five.
+_EQUALITY_STEPS = {"paper": 20, "default": 10, "quick": 10}
 
 # Options that a user may give, by the names of their fields.
 OPTIONS = frozenset(
@@ -70,7 +75,7 @@ OPTIONS = frozenset(
         "timeout_s",
         "plugins",
     }
-    | {"options", "monitor", "units", "devices"}
+    | {"options", "monitor", "units", "devices", "goal", "budget_s"}
     | {f"{mode}_{name}" for mode in SEARCHED for name in FLAGS}
 )
 
@@ -94,12 +99,17 @@ class WorkflowSettings(CommonSettings):
     search: dict[str, dict[str, Any]] = field(default_factory=dict)  # mode → as in `search.FLAGS`
     units: list[list[str]] = field(default_factory=list)  # to leave unfused in turn; empty: the job's own
     devices: list[str] = field(default_factory=list)  # that divide the repeats; empty: the one device
+    goal: float = 0.05  # half width of a speedup's interval, relative, at which it is known
+    budget_s: float | None = None  # that turns may take in all; None: epochs of a fixed number
 
     @classmethod
     def before(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         same = {name: values[name] for name in ("max_num_Bs", "lambd", "dry_run_iters") if name in values}
         search = resolve_search({}, same, paper=False)
-        return {"monitor": "auto", "options": {}, "search": search, "units": [], "devices": []}
+        return {
+            "monitor": "auto", "options": {}, "search": search, "units": [], "devices": [], "goal": 0.05,
+            "budget_s": None,
+        }  # fmt: skip
 
 
 def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
@@ -125,6 +135,11 @@ def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
         raise InvalidArgument("--plan and --max-B exclude each other: the plan is the Bs themselves")
     if max_B is not None:
         at_least("max_B", max_B)
+    fixed = "epochs" in given or "iters_per_epoch" in given
+    budget_s = given.get("budget_s", None if fixed else preset["budget_s"])
+    goal = positive("goal", given.get("goal", preset["goal"]))
+    if goal >= 1:
+        raise InvalidArgument(f"--goal {goal}: a part of the speedup, as 0.05 for 5 %")
     return WorkflowSettings(
         **common,
         device_model=_slug(given["device_model"]) if "device_model" in given else _device_model(device),
@@ -134,11 +149,13 @@ def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
         plan=plan, max_B=max_B, limit_B=None if plan or max_B else preset["max_B"],
         max_num_Bs=at_least("max_num_Bs", given.get("max_num_Bs", preset["max_num_Bs"])),
         lambd=positive("lambd", given.get("lambd", preset["lambd"])),
-        dry_run_iters=preset["dry_run_iters"], equality_steps=preset["equality_steps"],
+        dry_run_iters=preset["dry_run_iters"],
+        equality_steps=preset["equality_steps"] or _EQUALITY_STEPS[common["preset"]],
         monitor=check_monitor(given.get("monitor", "auto")),
         search=resolve_search(given, preset, common["preset"] == "paper"),
         units=_units(given.get("units")),
         devices=[share.name for share in shares],
+        goal=goal, budget_s=None if budget_s is None else positive("budget_s", budget_s),
     )  # fmt: skip
 
 

@@ -3,21 +3,22 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import time
+import os
+from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import timing
 from .._files import write_text
 from .._runs.failures import NotFinite
-from .._runs.rates import Steps
-from .._runs.samples import Sample, write_samples
+from .._runs.samples import write_samples
 from .._runs.spec import WorkerSpec
+from .._runs.turn_task import TurnTaker
 from .._runs.worker import Siblings
-from .clocks import Clock, clock_for
+from .clocks import clock_for
 
 if TYPE_CHECKING:
     from ..jobs import Job
@@ -26,59 +27,61 @@ __all__ = ["dry_run", "equality", "rate"]
 
 Result = dict[str, Any]
 
+_EQUALITY_BATCH = 4  # samples tell as much of equality as more do, and a CPU's time is the user's
 _HELD_BATCHES = 16  # on the device, while the loader is left out
 
 
 def rate(spec: WorkerSpec, siblings: Siblings) -> Result:
-    """Run epochs × iterations, timed, and write `samples.csv` and `timing.csv`."""
-    epochs, iters = spec.details["epochs"], spec.details["iters_per_epoch"]
+    """Train in turns with other workers; write `samples.csv` and `timing.csv`.
+
+    `spec.details`: `cpus` to run on, rounds of `warm_up`, and `epochs` and `iters_per_epoch` of a worker that was
+    started by hand.
+    """
+    if cpus := spec.details.get("cpus"):
+        os.sched_setaffinity(0, cpus)
     with closing(_made(spec)) as job:
         started_ns = timing.now_ns()
         job.setup()
         setup_s = (timing.now_ns() - started_ns) * 1e-9
-        clock = clock_for(job.config.device, epochs, iters)
-        siblings.wait()
-        edges_ns, used_s = [], []
-        for epoch in range(epochs):
-            used_s.append(time.process_time())
-            edges_ns.append(_epoch(job, clock, iters))
-            losses = _finite_losses(job, epoch)
-        used_s.append(time.process_time())
-        write_samples(spec.folder, _samples(clock.steps(), epochs))
-        held = _without_loader(job, iters)
-        _write_timing(spec.folder / "timing.csv", edges_ns, iters * job.items_per_step, timing.now_ns())
+        losses: list[float] = []
+
+        def after(order: Mapping[str, Any]) -> None:
+            losses[:] = _finite_losses(job, order["epoch"])
+            if order.get("ends"):
+                job.end_epoch()
+
+        turns = TurnTaker(job, lambda steps: clock_for(job.config.device, 1, steps), after)
+        alone = [
+            {"do": "block", "epoch": epoch, "steps": spec.details["iters_per_epoch"], "ends": True}
+            for epoch in range(spec.details["epochs"])
+        ]
+        held = None
+        for order in turns.obey(siblings, alone):
+            if order["do"] == "held":
+                held = _without_loader(job, order["steps"])
+        write_samples(spec.folder, turns.samples(spec.details.get("warm_up", 0)))
+        _write_timing(spec.folder / "timing.csv", turns.epochs_s())
         return {
             "losses": losses,
             "items_per_step": job.items_per_step,
             "setup_s": setup_s,
-            "asynchronous": clock.asynchronous,
+            "asynchronous": turns.asynchronous,
             "on_device": held,
-            "cpu_s": [stop - start for start, stop in itertools.pairwise(used_s)],
+            "cpu_s": turns.cpu_s,
+            "audits_passed": getattr(job, "audits_passed", 0),
             "provenance": job.provenance(),
         }
-
-
-def _epoch(job: Job, clock: Clock, iters: int) -> tuple[int, int]:
-    """Train a timed epoch; return its start and end in nanoseconds."""
-    start_ns = timing.now_ns()
-    clock.begin_epoch()
-    for _ in range(iters):
-        clock.begin_step()
-        job.step()
-        clock.end_step(job.items_per_step)
-    job.synchronize()
-    clock.end_epoch()
-    stop_ns = timing.now_ns()
-    job.end_epoch()
-    return start_ns, stop_ns
 
 
 def _without_loader(job: Job, iters: int) -> dict[str, Any] | None:
     """One more epoch on batches that lie on the device; None if the job cannot hold them."""
     if not job.hold_batches(min(iters, _HELD_BATCHES)):
         return None
-    start_ns, stop_ns = _epoch(job, clock_for(job.config.device, 1, iters), iters)
-    return {"start_ns": start_ns, "stop_ns": stop_ns, "items": iters * job.items_per_step}
+    turns = TurnTaker(job, lambda steps: clock_for(job.config.device, 1, steps))
+    turns.block({"epoch": 0, "steps": iters})
+    (_, steps), (cpu_s,) = turns.blocks[0], turns.cpu_s
+    start_ns, stop_ns = int(steps.starts_ns[0]), int(steps.stops_ns[-1])
+    return {"start_ns": start_ns, "stop_ns": stop_ns, "items": iters * job.items_per_step, "cpu_s": cpu_s}
 
 
 def dry_run(spec: WorkerSpec, siblings: Siblings) -> Result:
@@ -100,6 +103,8 @@ def equality(spec: WorkerSpec, siblings: Siblings) -> Result:
 
     siblings.wait()
     config = jobs.JobConfig.from_dict(spec.config)
+    if config.device == "cpu":
+        config = replace(config, batch_size=min(config.batch_size, _EQUALITY_BATCH))
     return {"equality": jobs.get(spec.job, jobs.Job).check_equality(config, steps=spec.details["steps"])}
 
 
@@ -118,18 +123,7 @@ def _finite_losses(job: Job, epoch: int) -> list[float]:
     return losses
 
 
-def _samples(steps: Steps, epochs: int) -> list[Sample]:
-    """Return the first of several epochs is warm-up."""
-    columns = zip(steps.epochs, steps.starts_ns, steps.stops_ns, steps.items, strict=True)
-    return [
-        Sample(int(e), int(a), int(b), float(n), "warmup" if e == 0 and epochs > 1 else "train")
-        for e, a, b, n in columns
-    ]
-
-
-def _write_timing(path: Path, edges_ns: list[tuple[int, int]], items: int, now_ns: int) -> None:
+def _write_timing(path: Path, epochs: list[tuple[float, float, int]]) -> None:
     """HFTA's file: one line per epoch, wall-clock seconds since 1970, samples counted over all models."""
-    wall_minus_clock_s = time.time() - now_ns * 1e-9
-    edges_s = [[edge * 1e-9 + wall_minus_clock_s for edge in edges] for edges in edges_ns]
-    rows = [f"{epoch},{epoch},{start:.6f},{stop:.6f},{items}" for epoch, (start, stop) in enumerate(edges_s)]
+    rows = [f"{i},{i},{start:.6f},{stop:.6f},{items}" for i, (start, stop, items) in enumerate(epochs)]
     write_text(path, "\n".join([",epoch,epoch_start,epoch_stop,num_samples", *rows, ""]))

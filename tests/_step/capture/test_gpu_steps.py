@@ -205,6 +205,18 @@ def test_a_capture_leaves_no_count_of_its_own():
     assert [model.calls for model in dnnsuite.unfuse(array)] == [6] * B
 
 
+@pytest.mark.parametrize("make", [mlp, convnet])
+def test_audits_of_graphs_pass(make):
+    array = dnnsuite.fuse(make_models(make, B), seeds=range(B)).to("cuda")
+    draw = LAYERS["mlp" if make is mlp else "convolutions"][1]
+    with StepRunner(array, adam(array.parameters()), loss, audit=7) as runner:
+        for _ in range(40):
+            x, y = draw().cuda(), torch.randint(5, (12,)).cuda()
+            runner.step(dnnsuite.stack(x, B=B), dnnsuite.stack(y, B=B))
+        assert runner.mode == "captured"
+        assert runner.audits_passed >= 4
+
+
 def test_synchronize_waits_for_the_device():
     array = dnnsuite.fuse(make_models(mlp, B)).to("cuda")
     with StepRunner(array, adam(array.parameters()), loss) as runner:

@@ -29,6 +29,7 @@ struct Double {
     std::string failing;
     CUptiResult failure = CUPTI_ERROR_UNKNOWN;
     std::size_t dropped = 0;
+    std::size_t image_bytes = 0;  // of the metrics that were asked about last; an image of others is refused
 } g;
 
 CUptiResult said(const std::string& call) {
@@ -45,10 +46,13 @@ const RangeApi kDouble{
     .disable = [](CUpti_RangeProfiler_Disable_Params*) { return said("disable"); },
     .get_image_size =
         [](CUpti_RangeProfiler_GetCounterDataSize_Params* p) {
-            p->counterDataSize = 16 * p->maxNumOfRanges;
+            p->counterDataSize = g.image_bytes = 16 * p->maxNumOfRanges + p->pMetricNames[0][0];
             return said("size");
         },
-    .initialize_image = [](CUpti_RangeProfiler_CounterDataImage_Initialize_Params*) { return CUPTI_SUCCESS; },
+    .initialize_image =
+        [](CUpti_RangeProfiler_CounterDataImage_Initialize_Params* p) {
+            return p->counterDataSize == g.image_bytes ? CUPTI_SUCCESS : CUPTI_ERROR_UNKNOWN;
+        },
     .set_config =
         [](CUpti_RangeProfiler_SetConfig_Params* p) {
             g.passes_left = g.passes_by_segment[g.segment++ % g.passes_by_segment.size()];
@@ -141,9 +145,9 @@ TEST_F(RangeSessionTest, TwoPassesAreTwoStepsUnderOneName) {
     session.step();
     session.step();
     session.stop();
-    EXPECT_EQ(g.calls, (Calls{"enable", "size",   "config", "start", "push 0", "pop",    "stop",
-                              "start",  "push 0", "pop",    "stop",  "decode", "config", "start",
-                              "push 2", "pop",    "stop",   "start", "push 2", "pop",    "stop"}));
+    EXPECT_EQ(g.calls,
+              (Calls{"enable", "size", "config", "start", "push 0", "pop", "stop", "start", "push 0", "pop", "stop",
+                     "decode", "size", "config", "start", "push 2", "pop", "stop", "start", "push 2", "pop", "stop"}));
     EXPECT_EQ(session.take().size(), 1U);
     EXPECT_EQ(session.steps_left_out(), 1U);  // its second pass was over what came after the last step
 }
@@ -182,7 +186,8 @@ TEST_F(RangeSessionTest, KernelsHaveNoRangesOfOurs) {
     session.mark("ignored");
     session.step();
     session.stop();
-    EXPECT_EQ(since(2), (Calls{"config kernels", "start", "stop", "decode", "config kernels", "start", "stop"}));
+    EXPECT_EQ(since(2),
+              (Calls{"config kernels", "start", "stop", "decode", "size", "config kernels", "start", "stop"}));
     EXPECT_EQ(session.take().size(), 1U);
 }
 
@@ -214,7 +219,7 @@ TEST_F(RangeSessionTest, WhatForbidsCountersIsSaidAndNothingIsHeld) {
     EXPECT_THROW(RangeSession(kDouble, host, nullptr, {{"a"}}, RangeMode::kSteps, 8), Unavailable);
     EXPECT_EQ(g.calls, Calls{"enable"});
     g.failing = "size";
-    EXPECT_THROW(RangeSession(kDouble, host, nullptr, {{"a"}}, RangeMode::kSteps, 8), Unavailable);
+    EXPECT_THROW(RangeSession(kDouble, host, nullptr, {{"a"}}, RangeMode::kSteps, 8).start(), Unavailable);
     EXPECT_EQ(g.calls.back(), "disable");
     g.failing = "enable";
     g.failure = CUPTI_ERROR_INSUFFICIENT_PRIVILEGES;

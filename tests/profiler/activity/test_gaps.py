@@ -51,10 +51,24 @@ def test_a_copy_ends_a_gap_and_the_window_does():
 
 
 def test_a_launch_that_was_not_recorded_is_missing():
-    gaps = idle_gaps(kernels((100, 1000, "a", "gemm", 1)), api(), WINDOW)
+    gaps = idle_gaps(kernels((100, 1000, "a", "gemm", 1)), api((0, 40, "f", 9, 1)), WINDOW)
     assert gaps["host_ns"].isna().all()
-    assert gaps["in_calls_ns"].tolist() == [0]
-    assert host_bound(gaps, WINDOW)["host_ns"].tolist() == [0]
+    assert gaps["in_calls_ns"].tolist() == [40]
+
+
+def test_a_share_that_cannot_be_known_is_missing():
+    ran = kernels((100, 400, "a", "gemm", 1), (500, 990, "b", "gemm", 2))
+    without_calls = idle_gaps(ran, api(), WINDOW)  # also the last gap's, which no launch ends
+    assert without_calls[["host_ns", "in_calls_ns"]].isna().all(axis=None)
+    share = host_bound(without_calls, WINDOW).iloc[0]
+    assert pd.isna(share["host_ns"])
+    assert pd.isna(share["host_bound_pct"])
+    assert share["unknown_ns"] == 210
+    some = host_bound(idle_gaps(ran, api((420, 450, "f", 2, 1)), WINDOW), WINDOW).iloc[0]
+    assert pd.isna(some["host_bound_pct"])  # 10 % of the time are a gap of unknown cause
+    nearly_all = kernels((30, 400, "a", "gemm", 1), (500, 1000, "b", "gemm", 2))
+    most = host_bound(idle_gaps(nearly_all, api((420, 450, "f", 2, 1)), WINDOW), WINDOW).iloc[0]
+    assert (most["unknown_ns"], most["host_bound_pct"]) == (30, 5.0)
 
 
 def test_each_gpu_has_its_gaps():
@@ -81,6 +95,6 @@ def test_gaps_and_work_fill_the_window(work, calls):
     assert gaps["gap_ns"].sum() == utilization(ran, WINDOW)["idle_ns"][0]
     for row in gaps.itertuples():
         assert row.gap_ns > 0
-        assert 0 <= row.in_calls_ns <= row.gap_ns
+        assert pd.isna(row.in_calls_ns) if not calls else 0 <= row.in_calls_ns <= row.gap_ns
         assert pd.isna(row.host_ns) or 0 <= row.host_ns <= row.gap_ns
         assert pd.isna(row.call) == (row.call_ns == 0)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Optuna's samplers and pruners through our adapter, against Optuna's own loop."""
 
+import contextlib
 import math
+import warnings
 
 import pytest
 import torch
@@ -183,6 +185,45 @@ def test_a_storage_goes_on_after_the_sweep_ended_early(tmp_path):
     found = study().trials
     assert [t.state.name for t in found] == ["COMPLETE"] * 5
     assert [t.params["x"] for t in found] == sweep.table["x"].tolist()
+
+
+@pytest.mark.parametrize(("sampler", "parallel"), [("tpe", 1), ("tpe", 2), ("nsga2", 2), ("qmc", 1)])
+def test_a_search_that_dies_goes_on_with_what_an_undisturbed_one_draws_and_decides(
+    tmp_path, sampler, parallel
+):
+    makers = {"nsga2": lambda: optuna.samplers.NSGAIISampler(population_size=4, seed=3),
+              "qmc": lambda: optuna.samplers.QMCSampler(seed=3), **SAMPLERS}  # fmt: skip
+
+    def search(name, at=None):
+        journal = optuna.storages.journal.JournalFileBackend(str(tmp_path / f"{name}.log"))
+        study = optuna.create_study(
+            storage=optuna.storages.JournalStorage(journal), study_name="s", load_if_exists=True,
+            sampler=makers[sampler](), pruner=optuna.pruners.MedianPruner(n_startup_trials=2, n_warmup_steps=1),
+        )  # fmt: skip
+
+        def note(event):
+            if event.kind == "epoch" and (event.trial, event.epoch) == at:
+                raise KeyboardInterrupt
+
+        out = tmp_path / name
+        return dnnsuite.sweep(
+            lambda config: Bowl(config["x"] * config["kind"][0]),
+            {"x": Uniform(-3, 3), "kind": Choice((1, 2), (1, float("inf")))}, (X, Y),
+            evaluate=(X, Y), batch_size=4, loss=loss, optimizer=("SGD", {"lr": 0.1}), epochs=EPOCHS, out=out,
+            algorithm=OptunaSearch(study, 8, parallel), resume=(out / "sweep.json").is_file(), quiet=True,
+            callbacks=[note],
+        )  # fmt: skip
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what Optuna calls experimental
+        whole = search("whole")
+        for name, at in (("early", (1, 1)), ("late", (5, 2)), ("twice", (3, 3))):
+            for _ in range(2 if name == "twice" else 1):
+                with contextlib.suppress(KeyboardInterrupt):
+                    search(name, at)
+            found = search(name)
+            assert found.history.equals(whole.history)
+            assert found.table.drop(columns="seconds").equals(whole.table.drop(columns="seconds"))
 
 
 def test_bad_studies():

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import torch
+import torch.fx
 from torch.nn.utils import parametrize
 
 #: Names of the attributes, which no user has.
@@ -15,6 +16,7 @@ INTERNAL = tuple(
     for name in (
         "B",
         "acts",
+        "acts_outside",
         "changed",
         "looking",
         "report",
@@ -24,9 +26,11 @@ INTERNAL = tuple(
         "withheld",
         "own",
         "numbers",
+        "outward",
         "making",
         "draws",
         "ranks",
+        "sparse",
         "unsure",
         "elsewhere",
         "written",
@@ -65,10 +69,16 @@ def bare_class(module: torch.nn.Module) -> type[torch.nn.Module]:
 
 
 def class_of_its_own(kind: Any, module: torch.nn.Module) -> Any:
-    """Copy the class that torch has made for a parametrized `module`; return another module's `kind` as it is.
+    """Copy the class that torch has made for a parametrized `module` or a graph; return another's `kind` as it is.
 
-    torch puts a property into that class, and `remove_parametrizations` takes it away: for all modules of the class.
+    torch puts a property into that class, and `remove_parametrizations` takes it away: for all modules of the class; a
+    graph's forward lies in it, and `recompile` sets it anew.
     """
+    if isinstance(module, torch.fx.GraphModule):
+        module.__class__ = type(kind)(kind.__name__, kind.__bases__, {"__module__": kind.__module__})
+        module.__class__.__qualname__ = kind.__qualname__
+        module.recompile()
+        return type(module)
     if not parametrize.is_parametrized(module):
         return kind
     body = {name: value for name, value in vars(kind).items() if name not in ("__dict__", "__weakref__")}

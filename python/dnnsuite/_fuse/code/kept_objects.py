@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import collections
+import contextvars
+import random
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
 from ...nn.model_tensor import ModelTensor, physical
+from ..comparison import same
 from ..left_tensors import OPAQUE
 from .fused_attributes import PLAIN_VALUES
 from .stand_in import StandInDict
@@ -19,6 +22,8 @@ from .stand_in import StandInDict
 _MANY = 20_000  # objects that are looked into
 _LARGE = 2**16  # elements of an array or a tensor that is not copied
 _PLAIN_TYPES = frozenset(PLAIN_VALUES)
+_SYSTEM = frozenset(("logging", "threading", "_thread", "_io", "io", "weakref", "_weakrefset", "typing"))
+_UNSET = object()  # in place of the value of a context variable or a slot that has none
 _OF_OURS = __name__.partition(".")[0]
 
 
@@ -36,6 +41,8 @@ class KeptObjects:
             value = waiting.pop()
             if type(value) in _PLAIN_TYPES or isinstance(value, OPAQUE) or id(value) in self._seen:
                 continue
+            if type(value).__module__ in _SYSTEM:
+                continue
             self._seen[id(value)] = value
             for kind in _KINDS:
                 for kept in kind.of(value):
@@ -47,6 +54,10 @@ class KeptObjects:
         for kept in self._kept:
             if kept.changed():
                 kept.put_back()
+
+    def seen(self) -> Iterable[Any]:
+        """List all that was looked into."""
+        return self._seen.values()
 
     def changed(self) -> bool:
         """Return True if some contents are other ones."""
@@ -122,31 +133,39 @@ class _Container(_Kept):
 
 
 class _Slots(_Kept):
-    """Attributes of an object that are not in a dictionary."""
+    """Attributes of an object that are not in a dictionary; those of C, as in a `partial`, are looked into only: code
+    cannot write them, and some are new objects at each look."""
 
     @classmethod
     def of(cls, value: Any) -> Iterator[_Kept]:
         if type(value).__module__.startswith(_OF_OURS):
             return
         slots = [
-            slot
+            (slot, held, "__slots__" in vars(base))
             for base in type(value).__mro__
             for slot in vars(base).values()
-            if isinstance(slot, types.MemberDescriptorType) and hasattr(value, slot.__name__)
+            if isinstance(slot, types.MemberDescriptorType) and (held := _in_slot(slot, value)) is not _UNSET
         ]
         if slots:
-            yield cls(value, [(slot, slot.__get__(value)) for slot in slots])
+            yield cls(value, slots)
 
     def parts(self) -> Iterable[Any]:
-        return [held for _, held in self.content]
+        return [held for _, held, _ in self.content]
 
     def changed(self) -> bool:
-        return any(slot.__get__(self.value, None) is not held for slot, held in self.content)
+        return any(own and _in_slot(slot, self.value) is not held for slot, held, own in self.content)
 
     def put_back(self) -> None:
-        for slot, held in self.content:
-            if slot.__get__(self.value, None) is not held:
+        for slot, held, own in self.content:
+            if own and _in_slot(slot, self.value) is not held:
                 slot.__set__(self.value, held)
+
+
+def _in_slot(slot: types.MemberDescriptorType, owner: Any) -> Any:
+    try:
+        return slot.__get__(owner)
+    except AttributeError:  # nothing was assigned
+        return _UNSET
 
 
 class _Array(_Kept):
@@ -188,4 +207,53 @@ class _Tensor(_Kept):
             held.copy_(numbers)
 
 
-_KINDS = (_Dictionary, _Container, _Slots, _Array, _Tensor)
+class _Variable(_Kept):
+    """A context variable."""
+
+    @classmethod
+    def of(cls, value: Any) -> Iterator[_Kept]:
+        if isinstance(value, contextvars.ContextVar):
+            yield cls(value, value.get(_UNSET))
+
+    def parts(self) -> Iterable[Any]:
+        return () if self.content is _UNSET else (self.content,)
+
+    def changed(self) -> bool:
+        return self.value.get(_UNSET) is not self.content
+
+    def put_back(self) -> None:
+        if self.content is not _UNSET:
+            self.value.set(self.content)
+
+
+class _Generator(_Kept):
+    """A generator of random numbers that is the user's own."""
+
+    #: How to read the state of each kind, and how to set it.
+    _ways: tuple[tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]], ...] = (
+        (random.Random, random.Random.getstate, random.Random.setstate),
+        (torch.Generator, torch.Generator.get_state, torch.Generator.set_state),
+        (
+            np.random.Generator,
+            lambda g: g.bit_generator.state,
+            lambda g, s: setattr(g.bit_generator, "state", s),
+        ),
+        (np.random.RandomState, np.random.RandomState.get_state, np.random.RandomState.set_state),
+    )
+
+    @classmethod
+    def of(cls, value: Any) -> Iterator[_Kept]:
+        for kind, read, write in cls._ways:
+            if isinstance(value, kind):
+                yield cls(value, (read(value), read, write))
+
+    def changed(self) -> bool:
+        state, read, _ = self.content
+        return not same(read(self.value), state)
+
+    def put_back(self) -> None:
+        state, _, write = self.content
+        write(self.value, state)
+
+
+_KINDS = (_Dictionary, _Container, _Slots, _Array, _Tensor, _Variable, _Generator)

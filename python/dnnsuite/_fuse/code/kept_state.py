@@ -15,8 +15,10 @@ import torch
 from ..._torch import hidden_from_modes
 from ...nn.forward_state import state
 from ...nn.model_tensor import physical
+from ...nn.random_streams import FUNCTION_STREAM
 from .fused_attributes import is_fused
 from .kept_objects import KeptObjects
+from .kept_outside import KeptOutside
 from .stand_in import StandInDict
 
 _CONTAINERS = (list, dict, set, collections.deque)
@@ -90,6 +92,12 @@ class Kept(NamedTuple):
     attributes: list[KeptAttributes]
     objects: KeptObjects
     numbers: SharedNumbers | None  # None: of a later forward
+    stream: tuple[torch.Tensor, torch.Tensor] | None = None  # of the functions that draw, and what it was
+    outside: KeptOutside | None = None
+
+    def acts_outside(self) -> bool:
+        """Return True if a forward has changed something outside of the modules."""
+        return self.outside is not None and self.outside.changed()
 
 
 def keep(root: Any, parameters: bool = False, objects: bool = True, others: bool = True) -> Kept:
@@ -117,7 +125,7 @@ def keep(root: Any, parameters: bool = False, objects: bool = True, others: bool
         ]
         attributes = [KeptAttributes(m) for m in modules if is_fused(m)]
         contents = KeptObjects(value for one in attributes if objects for value in one.held.values())
-    return Kept(buffers, held, flags, attributes, contents, SharedNumbers(others))
+    return Kept(buffers, held, flags, attributes, contents, SharedNumbers(others), _stream())
 
 
 def changed(kept: Kept) -> bool:
@@ -137,7 +145,16 @@ def keep_again(root: Any, names: Collection[str], parameters: bool) -> Kept:
             buffers.append((module, last, buffer, None if buffer is None else buffer.clone()))
         held = _held_parameters(modules if parameters else [])
     attributes = [KeptAttributes(m) for m in modules if is_fused(m)]
-    return Kept(buffers, held, [], attributes, KeptObjects(()), None)
+    return Kept(buffers, held, [], attributes, KeptObjects(()), None, _stream())
+
+
+def _stream() -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Copy the stream of functions that draw, which the array's root holds for all its parts."""
+    stream: torch.Tensor | None = getattr(state.random, "_buffers", {}).get(FUNCTION_STREAM)
+    if stream is None:
+        return None
+    with hidden_from_modes():
+        return stream, stream.clone()
 
 
 def _held_parameters(modules: Iterable[torch.nn.Module]) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -191,6 +208,11 @@ def put_back(kept: Kept) -> None:
     for attributes in kept.attributes:
         attributes.put_back()
     kept.objects.put_back()
+    if kept.outside is not None:
+        kept.outside.put_back()
+    if kept.stream is not None:
+        with hidden_from_modes():
+            kept.stream[0].copy_(kept.stream[1])
     for parameter, flag in kept.flags:
         if parameter.requires_grad != flag:
             parameter.requires_grad_(flag)

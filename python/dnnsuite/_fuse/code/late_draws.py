@@ -71,12 +71,12 @@ _NO_CODE = frozenset(
     (bool, int, float, str, type(None), dict, list, set, tuple, OrderedDict, torch.Tensor, torch.nn.Parameter)
 )
 _JUMPS = frozenset(name for name in dis.opmap if "JUMP" in name and "_IF_" in name and "EXC" not in name)
-_NOT_FOLLOWED = ("torch", "numpy", "dnnsuite", "builtins")
+NOT_FOLLOWED = ("torch", "numpy", "dnnsuite", "builtins")
 
 
 def names_that_draw(root: torch.nn.Module, method: str = "") -> set[str]:
     """Find names that draw in the first code with any that a call of `root`, or of its `method`, can reach."""
-    for function, names in _reachable(root, method):
+    for function, names in reachable(root, method):
         found = names & _DRAWING or {
             name for name in names if _is_random(function.__globals__.get(name), names)
         }
@@ -89,7 +89,7 @@ def names_other_generators(root: torch.nn.Module, method: str = "") -> bool:
     """Return True if code that a call of `root`, or of its `method`, can reach names generators of Python or NumPy."""
     return any(
         _is_random(function.__globals__.get(name), names)
-        for function, names in _reachable(root, method)
+        for function, names in reachable(root, method)
         for name in names
     )
 
@@ -98,7 +98,7 @@ def may_write_parameters(root: torch.nn.Module, method: str = "") -> bool:
     """Return True if code that a call of `root`, or of its `method`, can reach names `.data`, or turns gradients off
     and writes into anything."""
     off = writes = False
-    for function, names in _reachable(root, method):
+    for function, names in reachable(root, method):
         off = off or bool(names & _GRADIENTS_OFF)
         writes = writes or _writes(function.__code__, names)
         if "data" in names or (off and writes):
@@ -108,7 +108,7 @@ def may_write_parameters(root: torch.nn.Module, method: str = "") -> bool:
 
 def handles_gradients(root: torch.nn.Module, method: str = "") -> bool:
     """Return True if code that a call of `root`, or of its `method`, can reach names flags or gradients of tensors."""
-    return any(names & _GRADIENTS for _, names in _reachable(root, method))
+    return any(names & _GRADIENTS for _, names in reachable(root, method))
 
 
 def may_look_later(root: torch.nn.Module, method: str = "") -> bool:
@@ -116,7 +116,7 @@ def may_look_later(root: torch.nn.Module, method: str = "") -> bool:
     that a later call does though the first did not."""
     return any(
         names & _LOOKING and any(step.opname in _JUMPS for step in dis.get_instructions(function.__code__))
-        for function, names in _reachable(root, method)
+        for function, names in reachable(root, method)
     )
 
 
@@ -132,7 +132,7 @@ def _writes(code: types.CodeType, names: set[str]) -> bool:
     return any("out" in constant for constant in tuples) or any(_writes(one, names) for one in inner)
 
 
-def _reachable(root: torch.nn.Module, method: str) -> Iterator[tuple[types.FunctionType, set[str]]]:
+def reachable(root: torch.nn.Module, method: str) -> Iterator[tuple[types.FunctionType, set[str]]]:
     """Yield the functions that a call of `root`, or of its `method`, can reach, each with the names in its code.
 
     Names are followed to methods of the models' classes, to functions, classes and modules that the code names, and
@@ -141,7 +141,7 @@ def _reachable(root: torch.nn.Module, method: str) -> Iterator[tuple[types.Funct
     modules = [module for module in root.modules() if not isinstance(module, ArrayModule)]
     methods = _methods(modules)
     waiting = [found for name in (method, "forward", "__call__") for found in methods.get(name, ())]
-    for module in modules:
+    for module in root.modules():
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
             waiting += [code for hook in hooks.values() for code in _functions(hook)]
     seen: set[Any] = set()
@@ -150,7 +150,7 @@ def _reachable(root: torch.nn.Module, method: str) -> Iterator[tuple[types.Funct
         if function.__code__ in seen:
             continue
         seen.add(function.__code__)
-        names = set(_names(function.__code__))
+        names = names_in(function)
         yield function, names
         waiting += [
             found for name in names for found in (*methods.get(name, ()), *_named(function, name, names))
@@ -180,7 +180,7 @@ def _methods(modules: list[torch.nn.Module]) -> dict[str, list[types.FunctionTyp
                 owners.add(type(value))
     for owner in owners:
         for base in owner.__mro__:
-            if not base.__module__.startswith(_NOT_FOLLOWED):
+            if not base.__module__.startswith(NOT_FOLLOWED):
                 for name, value in vars(base).items():
                     found.setdefault(name, []).extend(_functions(value))
     return found
@@ -199,17 +199,22 @@ def _functions(value: Any) -> list[types.FunctionType]:
 
 def _functions_of(value: Any) -> list[types.FunctionType]:
     if isinstance(value, types.FunctionType):
-        return [] if (value.__module__ or "").startswith(_NOT_FOLLOWED) else [value]
-    if isinstance(value, type) and not value.__module__.startswith(_NOT_FOLLOWED):
+        return [] if (value.__module__ or "").startswith(NOT_FOLLOWED) else [value]
+    if isinstance(value, type) and not value.__module__.startswith(NOT_FOLLOWED):
         return [found for found in vars(value).values() if isinstance(found, types.FunctionType)]
     return []
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
+def names_in(function: types.FunctionType) -> set[str]:
+    """Collect the names in a function's code."""
+    return set(_names_of_code(function.__code__))
+
+
+def _names_of_code(code: types.CodeType) -> Iterator[str]:
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _names(constant)
+            yield from _names_of_code(constant)
         elif isinstance(constant, str) and constant in _DRAWING:  # getattr(torch, "rand")
             yield constant
 
@@ -218,7 +223,7 @@ def _named(function: types.FunctionType, name: str, names: set[str]) -> list[typ
     """Return the functions of a global that the code names; of a module those that the code names too."""
     value = function.__globals__.get(name)
     if isinstance(value, types.ModuleType):
-        if value.__name__.partition(".")[0] in _NOT_FOLLOWED:
+        if value.__name__.partition(".")[0] in NOT_FOLLOWED:
             return []
         return [found for inner in names for found in _functions(getattr(value, inner, None))]
     return _functions(value)

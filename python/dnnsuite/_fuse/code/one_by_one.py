@@ -8,7 +8,6 @@ autograd.Function, a scripted function), the plain module draws from torch's gen
 
 from __future__ import annotations
 
-import copy
 import threading
 import types
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +24,7 @@ from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, outside, s
 from ...nn.random_streams import FUNCTION_STREAM, seeds_of
 from ...ops.partial_use import split_by_model
 from ..left_tensors import give_attributes
+from ..module_copies import copied
 from ..pictures import pictures
 from ..rebound import rebound
 from ..rules.random import next_stream
@@ -141,7 +141,7 @@ class ModelParts:
                     value, _FUNCTIONS
                 )  # a plain model's function holds that model
                 if self._is_own(name, value) and not bound:
-                    found[name] = _copied(value, memo)
+                    found[name] = _detached_copy(value, memo)
         return found
 
     def withhold(self, names: Iterable[str]) -> None:
@@ -379,13 +379,13 @@ def _stream_of(owner: Any, index: int) -> Any:
     return SimpleNamespace(_buffers={FUNCTION_STREAM: stream.narrow(0, index, 1)})
 
 
-def _copied(value: Any, memo: dict[int, Any]) -> Any:
+def _detached_copy(value: Any, memo: dict[int, Any]) -> Any:
     # What a forward has made of parameters (a normalized weight) refers to their gradients, which no copy has.
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
     if isinstance(value, types.FunctionType):  # of which copy makes no other
         return rebound(value, memo)
-    return copy.deepcopy(value, memo)
+    return copied(value, memo)
 
 
 def _wrapped(value: torch.Tensor) -> ModelTensor:

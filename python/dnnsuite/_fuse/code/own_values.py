@@ -8,7 +8,6 @@ reads what differs is refused, and its models run one by one, but for numbers: t
 
 from __future__ import annotations
 
-import copy
 import enum
 import pathlib
 from collections.abc import Iterable, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ..module_copies import copied
 from ..written_names import CodeNames, names_in_code
 from .fused_attributes import ModuleCoverage, is_fused
 from .model_number import ModelNumber
@@ -117,7 +117,7 @@ def give_own(module: Any, own: list[dict[str, Any]], numbers: frozenset[str], kn
 def own_attributes(module: Any, index: int, memo: dict[int, Any]) -> dict[str, Any]:
     """Copy the own values of model `index`, with what was set in their stand-ins since."""
     own = module.__dict__.get("_fused_own")
-    found: dict[str, Any] = {} if own is None else {n: copy.deepcopy(v, memo) for n, v in own[index].items()}
+    found: dict[str, Any] = {} if own is None else {n: copied(v, memo) for n, v in own[index].items()}
     for name, value in found.items():
         made = vars(module).get(name)
         if isinstance(made, StandIn):

@@ -25,6 +25,8 @@ from ..single_model import model_of, with_dense_gradients
 from ..slices import narrow
 from .checkpoints import torchs_checkpoints
 from .fused_attributes import NO_ATTRIBUTES, is_fused
+from .kept_objects import KeptObjects
+from .kept_outside import KeptOutside, users_attributes
 from .kept_state import SharedNumbers
 from .late_draws import handles_gradients, may_write_parameters, names_that_draw
 from .lent_parameters import lent, lies_in_another_order
@@ -55,7 +57,7 @@ class PlainModels:
         self._find_state()
         for part in self._parts:
             for owner in part.owners:
-                owner.__dict__.update({name: vars(part.module)[name] for name in FORWARD_HOOKS})
+                owner.__dict__.update({name: copy.copy(vars(part.module)[name]) for name in FORWARD_HOOKS})
         self._refusals: dict[Any, str] = {}
         self._writing: set[Any] = set()  # calls that write, or may, into parameters
         self._acting: set[Any] = set()  # calls that set attributes
@@ -225,19 +227,26 @@ class PlainModels:
         given = [leaf for leaf in tree_leaves((own_args, own_kwargs)) if isinstance(leaf, torch.Tensor)]
         before = [tensor._version for tensor in (*given, *model.parameters())]
         attributes = {path: dict(vars(module)) for path, module in model.named_modules()}
+        outside = KeptOutside(model, method_named(args), [*args, *kwargs.values()])
+        if outside.unknown:
+            return f"its code can reach a {outside.unknown}, which a trial would move on"
+        contents = KeptObjects(v for held in attributes.values() for v in users_attributes(held).values())
         state.checkpointed = False
         numbers = SharedNumbers()
+        acts = False
         try:
             with torchs_checkpoints, Draws() as draws, generator_back(draws):
                 output = call_model(model, own_args, own_kwargs)
         finally:
+            acts = numbers.moved() or outside.changed() or contents.changed()
             numbers.put_back()  # the models themselves draw them next
+            outside.put_back()
         after = [tensor._version for tensor in (*given, *model.parameters())]
         kind, writes = self._kind_of(args), after[len(given) :] != before[len(given) :]
         in_order = not any(map(lies_in_another_order, self.module.parameters()))
         writes_later = in_order and may_write_parameters(self.module, method_named(args))
         self._writing |= {kind} if writes or writes_later else set()
-        self._acting |= {kind} if self._seen_from_outside(model, attributes) else set()
+        self._acting |= {kind} if acts or self._seen_from_outside(model, attributes) else set()
         if draws.drew:
             return "its code draws random numbers"
         if writes and not in_order:

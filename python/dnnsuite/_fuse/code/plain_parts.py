@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from ...nn.array_module import ArrayModule
-from ...nn.model_tensor import NotFusable
+from ...nn.model_tensor import NotFusable, Refused
+from ..hooks import FORWARD_HOOKS, take_hooks
 from ..left_tensors import give_attributes
 from ..rebound import holds_module
 from ..single_model import parts_of
@@ -33,6 +34,7 @@ class Part:
         self.held = dict(vars(module))
         self.containers = Containers(self._own())
         self.in_place = self._in_place()
+        self.hooks = [dict(held) for held in hooks_of(module)]
         self.taken = dict(vars(owners[0]))  # of model 0, after its last call
 
     def _own(self) -> dict[str, Any]:
@@ -70,6 +72,8 @@ class Part:
         """Set in the plain models what was set in the array; return False if they must be made anew."""
         if list(self.module._modules.values()) != self.children:
             return False
+        if hooks_of(self.module) != self.hooks:
+            self._follow_hooks()
         inside = [] if self.in_place is None else self.in_place.changed()
         if any(holds_module(vars(self.module)[name]) for name in inside):
             return False
@@ -95,6 +99,15 @@ class Part:
                         owner.__dict__[name] = copy.deepcopy(value) if self.containers.holds(name) else value
         return True
 
+    def _follow_hooks(self) -> None:
+        """Give the plain models the hooks that were registered in the array, beside those of their own code."""
+        before, self.hooks = self.hooks, [dict(held) for held in hooks_of(self.module)]
+        for owner in self.owners:
+            for held, old, new in zip(hooks_of(owner), before, self.hooks, strict=True):
+                for key in old.keys() - new.keys():
+                    held.pop(key, None)
+                held.update({key: hook for key, hook in new.items() if key not in old})
+
     def marks(self) -> Callable[[], None]:
         """Keep what is known of the last call; return a function that brings it back."""
         containers, held, taken, in_place = self.containers, dict(self.held), self.taken, self.in_place
@@ -114,6 +127,9 @@ class Part:
     def take(self) -> None:
         """Give the module what all models' code has set alike, such as a counter: new models begin with it."""
         now = vars(self.owners[0])
+        if hooks_of(self.owners[0]) != self.hooks:  # code that finds them in a new model registers no more
+            take_hooks(self.owners[0], self.module)
+            self.hooks = [dict(held) for held in hooks_of(self.module)]
         with suppress(Exception):  # tensors and arrays have no one answer
             if now == self.taken:  # at the speed of C
                 return
@@ -126,6 +142,11 @@ class Part:
                 continue
             if all(_agree(vars(owner).get(name, self), value) for owner in self.owners):
                 self.module.__dict__[name] = self.held[name] = value
+
+
+def hooks_of(module: torch.nn.Module) -> list[dict[int, Any]]:
+    """List the forward hooks of a module, by kind."""
+    return [vars(module)[name] for name in FORWARD_HOOKS]
 
 
 def _agree(a: Any, b: Any) -> bool:
@@ -157,6 +178,7 @@ class Buffers:
         """Copy tensors that the models' code has put in the buffer's place into the array."""
         now = [owner[self.name] for owner in self.owners]
         if all(new is old for new, old in zip(now, self.parts, strict=True)):
+            self._refuse_another_size(now)
             return
         shapes = [None if value is None else list(value.shape) for value in now]
         for index, shape in enumerate(shapes):
@@ -167,6 +189,17 @@ class Buffers:
         made = [value.detach() for value in now if value is not None]
         self.held[self.name] = torch.stack(made) if made else None
         self.buffer = self
+
+    def _refuse_another_size(self, now: list[Any]) -> None:
+        """Refuse views of the array's buffer that a forward has resized: they reach into the memory of other models."""
+        size = None if self.buffer is None else self.buffer.shape[1:]
+        for value in now:
+            if value is not None and value.shape != size:
+                raise Refused(
+                    f"the forward gives its buffer {self.name} another size in place, {list(value.shape)} for "
+                    f"{list(size or ())}, which lies beside those of other models in an array: call each model once "
+                    f"before fuse, or assign a new tensor (self.{self.name} = ...); make the array anew"
+                )
 
 
 def paths_of(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -25,13 +26,19 @@ from ...nn.model_tensor import (
 )
 from ...nn.own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_forward, set_in_forward
 from ...nn.random_streams import FUNCTION_STREAM
+from ...nn.sharing import copies_of_shared
 from ...ops.torch_on_arrays import register
+from ..hooks import hooks_so_far, remove_hooks_since
+from ..module_copies import copied
+from ..rebound import refers_outside
 from ..rules.table import settle_since
 from ..slices import narrow
+from ..sparse_buffers import SparseBuffers
 from . import one_by_one
 from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage, class_of_its_own
+from .kept_outside import KeptOutside
 from .kept_state import Kept, changed, changed_buffers, keep, keep_again, note_written, put_back, undo_written
 from .late_draws import may_look_later, may_write_parameters
 from .method_name import method_named
@@ -42,15 +49,12 @@ from .per_model_factories import drawing_alone, making
 from .sequential import Sequential
 
 
-class UserModule(OwnTensors):
+class UserModule(SparseBuffers, OwnTensors):
     """Mix-in of a copy of a user's module, before the user's class.
 
     Outside of a forward its parameters are `[B, ...]`; inside, its code sees those of one model.
     """
 
-    _fused_copied_by_state = (
-        True  # a copy is made without `__init__`, and its state set: see `module_copies.py`
-    )
     _fused_B: int  # the models; the names are such that no user has them
     _fused_report: ModuleCoverage
     _fused_ranks: dict[str, int]  # of the tensors `[B, ...]` that it holds itself
@@ -61,6 +65,7 @@ class UserModule(OwnTensors):
     _fused_unsure: bool  # its code may draw numbers in a way that makes it begin anew
     _fused_elsewhere: bool  # its code may draw from Python's or NumPy's generators
     _fused_acts: bool  # its code changes objects that modules hold
+    _fused_acts_outside: bool  # its last call that was looked at has changed something outside of the module
     _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
     _fused_original: type[torch.nn.Module]
     _fused_looks_up: bool  # its class finds attributes as torch's do
@@ -69,7 +74,11 @@ class UserModule(OwnTensors):
         str
     ]  # attributes that differ from model to model: each of `_parts` has its own
     _fused_own: Any  # by model, values of attributes that differ, at once with the others; `own_values.py`
+    _fused_outward: bool | None  # it refers to modules of the array that are not in it; None: not looked yet
     _fused_numbers: frozenset[str]  # those of them that are numbers, and that its code may read
+
+    def __init_subclass__(cls) -> None:
+        """Leave out what the user's class does for those that derive from it, such as to note them."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         inside = bool(state.B) or any(type(a) is ModelTensor for a in tree_leaves((args, kwargs)))
@@ -78,8 +87,16 @@ class UserModule(OwnTensors):
         if not inside:
             return enter(self, self, self._fused_B, args, kwargs)
         if self._fused_report.reason:
+            if state.B and self._fused_refers_outside():
+                raise NotFusable(self._fused_report.reason)
             return self._fused_one_by_one(args, kwargs)
         return self._fused_all_at_once(args, kwargs)
+
+    def _fused_refers_outside(self) -> bool:
+        """Return True if its code may reach its parent: that must be run model by model, and it with it."""
+        if self._fused_outward is None:
+            self._fused_outward = refers_outside(self)  # type: ignore[arg-type]
+        return self._fused_outward
 
     def _fused_call_on_arrays(self, inside: bool, args: Any, kwargs: Any) -> Any:
         call = super().__call__  # type: ignore[misc]
@@ -93,31 +110,31 @@ class UserModule(OwnTensors):
         before, report = state.B, state.report
         state.B, state.report = self._fused_B, self._fused_report
         mark = len(state.pending)
-        kept, begun = self._fused_keep(method_named(args)), len(state.written)
+        kept, begun = self._fused_keep(args, kwargs), (len(state.written), hooks_so_far())
         late = None if kept is not None else self._fused_keep_late(method_named(args))
         wary, state.wary = state.wary, state.wary or torch.is_grad_enabled()
         try:
             output = self._fused_call(mark, kept, args, kwargs)
         except RunsAnew as error:
             state.pending = state.pending[:mark]
-            if state.checkpoints:
+            if state.checkpoints or (before and kept is None and self._fused_refers_outside()):
                 raise
             again = kept is not None
-            self._fused_turn_back(kept or late, begun, "" if again else str(error))
+            self._fused_turn_back(kept or late, begun, "" if again else str(error), report)
         except NotFusable as error:
             state.pending = state.pending[:mark]
             again = isinstance(error, WritesShared) and state.making < 2 and not self._fused_making
-            if isinstance(error, WritesShared) and not again and before:
-                raise  # what is written into was made by code further out
-            self._fused_turn_back(kept or late, begun, "" if again else str(error))
+            if before and not again and (isinstance(error, WritesShared) or self._fused_refers_outside()):
+                raise  # what is written into was made by code further out; or it runs with that, model by model
+            self._fused_turn_back(kept or late, begun, "" if again else str(error), report)
             self._fused_making = self._fused_making or again
             start_anew(str(error))
         except Exception as error:
             state.pending = state.pending[:mark]
-            if _is_final(error, kept):
+            if _is_final(error, kept) or (before and self._fused_refers_outside()):
                 raise
             why = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
-            self._fused_turn_back(kept, begun, why)
+            self._fused_turn_back(kept, begun, why, report)
             start_anew(str(error))
             return self._fused_second_try(args, kwargs, error, kept)
         else:
@@ -126,7 +143,7 @@ class UserModule(OwnTensors):
         finally:
             state.B, state.report, state.wary = before, report, wary
             if not before:  # nothing further out begins anew
-                del state.written[begun:]
+                del state.written[begun[0] :]
         return self._fused_all_at_once(args, kwargs) if again else self._fused_one_by_one(args, kwargs)
 
     def _fused_call(self, mark: int, kept: Kept | None, args: Any, kwargs: Any) -> Any:
@@ -153,9 +170,11 @@ class UserModule(OwnTensors):
 
     def _fused_note_call(self, method: str, kept: Kept | None) -> None:
         """Note that the code of `method` has run for all models at once in the current modes."""
-        if kept is not None and changed(kept):
-            self._fused_unsure = True  # a later call that begins anew must find its containers as they were
+        if kept is not None and changed(kept):  # a later call that begins anew must find all as it was
+            self._fused_unsure = True
             self._fused_acts = self._fused_acts or kept.objects.changed()
+        if kept is not None and kept.outside is not None:
+            self._fused_acts_outside = kept.acts_outside()  # once only: a cache was filled
         if kept is not None and method in self._fused_looking:
             names = [*self._fused_changed.get(method, ()), *changed_buffers(self, kept)]
             self._fused_changed[method] = tuple(dict.fromkeys(names))
@@ -182,10 +201,11 @@ class UserModule(OwnTensors):
         finally:
             state.B = before
 
-    def _fused_keep(self, method: str) -> Kept | None:
-        """Copy what `method` may change before its first run; None once it has run."""
+    def _fused_keep(self, args: Any, kwargs: Any) -> Kept | None:
+        """Copy what a method may change before its first run; None once it has run."""
+        method = method_named(args)
         known = (method, self.training, torch.is_grad_enabled()) in self._fused_known
-        if known and not self._fused_unsure:
+        if known and not (self._fused_unsure or self._fused_acts_outside):
             return None
         first = method not in self._fused_writing
         if first:
@@ -193,7 +213,10 @@ class UserModule(OwnTensors):
             if may_look_later(self, method):  # type: ignore[arg-type]
                 self._fused_looking.add(method)
         objects = not known or self._fused_acts
-        return keep(self, self._fused_writing[method], objects, others=first or self._fused_elsewhere)
+        kept = keep(self, self._fused_writing[method], objects, others=first or self._fused_elsewhere)
+        if not (first or self._fused_acts_outside):
+            return kept
+        return kept._replace(outside=KeptOutside(self, method, [*args, *kwargs.values()]))  # type: ignore[arg-type]
 
     def _fused_keep_late(self, method: str) -> Kept | None:
         """Copy what `method` changed in its first run, if a later one may look at values and begin anew."""
@@ -202,8 +225,18 @@ class UserModule(OwnTensors):
             return None
         return keep_again(self, names, writing)
 
-    def _fused_turn_back(self, kept: Kept | None, begun: int, reason: str) -> None:
-        undo_written(begun)
+    def _fused_turn_back(self, kept: Kept | None, begun: tuple[int, int], reason: str, outer: Any) -> None:
+        """Undo what a try has changed, and note the `reason` to run the models one by one.
+
+        Raises:
+            NotFusable: if the code changes something outside of this part, and there is an `outer` one: that has to
+                run model by model, for what each model leaves to be each model's.
+        """
+        parts = set(map(id, self.modules()))
+        acts = any(id(module) not in parts for module, _, _ in state.written[begun[0] :])
+        acts = acts or (kept is not None and kept.acts_outside())
+        undo_written(begun[0])
+        remove_hooks_since(begun[1], self)  # type: ignore[arg-type]
         if kept is None:
             names = {name.rpartition(".")[2] for name, _ in self.named_buffers()}
             if self.training and names - {FUNCTION_STREAM}:
@@ -214,6 +247,10 @@ class UserModule(OwnTensors):
         else:
             put_back(kept)
         self._fused_report.reason = reason
+        if acts and reason and outer is not None:
+            raise NotFusable(
+                f"{reason}, in {self._fused_original.__name__}, which changes values outside of it"
+            )
 
     def _fused_one_by_one(self, args: Any, kwargs: Any) -> Any:
         if self._fused_parts is None:
@@ -299,11 +336,12 @@ class UserModule(OwnTensors):
         super().__delattr__(name)
 
     def __setstate__(self, held: dict[str, Any]) -> None:
-        """Restore a copy. Attributes that torch's classes fill in do not count as changes by the user."""
-        super().__setstate__({name: value for name, value in held.items() if name != "_fused_parts"})  # type: ignore[misc]
-        self.__dict__["_fused_parts"] = held["_fused_parts"]
-        for name in self._fused_withheld:
-            self.__dict__.pop(name, None)
+        """Restore what was pickled; a user's own method would do so for a single model."""
+        torch.nn.Module.__setstate__(self, held)  # type: ignore[arg-type]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        copies_of_shared(self, memo)  # type: ignore[arg-type]
+        return copied(self, memo)
 
     def _fused_set_in_models(self, name: str, value: Any) -> None:
         """Let models that run one by one have an attribute that was set from outside, as a loop over models would."""
@@ -367,24 +405,42 @@ def user_module_class(original: Any) -> Any:
         }
         if original in _COLLECTIONS:
             body["__init__"] = _be_plain
-        _classes[original] = _meta(original)(original.__name__, (UserModule, original), body)
+        _classes[original] = _meta_of(original)(original.__name__, (original, UserModule), body)
     return _classes[original]
 
 
-def _meta(original: Any) -> Any:
-    """Return the class of a class: one that torch's `remove_parametrizations` cannot change, where it would."""
+def _meta_of(original: Any) -> Any:
     own: Any = type(original)
-    made = {name for name, value in vars(original).items() if isinstance(value, property)}
-    if not (original.__name__.startswith("Parametrized") and made):
-        return own
+    return _meta(own)
 
-    def refuse(kind: Any, name: str) -> None:
-        raise InvalidArgument(
-            f"{name} of a fused {original.__name__} is made by a parametrization, which cannot be removed after fuse: "
-            "remove it from the models, and fuse them anew"
-        )
 
-    return type(own.__name__, (own,), {"__delattr__": refuse})
+@functools.lru_cache(maxsize=64)
+def _meta(own: Any) -> Any:
+    """Return the class of the classes of an array's modules, where that of the users' classes is `own`.
+
+    `mro` puts `UserModule` first although the user's class is the first base: an object can get another class only if
+    that has the same layout, which Python takes from the first base. A base before `torch.nn.Module`, such as `ABC`,
+    `Generic` or a mix-in with empty `__slots__`, makes the layout another one than that of `UserModule`.
+    """
+
+    def mro(kind: Any) -> list[Any]:
+        original = vars(kind)["_fused_original"]
+        return [
+            kind,
+            *(base for base in UserModule.__mro__ if not issubclass(original, base)),
+            *original.__mro__,
+        ]
+
+    def delete(kind: Any, name: str) -> None:
+        original = kind._fused_original
+        if original.__name__.startswith("Parametrized") and isinstance(vars(original).get(name), property):
+            raise InvalidArgument(
+                f"{name} of a fused {original.__name__} is made by a parametrization, which cannot be removed after "
+                "fuse: remove it from the models, and fuse them anew"
+            )
+        own.__delattr__(kind, name)
+
+    return type(own.__name__, (own,), {"mro": mro, "__delattr__": delete})
 
 
 def make_user_module(module: torch.nn.Module, B: int) -> None:
@@ -393,6 +449,7 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
     original = torch.nn.Sequential if type(module) is Sequential else class_of_its_own(type(module), module)
     module.__class__ = user_module_class(original)
     register(module)
+    SparseBuffers._fused_take_sparse(module)  # type: ignore[arg-type]
     module.__dict__.update(
         _fused_B=B,
         _fused_report=ModuleCoverage(),
@@ -405,8 +462,10 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
         _fused_numbers=frozenset(),
         _fused_making=False,
         _fused_unsure=False,
+        _fused_outward=None,
         _fused_elsewhere=False,
         _fused_acts=False,
+        _fused_acts_outside=False,
         _fused_looking=set(),
         _fused_changed={},
         _fused_written={},

@@ -235,6 +235,7 @@ def check_writable(target: ModelTensor) -> None:
 
 
 #: Functions whose gradient under torch.vmap is another one than without.
+_RESIZING = frozenset({"resize_", "resize_as_", "fused_moving_avg_obs_fake_quant"})
 _WRONG_UNDER_VMAP = frozenset({"select_scatter"})
 
 
@@ -243,6 +244,8 @@ def map_over_models(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     name = getattr(func, "__name__", repr(func))
     if name in _WRONG_UNDER_VMAP:
         raise NotFusable(f"the gradient of {name} under torch.vmap is wrong in torch")
+    if name in _RESIZING:
+        raise NotFusable(f"{name} gives a tensor another size in place")
     if kwargs.get("out") is not None:
         raise NotFusable(f"{name}(out=...) has no meaning for several models")
     settle()

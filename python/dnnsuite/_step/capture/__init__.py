@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Training steps without Python: recorded once, then run as a list of operators or as a CUDA graph."""
 
+from .audit import Audit
 from .cuda import CudaDevice, CudaGraphs
 from .library import Recordings
 from .python_state import NotPlain, PythonState
@@ -9,6 +10,7 @@ from .script import Scripts
 from .step import CapturedStep
 
 __all__ = [
+    "Audit",
     "CapturedStep",
     "CudaDevice",
     "CudaGraphs",

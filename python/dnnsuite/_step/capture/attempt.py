@@ -48,6 +48,11 @@ class Attempt:
     paths: Paths = field(default_factory=Paths)  # recordings, one for each way that Python takes in a step
     home: Attempt | None = None  # whose path this is
 
+    def replays(self) -> list[Replay]:
+        """List the replays at hand, one of which may be right for a step."""
+        ready = [self.replay, *(one.replay for one in self.numbered), *(one.replay for one in self.paths)]
+        return [one for one in ready if one is not None]
+
     def file(self) -> None:
         """Become a path, if the recorded step decides its way by what it reads: others may be recorded beside it."""
         if not self.looks.on_the_way or self.stage not in ("compare", "replay"):

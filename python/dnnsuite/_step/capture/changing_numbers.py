@@ -45,7 +45,7 @@ class ChangingNumbers:
     """
 
     def __init__(self, reach: Reach, array: torch.nn.Module) -> None:
-        self.readers, self.spaces, self._array = reach.readers, reach.spaces, array
+        self.readers, self.spaces, self.array = reach.readers, reach.spaces, array
         self.places: list[Place] = []
         self._given_up: set[Place] = set()
         self.why: str | None = None  # the first of them could not be followed
@@ -95,14 +95,14 @@ class ChangingNumbers:
         try:
             if isinstance(place, SeenNumber):
                 return _at(seen[place.reader], place.path)
-            return python_value_at(self._array, place.path, place.key)
+            return python_value_at(self.array, place.path, place.key)
         except (KeyError, IndexError, TypeError):
             return None
 
     def put(self, place: Place, value: Any) -> None:
         """Put a value at a place."""
         if isinstance(place, HeldNumber):
-            put_python_value(self._array, place.path, place.key, value)
+            put_python_value(self.array, place.path, place.key, value)
             return
         for path, _, put in self.readers[place.reader].places():
             if path == place.path:
@@ -112,7 +112,7 @@ class ChangingNumbers:
     def held(self, place: Place) -> Any:
         """Return the object that is at a place now."""
         if isinstance(place, HeldNumber):
-            return python_value_at(self._array, place.path, place.key)
+            return python_value_at(self.array, place.path, place.key)
         return next(value for path, value, _ in self.readers[place.reader].places() if path == place.path)
 
     @property

@@ -68,6 +68,8 @@ def difference(first: StepRecording, second: StepRecording) -> str | None:
             return f"one step calls {a.name} where the next calls {b.name}{b.place}"
         if not _alike(a.arguments, b.arguments):
             return f"{a.name} gets {_first_difference(a.arguments, b.arguments)}{b.place}"
+    if first.left != second.left:
+        return "two steps leave other tensors in the attributes of modules"
     if len(first.calls) != len(second.calls):
         return f"one step has {len(first.calls)} operators, the next {len(second.calls)}"
     for slot, tensor in first.external.items():

@@ -14,6 +14,7 @@ from ..._torch import capture_stream, end_failed_capture, first_cause, foreach_c
 from ..batches import compact, own_copy, static_copy
 from . import guards
 from .comparison import State
+from .left import leave_in, tensors_left
 from .looks import Replay
 from .recording import StepRecording
 from .script import NotScriptable
@@ -186,15 +187,18 @@ class CudaRepeat:
             step: the step as written, which may be run once more.
         """
         written = [tensor.detach() for tensor in written]
-        far = [
-            place for place, (a, b) in enumerate(zip(replayed, written, strict=True)) if _distance(a, b) > 1
-        ]
+        each = enumerate(zip(replayed, written, strict=True))
+        far = [place for place, (a, b) in each if self.differ(a, b)]
         if not far:
             return True
         shaken = self._shaken(step)
         bound = [4 * _distance(shaken[place], written[place]) for place in far]
         near = zip(far, bound, strict=True)
         return all(_distance(replayed[i], written[i]) <= most < math.inf for i, most in near)
+
+    def differ(self, replayed: torch.Tensor, written: torch.Tensor) -> bool:
+        """Return True if one result is far from another."""
+        return _distance(replayed, written.detach()) > 1
 
     def _shaken(self, step: Callable[[], torch.Tensor]) -> list[torch.Tensor]:
         """Run the step from parameters changed by rounding errors; return its results, and undo it."""
@@ -265,19 +269,33 @@ class CudaGraph:
     ) -> None:
         self._device = device
         batch_tensors = guards.flatten(batch)[0]
-        self._given = len(batch_tensors)
+        self._given, self._places = len(batch_tensors), list(recording.left)
+        self._left: dict[tuple[int, str], torch.Tensor] = {}
         # What is copied into, without the dimensions that repeat one value.
         self._batch = [compact(tensor) for tensor in batch_tensors]
         self._hyper = [compact(value) for own in hyper for value in own.values()]
         self._seen: list[tuple[torch.Tensor, int] | None] = [None] * len(self._hyper)
         # A graph knows addresses alone: what lies there has to stay, also if the model puts another in its place.
-        self._kept = [*recording.external.values(), *batch_tensors]
+        self._kept, self._written = (
+            [*recording.external.values(), *batch_tensors],
+            recording.written_externals(),
+        )
         try:
             self._launch, self._losses = device.capture(lambda: train(batch, hyper))
         except (RuntimeError, ValueError) as error:
             first = first_cause(error)
             why = (str(first).splitlines() or [type(first).__name__])[0]
             raise NotScriptable(f"CUDA refuses the capture: {why}") from None
+
+    def written(self) -> Sequence[torch.Tensor]:
+        return self._written
+
+    def leaves_in(self, array: torch.nn.Module) -> bool:
+        """Leave copies of what the graph writes, which is in the attributes of `array` since the capture."""
+        now = tensors_left(array)
+        self._left = {place: now[place].value.detach() for place in self._places}
+        self._leave = leave_in(array)
+        return bool(self._left)
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         new = [compact(tensor) for tensor in inputs[: self._given]]
@@ -289,4 +307,6 @@ class CudaGraph:
                 self._hyper[place].copy_(compact(value), non_blocking=True)
                 self._seen[place] = value, value._version
         self._launch()
+        if self._left:
+            self._leave((place, tensor.clone()) for place, tensor in self._left.items())
         return self._losses.clone()  # the next launch writes into the graph's own

@@ -40,6 +40,7 @@ class Exchange:
         self._readers, self._code = tuple(reach.readers), reach.code
         self._modules = [type(module) for _, module in guards.modules_of(array)]
         self._facts: Facts = ()
+        self.leaves = False  # a step leaves tensors in attributes of modules
         if known is not None:
             numbers.go_on_with(known.numbers_of((self._code, self._modules)))
 
@@ -109,6 +110,7 @@ class Exchange:
             if served is None:
                 continue
             taken, (replay, read) = True, served
+            self.leaves = replay.leaves_in(self._array) or self.leaves
             if made.numbers is not None:
                 attempt.numbered.append(NumberedReplay(made.numbers, replay, read))
                 attempt.stage = "follow"

@@ -19,6 +19,7 @@ from ..._torch import tree_leaves, tree_map
 from .arithmetic import Arithmetic, FollowedNumber, Trace, followed_in_math, is_special
 from .changing_numbers import ChangingNumbers, Place
 from .hidden_reads import HiddenReads
+from .left import newly_left, tensors_left
 from .operators import Operator
 from .record import StepRecorder
 from .recording import OperatorCall, StepRecording, TensorSlot
@@ -205,13 +206,16 @@ def follow(
     places = tuple(numbers.places)
     trace = Trace(numbers.values(places, seen))
     recorder = _FollowingRecorder(inputs, fixed, False, may_change)
+    before = tensors_left(numbers.array)
     try:
         for place, number in zip(places, trace.numbers, strict=True):
             numbers.put(place, number)
         hidden, handed = HiddenReads(recorder), _HandOver(trace, recorder.handed)
         with recorder, hidden, handed, followed_in_math(numbers.spaces):
             losses = step()
+            left = newly_left(numbers.array, before)
         recorder.recording.losses = recorder.slot(losses).index
+        recorder.recording.left = {place: recorder.slot(tensor).index for place, tensor in left.items()}
         updates = list(_updates(trace, places, [numbers.held(place) for place in places]))
     except _StateOutOfSight:
         raise WritesElsewhere from None

@@ -164,7 +164,8 @@ class KeptPython:
             for slot in vars(base).values():
                 if isinstance(slot, types.MemberDescriptorType) and hasattr(value, slot.__name__):
                     now = slot.__get__(value)
-                    self._undo.append(functools.partial(_set_slot, slot, value, now))
+                    if "__slots__" in vars(base):  # those of C, as in an `itemgetter`, are read-only
+                        self._undo.append(functools.partial(_set_slot, slot, value, now))
                     self._waiting.append(now)
 
     def _names(self, held: dict[str, Any], names: list[str]) -> None:

@@ -28,7 +28,9 @@ _MOST = 64  # recordings that are kept
 
 
 class Subject(Protocol):
-    """Shard whose step is recorded, as far as recordings of other shards are concerned."""
+    """Shard whose step is recorded, as far as recordings of other shards are concerned; `start` is its first model."""
+
+    start: int
 
     def roles(self) -> dict[str, torch.Tensor]:
         """Collect by role the tensors that stay from step to step: parameters, buffers, the optimizer's state."""
@@ -199,6 +201,11 @@ class Outlines:
         with self._lock:
             self._known = [*(one for one in self._known if one != (code, outline)), (code, outline)][-_MOST:]
 
+    def discard(self, code: Any) -> None:
+        """Forget the outlines of the steps of a loss function with this code."""
+        with self._lock:
+            self._known = [one for one in self._known if one[0][0] != code]
+
     def has(self, code: Any, outline: list[Any]) -> bool:
         """Return True if a step of `code` with this outline was proven."""
         with self._lock:
@@ -225,6 +232,12 @@ class SharedRecordings:
         with self._lock:
             others = [(o, one) for o, one in self._known if one.key != made.key]
             self._known = [*others, (seen, made)][-_MOST:]
+
+    def discard(self, proven: Sequence[Proven]) -> None:
+        """Forget recordings, and those of which one may be the same."""
+        keys = [one.facts for one in proven]
+        with self._lock:
+            self._known = [(seen, one) for seen, one in self._known if one.facts not in keys]
 
     def find(self, objects: Sequence[Any], facts: Facts) -> list[Proven]:
         """Find the recordings of the same step, one for each outcome."""
@@ -291,6 +304,13 @@ class Recordings:
     def note_numbers(self, code: Any, places: Sequence[Any]) -> None:
         """Remember the places of the numbers that change in steps of `code`."""
         self._numbers = code, tuple(places)
+
+    def discard(self) -> None:
+        """Forget all recordings, for other runners, too: one of them is stale."""
+        with self._lock:
+            SHARED.discard(self._proven)
+            OUTLINES.discard(self._code)
+            self._proven = []
 
     def edited(self) -> None:
         """Begin a new era: values that cannot be compared may have changed."""

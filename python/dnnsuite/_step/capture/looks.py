@@ -31,6 +31,12 @@ class Replay(Protocol):
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor: ...
 
+    def written(self) -> Sequence[torch.Tensor]:
+        """List the tensors from before a step that the step writes into."""
+
+    def leaves_in(self, array: torch.nn.Module) -> bool:
+        """Leave what the step leaves in attributes in those of `array` from now on; return True if there is any."""
+
 
 class ValueChanged(RuntimeError):
     """Raised by a replay if a value differs from the one that Python has read; the step is undone.
@@ -106,7 +112,9 @@ def _conjunction(recording: StepRecording, calls: list[OperatorCall], results: l
         calls = [*calls, OperatorCall(both, arguments, [slot], writes=False, views=False)]
         last = slot
     inputs = [slot for slot in recording.inputs if slot not in recording.numbers]
-    return replace(recording, calls=calls, inputs=inputs, numbers={}, storage=storage, losses=last, looks=[])
+    return replace(
+        recording, calls=calls, inputs=inputs, numbers={}, storage=storage, losses=last, looks=[], left={}
+    )
 
 
 def changed_before_looks(recording: StepRecording, guarded: frozenset[int]) -> list[torch.Tensor] | None:
@@ -158,6 +166,12 @@ class CheckedReplay:
     def __init__(self, replay: Replay, changed: Sequence[torch.Tensor]) -> None:
         self.replay, self.changed = replay, list(changed)
         self.guard: Replay | None = None
+
+    def written(self) -> Sequence[torch.Tensor]:
+        return self.replay.written()
+
+    def leaves_in(self, array: torch.nn.Module) -> bool:
+        return self.replay.leaves_in(array)
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         before = [tensor.clone() for tensor in self.changed]

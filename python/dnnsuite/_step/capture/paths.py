@@ -48,6 +48,9 @@ class Paths:
             return None
         return f"values that Python reads in a step keep leading it another way{self._place}"
 
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._each)
+
     def has(self, looks: Looks) -> bool:
         """Return True if there is a recording of the way with these values."""
         return any(one.looks.values == looks.values for one in self._each)

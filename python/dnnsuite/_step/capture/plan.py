@@ -27,6 +27,9 @@ class ReplayPlan:
     views: list[OperatorCall] = field(default_factory=list)  # those that made the views in `static`
     external: set[int] = field(default_factory=set)  # those of `roots` that are no constants
     numbers: dict[int, type] = field(default_factory=dict)  # those of `inputs` that are Python's numbers
+    left: dict[tuple[int, str], int] = field(
+        default_factory=dict
+    )  # slots of what it leaves in modules, by place
 
     def on(self, found: dict[int, torch.Tensor]) -> list[torch.Tensor]:
         """List the tensors of `static` for a step that begins with the tensors `found`, by slot."""
@@ -63,15 +66,24 @@ def make_plan(recording: StepRecording, asserted: Collection[int] = ()) -> Repla
             constant |= slots_in(call.outputs)
         else:
             left.append(call)
-    calls = _needed(left, recording.losses)
-    used = {recording.losses}.union(*(slots_of(call.arguments) for call in calls))
+    results = {recording.losses, *recording.left.values()}
+    calls = _needed(left, results)
+    used = results.union(*(slots_of(call.arguments) for call in calls))
     views, roots = _leading_to(views, used)
     made = slots_in([call.outputs for call in views])
     begin = {slot: tensor for slot, tensor in static.items() if slot in roots - made}
     static = {slot: tensor for slot, tensor in static.items() if slot in used}
     external = begin.keys() & recording.external.keys()
     return ReplayPlan(
-        calls, recording.inputs, static, recording.losses, begin, views, external, recording.numbers
+        calls,
+        recording.inputs,
+        static,
+        recording.losses,
+        begin,
+        views,
+        external,
+        recording.numbers,
+        recording.left,
     )
 
 
@@ -120,9 +132,9 @@ def _filled_in(value: Any, values: dict[int, torch.Tensor]) -> Any:
     return value
 
 
-def _needed(calls: list[OperatorCall], losses: int) -> list[OperatorCall]:
-    """Drop calls that neither write nor feed the losses or a tensor that is written."""
-    needed = {losses}
+def _needed(calls: list[OperatorCall], results: set[int]) -> list[OperatorCall]:
+    """Drop calls that neither write nor feed the results or a tensor that is written."""
+    needed = set(results)
     kept = []
     for call in reversed(calls):
         if call.writes or needed & slots_in(call.outputs):

@@ -186,8 +186,8 @@ class StepRecorder(TorchDispatchMode):
         plans = name.startswith("dnnsuite.")  # whole numbers on the host, read when the operator is launched
         for value in values:
             for tensor in value if isinstance(value, (list, tuple)) else [value]:
-                if not isinstance(tensor, torch.Tensor) or tensor.device == self._home:
-                    continue
+                if not isinstance(tensor, torch.Tensor) or tensor.device == self._home or not tensor.numel():
+                    continue  # one without numbers has no values to keep: a checkpoint makes such
                 if not plans or tensor.is_floating_point():
                     self._refuse(
                         f"{name} meets a tensor on {tensor.device}, and a graph runs on {self._home} alone"

@@ -64,6 +64,9 @@ class StepRecording:
     in_loops: set[int] = field(default_factory=set)  # those of them that are in a loop of the user's code
     numbers: dict[int, type] = field(default_factory=dict)  # slots of inputs that are Python's numbers
     losses: int = -1
+    left: dict[tuple[int, str], int] = field(
+        default_factory=dict
+    )  # slots of what it leaves in modules, by place
     refusal: str | None = None  # why this step cannot be replayed
 
     def refuse(self, why: str) -> None:

@@ -26,10 +26,11 @@ from ..._torch import (
     parse_ir,
     set_graph_optimize,
 )
+from .left import leave_in
 from .looks import CheckedReplay, Replay, changed_before_looks, guard_of
 from .operators import known_operator
 from .plan import ReplayPlan, make_plan
-from .recording import OperatorCall, StepRecording, TensorSlot, slots_of
+from .recording import OperatorCall, StepRecording, TensorSlot, slots_in, slots_of, written_slots
 
 _MEMORY_FORMATS = {
     torch.contiguous_format: 0,
@@ -146,13 +147,18 @@ class SameBits:
         step: Callable[[], torch.Tensor],
     ) -> bool:
         """Return True if all results are the same, bit by bit; `step` is not run."""
-        return all(same_bits(a, b.detach()) for a, b in zip(replayed, written, strict=True))
+        return not any(map(self.differ, replayed, written))
+
+    def differ(self, replayed: torch.Tensor, written: torch.Tensor) -> bool:
+        """Return True if one result is another one."""
+        return not same_bits(replayed, written.detach())
 
 
 class Script:
     """A plan, ready to run: `script(inputs)` runs the step on the step's own tensors and returns the losses."""
 
     guard: Replay | None = None
+    _leave: Callable[[Any], None] | None = None
 
     def __init__(self, plan: ReplayPlan, functions: Functions | None = None) -> None:
         self._run = (FUNCTIONS if functions is None else functions).of(_Writer(plan))
@@ -160,18 +166,40 @@ class Script:
         self._order = [plan.inputs.index(slot) for slot in dict.fromkeys(plan.inputs)]
         self._static = list(plan.static.values())
 
+    def written(self) -> list[torch.Tensor]:
+        """List the tensors from before a step, or views of them, that the step writes into."""
+        source = {slot: slot for slot in self.plan.static}
+        found: set[int] = set()
+        for call in self.plan.calls:
+            operator = known_operator(call.op)
+            if call.views:
+                origins = [source[slot] for slot in slots_of(call.arguments) if slot in source]
+                source |= {slot: origins[0] for slot in slots_in(call.outputs) if origins}
+            if call.writes:
+                found |= {source[s] for s in written_slots(operator, call.arguments) if s in source}
+        return [tensor for slot, tensor in zip(self.plan.static, self._static, strict=True) if slot in found]
+
     def bound(self, plan: ReplayPlan, static: list[torch.Tensor]) -> Script:
         """Make this script for other tensors, without a guard; `plan` equals its own plan except for `static`."""
         other = copy.copy(self)
-        other.plan, other._static, other.guard = plan, static, None
+        other.plan, other._static, other.guard, other._leave = plan, static, None, None
         return other
+
+    def leaves_in(self, array: torch.nn.Module) -> bool:
+        """Leave what the step leaves in attributes in those of `array` from now on; return True if there is any."""
+        self._leave = leave_in(array) if self.plan.left else None
+        return bool(self.plan.left)
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         before = get_graph_optimize()  # of this thread
         set_graph_optimize(False)
         try:
             with below_autograd():
-                return self._run(*[inputs[i] for i in self._order], *self._static)[0]
+                results = self._run(*[inputs[i] for i in self._order], *self._static)
+            if self._leave is not None:
+                self._leave(zip(self.plan.left, results[1:], strict=False))
+            losses: torch.Tensor = results[0]
+            return losses
         except RuntimeError as error:
             raise RuntimeError(_explained(str(error))) from None
         finally:
@@ -198,8 +226,9 @@ class _Writer:
         for call in self.plan.calls:
             self._call(call)
         heads += [f"%c{i} : {kind}" for i, kind in enumerate(self._kinds)]
-        results = ", ".join([f"%t{self.plan.losses}", *self._looked_at, "%zero"])
-        kinds = ", ".join(["Tensor", *["int"] * (len(self._looked_at) + 1)])
+        tensors = [f"%t{slot}" for slot in (self.plan.losses, *self.plan.left.values())]
+        results = ", ".join([*tensors, *self._looked_at, "%zero"])
+        kinds = ", ".join([*["Tensor"] * len(tensors), *["int"] * (len(self._looked_at) + 1)])
         self._lines.append("  %zero : int = prim::Constant[value=0]()")
         self._lines.append(f"  %all : ({kinds}) = prim::TupleConstruct({results})")
         return f"graph({', '.join(heads)}):\n" + "\n".join([*self._lines, "  return (%all)"])

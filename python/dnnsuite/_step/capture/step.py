@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from ..._torch import no_capture
 from . import guards
 from .arithmetic import is_number
 from .attempt import Attempt, Attempts
+from .audit import Audit
 from .batch_numbers import BatchNumbers, on_filled
 from .changing_numbers import NO_STATE, ChangingNumbers, HeldState
 from .comparison import reads_of
@@ -49,14 +50,15 @@ class CapturedStep:
         train: Train,
         array: torch.nn.Module,
         function: Callable[..., Any] | tuple[Callable[..., Any], ...],
-        state: Callable[[], Sequence[torch.Tensor]],
+        state: Callable[[], Mapping[str, torch.Tensor]],
         replays: Scripts | CudaGraphs,
         subject: Subject | None = None,
         known: Recordings | None = None,
         reach: Reach | None = None,
     ) -> None:
-        """`state` lists the tensors that a step may change without an operator that names them: parameters, optimizer
-        state. `subject` and `known` are given where recordings are shared with other shards, `reach` if it is known."""
+        """`state` collects by name the tensors that a step may change without an operator that names them: parameters,
+        optimizer state. `subject` and `known` are given where recordings are shared with other shards, `reach` if it is
+        known."""
         self._given = BatchNumbers()
         self._train, self._array, self._replays = on_filled(train, self._given), array, replays
         reach = copy.copy(reach or guards.reach_of(function, array))
@@ -74,6 +76,9 @@ class CapturedStep:
         self.parted = False  # models that run one by one have decided on their ways in one recorded step
         self.alone = True  # nobody else runs the code meanwhile
         self._wants_alone = False  # for the next step that no replay is for
+        self._start = 0 if subject is None else subject.start
+        self.audits = False  # the next step, if it is a replay, is run both ways
+        self.audit: Audit | None = None  # of the last step
         self.reset()
 
     def reset(self) -> None:
@@ -96,6 +101,11 @@ class CapturedStep:
         if self.refusal is not None:
             return f"eager: {self.refusal}"
         return "captured" if self.replayed else "warming up"
+
+    @property
+    def leaves(self) -> bool:
+        """True if a step, also a replayed one, leaves tensors in attributes of modules."""
+        return self._watch.leaves or self._exchange.leaves
 
     @property
     def reads_live(self) -> bool:
@@ -138,9 +148,12 @@ class CapturedStep:
             self._exchange.look_around(attempt, self._attempts, key, self._values or (), first)
             if self._attempts.outcomes.knows(key):
                 attempt = self._attempt_of_outcome(key, inputs)
+        self.audit = self._audit_of(attempt) if self.audits else None
         losses = None if attempt is None else self._replay(attempt, inputs)
         if losses is not None:
-            return losses
+            if self.audit is None:
+                return losses
+            return self.audit.compare(losses, lambda: self._train(batch, hyper))
         if attempt is None or self.refusal is not None:
             return self._eager(batch, hyper)
         with self._replays.recording():
@@ -150,6 +163,18 @@ class CapturedStep:
         """Run a step between captures on their stream: what it leaves in autograd's graph remembers its stream."""
         with self._replays.recording():
             return self._train(batch, hyper)
+
+    def _audit_of(self, attempt: Attempt | None) -> Audit | None:
+        """Copy all that the next step may change; None if no replay is at hand."""
+        replays = [] if attempt is None else attempt.replays()
+        if not replays:
+            return None
+        buffers = {name: b for name, b in self._array.named_buffers() if 0 not in b.stride()}
+        named = {**self._watch.state(), **buffers}
+        try:
+            return Audit(self._watch, named, self._start, replays, self._values or ())
+        except torch.OutOfMemoryError:
+            return None  # the step itself fits, its audit does not
 
     def _replay(self, attempt: Attempt, inputs: list[torch.Tensor]) -> torch.Tensor | None:
         """Replay a step; None if no recording is right for it."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from .comparison import State, difference
 from .cuda import CudaGraphs, CudaRepeat
 from .hidden_reads import HiddenReads
 from .kept_python import CannotBeKept, KeptPython
+from .left import newly_left, put_back, tensors_left
 from .looks import Replay, ValueChanged
 from .python_state import python_values
 from .record import StepRecorder
@@ -41,7 +42,7 @@ class StepWatch:
     """Recorder of steps that run as written.
 
     Args:
-        state: lists what a step may change without an operator that names it.
+        state: collects by name what a step may change without an operator that names it.
         numbers: inputs of recordings; the step may change those that modules hold.
     """
 
@@ -49,11 +50,12 @@ class StepWatch:
         self,
         train: Train,
         array: torch.nn.Module,
-        state: Callable[[], Sequence[torch.Tensor]],
+        state: Callable[[], Mapping[str, torch.Tensor]],
         replays: Scripts | CudaGraphs,
         numbers: ChangingNumbers,
     ) -> None:
         self.train, self.array, self.state, self.replays, self.numbers = train, array, state, replays, numbers
+        self.leaves = False  # a step leaves tensors in attributes of modules
 
     def run(self, given: StepInputs) -> torch.Tensor:
         """Run a step as written."""
@@ -71,9 +73,12 @@ class StepWatch:
         """Run a step as written, and record it."""
         recorder = StepRecorder(given.tensors, given.fixed, self.replays.seeded, self.replays.home)
         in_math = followed_in_math(self.numbers.spaces)
+        before = tensors_left(self.array)
         with recorder, HiddenReads(recorder), in_math:
             losses = self.run(given)
+            left = newly_left(self.array, before)
         recorder.recording.losses = recorder.slot(losses).index
+        recorder.recording.left = {place: recorder.slot(tensor).index for place, tensor in left.items()}
         return losses, recorder.recording
 
     def prepare(self, recording: StepRecording, given: StepInputs) -> Replay:
@@ -82,21 +87,25 @@ class StepWatch:
         Raises:
             NotScriptable: if there is none.
         """
-        inputs = recording, given.batch, given.hyper, given.tensors
         if not self.replays.runs_code:
-            return self.replays.prepare(self.train, *inputs)
+            return self._prepared(recording, given)
         try:
             python = KeptPython(self.array, self.numbers.readers)
         except CannotBeKept as error:
             raise NotScriptable(f"the step would run once more, to be captured: {error}") from None
         try:
-            return self.replays.prepare(self.train, *inputs)
+            return self._prepared(recording, given)
         finally:
             python.put_back()
 
+    def _prepared(self, recording: StepRecording, given: StepInputs) -> Replay:
+        replay = self.replays.prepare(self.train, recording, given.batch, given.hyper, given.tensors)
+        self.leaves = replay.leaves_in(self.array) or self.leaves
+        return replay
+
     def state_of(self, recording: StepRecording) -> State:
         """Copy all that the recorded step changes."""
-        tensors = [*recording.written_externals(), *self.state()]
+        tensors = [*recording.written_externals(), *self.state().values()]
         return State(tensors, self.replays.home_of_copies(tensors))
 
     def compare(
@@ -121,6 +130,7 @@ class StepWatch:
             repeat = self.replays.repeat(state)
         except torch.OutOfMemoryError:
             return self.run(given), _NO_MEMORY
+        left = tensors_left(self.array)
         why, replayed = None, None
         try:
             replayed = replay([*given.tensors, *numbers])
@@ -129,6 +139,7 @@ class StepWatch:
         except Exception as error:  # whatever a replay fails with, the step as written follows
             why = described(error)
         state.exchange()
+        put_back(self.array, left)  # the next step may read it
         repeat.same_draws()
         try:
             losses, second = self.record(given)

@@ -87,9 +87,11 @@ CLASSIFY = FusedWorkload(
     optimizer=samplers.ADAM,
     schedule=samplers.STEPS,
     presets={
-        "quick": Preset(3, 8, batch_size=8, plan=(1, 4), options=_QUICK),
-        "default": Preset(3, 8, batch_size=8, max_B=4, max_num_Bs=4, options=_QUICK, cuda=samplers.ON_CUDA),
-        "paper": Preset(5, 1000, max_num_Bs=10),
+        "quick": Preset(3, 8, batch_size=8, plan=(1, 4), budget_s=15.0, options=_QUICK),
+        "default": Preset(
+            3, 8, batch_size=8, plan=(1, 2, 4), budget_s=50.0, options=_QUICK, cuda=samplers.ON_CUDA
+        ),
+        "paper": Preset(5, 1000, repeats=3, max_num_Bs=10),
     },
 )
 SEGMENT = dataclasses.replace(
@@ -100,7 +102,7 @@ SEGMENT = dataclasses.replace(
     model=segmenter,
     data=chairs,
     held_out=functools.partial(chairs, train=False),
-    presets={**CLASSIFY.presets, "paper": Preset(10, 1000, max_num_Bs=10)},
+    presets={**CLASSIFY.presets, "paper": Preset(10, 1000, repeats=3, max_num_Bs=10)},
 )
 
 for workload in (CLASSIFY, SEGMENT):

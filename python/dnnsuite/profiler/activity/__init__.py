@@ -13,17 +13,17 @@ The analyses take any tables of the same columns: recorded elsewhere, imported, 
 from ._analyse import analyse
 from ._attribution import attribute, innermost, with_launches
 from ._classes import CLASSES, classify, classify_names
-from ._gaps import host_bound, idle_gaps
+from ._gaps import host_bound, idle_gaps, known_share
 from ._gpu_work import ActivityInstrument, nvtx_environment, variables_for_markers
-from ._kernels import by_class, by_kernel, by_span
+from ._kernels import by_call, by_class, by_copy, by_kernel, by_range, by_span
 from ._recording import ActivityRecording, Recording, load_records
 from ._utilization import corrected_utilization_pct, exposed_communication, utilization
 from .tables import TABLES
 
 __all__ = [
-    "CLASSES", "TABLES", "ActivityInstrument", "ActivityRecording", "Recording", "analyse", "attribute", "by_class",
-    "by_kernel", "by_span",
+    "CLASSES", "TABLES", "ActivityInstrument", "ActivityRecording", "Recording", "analyse", "attribute", "by_call",
+    "by_class", "by_copy", "by_kernel", "by_range", "by_span",
     "classify", "classify_names", "corrected_utilization_pct", "exposed_communication", "host_bound", "idle_gaps",
-    "innermost", "load_records", "nvtx_environment", "utilization",
+    "innermost", "known_share", "load_records", "nvtx_environment", "utilization",
     "variables_for_markers", "with_launches",
 ]  # fmt: skip

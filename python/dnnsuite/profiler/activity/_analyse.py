@@ -47,10 +47,14 @@ def analyse(
     windows = [*windows]
     gaps = idle_gaps(kernels, api, windows, memops=memops, graphs=graphs, spans=spans, label=label)
     busy = utilization(kernels, windows, memops=memops, overhead=overhead, graphs=graphs)
-    more = [exposed_communication(kernels, windows), host_bound(gaps, windows).drop(columns="idle_ns")]
+    more = [
+        exposed_communication(kernels, windows),
+        host_bound(gaps, windows).drop(columns=["idle_ns", "unknown_ns"]),
+    ]
     gpu, meanings = busy, definitions(busy)
     for table in more:
-        gpu, meanings = gpu.merge(table, on="device", how="left"), meanings | definitions(table)
+        gpu = gpu.merge(table, on="device", how="left")
+        meanings |= {column: text for column, text in definitions(table).items() if column in table}
     found = {
         "gpu": define(gpu, meanings),
         "kernels_by_name": by_kernel(kernels),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +17,7 @@ from .intervals import Times, TimeSet, length_ns, of_windows, overlap_ns, overla
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["host_bound", "idle_gaps"]
+__all__ = ["host_bound", "idle_gaps", "known_share"]
 
 _GAPS = {
     "device": "number of the GPU, as CUDA counts",
@@ -26,7 +27,7 @@ _GAPS = {
     "after": "the kernel, copy or memset that ended the gap; missing when the window ended first",
     "host_ns": "of the gap, until the call that launched what ended it had returned: the GPU waited for the host. All "
     "of it when the window ended first; missing when that call was not recorded",
-    "in_calls_ns": "of the gap, time in which a thread was in a CUDA call",
+    "in_calls_ns": "of the gap, time in which a thread was in a CUDA call; missing when no call was recorded",
     "call": "CUDA call that took most of the gap; missing when the host was in none: it ran Python, waited for "
     "data, or the like",
     "call_ns": "time of the gap in calls of that function, summed over threads",
@@ -35,10 +36,12 @@ _GAPS = {
 _HOST_BOUND = {
     "device": "number of the GPU, as CUDA counts",
     "idle_ns": "time in the windows in which the GPU did nothing, in gaps of any length",
-    "host_ns": "of this, before the call that launched the next work had returned",
+    "unknown_ns": "of this, in gaps before work whose launch was not recorded",
+    "host_ns": "of this, before the call that launched the next work had returned; missing as the next",
     "host_bound_pct": "100 host_ns / length of the windows: the share of time in which a faster host would have given "
-    "the GPU work",
+    "the GPU work; missing where unknown_ns is more than 5 % of the windows",
 }
+_UNKNOWN_PCT = 5.0
 
 
 def idle_gaps(
@@ -75,6 +78,9 @@ def idle_gaps(
     empty = pd.DataFrame({column: [] for column in _GAPS if column != "span"})
     gaps = pd.concat(tables) if tables else empty
     gaps = gaps.sort_values("gap_ns", ascending=False, kind="stable", ignore_index=True)
+    gaps["in_calls_ns"] = gaps["in_calls_ns"].astype("Int64")
+    if not len(api):
+        gaps["in_calls_ns"] = gaps["host_ns"] = pd.array([pd.NA] * len(gaps), dtype="Int64")
     gaps["span"] = _span_of(gaps, spans, label)
     return define(gaps[list(_GAPS)], _GAPS)
 
@@ -88,12 +94,20 @@ def host_bound(gaps: pd.DataFrame, windows: Iterable[tuple[int, int]]) -> pd.Dat
     import pandas as pd
 
     window_ns = length_ns(of_windows(windows))
-    sums = gaps.groupby("device")[["gap_ns", "host_ns"]].sum()
+    unknown = gaps["gap_ns"].where(gaps["host_ns"].isna(), 0)
+    sums = gaps.assign(unknown_ns=unknown).groupby("device")[["gap_ns", "unknown_ns", "host_ns"]].sum()
     rows = [
-        (int(device), int(idle_ns), int(host_ns), 100 * int(host_ns) / window_ns)
-        for device, idle_ns, host_ns in sums.itertuples()
+        (int(device), int(idle_ns), int(unknown_ns), *known_share(int(host_ns), int(unknown_ns), window_ns))
+        for device, idle_ns, unknown_ns, host_ns in sums.itertuples()
     ]
-    return define(pd.DataFrame(rows, columns=list(_HOST_BOUND)), _HOST_BOUND)
+    return define(pd.DataFrame(rows, columns=list(_HOST_BOUND)).astype({"host_ns": "Int64"}), _HOST_BOUND)
+
+
+def known_share(host_ns: int, unknown_ns: int, window_ns: int) -> tuple[int | None, float]:
+    """Return (`host_ns`, its share in percent), or neither where too much of the idle time is of unknown cause."""
+    if unknown_ns > _UNKNOWN_PCT / 100 * window_ns:
+        return None, math.nan
+    return host_ns, 100 * host_ns / window_ns
 
 
 def _work_of_devices(

@@ -74,7 +74,7 @@ class ActivityInstrument:
     Kernels stay concurrent. The window opens and closes after a wait for all devices. One at a time: opening is refused
     while another profiler holds CUPTI. It does nothing in a forked child. CUPTI stays attached to the process when it
     is closed, which may slow later steps. A torch.profiler that is first used in the process while this holds CUPTI
-    gets no GPU records, then or later: use it before, or in another process. Not run on a GPU yet.
+    gets no GPU records, then or later: use it before, or in another process.
 
     Args:
         tables: tables to record, out of :data:`TABLES`. `graphs` records CUDA graphs as a whole, instead of the

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""GPU time by kernel."""
+"""Time by kernel, by copy, by call of the host and by range of the program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..instrument import define
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["by_class", "by_kernel", "by_span"]
+__all__ = ["by_call", "by_class", "by_copy", "by_kernel", "by_range", "by_span"]
 
 _SUMS = {
     "calls": "how often it ran",
@@ -29,7 +29,11 @@ _KEYS = {
     "name": "demangled name of the kernel",
     "span": "span in which it was launched; missing when in none",
     "device": "number of the GPU, as CUDA counts",
+    "function": "the CUDA function that the host called",
+    "operation": "direction of the copy (H host, D device, P peer), or memset",
+    "range": "name of the range: NVTX's, or of record_function",
 }
+_BYTES = {"bytes": "copied or set, all together", "gb_per_s": "bytes / total_ns"}
 
 
 def by_kernel(kernels: pd.DataFrame, top: int | None = None) -> pd.DataFrame:
@@ -59,6 +63,26 @@ def by_span(kernels: pd.DataFrame) -> pd.DataFrame:
     if "span" not in kernels:
         raise InvalidArgument("kernels has no column 'span': attribute(kernels, api, spans) makes it")
     return define(_summed(kernels, ["span", "class"])[["span", "class", *_SUMS]], _KEYS | _SUMS)
+
+
+def by_call(api: pd.DataFrame) -> pd.DataFrame:
+    """Sum the time of the host's calls by function, a row each, most time first: of all threads together."""
+    return define(_summed(api, ["function"]), _KEYS | _SUMS | _STATISTICS)
+
+
+def by_copy(memops: pd.DataFrame) -> pd.DataFrame:
+    """Sum the time and the bytes of copies by direction, a row each, most time first."""
+    table = _summed(memops, ["operation"])
+    moved = memops.groupby("operation", observed=True)["bytes"].sum()
+    table.insert(3, "bytes", table["operation"].map(moved).astype("int64"))
+    table.insert(4, "gb_per_s", table["bytes"] / table["total_ns"].where(table["total_ns"] > 0))
+    return define(table, _KEYS | _SUMS | _BYTES | _STATISTICS)
+
+
+def by_range(markers: pd.DataFrame) -> pd.DataFrame:
+    """Sum the time of a program's ranges by name, a row each, most time first; ranges inside of others count each."""
+    ranges = markers[markers["t1_ns"] > markers["t0_ns"]].rename(columns={"name": "range"})
+    return define(_summed(ranges, ["range"]), _KEYS | _SUMS | _STATISTICS)
 
 
 def _summed(kernels: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

@@ -5,10 +5,13 @@ Where there is no PMU, as in most virtual machines, FLOPs are analytic: computed
 counted.
 """
 
-from ._classes import class_of
+from ._classes import CLOSURE, class_of, is_compiled
 from ._observe import ObservedSteps, observe_steps
 from ._ops import OpsInstrument
 from ._system import SystemReader
 from ._usage import CpuInstrument
 
-__all__ = ["CpuInstrument", "ObservedSteps", "OpsInstrument", "SystemReader", "class_of", "observe_steps"]
+__all__ = [
+    "CLOSURE", "CpuInstrument", "ObservedSteps", "OpsInstrument", "SystemReader", "class_of", "is_compiled",
+    "observe_steps",
+]  # fmt: skip

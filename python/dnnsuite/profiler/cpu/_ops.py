@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ..._C import exit_without_destructors
 from ...errors import Unavailable
 from ...timing import now_ns
 from .. import flops
 from ..instrument import define
 from ._arguments import RecordedArguments
-from ._classes import class_of, phase_of, replayed_phases
+from ._classes import class_of, inner_phase, phase_of, replayed_phases
 from ._foreign import ForeignRecorders
 from ._nesting import innermost, nest
 
@@ -123,6 +124,7 @@ class OpsInstrument:
         self._owner = os.getpid()
         self._offset_ns = _wall_minus_monotonic_ns()
         self._profiler.start()
+        _RECORDED.append(True)
         _recording.add(self)
         self._foreign.watch()
 
@@ -169,12 +171,13 @@ class OpsInstrument:
         rows = []
         for i, event in enumerate(events):
             name = event.name()
+            kind = class_of(name, event.activity_type() == _ANNOTATION)
             done, moved = works[i]
             arguments = RecordedArguments(event)
             counted = moved is not None and not covered[i]
             rows.append(
                 (
-                    name, class_of(name), phases[i], steps[i], threads[i], nested[i].depth, t0[i], t1[i],
+                    name, kind, phases[i], steps[i], threads[i], nested[i].depth, t0[i], t1[i],
                     nested[i].self_ns, _shapes_text(arguments), _dtype_of(arguments), done if counted else 0,
                     float("nan") if moved is None else float(moved), counted,
                 )
@@ -187,8 +190,8 @@ class OpsInstrument:
         lanes: dict[int, list[int]] = {}
         for i in order:
             lanes.setdefault(events[i].start_thread_id(), []).append(i)
-            if parents[i] >= 0 and own[parents[i]] is not None:  # the outer one knows better
-                own[i] = own[parents[i]]
+            if parents[i] >= 0:
+                own[i] = inner_phase(own[parents[i]], own[i])
         for lane in lanes.values():
             filled = replayed_phases([events[i].name() for i in lane], [own[i] for i in lane])
             for i, phase in zip(lane, filled, strict=True):
@@ -223,6 +226,17 @@ class OpsInstrument:
         return profiler if self._owner == os.getpid() else None
 
 
+_RECORDED: list[bool] = []  # whether torch's recorder has ever run in this process
+
+
+def _spare_child() -> None:
+    """Let a forked child that ends by `sys.exit` end: torch's recorder would wait in it for threads that it lacks."""
+    if _RECORDED:
+        exit_without_destructors()
+
+
+os.register_at_fork(after_in_child=_spare_child)
+
 _recording: weakref.WeakSet[OpsInstrument] = weakref.WeakSet()
 
 
@@ -234,7 +248,8 @@ def _close_all() -> None:
         instrument.stop()
 
 
-_KINDS = ("cpu_op", "user_annotation")
+_ANNOTATION = "user_annotation"
+_KINDS = ("cpu_op", _ANNOTATION)
 _GAVE_WAY = (
     "ops: the program recorded with a torch.profiler of its own; torch has one at a time, so that the steps from its "
     "start to the end of the window are `foreign` in table steps, and in no figure here"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Samples of GPUs from NVIDIA's driver: utilisation, memory, power, clocks, temperature, processes.
 
-Needs no rights and, from Hopper on, shows the pipes of the SMs too (GPM). Not run on a GPU yet.
+Needs no rights and, from Hopper on, shows the pipes of the SMs too (GPM).
 """
 
 from ._gpu_state import NvmlInstrument

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -81,6 +82,8 @@ class Gpm:
         self._samples = [after, before]
         for i, (name, factor, unit, _) in enumerate(_METRICS.values()):
             metric = query.metrics[i]
+            if metric.nvmlReturn == nvml.NVML_SUCCESS and not math.isfinite(metric.value):
+                continue  # the driver's first answers on an H100: a rate that nothing is known of yet
             if metric.nvmlReturn == nvml.NVML_SUCCESS:
                 yield Value(name, metric.value * factor, unit)
             else:

@@ -29,7 +29,7 @@ class NvmlInstrument:
         interval_s: between samples, s. GPM wants at least 0.1.
         devices: numbers of GPUs as `nvidia-smi` counts them; those that this process can see by default.
 
-    Table `samples` (long): t_ns, source, device, name, value, unit. Not run on a GPU yet.
+    Table `samples` (long): t_ns, source, device, name, value, unit.
     """
 
     name = "nvml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import abc
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..space import Config, Space
@@ -41,7 +41,8 @@ class Order:
 class Setting:
     """A search: a `space`, or `configs` to try in their order; `epochs` of a trial at most; the `seed` of draws.
 
-    `id` is that of the sweep's directory, the same after it was resumed; empty without one.
+    `id` is that of the sweep's directory, the same after it was resumed; empty without one. `fits` tells whether a
+    trial of the second configuration can go on from the state of one of the first.
     """
 
     space: Space
@@ -50,6 +51,7 @@ class Setting:
     seed: int
     maximize: bool = False
     id: str = ""
+    fits: Callable[[Config, Config], bool] = lambda source, config: True
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Optuna's samplers, pruners and storages over arrays, by its ask-and-tell interface."""
+"""Optuna's samplers, pruners and storages over arrays, by its ask-and-tell interface.
+
+A sampler's random numbers and the decisions on a trial that is under way are no part of what Optuna stores. Both are
+noted with each trial, so that a search that is resumed draws and decides as if nothing had ended it.
+"""
 
 from __future__ import annotations
 
-import json
+import base64
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from ...errors import InvalidArgument, Unavailable
 from ..space import Choice, Int, LogUniform, Range, named
@@ -13,7 +20,10 @@ from .base import Algorithm, Decision, Order, Setting
 
 __all__ = ["OptunaSearch"]
 
-_MARK = "dnnsuite_trial"
+_MARK = (
+    "dnnsuite_trial"  # attribute: place in the sweep, then the states of the sampler's generators after it
+)
+_WENT_ON = "dnnsuite_epoch"  # attribute: the last epoch after which it was decided to go on
 
 
 class OptunaSearch(Algorithm):
@@ -71,8 +81,17 @@ class OptunaSearch(Algorithm):
 
     def _trials_of_before(self) -> dict[int, Any]:
         """Trials that this sweep has asked the storage for before it was resumed."""
-        marks = {trial.user_attrs.get(_MARK): trial for trial in self._study.get_trials(deepcopy=False)}
+        marks = {mark_of(trial): trial for trial in self._study.get_trials(deepcopy=False)}
         return {n: marks[mark] for n in range(self.trials) if (mark := f"{self._id}/{n}") in marks}
+
+    def _ask(self, number: int) -> Any:
+        """Ask for a new trial; the first one of a resumed search is drawn as the trial before left the generators."""
+        last = self._before.pop(number - 1, None)
+        if last is not None:
+            put_generators(self._study.sampler, last.user_attrs[_MARK][1:])
+        trial = self._study.ask(self._ranges)
+        trial.set_user_attr(_MARK, [f"{self._id}/{number}", *generators(self._study.sampler)])
+        return trial
 
     def _distribution(self, name: str, value: Range) -> Any:
         kinds = self._optuna.distributions
@@ -88,8 +107,7 @@ class OptunaSearch(Algorithm):
         number = len(self._asked)
         before = self._before.get(number)
         if before is None:
-            trial = self._study.ask(self._ranges)
-            trial.set_user_attr(_MARK, f"{self._id}/{number}")
+            trial = self._ask(number)
         elif before.state.is_finished():
             trial = before
         else:
@@ -104,6 +122,8 @@ class OptunaSearch(Algorithm):
         asked = self._asked[trial]
         if isinstance(asked, self._optuna.trial.FrozenTrial):
             return self._decided(asked, epoch)
+        if epoch <= asked.user_attrs.get(_WENT_ON, 0):  # decided before the sweep was resumed
+            return Decision.GO
         asked.report(self._sign * value, epoch)
         if asked.should_prune():  # after the last epoch, too, as in Optuna's own loop
             self._tell(asked, state=self._optuna.trial.TrialState.PRUNED)
@@ -111,6 +131,7 @@ class OptunaSearch(Algorithm):
         if epoch >= self._epochs:
             self._tell(asked, self._sign * value)
             return Decision.DONE
+        asked.set_user_attr(_WENT_ON, epoch)
         return Decision.GO
 
     def _tell(self, asked: Any, value: float | None = None, state: Any = None) -> None:
@@ -139,16 +160,51 @@ class OptunaSearch(Algorithm):
             self._tell(asked, self._sign * value)
 
 
+def mark_of(trial: Any) -> str | None:
+    """Return the place of a trial in a sweep of ours; None for others."""
+    mark = trial.user_attrs.get(_MARK)
+    return mark[0] if isinstance(mark, list) else None
+
+
+def _held_generators(held: Any, depth: int = 4) -> Iterator[np.random.RandomState]:
+    """Generators that a sampler, and the samplers in it, draw from."""
+    for _, value in sorted(getattr(held, "__dict__", {}).items()):
+        if isinstance(value, np.random.RandomState):
+            yield value
+        elif type(value).__name__ == "LazyRandomState":
+            yield value.rng
+        elif depth and type(value).__module__.startswith("optuna.samplers"):
+            yield from _held_generators(value, depth - 1)
+
+
+def generators(sampler: Any) -> list[list[Any]]:
+    """States of a sampler's generators, as a storage keeps them."""
+    found = []
+    for generator in _held_generators(sampler):
+        _, keys, *rest = generator.get_state(legacy=True)
+        found.append([base64.b64encode(np.asarray(keys, "<u4").tobytes()).decode(), *rest])
+    return found
+
+
+def put_generators(sampler: Any, states: Sequence[Sequence[Any]]) -> None:
+    """Put back what :func:`generators` took; nothing where the sampler is another one."""
+    held = list(_held_generators(sampler))
+    if len(held) == len(states):
+        for generator, (keys, *rest) in zip(held, states, strict=True):
+            generator.set_state(("MT19937", np.frombuffer(base64.b64decode(keys), "<u4"), *rest))
+
+
 def _texts(value: Range) -> dict[str, Any]:
-    """Texts by which a study knows values that no storage can keep, as functions; none are needed for others."""
-    if not isinstance(value, Choice):
+    """Texts by which a study knows values that a storage cannot keep, or gives back as others: functions, tuples,
+    infinity; none are needed for numbers and texts."""
+    if not isinstance(value, Choice) or all(map(_is_kept, value.values)):
         return {}
-    try:
-        json.dumps(value.values)
-    except (TypeError, ValueError):
-        texts = [named(one) for one in value.values]
-        return {
-            text if texts.count(text) == 1 else f"{text} {place}": one
-            for place, (text, one) in enumerate(zip(texts, value.values, strict=True))
-        }
-    return {}
+    texts = [named(one) for one in value.values]
+    return {
+        text if texts.count(text) == 1 else f"{text} {place}": one
+        for place, (text, one) in enumerate(zip(texts, value.values, strict=True))
+    }
+
+
+def _is_kept(value: Any) -> bool:
+    return value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value))

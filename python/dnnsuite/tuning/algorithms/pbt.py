@@ -7,7 +7,7 @@ import random
 from collections import deque
 
 from ...errors import InvalidArgument
-from ..space import perturbed
+from ..space import Config, perturbed
 from .base import Algorithm, Decision, Order, Plan, Setting
 from .listed import drawn
 
@@ -17,8 +17,10 @@ __all__ = ["PBT"]
 class PBT(Algorithm):
     """A `population` that trains to the end; every `interval` epochs the worst `quantile` become copies of the best.
 
-    A copy takes over weights, optimizer and schedule, and explores: each number times 0.8 or 1.2, or drawn anew. All
-    wait for each other at the end of a generation, so the history does not depend on the machine.
+    A copy takes over weights and the optimizer's state, and explores: each number times 0.8 or 1.2, or drawn anew. Its
+    schedule is that of its own values, at the epoch that it has reached. What decides shapes or the kind of optimizer
+    stays that of the source. All wait for each other at the end of a generation, so the history does not depend on the
+    machine.
     """
 
     keeps_states = True
@@ -75,10 +77,21 @@ class PBT(Algorithm):
                 self._orders.append(Order(trial))
                 continue
             source = self._generator.choice(best)
-            config = perturbed(self._setting.space, self._configs[source], self._generator, self.resample)
+            explored = perturbed(self._setting.space, self._configs[source], self._generator, self.resample)
+            config = self._fitting(self._configs[source], explored)
             self._configs[trial] = config
             self._orders.append(Order(trial, config, source))
         self._values = {}
+
+    def _fitting(self, source: Config, explored: Config) -> Config:
+        """Return the explored values, but the source's own of those with which its state would not fit, as a width."""
+        if self._setting.fits(source, explored):
+            return explored
+        found = dict(source)
+        for name, value in explored.items():
+            if self._setting.fits(source, {**found, name: value}):
+                found[name] = value
+        return found
 
     def plan(self) -> Plan:
         epochs = self.population * self._setting.epochs

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from dnnsuite._step.capture import CudaDevice
+from dnnsuite._torch import capture_stream, first_cause
 from pretend_cuda import PretendCuda
 
 HOME = torch.device("cuda", 0)
@@ -46,4 +47,10 @@ def test_the_callers_stream_waits_for_that_of_captures_after_an_error_too(cuda):
 def test_captures_have_streams_that_no_other_code_is_given(cuda):
     """torch's streams of one priority come round after 32: a loader's copies would land in a graph."""
     with CudaDevice(HOME).stream():
-        assert cuda.current.priority < torch.cuda.Stream().priority
+        assert cuda.current.priority == capture_stream(HOME).priority < torch.cuda.Stream().priority
+
+
+def test_the_first_of_a_chain_of_errors_is_the_cause(cuda):
+    with pytest.raises(RuntimeError, match="previous error") as caught:
+        CudaDevice(HOME).capture(cuda.refuse)
+    assert str(first_cause(caught.value)) == "operation not permitted when stream is capturing"

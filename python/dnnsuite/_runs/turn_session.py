@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+"""A session: workers of several ways that are resident together, their turns, and what is known of each afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from .group import GroupOutcome
+from .neighbours import Cores, Watch
+from .rates import Steps, common_window, rate
+from .turn_workers import TurnWorkers
+from .turns import Block, Goal, Known, Rounds, take_turns
+
+__all__ = ["BESIDE_NEIGHBOURS", "BLOCK_S", "Session", "Turn", "goal_on", "wait_policy"]
+
+Key = TypeVar("Key", bound=Hashable)
+
+BLOCK_S = 0.25  # of a turn, or one step where that is longer
+# What neighbours change of a ratio, though not of a core's time: they have a part of the caches and of the memory.
+BESIDE_NEIGHBOURS = 0.08
+_ASLEEP = 0.1  # share of its time that a worker sleeps, from which on CPU time is not its time
+_ROOM_BESIDE = 0.05  # for what the blocks themselves show
+
+
+def goal_on(cores: Cores, goal: Goal) -> Goal:
+    """Return what can be known on these cores: beside neighbours less than on a quiet machine."""
+    if not cores.shared:
+        return goal
+    floor = max(goal.floor, BESIDE_NEIGHBOURS)
+    return replace(goal, floor=floor, half_width=max(goal.half_width, floor + _ROOM_BESIDE))
+
+
+def wait_policy(threads: int, processes: int, cores: Cores) -> dict[str, str]:
+    """Variables for workers' OpenMP: threads that are more than the free cores wait without a core, not by spinning."""
+    crowded = cores.shared or threads * processes > len(cores.cpus)
+    return {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"} if crowded else {}
+
+
+@dataclass
+class Turn:
+    """One block of one way: the steps of each of its workers, and their CPU seconds."""
+
+    replicas: list[Steps]
+    cpu_s: float
+    by_cpu_time: bool = False
+
+    @property
+    def items(self) -> float:
+        return float(sum(steps.items.sum() for steps in self.replicas))
+
+    @property
+    def seconds(self) -> float:
+        """Seconds in which all workers were active."""
+        window = common_window(self.replicas)
+        return (window[1] - window[0]) * 1e-9 if window else 0.0
+
+    def rate(self) -> float:
+        """Items per second while all workers were active, or per CPU second."""
+        if self.by_cpu_time:
+            return self.items / self.cpu_s if self.cpu_s > 0 else float("nan")
+        return rate(self.replicas)
+
+
+@dataclass
+class Session(Generic[Key]):
+    """Turns of workers that were started.
+
+    Args:
+        workers: workers with every way that is to take part started and set up.
+        cores: CPUs that they run on.
+        baseline: way that the others are compared with, if it is among them.
+    """
+
+    workers: TurnWorkers[Key]
+    cores: Cores
+    goal: Goal
+    baseline: Key | None
+    seed: int = 0
+    rounds: Rounds[Key] = field(init=False)
+    turns: dict[Key, dict[int, Turn]] = field(default_factory=dict)  # by round
+    _settled: set[Key] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.goal = goal_on(self.cores, self.goal)
+        self.rounds = Rounds(self.baseline, self.goal)
+        self._watch = Watch(self.cores.cpus)
+
+    def settle(self) -> None:
+        """Let each way, alone, find how its steps run."""
+        for key in self.workers.running():
+            if key not in self._settled:
+                self.workers.turn(key, {"do": "settle"})
+                self._settled.add(key)
+
+    def take(
+        self,
+        order: Callable[[int], Mapping[str, Any]] = lambda number: {"seconds": BLOCK_S},
+        rounds: int | None = None,
+        budget_s: float | None = None,
+        tell: Callable[[Rounds[Key]], None] = lambda rounds: None,
+    ) -> None:
+        """Take turns until the goal is reached, `rounds` are made in all, or the budget is spent.
+
+        Args:
+            order: number of a round → length of its blocks, and their epoch if that is another number.
+        """
+        running = self.workers.running()
+        if not running or (self.baseline is not None and self.baseline not in running):
+            return
+        goal = replace(self.goal, rounds=rounds, budget_s=budget_s or self.goal.budget_s)
+        ways = {key: self._way(key, order) for key in running}
+        take_turns(ways, goal, self.baseline, seed=self.seed, into=self.rounds, tell=tell)
+
+    def _way(self, key: Key, order: Callable[[int], Mapping[str, Any]]) -> Callable[[int], Block | None]:
+        def block(number: int) -> Block | None:
+            before, own_s = self._watch.read(), time.process_time()
+            answers = self.workers.turn(key, {"do": "block", "epoch": number, **order(number)})
+            if answers is None:
+                return None
+            replicas = [_steps(each, number) for each in answers]
+            length_s = sum(steps.stops_ns[-1] - steps.starts_ns[0] for steps in replicas) * 1e-9
+            # What sleeps is not slowed by neighbours alone; CPU time would not show it.
+            works = sum(each["asleep_s"] for each in answers) < _ASLEEP * length_s
+            by_cpu_time = self.cores.by_cpu_time and works
+            turn = Turn(replicas, sum(each["cpu_s"] for each in answers), by_cpu_time)
+            self.turns.setdefault(key, {})[number] = turn
+            used_s = time.process_time() - own_s + sum(each["own_s"] for each in answers)
+            return Block(turn.rate(), "" if by_cpu_time else self._watch.disturbed(before, used_s))
+
+        return block
+
+    def kept(self, key: Key, warm_up: int = 0) -> list[Turn]:
+        """Return the turns that count: undisturbed ones after warm-up, or all of these where none is undisturbed."""
+        mine = {number: turn for number, turn in self.turns.get(key, {}).items() if number >= warm_up}
+        disturbed = self.disturbed(key)
+        return [turn for number, turn in mine.items() if number not in disturbed] or list(mine.values())
+
+    def disturbed(self, key: Key) -> list[int]:
+        """Return the numbers of the rounds in which the way itself was disturbed."""
+        return [i for i, block in enumerate(self.rounds.blocks.get(key, [])) if block and block.disturbed]
+
+    def known(self, key: Key) -> tuple[Known, str]:
+        """Return a way's ratio to the baseline, and what that is worth: ok, rough or inconclusive."""
+        found = self.rounds.ratio(key)
+        return found, self.goal.verdict(found)
+
+    def end(self) -> dict[Key, GroupOutcome]:
+        """Tell the workers which of their blocks were disturbed, let them end, and return what became of each way."""
+        last = {}
+        for key in self.workers.running():
+            places = sorted(self.turns.get(key, {}))
+            disturbed = [places.index(number) for number in self.disturbed(key) if number in places]
+            last[key] = {"do": "last", "disturbed": disturbed}
+        return self.workers.end(last)
+
+
+def _steps(answer: Mapping[str, Any], number: int) -> Steps:
+    """Return the steps of a worker's answer; of steps that returned before they were done the block is one."""
+    stops = np.array(answer["stops_ns"], np.int64)
+    starts = np.concatenate([[answer["start_ns"]], stops[:-1]]).astype(np.int64)
+    items = np.full(len(stops), answer["items"], np.int64)
+    steps = Steps(starts, stops, items, np.full(len(stops), number, np.int64))
+    return steps.by_epoch() if answer["asynchronous"] else steps

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""Seeds: what draws from torch, from NumPy or from Python's `random` draws the same after the same seed.
+
+A model, a loss or a sample may draw from any of the three, so they are seeded together, and nowhere one of them alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["Generators", "seed_all", "seeded"]
+
+
+def seed_all(seed: int) -> None:
+    """Seed Python's, NumPy's and torch's generators, those of torch's devices too."""
+    import numpy as np
+    import torch
+
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
+def _states() -> tuple[Any, ...]:
+    import numpy as np
+    import torch
+
+    return torch.get_rng_state(), random.getstate(), np.random.get_state()
+
+
+def _put(states: tuple[Any, ...]) -> None:
+    import numpy as np
+    import torch
+
+    torch.set_rng_state(states[0])
+    random.setstate(states[1])
+    np.random.set_state(states[2])
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed all generators inside, and put those of the CPU back after."""
+    import numpy as np
+    import torch
+
+    before = _states()
+    with torch.random.fork_rng(devices=[]):
+        if torch.cuda.is_available():
+            torch.manual_seed(seed)
+        else:  # without noting for other devices where it was called from, which takes a millisecond
+            torch.default_generator.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        try:
+            yield
+        finally:
+            _put(before)
+
+
+class Generators:
+    """State of the process's generators, to go on later where a reader has left off."""
+
+    def __init__(self, seed: int) -> None:
+        with seeded(seed):
+            self._held = _states()
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[None]:
+        """Lend the generators to the process inside the block."""
+        before = _states()
+        _put(self._held)
+        try:
+            yield
+        finally:
+            self._held = _states()
+            _put(before)

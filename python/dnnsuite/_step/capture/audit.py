@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: MIT
+"""Audit of a replay: the step is run both ways from one state, and is taken only if both leave the same bits.
+
+Guards compare what this package knows that Python reads. What no guard can see, such as the state of a C library, would
+go on unnoticed: an audit finds its effect. All that a step changes is copied before, so that no shard has taken a step
+that fails its audit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ...errors import StaleRecording
+from . import guards
+from .comparison import State
+from .kept_python import CannotBeKept, KeptPython
+from .left import put_back, tensors_left
+from .python_state import python_values
+from .script import described
+from .watch import StepWatch
+
+_LOOKED_INTO = (torch.Tensor, torch.nn.Module, type, types.ModuleType, types.FunctionType, types.MethodType)
+_OF_PLAIN_MODELS = " of model "  # in the names of their values
+_SHOWN = 3  # values that a message names
+
+
+class Audit:
+    """One step of one shard, replayed and eager.
+
+    Args:
+        watch: watch of the shard's steps.
+        named: tensors that a step changes, by name.
+        start: number of the shard's first model.
+        replays: replays one of which may be right for the step.
+        seen: values that the readers have read for the step.
+    """
+
+    def __init__(
+        self,
+        watch: StepWatch,
+        named: Mapping[str, torch.Tensor],
+        start: int,
+        replays: Sequence[Any],
+        seen: Sequence[Any],
+    ) -> None:
+        self.compared = False
+        self._watch, self._start, self._numbers = watch, start, watch.numbers
+        self._names = {id(tensor): name for name, tensor in named.items()}
+        tensors = [*(t for one in replays for t in one.written()), *named.values()]
+        self._state = State(tensors, watch.replays.home_of_copies(tensors))
+        self._repeat, self._ways = watch.replays.repeat(self._state), guards.ways(watch.array)
+        self._before = self._numbers.values(self._numbers.places, seen)
+        self._left = tensors_left(watch.array)
+        self._python: KeptPython | None = None
+        with contextlib.suppress(CannotBeKept):  # the tensors, and numbers of a recording, are put back
+            self._python = KeptPython(watch.array, self._numbers.readers)
+
+    def compare(self, losses: torch.Tensor, step: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """Run the eager `step` from the state before the replay, which has given `losses`; return its losses.
+
+        Raises:
+            StaleRecording: if it does something else; `undo` then takes back what it has changed.
+        """
+        array, state = self._watch.array, self._state
+        replayed, after = [losses, *map(state.copied, state.tensors)], python_values(array)
+        self.undo()
+        self._repeat.same_draws()
+        try:
+            with self._watch.replays.recording():
+                eager = step()
+        except Exception as error:
+            raise _stale(f"the eager step fails with {described(error)}") from error
+        if guards.ways(array) != self._ways:  # a part runs one by one since then, and rounds differently
+            return eager
+        results = [eager, *state.tensors]
+        why = None
+        if not self._repeat.agrees(replayed, results, step):
+            why = self._first_difference(replayed, results)
+        why = why or _other_value(after, python_values(array))
+        if why is not None:
+            raise _stale(f"{why}{self._unseen()}")
+        self.compared = True
+        return eager
+
+    def undo(self) -> None:
+        """Give tensors and Python values what they had before the step."""
+        self._state.put_back()
+        put_back(self._watch.array, self._left)
+        if self._python is not None:
+            self._python.put_back()
+            return
+        for place, value in zip(self._numbers.places, self._before, strict=True):
+            self._numbers.put(place, value)
+
+    def _first_difference(self, replayed: Sequence[torch.Tensor], eager: Sequence[torch.Tensor]) -> str:
+        """Describe the first tensor that differs, those with a name before the others and the losses."""
+        names = [self._names.get(id(tensor), "") for tensor in eager]
+        differing = [
+            i for i, (a, b) in enumerate(zip(replayed, eager, strict=True)) if self._repeat.differ(a, b)
+        ]
+        order = {name: place for place, name in enumerate(self._names.values())}
+        place = min(differing, key=lambda i: order.get(names[i], len(order) + i))
+        b = eager[place].detach()
+        a = replayed[place].detach().to(b.device)
+        what = names[place] or (f"a tensor {list(b.shape)} outside of the array" if place else "the loss")
+        if not b.dim() or a.shape != b.shape:
+            return f"{what} is another one"
+        model = next((i for i in range(len(b)) if self._repeat.differ(a[i], b[i])), 0)
+        far = (a[model].double() - b[model].double()).abs().max() if not b.is_complex() else None
+        return f"{what} of model {self._start + model} differs" + (
+            "" if far is None else f" by {float(far):.3g}"
+        )
+
+    def _unseen(self) -> str:
+        """Name values that the code reads and that no guard looks into: they may be what is new."""
+        objects = (one for reader in self._numbers.readers for one in reader.objects())
+        kinds = dict.fromkeys(type(one).__name__ for one in objects if not isinstance(one, _LOOKED_INTO))
+        shown = ", ".join(list(kinds)[:_SHOWN])
+        return f"; its code reads objects of which no guard sees all: {shown}" if shown else ""
+
+
+def _stale(why: str) -> StaleRecording:
+    return StaleRecording(
+        f"the eager step is another one than its replay: {why}. Something that no guard sees has changed since it was "
+        "recorded. The step was not taken; further steps run eager, until StepRunner.refresh"
+    )
+
+
+def _other_value(replayed: Mapping[str, Any], eager: Mapping[str, Any]) -> str | None:
+    """Name a Python value of the modules that the eager step leaves different from the replay; None without one."""
+    for name in {**replayed, **eager}:
+        if _OF_PLAIN_MODELS in name and not (name in replayed and name in eager):
+            continue  # the eager step has made the plain models, or others
+        a, b = replayed.get(name), eager.get(name)
+        if type(a) is not type(b) or (a != b and repr(a) != repr(b)):  # NaN is like itself
+            return f"the Python value {name} is {a!r} after the replay and {b!r} after the eager step"
+    return None
