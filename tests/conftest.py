@@ -28,6 +28,15 @@ def _cuda() -> bool:
     return torch.cuda.is_available()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Use all cores, where pytest-xdist is there and nothing else is asked for. `-s` and `--pdb` want one process."""
+    option = config.option
+    asked = getattr(option, "numprocesses", 0) is not None or option.usepdb or option.capture == "no"
+    if not (asked or option.collectonly or "PYTEST_XDIST_WORKER" in os.environ):
+        option.numprocesses = len(os.sched_getaffinity(0))
+
+
 def pytest_runtest_setup(item):
     if item.get_closest_marker("gpu") and not _cuda():
         # A machine that was promised to have a GPU must not pass by skipping.

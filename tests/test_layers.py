@@ -30,7 +30,7 @@ GRAPH = Graph(PACKAGE)
 # A room is a module or a package directly below the root. It imports only from rooms of a rank below its own.
 RANK = {
     "_C": 0,
-    "_shown": 1, "_torch_threads": 1, "errors": 1,
+    "_shown": 1, "_state": 1, "_torch_threads": 1, "errors": 1,
     "_files": 2, "_seeds": 2, "_torch": 2, "_under_way": 2, "host": 2,
     "_saved": 3, "_tune": 3, "ops": 3, "timing": 3,
     "_memory": 4, "data": 4, "nn": 4, "optim": 4, "pin": 4,
@@ -53,6 +53,7 @@ SIDES = {
             "_memory",
             "_saved",
             "_seeds",
+            "_state",
             "_step",
             "_tune",
             "adapters",
@@ -98,6 +99,7 @@ TESTED_BY: dict[str, str] = {
     "adapters/places.py": "adapters/test_lora.py",
     "_fuse/array_attributes.py": "_fuse/test_array.py",
     "_fuse/fusing.py": "_fuse/test_array.py",
+    "_fuse/code/kept_contents.py": "_state/test_restore.py",
     "_runs/record_checks.py": "_runs/test_record.py",
     "_runs/record_parts.py": "_runs/test_record.py",
     "_step/capture/recording.py": "_step/capture/test_record.py",

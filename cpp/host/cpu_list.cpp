@@ -10,11 +10,11 @@ namespace dnnsuite::host {
 
 namespace {
 
-constexpr int limit = 65536;  // more CPUs than any kernel is built for; keeps "0-4000000000" out of memory
+constexpr int most_cpus = 65536;  // more CPUs than any kernel is built for; keeps "0-4000000000" out of memory
 
 int number_of(std::string_view piece, std::string_view text) {
     const auto value = parse_integer(piece);
-    if (!value || *value < 0 || *value >= limit || piece.front() == '-')
+    if (!value || *value < 0 || *value >= most_cpus || piece.front() == '-')
         throw InvalidArgument("'" + std::string(text) + "' is no list of CPUs like 0-3,8");
     return static_cast<int>(*value);
 }

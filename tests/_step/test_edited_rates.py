@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Models with other rates of dropout that take the slots of others while a StepRunner is open."""
 
-import itertools
+import logging
 
 import pytest
 import torch
@@ -21,18 +21,18 @@ def model(seed, rate):
 
 
 class Counted:
-    """Cross entropy that counts the steps that Python runs, unseen by its guards."""
+    """Cross entropy that counts the steps that Python runs, in an installed package, where no guard looks."""
 
     def __init__(self):
-        self._calls = itertools.count()
+        self._key = f"calls {id(self)}"
 
     def __call__(self, array, x, y):
-        next(self._calls)
+        logging.counted_by_tests = {**vars(logging).get("counted_by_tests", {}), self._key: self.calls + 1}
         return nn.functional.cross_entropy(array(x), y)
 
     @property
     def calls(self):
-        return self._calls.__reduce__()[1][0]
+        return vars(logging).get("counted_by_tests", {}).get(self._key, 0)
 
 
 def optimizer_of(array, lr):

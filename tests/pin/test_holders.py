@@ -14,7 +14,7 @@ from dnnsuite.pin._groups import run_name
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(_holders, "_folder", lambda: tmp_path / "pins")
+    monkeypatch.setenv("DNNSUITE_PINS", str(tmp_path / "pins"))
     return tmp_path / "pins"
 
 

@@ -4,6 +4,7 @@
 from .array import Array as Array
 from .batch import stack as stack
 from .batch import unstack as unstack
+from .code.kept_state import SharedNumbers as SharedNumbers
 from .code.one_by_one import generator_loans as generator_loans
 from .code.one_by_one import models_apart as models_apart
 from .code.one_by_one import plain_models_of as plain_models_of
@@ -49,6 +50,7 @@ __all__ = [
     "Divergence",
     "EditsInPlace",
     "OwnAttributes",
+    "SharedNumbers",
     "StateBytes",
     "arrays_in",
     "asks_for_numbers",

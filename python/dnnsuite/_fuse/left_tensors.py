@@ -26,7 +26,7 @@ _PLAIN_TYPES = frozenset(PLAIN_VALUES)
 OPAQUE = (
     *(torch.nn.Module, torch.dtype, torch.device, type, types.ModuleType),
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType),
-    *(logging.Logger, type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor)),
+    *(logging.Logger, logging.Handler, type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor)),
 )
 
 

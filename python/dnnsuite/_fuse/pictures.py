@@ -19,7 +19,7 @@ from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
 from .comparison import dense_parts
 from .left_tensors import OPAQUE
 
-_DEEP = 4  # containers and objects in one another that are looked into
+_DEEP = 64  # containers and objects in one another that are looked into
 _MANY = 4096  # elements of a container or an array that are looked at
 _NO_STATE = frozenset(
     (torch.nn.Parameter, torch.Size, types.FunctionType, types.MethodType, type)

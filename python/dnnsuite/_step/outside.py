@@ -15,7 +15,7 @@ from .._fuse import width as array_width
 from ..errors import InvalidArgument
 from ..nn.model_tensor import ModelTensor
 from .capture.reach import Reach
-from .capture.value_readers import Reader, holds_values
+from .capture.value_readers import Reader
 
 __all__ = ["OutsideState", "width_beside_others"]
 
@@ -60,12 +60,12 @@ class OutsideState:
 
     def __init__(self, readers: Sequence[Reader]) -> None:
         self._readers, self._own = readers, set[int]()
-        self.any_values = any(holds_values(reader.held(), reader.names) for reader in readers)
+        self.any_values = any(reader.walk().holds_values for reader in readers)
         self.look()
 
     def look(self) -> None:
         """Find the tensors that are seen now."""
-        found = {id(one): one for reader in self._readers for one in reader.objects()}
+        found = {id(one): one for reader in self._readers for one in reader.walk().objects}
         tensors = (one for one in found.values() if isinstance(one, torch.Tensor))
         seen = (one for one in tensors if type(one) is not ModelTensor and id(one) not in self._own)
         self._tensors = [one for one in seen if not one.is_inference()]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import contextvars
 import threading
 import weakref
 from collections import deque
@@ -21,7 +22,7 @@ RunShard = Callable[[int, tuple[Any, ...], Any], torch.Tensor]
 class SubmittedStep:
     """A training step of all models that was asked for and may still be under way. `losses()` waits for it."""
 
-    __slots__ = ("_losses", "_wait", "asked", "batch", "error", "left", "number", "parts")
+    __slots__ = ("_losses", "_wait", "asked", "batch", "context", "error", "left", "number", "parts")
 
     def __init__(
         self, wait: Callable[[SubmittedStep], None], batch: Any, asked: Any, shards: int, losses: int = 1
@@ -29,6 +30,7 @@ class SubmittedStep:
         """`losses` is the number that each model has of them."""
         self._wait, self.batch, self.asked, self._losses = wait, batch, asked, losses
         self.parts: list[torch.Tensor | None] = [None] * shards
+        self.context = contextvars.copy_context()  # the caller's, for code that reads context variables
         self.left = shards  # shards that have not ended the step
         self.number = 0  # of the steps submitted, from 1; 0 for one that ran in the caller's thread
         self.error: BaseException | None = None
@@ -269,7 +271,7 @@ class ShardThreads:
             last, step = taken
             losses, error = None, None
             try:
-                losses = self._run(last, step.batch, step.asked)
+                losses = step.context.copy().run(self._run, last, step.batch, step.asked)
             except BaseException as raised:
                 error = raised
             with self._changed:

@@ -35,7 +35,9 @@ class Holder(NamedTuple):
 
 
 def _folder() -> Path:
-    """Return the folder of all users; in memory where the machine has such a place."""
+    """Return the folder of all users, in memory where the machine has such a place; `$DNNSUITE_PINS` is another."""
+    if named := os.environ.get("DNNSUITE_PINS"):
+        return Path(named)
     shared = Path("/dev/shm")
     return (shared if shared.is_dir() and os.access(shared, os.W_OK) else Path("/tmp")) / _FOLDER
 

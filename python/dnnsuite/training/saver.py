@@ -218,7 +218,7 @@ class ArraySaver:
         if len(then) != len(now):
             raise BadCheckpoint(f"{path} is of an array of {len(then)} models, and this one has {len(now)}")
         self.changed = dict(state.get("changed", {}))
-        new = set[str]()
+        new: set[str] = set()
         for model, (old, own) in enumerate(zip(then, self._identities, strict=True)):
             found = check_same(path, _told(path, old), own, allowed, f" of model {model}")
             self.changed |= {f"{name} of model {model}": sentence for name, sentence in found.items()}

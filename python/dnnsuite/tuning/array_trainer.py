@@ -172,7 +172,7 @@ class TrialArray:
         self._begun[trial.number] = state["begun"]
         write_values(state, slot, self._optimizer, self._schedule)
 
-    def _explore(self, slot: int, trial: Trial, state: Mapping[str, Any]) -> None:
+    def _explore(self, slot: int, trial: Trial, state: dict[str, Any]) -> None:
         """Let a copy keep its own hyper-parameters: its schedule is that of its own configuration, as far as it has
         come. One that follows a metric keeps what it has heard, and the share of the rate that it has left."""
         seed_slots(

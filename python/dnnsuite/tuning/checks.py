@@ -39,8 +39,8 @@ def sign_of(metric: str | None, goal: str | None) -> float:
         raise InvalidArgument(f"goal is {goal!r}: give min or max")
     if goal is not None:
         return 1.0 if goal == "min" else -1.0
-    if metric is None:
-        return 1.0  # a loss: what a function of the user's returns is refused by its name
+    if metric in (None, "value"):  # a loss, or the package's word for one number, of which lower is better
+        return 1.0
     words = {word.rstrip("0123456789") or word for word in re.split(r"[^a-z0-9]+", metric.lower())}
     if words & _LOWER:
         return 1.0

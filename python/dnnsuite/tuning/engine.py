@@ -238,7 +238,7 @@ class Engine:
             InvalidArgument: there is none of its name.
         """
         self.metric = metric_in(metrics, self.metric)
-        if self.metric == "value" and not self.goal.given:
+        if self.metric == "value" and self.goal.metric is None and not self.goal.given:
             raise InvalidArgument(
                 "evaluate returned a number, of which nothing says what is better: give goal='min' or 'max'"
             )

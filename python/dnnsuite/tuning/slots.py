@@ -112,7 +112,7 @@ def follows(schedule: Any, slot: int) -> bool:
 def advance(schedule: Any, slot: int, moves: int) -> None:
     """Let the schedule of one model move so often, as if it had been there from the beginning."""
     for _ in range(moves):
-        schedule.step(models=[slot])
+        schedule.advance([slot])
 
 
 def _heard(own: State) -> State:

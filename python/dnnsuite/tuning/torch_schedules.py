@@ -33,13 +33,18 @@ class TorchSchedules:
         """The schedule of torch's in a slot."""
         return self._held[slot]
 
-    def step(self, metrics: Sequence[float] | None = None, models: Sequence[int] | None = None) -> None:
-        """End an epoch, or a batch; `metrics` are the models', for schedules that follow one; `models` are the only
-        ones to move."""
+    def advance(self, models: Sequence[int]) -> None:
+        """Let the schedules of these models alone end an epoch, or a batch."""
         for slot, schedule in enumerate(self._held):
             self._lend(slot, schedule)
-            if models is not None and slot not in models:
-                continue
+            if slot in models:
+                schedule.step()
+        self._take()
+
+    def step(self, metrics: Sequence[float] | None = None) -> None:
+        """End an epoch, or a batch; `metrics` are the models', for schedules that follow one."""
+        for slot, schedule in enumerate(self._held):
+            self._lend(slot, schedule)
             if metrics is not None and follows_metric(schedule):
                 schedule.step(metrics[slot])
             else:

@@ -2,6 +2,7 @@
 """Steps with an effect that a replay would not have: they run as written, and the runner says why."""
 
 import ctypes
+import logging
 import re
 
 import pytest
@@ -132,10 +133,10 @@ def test_a_loss_function_that_writes_down_what_it_sees():
 
 
 def test_data_that_changes_only_in_python():
-    count = iter(range(100))
+    logging.late_numbers_of_tests = iter(range(100))  # guards do not look into installed packages
 
     def loss(array, x, y):
-        return cross_entropy(array, x, y) + torch.tensor(float(next(count)))
+        return cross_entropy(array, x, y) + torch.tensor(float(next(logging.late_numbers_of_tests)))
 
     _, mode = train(mlp, adam, True, loss=loss)
     assert mode.startswith("eager: a tensor [] is another one in the next step at "), mode

@@ -19,7 +19,7 @@ import torch
 
 from ..._torch import hidden_from_modes
 from .fused_attributes import is_fused
-from .kept_objects import KeptObjects
+from .kept_contents import contents_of
 from .late_draws import NOT_FOLLOWED, names_in, reachable
 
 _NO_VALUES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
@@ -55,7 +55,7 @@ class KeptOutside:
         values += [value for _, held in self._modules.values() for value in held.values()]
         values += [one for one in arguments if not isinstance(one, torch.Tensor)]
         with hidden_from_modes():
-            self._objects = KeptObjects(values)
+            self._objects = contents_of(values)
 
     def _bind(self, space: dict[str, Any], name: str, names: set[str]) -> None:
         value = space[name]
@@ -74,7 +74,7 @@ class KeptOutside:
     @property
     def unknown(self) -> str:
         """Name the kind of a value that cannot be put back; empty if there is none."""
-        kinds = (type(one) for one in self._objects.seen())
+        kinds = (type(one) for one in self._objects.looked_into())
         found = (kind for kind in kinds if hasattr(kind, "__next__") or issubclass(kind, _NOT_PUT_BACK))
         return next((kind.__name__ for kind in found), "")
 
@@ -107,7 +107,7 @@ class KeptOutside:
                 del now[name]
             now.update(held)
         with hidden_from_modes():
-            self._objects.put_back()
+            self._objects.restore()
 
 
 def _is_outside(value: Any, inside: set[int]) -> bool:

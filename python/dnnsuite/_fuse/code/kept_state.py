@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ..._state import Contents
 from ..._torch import hidden_from_modes
 from ...nn.forward_state import state
 from ...nn.model_tensor import physical
 from ...nn.random_streams import FUNCTION_STREAM
 from .fused_attributes import is_fused
-from .kept_objects import KeptObjects
+from .kept_contents import contents_of
 from .kept_outside import KeptOutside
 from .stand_in import StandInDict
 
@@ -90,7 +91,7 @@ class Kept(NamedTuple):
     parameters: list[tuple[torch.Tensor, torch.Tensor]]
     flags: list[tuple[torch.Tensor, bool]]
     attributes: list[KeptAttributes]
-    objects: KeptObjects
+    objects: Contents
     numbers: SharedNumbers | None  # None: of a later forward
     stream: tuple[torch.Tensor, torch.Tensor] | None = None  # of the functions that draw, and what it was
     outside: KeptOutside | None = None
@@ -124,7 +125,7 @@ def keep(root: Any, parameters: bool = False, objects: bool = True, others: bool
             if parameter is not None and parameter.is_leaf
         ]
         attributes = [KeptAttributes(m) for m in modules if is_fused(m)]
-        contents = KeptObjects(value for one in attributes if objects for value in one.held.values())
+        contents = contents_of(value for one in attributes if objects for value in one.held.values())
     return Kept(buffers, held, flags, attributes, contents, SharedNumbers(others), _stream())
 
 
@@ -145,7 +146,7 @@ def keep_again(root: Any, names: Collection[str], parameters: bool) -> Kept:
             buffers.append((module, last, buffer, None if buffer is None else buffer.clone()))
         held = _held_parameters(modules if parameters else [])
     attributes = [KeptAttributes(m) for m in modules if is_fused(m)]
-    return Kept(buffers, held, [], attributes, KeptObjects(()), None, _stream())
+    return Kept(buffers, held, [], attributes, contents_of(()), None, _stream())
 
 
 def _stream() -> tuple[torch.Tensor, torch.Tensor] | None:
@@ -207,7 +208,7 @@ def put_back(kept: Kept) -> None:
         kept.numbers.put_back()
     for attributes in kept.attributes:
         attributes.put_back()
-    kept.objects.put_back()
+    kept.objects.restore()
     if kept.outside is not None:
         kept.outside.put_back()
     if kept.stream is not None:

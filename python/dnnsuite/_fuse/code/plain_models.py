@@ -25,7 +25,7 @@ from ..single_model import model_of, with_dense_gradients
 from ..slices import narrow
 from .checkpoints import torchs_checkpoints
 from .fused_attributes import NO_ATTRIBUTES, is_fused
-from .kept_objects import KeptObjects
+from .kept_contents import contents_of
 from .kept_outside import KeptOutside, users_attributes
 from .kept_state import SharedNumbers
 from .late_draws import handles_gradients, may_write_parameters, names_that_draw
@@ -230,7 +230,7 @@ class PlainModels:
         outside = KeptOutside(model, method_named(args), [*args, *kwargs.values()])
         if outside.unknown:
             return f"its code can reach a {outside.unknown}, which a trial would move on"
-        contents = KeptObjects(v for held in attributes.values() for v in users_attributes(held).values())
+        contents = contents_of(v for held in attributes.values() for v in users_attributes(held).values())
         state.checkpointed = False
         numbers = SharedNumbers()
         acts = False

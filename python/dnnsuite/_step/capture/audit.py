@@ -118,7 +118,7 @@ class Audit:
 
     def _unseen(self) -> str:
         """Name values that the code reads and that no guard looks into: they may be what is new."""
-        objects = (one for reader in self._numbers.readers for one in reader.objects())
+        objects = (one for reader in self._numbers.readers for one in reader.walk().objects)
         kinds = dict.fromkeys(type(one).__name__ for one in objects if not isinstance(one, _LOOKED_INTO))
         shown = ", ".join(list(kinds)[:_SHOWN])
         return f"; its code reads objects of which no guard sees all: {shown}" if shown else ""

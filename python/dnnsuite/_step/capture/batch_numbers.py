@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..._state import Path, Put
 from ..batches import with_parts
 from .arithmetic import is_number
-from .value_readers import Path, Put, Reader
+from .value_readers import Reader, Scope
 
 
 class BatchNumbers(Reader):
@@ -17,7 +18,7 @@ class BatchNumbers(Reader):
     __slots__ = ("_held", "_replaced")
 
     def __init__(self) -> None:
-        self.names = frozenset()
+        super().__init__(Scope(), "the batch", "")
         self._held: tuple[Any, ...] = ()
         self._replaced = False
 

@@ -293,7 +293,7 @@ class CudaGraph:
     def leaves_in(self, array: torch.nn.Module) -> bool:
         """Leave copies of what the graph writes, which is in the attributes of `array` since the capture."""
         now = tensors_left(array)
-        self._left = {place: now[place].value.detach() for place in self._places}
+        self._left = {place: now[place].value.detach() for place in self._places if place in now}
         self._leave = leave_in(array)
         return bool(self._left)
 

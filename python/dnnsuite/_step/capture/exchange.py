@@ -89,7 +89,7 @@ class Exchange:
 
     def _objects(self) -> list[Any]:
         """List the objects that the code sees by their identity."""
-        return [one for reader in self._readers for one in reader.objects()]
+        return [one for reader in self._readers for one in reader.walk().objects]
 
     def take_since(self, attempt: Attempt, attempts: Attempts, key: Any) -> bool:
         """Take over recordings that other shards have made meanwhile, of other outcomes, or of other paths of

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
+from ..._fuse import models_apart
 from ..._torch import global_hooks, has_gradient_hook
 from ...nn.array_module import ArrayModule
+from ...nn.model_tensor import ModelTensor
 from ..batches import opened
 from .arithmetic import is_number
 from .reach import Reach
@@ -21,6 +24,7 @@ _HOOKS = (
     "_backward_hooks",
     "_backward_pre_hooks",
 )
+_INTERNAL = frozenset((*vars(torch.nn.Module()), "_root", "_plain", "B"))
 _NO_VALUES = frozenset(("_plain", *vars(torch.nn.Module())))  # beside those of the array and its modules
 
 
@@ -181,9 +185,19 @@ def reach_of(
     reach = Reach()
     for one in function if type(function) is tuple else (function,):
         reach.call(one)
-    for _, module in modules_of(array) if array is not None else ():
-        reach.methods_of(type(module))
+    modules = [] if array is None else [module for _, module in modules_of(array)]
+    modules += [apart for module in modules[:] for _, apart in models_apart(module)]
+    reach.code_of((type(module), functools.partial(_state_of, module)) for module in modules)
     return reach
+
+
+def _state_of(module: torch.nn.Module) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if is_state(name, value)}
+
+
+def is_state(name: Any, value: Any) -> bool:
+    """Return True for an attribute of the user's that is state: not torch's, and not a tensor left by a forward."""
+    return name not in _INTERNAL and not name.startswith("_fused_") and type(value) is not ModelTensor
 
 
 def function_values(

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 
 from ...nn.model_tensor import ModelTensor
-from .guards import modules_of
-from .python_state import is_state
+from .guards import is_state, modules_of
 
 Place = tuple[int, str]  # number of the module among those of the array, and name of the attribute
 

@@ -17,15 +17,14 @@ from typing import Any
 import torch
 
 from ..._fuse import holds_module, joined, models_apart, names_of_own, stands_in
+from ..._state import Walk, hides_state, slots_of
 from ...nn.array_module import ArrayModule
-from ...nn.model_tensor import ModelTensor
 from .arithmetic import is_number
-from .guards import modules_of
+from .guards import is_state, modules_of
 from .held_objects import HeldObjects
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, range)
 _PLAIN_TYPES = frozenset(_PLAIN)  # looked up in a fraction of the time of `isinstance`
-_SIZED = (set, frozenset, tuple)  # of which the length counts
 _NO_STATE = (
     torch.nn.Module,
     torch.Tensor,
@@ -35,9 +34,8 @@ _NO_STATE = (
     types.MethodType,
     types.BuiltinFunctionType,
 )
-_INTERNAL = frozenset((*vars(torch.nn.Module()), "_root", "_plain", "B"))
 _WRITTEN = "_fused_written"  # how often each attribute of a user's module was set from outside
-_DEEP = 3  # objects in one another that are looked into; as many containers more
+_MANY = 20_000  # objects that are looked into; of more `unseen.py` tells
 Path = tuple[Any, ...]
 
 
@@ -107,11 +105,6 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and bool(a == b))
 
 
-def is_state(name: Any, value: Any) -> bool:
-    """Return True for an attribute of the user's that is state: not torch's, and not a tensor left by a forward."""
-    return name not in _INTERNAL and not name.startswith("_fused_") and type(value) is not ModelTensor
-
-
 def holders_of(modules: Sequence[torch.nn.Module]) -> Iterator[Holder]:
     """Yield the dictionary of each module, and the containers and objects in it, each once."""
     return (Holder(path, held) for path, held in _held_in(modules))
@@ -124,7 +117,7 @@ def _held_in(modules: Sequence[torch.nn.Module]) -> Iterator[tuple[Path, Any]]:
         yield (number,), vars(module)
         for name, value in vars(module).items():
             if type(value) not in _PLAIN_TYPES and is_state(name, value):
-                yield from _inside(value, (number, name), seen, _DEEP)
+                yield from _inside(value, (number, name), seen)
 
 
 def _state_in(found: Iterable[tuple[Path, Any]]) -> Iterator[tuple[Path, Any, Any]]:
@@ -149,10 +142,10 @@ def python_values(array: torch.nn.Module, without: Collection[tuple[Path, Any]] 
     found: dict[str, Any] = {}
     for path, key, value in _state_in(_held_in([module for _, module in named])):
         plain = type(value) in _PLAIN_TYPES or isinstance(value, _PLAIN)
-        if not (plain or isinstance(value, _SIZED)) or (without and (path, key) in without):
+        if (not plain and not is_leaf(value)) or (without and (path, key) in without):
             continue
         where = ".".join([named[path[0]][0], *map(str, path[1:]), str(key)]).lstrip(".")
-        found[where] = value if plain else len(value)
+        found[where] = value if plain else Walk(value).snapshot
     return found
 
 
@@ -173,14 +166,15 @@ def put_python_value(array: torch.nn.Module, path: Path, key: Any, value: Any) -
     _put(_modules(array), path, {key: value})
 
 
-def _inside(value: Any, path: Path, seen: set[int], depth: int) -> Iterator[tuple[Path, Any]]:
+def _inside(value: Any, path: Path, seen: set[int]) -> Iterator[tuple[Path, Any]]:
     held = _held_by(value)
-    if held is None or id(value) in seen or depth <= (0 if held is not value else -_DEEP):
+    if held is None or id(value) in seen or len(seen) > _MANY:
         return
     seen.add(id(value))
     yield path, held
     for key, part in _items(held).items():
-        yield from _inside(part, (*path, key), seen, depth - 1)
+        if type(part) not in _PLAIN_TYPES:
+            yield from _inside(part, (*path, key), seen)
 
 
 def _held_by(value: Any) -> Any:
@@ -192,6 +186,17 @@ def _held_by(value: Any) -> Any:
     if isinstance(value, _NO_STATE) or not hasattr(value, "__dict__"):
         return None
     return vars(value)
+
+
+def is_leaf(value: Any) -> bool:
+    """Return True for an object that keeps its state elsewhere than in attributes, a list or a dictionary."""
+    if isinstance(value, _NO_STATE):
+        return False
+    kind: Any = type(value)
+    held = _held_by(value)
+    if held is value:
+        return bool(getattr(value, "__dict__", None))
+    return held is None or bool(slots_of(kind)) or hides_state(kind)
 
 
 def _at(modules: Sequence[torch.nn.Module], path: Path) -> Any:
@@ -288,7 +293,7 @@ class PythonState:
     def _values(self) -> Iterator[tuple[Any, list[Any]]]:
         """Yield each value in the array's state, and its counterparts in the copies."""
         for path, key, value in _state_in((holder.path, holder.held) for holder in self._holders):
-            if type(value) not in _PLAIN_TYPES and not isinstance(value, _PLAIN):
+            if isinstance(value, torch.Tensor) or (not isinstance(value, _PLAIN) and is_leaf(value)):
                 yield value, [_found_at(modules, path, key) for modules in self._copies]
 
     def _compare(self) -> None:

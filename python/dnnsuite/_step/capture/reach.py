@@ -8,37 +8,44 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
+import sys
 import sysconfig
 import types
 import weakref
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path as FilePath
 from typing import Any
 
-import numpy as np
 import torch
 
-from .value_readers import CellReader, DefaultsReader, NameReader, NamespaceReader, Reader, cell_contents
+from ..._state import PLAIN, Path, Unknown, Walk, look_at_module, register
+from ...nn.array_module import ArrayModule
+from .any_names import any_names
+from .value_readers import CellReader, ClassReader, DefaultsReader, FixedReader, NameReader, Reader, Scope
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
-_CONTAINERS = (list, dict, set, tuple)
+_PLAIN_TYPES = frozenset(PLAIN)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
-_NO_METHODS = (*_PLAIN, *_CONTAINERS, torch.Tensor, type, types.ModuleType)
+_CODE = (*_FUNCTIONS, property, classmethod, staticmethod, functools.cached_property, type, types.ModuleType)
+_NO_METHODS = (torch.Tensor, type, types.ModuleType)
 _MANY = 1000  # functions that are followed
 _PATHS = ("purelib", "platlib", "stdlib", "platstdlib")
-_PACKAGE = Path(__file__).parents[2]
+_PACKAGE = FilePath(__file__).parents[2]
 _OURS = ("_fuse", "_step", "nn", "ops", "optim", "_torch", "_under_way")
 _TYPED = "<string>"  # file of what `python -c` runs, and of methods that dataclasses and named tuples write
 _INSTALLED = (
     *(sysconfig.get_path(name) for name in _PATHS),
     *(str(_PACKAGE / room) for room in _OURS),
-    str(Path(torch.__file__).parents[1]),  # a user's, or an environment below this one
+    str(FilePath(torch.__file__).parents[1]),  # a user's, or an environment below this one
     *(
         "<frozen",
         "<eval_with_key>",
         "<__array_function__",
     ),  # generated; code of a console has such names, too
 )
+
+
+_ENVIRONMENT = frozenset(("environ", "getenv"))
 
 
 class Bindings:
@@ -74,15 +81,22 @@ class Reach:
         self.bindings = Bindings()
         self.code: list[Any] | None = []
         self.names: set[str] = set()
+        self.functions: dict[types.CodeType, types.FunctionType] = {}
+        self._scope = Scope()
+        self._strings: set[str] = set()
+        self._any_name = False
         self._seen: set[Any] = set()
-        self._named_of: dict[type, set[str]] = {}
+        self._read: set[Any] = set()
+        self._held: list[tuple[str, Callable[[], dict[str, Any]]]] = []
 
     def call(self, function: Any) -> None:
         """Follow the Python functions that a call of `function` runs first, in any package."""
         if isinstance(function, functools.partial):
             self.call(function.func)
-            for value in (*function.args, *function.keywords.values()):
-                self._follow(value)
+            for value in (function.args, function.keywords):
+                self._add(
+                    FixedReader(self._scope, value, "the arguments of a partial function", ""), id(value)
+                )
         elif isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
             self._function(function.__func__, function.__self__)
         elif isinstance(function, types.FunctionType):
@@ -92,24 +106,69 @@ class Reach:
                 method = getattr(type(function), name, None)
                 if isinstance(method, types.FunctionType):
                     self._function(method, function)
+        self._settle()
+
+    def code_of(self, modules: Iterable[tuple[type, Callable[[], dict[str, Any]]]]) -> None:
+        """Follow the code of modules, given by their classes and their attributes, and of what they hold; the
+        attributes are not read."""
+        for kind, state in modules:
+            self.methods_of(kind)
+            if not all(type(value) in _PLAIN_TYPES for value in state().values()):
+                self._held.append((kind.__name__, state))
+        self._settle()
+
+    def _settle(self) -> None:
+        """Follow what the readers meet, which may be read by further names, until they meet nothing new."""
+        known = -1
+        while known != (known := len(self._seen) + len(self._strings) + len(self.names) + len(self.readers)):
+            names = None if self._any_name else frozenset(self.names | self._strings)
+            if names != self._scope.names:
+                self._scope.names = names
+            if not _ENVIRONMENT.isdisjoint(self.names):
+                self._add(FixedReader(self._scope, os.environ, "os.environ", ""), "environment")
+            for reader in self.readers[:]:
+                self._follow_all(reader.walk().code)
+            for _, _, value in self._values_of_modules():
+                self._follow_all(Walk(value, names).code)
+
+    def unknown_in_modules(self) -> Iterator[Unknown]:
+        """Yield what cannot be compared among the attributes of the modules."""
+        for where, name, value in self._values_of_modules():
+            yield from Walk(value, self._scope.names, f"{where}.{name}", name).unknown
+
+    def _values_of_modules(self) -> Iterator[tuple[str, str, Any]]:
+        """Yield class, name and value of the attributes that are not plain, each value once: modules share many."""
+        seen = set()
+        for where, state in self._held:
+            for name, value in state().items():
+                if type(value) not in _PLAIN_TYPES and id(value) not in seen:
+                    seen.add(id(value))
+                    yield where, name, value
+
+    def _follow_all(self, found: Iterable[Any]) -> None:
+        for value in found:
+            if id(value) not in self._seen:
+                self._follow(value)
+
+    def _add(self, reader: Reader, *key: Any) -> None:
+        if key not in self._read:
+            self._read.add(key)
+            self.readers.append(reader)
 
     def methods_of(self, kind: type) -> None:
-        """Follow the methods of a class of the user's."""
-        for base in kind.__mro__:
-            for name, value in list(vars(base).items()) if not _installed_class(base) else ():
-                found = getattr(value, "fget", None) or getattr(value, "__func__", value)
+        """Follow the methods of a class of the user's, and read its values."""
+        users = [base for base in kind.__mro__ if not _installed_class(base)]
+        for base in users:
+            for name, value in list(vars(base).items()):
+                found = value
+                for inner in ("fget", "func", "__func__"):  # of a property, a cached one, a static method
+                    found = getattr(found, inner, None) or found
                 if isinstance(found, types.FunctionType) and found.__name__ != "__init__":
                     self.bindings.add(base, vars(base), name)
                     self._function(found, None)
-                    self._class_values(base, _names(found.__code__))
-
-    def _class_values(self, kind: type, names: frozenset[str]) -> None:
-        """Read the plain values of a class that code names, as in `self.scale` or `type(self).scale`."""
-        known = self._named_of.setdefault(kind, set())
-        new = {name for name in _in(kind, names) if isinstance(vars(kind)[name], (*_PLAIN, *_CONTAINERS))}
-        if not new <= known:
-            known |= new
-            self.readers.append(NamespaceReader(kind, frozenset(new)))
+        held = (value for base in users for name, value in vars(base).items() if not name.startswith("__"))
+        if not all(isinstance(value, _CODE) for value in held):
+            self._add(ClassReader(self._scope, users[0]), id(users[0]))
 
     def _function(self, function: types.FunctionType, owner: Any) -> None:
         key = id(function.__code__), id(owner), *map(id, function.__closure__ or ())
@@ -121,19 +180,21 @@ class Reach:
         self._seen.add(key)
         names = _names(function.__code__)
         self.names |= names
+        self._strings |= _strings(function.__code__)
+        self._any_name = self._any_name or bool(any_names(function.__code__))
+        self.functions.setdefault(function.__code__, function)
         self._note(function, names)
         if not any(space is function.__globals__ for space in self.spaces):
             self.spaces.append(function.__globals__)
-        self._defaults(function, names)
-        for cell in function.__closure__ or ():
-            self.readers.append(CellReader(cell, _names_in(cell_contents(cell), names)))
-            self._follow(cell_contents(cell))
-        for name in names:
+        self._defaults(function)
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            self._add(CellReader(self._scope, cell, f"{name} of {function.__qualname__}", name), id(cell))
+        for name in sorted(names):
             if name in function.__globals__:
-                self._global(function.__globals__, name, names)
+                self._global(function.__globals__, name)
             if name in getattr(owner, "__dict__", ()):
-                self.readers.append(NameReader(vars(owner), name, _names_in(vars(owner)[name], names)))
-                self._follow(vars(owner)[name])
+                where = f"{type(owner).__name__}.{name}"
+                self._add(NameReader(self._scope, vars(owner), where, name), id(vars(owner)), name)
             method = getattr(type(owner), name, None) if owner is not None else None
             if isinstance(method, types.FunctionType) and not _installed(method):
                 self._function(method, owner)
@@ -148,40 +209,31 @@ class Reach:
             if isinstance(value, _FUNCTIONS):
                 self.bindings.add(space, space, name)
 
-    def _defaults(self, function: types.FunctionType, names: frozenset[str]) -> None:
-        """Read the defaults of arguments, where they can change."""
-        held = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-        if not all(isinstance(value, _PLAIN) for value in held):
-            self.readers.append(DefaultsReader(function, names))
-        elif self.code is not None:
-            self.code.append([(type(value), value) for value in held])
-        for value in held:
-            self._follow(value)
+    def _defaults(self, function: types.FunctionType) -> None:
+        """Read the defaults of arguments."""
+        for name in ("__defaults__", "__kwdefaults__"):
+            if getattr(function, name):
+                self._add(DefaultsReader(self._scope, function, name), id(function), name)
 
-    def _global(self, names_now: dict[str, Any], name: str, names: frozenset[str]) -> None:
-        value = names_now[name]
+    def _global(self, space: dict[str, Any], name: str) -> None:
+        value = space[name]
         if isinstance(value, (types.FunctionType, type, types.ModuleType)):
             self._follow(value)
-            self._inside(value, names)
-            if not _has_names(value, names):
-                return
-        elif not isinstance(value, (*_PLAIN, *_CONTAINERS, np.ndarray)) and not hasattr(value, "__dict__"):
-            return
-        else:
-            self._follow(value)
-        self.readers.append(NameReader(names_now, name, _names_in(value, names)))
+            self._inside(value)
+        if not isinstance(value, _FUNCTIONS) and not _is_installed(value):
+            self._add(NameReader(self._scope, space, f"the global {name}", name), id(space), name)
 
-    def _inside(self, value: Any, names: frozenset[str]) -> None:
-        """Follow the methods of a class of the user's, and the functions that code names in a module of the user's."""
-        if isinstance(value, type) and id(value) not in self._seen:
-            self._seen.add(id(value))
-            self.methods_of(value)
-        elif isinstance(value, types.ModuleType) and _users_module(value):
-            for name in _in(value, names):
-                if isinstance(vars(value)[name], (types.FunctionType, type)):
+    def _inside(self, value: Any) -> None:
+        """Follow the functions that code names in a module of the user's."""
+        if isinstance(value, types.ModuleType) and _users_module(value):
+            for name in sorted(self.names & vars(value).keys()):
+                part = vars(value)[name]
+                if isinstance(part, (types.FunctionType, type)):
                     self.bindings.add(value, vars(value), name)
-                    self._follow(vars(value)[name])
-                    self._inside(vars(value)[name], names)
+                    self._follow(part)
+                elif not isinstance(part, types.ModuleType):
+                    where = f"{value.__name__}.{name}"
+                    self._add(NameReader(self._scope, vars(value), where, name), id(vars(value)), name)
 
     def _follow(self, value: Any) -> None:
         """Follow the code of a value that is held by code."""
@@ -190,31 +242,14 @@ class Reach:
         if isinstance(value, types.FunctionType):
             if not _installed(value):
                 self._function(value, None)
-        elif isinstance(value, functools.partial):
-            self.call(value)
-        elif id(type(value)) not in self._seen and not isinstance(value, _NO_METHODS):
-            self._seen.add(id(type(value)))
-            self.methods_of(type(value))
-
-
-def _names_in(value: Any, names: frozenset[str]) -> frozenset[str]:
-    """Add to `names` those in the methods of an object's class: code that calls one reaches the attributes it uses."""
-    kind: Any = type(value)
-    return names if isinstance(value, _NO_METHODS) else names | _names_of_methods(kind)
-
-
-@functools.lru_cache(maxsize=1024)
-def _names_of_methods(kind: type) -> frozenset[str]:
-    methods = (
-        getattr(value, "fget", None) or getattr(value, "__func__", value)
-        for base in kind.__mro__
-        if not _installed_class(base)
-        for name, value in vars(base).items()
-        if not name.startswith("__") or name == "__call__"
-    )
-    return frozenset().union(
-        *(_names(one.__code__) for one in methods if isinstance(one, types.FunctionType))
-    )
+        elif isinstance(value, types.ModuleType):
+            self._inside(value)
+        elif isinstance(value, type) and id(value) not in self._seen:
+            self._seen.add(id(value))
+            if not issubclass(value, _NO_METHODS):
+                self.methods_of(value)
+            if type(value) is not type:  # a metaclass has code, too
+                self.methods_of(type(value))
 
 
 def _told_apart(value: Any) -> Any:
@@ -230,12 +265,12 @@ def _installed(function: types.FunctionType) -> bool:
     file = function.__code__.co_filename
     if file == _TYPED:
         return function.__globals__.get("__name__") != "__main__"
-    return _installed_file(file)
+    return is_installed(file)
 
 
 @functools.lru_cache(maxsize=4096)
-def _installed_file(file: str) -> bool:
-    parts = Path(file).parts
+def is_installed(file: str) -> bool:
+    parts = FilePath(file).parts
     return file.startswith(_INSTALLED) or "site-packages" in parts or "dist-packages" in parts
 
 
@@ -262,27 +297,21 @@ def _unchanged(now: Any, known: dict[str, Any]) -> bool:
 def _looked_at(kind: type) -> bool:
     functions = (value for value in vars(kind).values() if isinstance(value, types.FunctionType))
     files = {function.__code__.co_filename for function in functions} - {_TYPED}  # dataclasses write some
-    return kind is object or (bool(files) and all(map(_installed_file, files)))
+    return kind is object or (bool(files) and all(map(is_installed, files)))
 
 
 def _users_module(value: types.ModuleType) -> bool:
     file = getattr(value, "__file__", None)
-    return file is not None and not _installed_file(file)
+    if file is None:  # made by code, as configurations are
+        return value.__name__.partition(".")[0] not in (*sys.stdlib_module_names, "torch")
+    return not is_installed(file)
 
 
-def _has_names(value: Any, names: frozenset[str]) -> bool:
-    """Return True if a class or a module of the user's has plain values that the code names."""
-    if isinstance(value, types.FunctionType):
-        return False
+def _is_installed(value: Any) -> bool:
+    """Return True for a class or a module of an installed package."""
     if isinstance(value, type):
-        return not _installed_class(value) and any(
-            isinstance(vars(value).get(name), _PLAIN) for name in _in(value, names)
-        )
-    return _users_module(value) and bool(_in(value, names))
-
-
-def _in(value: Any, names: frozenset[str]) -> list[str]:
-    return sorted(names & vars(value).keys())
+        return _installed_class(value)
+    return isinstance(value, types.ModuleType)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -291,5 +320,22 @@ def _names(code: types.CodeType) -> frozenset[str]:
     return frozenset(code.co_names).union(*map(_names, _inner(code)))
 
 
+@functools.lru_cache(maxsize=4096)
+def _strings(code: types.CodeType) -> frozenset[str]:
+    """Collect the words in a function's code that may be names of attributes, as in `getattr(config, "scale")`."""
+    words = (one for one in code.co_consts if isinstance(one, str) and one.isidentifier())
+    return frozenset(words).union(*map(_strings, _inner(code)))
+
+
 def _inner(code: types.CodeType) -> Iterator[types.CodeType]:
     return (one for one in code.co_consts if isinstance(one, types.CodeType))
+
+
+def _look_at_module(walk: Walk, value: torch.nn.Module, at: Path) -> Any:
+    """Look at a module; what an array's modules hold is compared with their copies in the shards."""
+    if isinstance(value, ArrayModule) or "_root" in vars(value) or "_fused_B" in vars(value):
+        return walk.identity(value)
+    return look_at_module(walk, value, at)
+
+
+register(torch.nn.Module, _look_at_module)

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from ...nn.model_tensor import ModelTensor
-from .guards import modules_of
-from .python_state import is_state
+from .guards import is_state, modules_of
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, range)
 _CODE = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)

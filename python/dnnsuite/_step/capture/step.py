@@ -26,6 +26,7 @@ from .numbered_step import NumberedSteps
 from .python_state import python_numbers
 from .reach import Reach
 from .script import NotScriptable, Scripts
+from .unseen import Unseen
 from .watch import StepInputs, StepWatch, Train, refuse_writes_under_reads
 
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
@@ -71,7 +72,8 @@ class CapturedStep:
         self._moved: str | None = None  # Python value of the modules that has changed since the last step
         self._numbers = ChangingNumbers(reach, array)
         self._exchange = Exchange(array, subject, known, shared, self._numbers)
-        self._watch = StepWatch(self._train, array, state, replays, self._numbers)
+        self._unseen = Unseen(shared)
+        self._watch = StepWatch(self._train, array, state, replays, self._numbers, self._unseen)
         self._numbered = NumberedSteps(self._watch)
         self.parted = False  # models that run one by one have decided on their ways in one recorded step
         self.alone = True  # nobody else runs the code meanwhile
@@ -115,9 +117,9 @@ class CapturedStep:
     @property
     def follows(self) -> bool:
         """True if the next step may put stand-ins in the place of numbers; no other thread may run the code then."""
-        if not self._numbers.places or self.refusal is not None:
+        if self.refusal is not None:
             return False
-        return self._wants_alone or not self.replayed
+        return self._wants_alone or (bool(self._numbers.places) and not self.replayed)
 
     def read(self) -> list[Any]:
         """Read all values that the code can see outside of its arguments."""
@@ -289,6 +291,9 @@ class CapturedStep:
 
     def _watched(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Run a step on the way to a replay; after an error its layout of batch starts from the beginning."""
+        self._unseen.alone = self.alone
+        if self.alone:
+            self._wants_alone = False
         try:
             if attempt.stage == "record":
                 return self._record(attempt, given)
@@ -361,6 +366,9 @@ class CapturedStep:
                 self._choose_by_outcome(attempt, attempt.looks, attempt.replay)
             except NotScriptable as error:
                 recording.refuse(str(error))
+        if self._unseen.in_doubt:
+            self._wants_alone, attempt.stage = True, "record"
+            return losses
         attempt.ways = guards.ways(self._array)
         attempt.first = not attempt.warm
         if attempt.ways != ways or (attempt.first and recording.refusal is not None):
@@ -392,6 +400,8 @@ class CapturedStep:
         assert attempt.recording is not None
         assert attempt.replay is not None
         losses, why = self._watch.compare(attempt, attempt.recording, attempt.replay, (), given)
+        if self._unseen.in_doubt:
+            self._wants_alone, attempt.stage = True, "record"
         if attempt.stage == "record":
             return losses
         if why is not None and attempt.first:

@@ -23,6 +23,7 @@ from .python_state import python_values
 from .record import StepRecorder
 from .recording import StepRecording
 from .script import NotScriptable, Scripts, described
+from .unseen import Unseen
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
 _NO_MEMORY = "the device has no memory left to compare a replay with the step"
@@ -44,6 +45,7 @@ class StepWatch:
     Args:
         state: collects by name what a step may change without an operator that names it.
         numbers: inputs of recordings; the step may change those that modules hold.
+        unseen: tells what the step reads that nobody can compare.
     """
 
     def __init__(
@@ -53,7 +55,9 @@ class StepWatch:
         state: Callable[[], Mapping[str, torch.Tensor]],
         replays: Scripts | CudaGraphs,
         numbers: ChangingNumbers,
+        unseen: Unseen,
     ) -> None:
+        self.unseen = unseen
         self.train, self.array, self.state, self.replays, self.numbers = train, array, state, replays, numbers
         self.leaves = False  # a step leaves tensors in attributes of modules
 
@@ -75,8 +79,12 @@ class StepWatch:
         in_math = followed_in_math(self.numbers.spaces)
         before = tensors_left(self.array)
         with recorder, HiddenReads(recorder), in_math:
-            losses = self.run(given)
+            with self.unseen.watching():
+                losses = self.run(given)
             left = newly_left(self.array, before)
+        why = self.unseen.reason()
+        if why is not None and recorder.recording.refusal is None:
+            recorder.recording.refuse(why)
         recorder.recording.losses = recorder.slot(losses).index
         recorder.recording.left = {place: recorder.slot(tensor).index for place, tensor in left.items()}
         return losses, recorder.recording

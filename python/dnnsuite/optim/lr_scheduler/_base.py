@@ -82,17 +82,17 @@ class LRScheduler:
         """Group `place`'s momenta at `epoch`, for schedules that cycle them."""
         return None
 
-    def step(self, epoch: Any = None, *, models: Sequence[int] | None = None) -> None:
+    def advance(self, models: Sequence[int]) -> None:
+        """Let these models alone enter their next epoch."""
+        moving = ~self._all()
+        moving[list(models)] = True
+        self._move(moving)
+
+    def step(self, epoch: Any = None) -> None:
         """Enter the next epoch. Call it after the optimizer's last step of the epoch.
 
-        `epoch`, a number or one per model, enters that one instead: by the closed form where torch has one. With
-        `models` only these enter the next epoch.
+        `epoch`, a number or one per model, enters that one instead: by the closed form where torch has one.
         """
-        if models is not None:
-            moving = ~self._all()
-            moving[list(models)] = True
-            self._move(moving)
-            return
         if epoch is None:
             self._move(self._all())
             return

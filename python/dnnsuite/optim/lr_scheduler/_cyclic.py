@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -192,16 +192,14 @@ class OneCycleLR(_Cycling):
             return (end - start) * share + start
         return end + (start - end) / 2.0 * (torch.cos(math.pi * share) + 1)
 
-    def step(self, epoch: Any = None, *, models: Sequence[int] | None = None) -> None:
+    def step(self, epoch: Any = None) -> None:
         following = self.last_epoch + 1 if epoch is None else as_vector(epoch, self.B, "epoch")
         done = following > self.total_steps
-        if models is not None:
-            done = done & torch.tensor([slot in models for slot in range(self.B)])
         if bool(done.any()):
             raise InvalidArgument(
                 f"models {done.nonzero().flatten().tolist()} have had their total_steps of OneCycleLR"
             )
-        super().step(epoch, models=models)
+        super().step(epoch)
 
     def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
         return self._phased(epoch, rate=True)

@@ -62,7 +62,7 @@ class ReduceLROnPlateau(LRScheduler):
             bound = self.best * (1.0 + sign * self.threshold)
         return metrics > bound if self.mode == "max" else metrics < bound
 
-    def step(self, metrics: Any = None) -> None:  # type: ignore[override]
+    def step(self, metrics: Any = None) -> None:
         """End an epoch with each model's metric, `[B]`."""
         if metrics is None:
             raise InvalidArgument("ReduceLROnPlateau.step takes the models' metrics")

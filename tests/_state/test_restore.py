@@ -3,6 +3,9 @@
 models in float64."""
 
 import collections
+import logging
+import operator
+import random
 
 import numpy as np
 import pytest
@@ -10,7 +13,8 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, optim
-from dnnsuite._fuse.code.kept_objects import KeptObjects
+from dnnsuite._fuse.code.kept_contents import contents_of
+from dnnsuite._state import Contents, Unknown
 
 B, STEPS = 3, 6
 
@@ -129,7 +133,7 @@ def test_as_separate_models(kind, state, threads, width):
 def test_contents_are_put_back():
     held = {"list": [1, [2]], "set": {1}, "deque": collections.deque([1], 2), "object": Nested()}
     inner, state = held["list"][1], held["object"]
-    kept = KeptObjects(held.values())
+    kept = contents_of(held.values())
     assert not kept.changed()
     inner.append(3)
     held["set"].add(2)
@@ -137,8 +141,34 @@ def test_contents_are_put_back():
     state.tick()
     state.late = 1
     assert kept.changed()
-    kept.put_back()
+    kept.restore()
     assert (held["list"], held["set"], list(held["deque"])) == ([1, [2]], {1}, [1])
     assert state.held["a"][0].past == []
     assert not hasattr(state, "late")
     assert not kept.changed()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        logging.getLogger("dnnsuite.tests"),
+        torch.ops.aten.add,
+        torch.ops.aten.add.Tensor,
+        operator.itemgetter(1),
+        random.SystemRandom(),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_loggers_operators_and_getters_are_left_alone(value):
+    """All handlers of the process can be reached from a logger, with their streams: nothing there is a model's."""
+    numbers = [1]
+    contents = Contents([value, numbers], {}, lambda value: False, strict=True)
+    numbers.append(2)
+    assert contents.changed()
+    contents.restore()
+    assert numbers == [1]
+
+
+def test_an_iterator_cannot_be_restored():
+    with pytest.raises(Unknown, match="iterator"):
+        Contents([iter([1])], {}, lambda value: False, strict=True)

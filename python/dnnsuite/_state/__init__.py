@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: MIT
+"""Python state, as code can see it in values: one walk, one snapshot to compare, and reasons for what has none."""
+
+from .kinds import look_at_module, register
+from .restore import Contents, Kept, keep_names
+from .walk import PLAIN, Path, Put, Same, Unknown, Walk, hides_state, slots_of
+
+__all__ = [
+    "PLAIN",
+    "Contents",
+    "Kept",
+    "Path",
+    "Put",
+    "Same",
+    "Unknown",
+    "Walk",
+    "hides_state",
+    "keep_names",
+    "look_at_module",
+    "register",
+    "slots_of",
+]

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: MIT
+"""Kinds of values, and the way a walk looks at each; `register` adds one."""
+
+from __future__ import annotations
+
+import array
+import collections
+import contextvars
+import ctypes
+import enum
+import functools
+import io
+import logging
+import operator
+import pathlib
+import random
+import threading
+import types
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from .walk import (
+    HANDLERS,
+    MOST,
+    PLAIN,
+    Handler,
+    Path,
+    Walk,
+    _is_the_users,
+    handler_of,
+    look_at_object,
+)
+
+_MISSING = object()
+_LOOKED_AT_BY_ELEMENTS = 64
+
+
+def register(kind: type, handler: Handler) -> None:
+    """Look at objects of `kind`, and of classes below it, by `handler(walk, value, at)`, which returns a snapshot that
+    is hashable. It has `walk.look` for parts, `walk.watch` and `walk.watch_by` for what changes in place."""
+    HANDLERS[kind] = handler
+    handler_of.cache_clear()
+
+
+def stands_by_identity(kind: type) -> bool:
+    """Return True for a kind whose objects have nothing in them that code decides by, or nothing that changes."""
+    return handler_of(kind) in _NOTHING_TO_RESTORE
+
+
+def is_opaque(kind: type) -> bool:
+    """Return True for a kind whose objects are not looked into, such as locks, loggers and operators of torch's."""
+    return handler_of(kind) is _by_identity
+
+
+def _by_identity(walk: Walk, value: Any, at: Path) -> Any:
+    return walk.identity(value)
+
+
+def _code(walk: Walk, value: Any, at: Path) -> Any:
+    walk.code.append(value)
+    return walk.identity(value)
+
+
+def _method(walk: Walk, value: Any, at: Path) -> Any:
+    walk.code.append(value)
+    return walk.identity(value.__func__), walk.look(value.__self__, "", (*at, 1))
+
+
+def _builtin(walk: Walk, value: Any, at: Path) -> Any:
+    owner = value.__self__
+    if owner is None or isinstance(owner, (types.ModuleType, type)):
+        return walk.identity(value)
+    return value.__name__, walk.look(owner, "", (*at, 1))
+
+
+def _partial(walk: Walk, value: Any, at: Path) -> Any:
+    function, held, named = value.func, value.args, value.keywords
+    parts = (walk.look(function, ".func", (*at, 0)), walk.look(held, ".args", (*at, 1)))
+    return (*parts, walk.look(named, ".keywords", (*at, 2)))
+
+
+def _cached(walk: Walk, value: Any, at: Path) -> Any:
+    walk.code.append(value.__wrapped__)
+    return walk.identity(value)
+
+
+def _all_plain(values: Any) -> bool:
+    return all(issubclass(kind, PLAIN) for kind in set(map(type, values)))
+
+
+def _sequence(walk: Walk, value: Any, at: Path) -> Any:
+    walk.holds_values = True
+    kind = type(value)
+    if len(value) > MOST:
+        return walk.stop(value, f"a {kind.__name__} of {len(value)} elements")
+    bare: Any = next(base for base in (list, tuple, collections.deque) if isinstance(value, base))
+    if bare is not tuple:
+        walk.watch(value, bare(bare.__iter__(value)))
+    if len(value) > _LOOKED_AT_BY_ELEMENTS and _all_plain(bare.__iter__(value)):
+        found: Any = tuple(bare.__iter__(value))
+    else:
+        found = walk.parts(
+            bare.__iter__(value), at if kind is bare else (*at, 0), None if bare is tuple else value
+        )
+    return found if kind is bare else (found, walk.attributes(value, (*at, 1)))
+
+
+def _mapping(walk: Walk, value: Any, at: Path) -> Any:
+    walk.holds_values = True
+    kind = type(value)
+    if len(value) > MOST:
+        return walk.stop(value, f"a {kind.__name__} of {len(value)} elements")
+    walk.watch(value, dict(dict.items(value)))
+    if (
+        len(value) > _LOOKED_AT_BY_ELEMENTS
+        and _all_plain(dict.values(value))
+        and _all_plain(dict.keys(value))
+    ):
+        found: Any = tuple(dict.items(value))
+    else:
+        found = walk.items(value, at if kind is dict else (*at, 0))
+    return found if kind is dict else (found, walk.attributes(value, (*at, 1)))
+
+
+def _set(walk: Walk, value: Any, at: Path) -> Any:
+    walk.holds_values = True
+    if len(value) > MOST:
+        return walk.stop(value, f"a set of {len(value)} elements")
+    walk.watch(value, set(value))
+    if _all_plain(value):
+        return "set", frozenset(value)
+    return "set", frozenset(walk.look(part, "{...}", (*at, 1)) for part in value)
+
+
+def _array(walk: Walk, value: np.ndarray[Any, Any], at: Path) -> Any:
+    walk.holds_values = True
+    if value.size > MOST:
+        return walk.stop(value, f"an array of {value.size} elements")
+    if value.dtype.hasobject:
+        walk.watch_by(lambda: list(map(id, value.flat)))
+        return value.shape, walk.parts(value.flat, (*at, 1))
+    return walk.watch_by(lambda: (value.shape, value.dtype.str, value.tobytes()))
+
+
+def _buffer(walk: Walk, value: Any, at: Path) -> Any:
+    walk.holds_values = True
+    if memoryview(value).nbytes > MOST:
+        return walk.stop(value, f"a {type(value).__name__} of {memoryview(value).nbytes} bytes")
+    return walk.watch_by(lambda: memoryview(value).tobytes())
+
+
+def _of_c(walk: Walk, value: Any, at: Path) -> Any:
+    walk.holds_values = True
+    return walk.watch_by(lambda: bytes(memoryview(value).cast("B"))), walk.identity(value)
+
+
+def _variable(walk: Walk, value: Any, at: Path) -> Any:
+    walk.holds_values = True
+    now = walk.watch_by(lambda: value.get(_MISSING), by_identity=True)
+    return walk.identity(value), None if now is _MISSING else walk.look(now, ".get()", (*at, 1))
+
+
+def _reference(walk: Walk, value: Any, at: Path) -> Any:
+    target = walk.watch_by(value, by_identity=True)
+    return "reference", walk.look(target, "()", (*at, 1))
+
+
+def _proxy(walk: Walk, value: Any, at: Path) -> Any:
+    return "proxy", walk.look(value.__repr__.__self__, "", (*at, 1))
+
+
+def _generator_of_numbers(read: Any) -> Handler:
+    def look(walk: Walk, value: Any, at: Path) -> Any:
+        walk.holds_values = True
+        return walk.identity(value), walk.watch_by(lambda: hash(read(value)))
+
+    return look
+
+
+def _entropy(walk: Walk, value: Any, at: Path) -> Any:
+    return walk.stop(value, "a generator of the system's random numbers")
+
+
+def _state_of_random(value: Any) -> Any:
+    return value.getstate()
+
+
+def _state_of_generator(value: Any) -> Any:
+    return repr(value.bit_generator.state)
+
+
+def _state_of_random_state(value: Any) -> Any:
+    kind, words, *rest = value.get_state()
+    return kind, words.tobytes(), *rest
+
+
+def _state_of_torch(value: Any) -> Any:
+    return value.get_state().numpy().tobytes()
+
+
+def _namespace(walk: Walk, value: Any, at: Path) -> Any:
+    """Look at a class or a module of the user's: at the values that code names."""
+    walk.code.append(value)
+    found: list[Any] = []
+    if isinstance(value, type):
+        for base in value.__mro__:
+            if _is_the_users(base):
+                walk.of_class(base, found, (*at, 1), walk.names)
+    return walk.identity(value), tuple(found)
+
+
+def _file(walk: Walk, value: Any, at: Path) -> Any:
+    if not value.closed and value.readable():
+        return walk.stop(value, "an open file")
+    return walk.identity(value)  # what is written into it is nobody's number
+
+
+def _enum(walk: Walk, value: Any, at: Path) -> Any:
+    walk.holds_values = True
+    return walk.identity(value)
+
+
+def _slice(walk: Walk, value: Any, at: Path) -> Any:
+    return "slice", walk.look((value.start, value.stop, value.step), "", (*at, 1))
+
+
+def _path(walk: Walk, value: Any, at: Path) -> Any:
+    walk.holds_values = True
+    return type(value), str(value)
+
+
+def _error(walk: Walk, value: Any, at: Path) -> Any:
+    return walk.identity(value), walk.look(value.args, ".args", (*at, 1)), walk.attributes(value, (*at, 2))
+
+
+def _getter(walk: Walk, value: Any, at: Path) -> Any:
+    return value.__reduce__()
+
+
+def _view(walk: Walk, value: Any, at: Path) -> Any:
+    return type(value).__name__, walk.look(value.mapping, "", (*at, 1))
+
+
+def _read_only(walk: Walk, value: Any, at: Path) -> Any:
+    walk.watch(value, dict(value))
+    return "mapping", walk.look(dict(value), "", (*at, 1))
+
+
+def look_at_module(walk: Walk, value: torch.nn.Module, at: Path) -> Any:
+    """Look at a module that is no part of an array: flags and attributes, hooks, and which tensors it has."""
+    walk.holds_values = True
+    return walk.identity(value), walk.attributes(value, (*at, 1), all_names=True)
+
+
+def _register_each(kinds: Iterable[Any], handler: Handler) -> None:
+    for kind in kinds:
+        register(kind, handler)
+
+
+register(object, look_at_object)
+_register_each(
+    (
+        *(torch.Tensor, torch.UntypedStorage, torch.jit.ScriptModule, types.CodeType),
+        *(torch._ops.OperatorBase, torch._ops.OpOverloadPacket, threading.Thread),
+        *(logging.Logger, logging.Handler, type(threading.Lock()), type(threading.RLock())),
+    ),
+    _by_identity,
+)
+_register_each((list, tuple, collections.deque), _sequence)
+_register_each((set, frozenset), _set)
+_register_each((type, types.ModuleType), _namespace)
+_register_each((bytearray, array.array, memoryview), _buffer)
+_register_each((ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union), _of_c)
+_register_each(weakref.ProxyTypes, _proxy)
+_register_each((operator.attrgetter, operator.itemgetter, operator.methodcaller), _getter)
+_register_each((type({}.keys()), type({}.values()), type({}.items())), _view)
+register(dict, _mapping)
+register(types.MappingProxyType, _read_only)
+register(types.FunctionType, _code)
+register(types.MethodType, _method)
+register(types.BuiltinFunctionType, _builtin)
+register(type([].__len__), _builtin)
+register(functools.partial, _partial)
+register(type(functools.lru_cache(len)), _cached)
+register(np.ndarray, _array)
+register(contextvars.ContextVar, _variable)
+register(weakref.ref, _reference)
+register(random.Random, _generator_of_numbers(_state_of_random))
+register(random.SystemRandom, _entropy)
+register(np.random.Generator, _generator_of_numbers(_state_of_generator))
+register(np.random.RandomState, _generator_of_numbers(_state_of_random_state))
+register(torch.Generator, _generator_of_numbers(_state_of_torch))
+register(enum.Enum, _enum)
+register(slice, _slice)
+register(pathlib.PurePath, _path)
+register(BaseException, _error)
+register(io.IOBase.__base__ or io.IOBase, _file)
+register(torch.nn.Module, look_at_module)
+_NOTHING_TO_RESTORE = frozenset(
+    (*(_by_identity, _getter, _enum, _slice, _path), *(_reference, _proxy, _view, _read_only, _error))
+)

@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: MIT
+"""Contents of all that values hold, kept to be restored: what a try has changed in place is as it was before."""
+
+from __future__ import annotations
+
+import collections
+import contextvars
+import ctypes
+import functools
+import random
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from .kinds import is_opaque, stands_by_identity
+from .walk import PLAIN, Unknown, dictionary_of, hides_state, slots_in
+
+_MANY = 20_000  # objects that are looked into
+_PLAIN_TYPES = frozenset(PLAIN)
+_EMPTY = object()  # in the place of what is not there
+_NO_CONTENT = (
+    *(types.BuiltinFunctionType, types.CodeType, type, types.ModuleType, torch.Size, np.generic),
+    *(torch.dtype, torch.device, torch.Tensor, torch.nn.Module),
+)
+
+
+class Kept:
+    """Content of one holder: `read` gives it, `write` sets another; `parts` are looked into."""
+
+    __slots__ = ("_before", "_read", "_write", "parts")
+
+    def __init__(
+        self,
+        read: Callable[[], Any],
+        write: Callable[[Any], None],
+        parts: Callable[[Any], Iterable[Any]] = iter,
+    ) -> None:
+        self._read, self._write = read, write
+        self._before = read()
+        self.parts = list(parts(self._before))
+
+    def changed(self) -> bool:
+        """Return True if there is another content now; parts count by their identity."""
+        return _differ(self._read(), self._before)
+
+    def restore(self) -> None:
+        """Restore the content, if there is another."""
+        if self.changed():
+            self._write(self._before)
+
+
+def _differ(now: Any, before: Any) -> bool:
+    if type(now) is list and type(before) is list:
+        return len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True))
+    return now is not before and bool(now != before)
+
+
+def _nothing(content: Any) -> Iterable[Any]:
+    return ()
+
+
+Savers = Mapping[type, Callable[[Any], Iterable[Kept]]]
+
+
+class Contents:
+    """Contents of all that can be reached from `values`.
+
+    Args:
+        savers: functions that give the `Kept` of a value, by kinds of objects that others know.
+        skip: tells what is left alone.
+        strict: refuse what cannot be restored, instead of leaving it as it is.
+
+    Raises:
+        Unknown: with `strict`, for a value that cannot be restored.
+    """
+
+    def __init__(
+        self, values: Iterable[Any], savers: Savers, skip: Callable[[Any], bool], strict: bool = False
+    ) -> None:
+        self._kept: list[Kept] = []
+        self._seen: dict[int, Any] = {}
+        self._savers, self._skip, self._strict = savers, skip, strict
+        waiting = list(values)
+        while waiting:
+            value = waiting.pop()
+            if type(value) in _PLAIN_TYPES or isinstance(value, PLAIN) or id(value) in self._seen:
+                continue
+            if len(self._seen) >= _MANY:
+                if strict:
+                    raise Unknown(f"more than {_MANY} objects", "the values that the code can reach")
+                return
+            self._seen[id(value)] = value
+            for kept in self._of(value):
+                self._kept.append(kept)
+                waiting += kept.parts
+
+    def _of(self, value: Any) -> Iterable[Kept]:
+        kind: Any = type(value)
+        own = next((self._savers[base] for base in kind.__mro__ if base in self._savers), None)
+        if own is not None:
+            return own(value)
+        if self._is_left_alone(value):
+            return ()
+        found = next((_SAVERS[base](value) for base in kind.__mro__ if base in _SAVERS), None)
+        if found is None and self._strict and hides_state(kind) and not stands_by_identity(kind):
+            raise Unknown(
+                f"a {kind.__name__}, which cannot be set back", "the values that the code can reach"
+            )
+        return [*(found or ()), *_attributes(value)]
+
+    def _is_left_alone(self, value: Any) -> bool:
+        return isinstance(value, _NO_CONTENT) or is_opaque(type(value)) or self._skip(value)
+
+    def add(self, kept: Iterable[Kept]) -> None:
+        """Add what the caller keeps itself."""
+        self._kept += kept
+
+    def looked_into(self) -> Iterable[Any]:
+        """List the objects and containers that were looked into."""
+        return (one for one in self._seen.values() if not self._is_left_alone(one))
+
+    def changed(self) -> bool:
+        """Return True if some contents are other ones."""
+        return any(kept.changed() for kept in self._kept)
+
+    def restore(self) -> None:
+        """Restore all contents."""
+        for kept in reversed(self._kept):
+            kept.restore()
+
+
+def _attributes(value: Any) -> Iterable[Kept]:
+    held = dictionary_of(value)
+    if held is not None:
+        yield keep_names(held)
+    kind: Any = type(value)
+    for slot in slots_in(kind):
+        yield _slot(slot, value)
+
+
+def keep_names(held: dict[str, Any], names: Callable[[str, Any], bool] = lambda name, value: True) -> Kept:
+    """Keep the items of a namespace that `names(name, value)` chooses."""
+
+    def read() -> list[Any]:
+        return [part for item in held.items() if names(*item) for part in item]
+
+    def write(content: list[Any]) -> None:
+        before = dict(zip(content[::2], content[1::2], strict=True))
+        for name in [name for name, value in held.items() if name not in before and names(name, value)]:
+            del held[name]
+        held.update(before)
+
+    return Kept(read, write, lambda content: content[1::2])
+
+
+def _slot(slot: Any, value: Any) -> Kept:
+    def read() -> Any:
+        return getattr(value, slot.__name__, _EMPTY)
+
+    def write(content: Any) -> None:
+        if content is _EMPTY:
+            slot.__delete__(value)
+        else:
+            slot.__set__(value, content)
+
+    return Kept(read, write, lambda content: (content,))
+
+
+def _dictionary(value: Any) -> Iterable[Kept]:
+    def read() -> list[Any]:
+        return [part for item in dict.items(value) for part in item]
+
+    def write(content: list[Any]) -> None:
+        dict.clear(value)
+        dict.update(value, zip(content[::2], content[1::2], strict=True))
+
+    yield Kept(read, write)
+
+
+def _elements(value: Any) -> Iterable[Kept]:
+    kind: Any = list if isinstance(value, list) else collections.deque
+
+    def write(content: list[Any]) -> None:
+        kind.clear(value)
+        kind.extend(value, content)
+
+    yield Kept(lambda: list(kind.__iter__(value)), write)
+
+
+def _set(value: Any) -> Iterable[Kept]:
+    def write(content: frozenset[Any]) -> None:
+        set.clear(value)
+        set.update(value, content)
+
+    yield Kept(lambda: frozenset(value), write)
+
+
+def _fixed(value: Any) -> Iterable[Kept]:
+    yield Kept(lambda: None, _nothing, lambda content: value)  # type: ignore[arg-type]
+
+
+def _array(value: Any) -> Iterable[Kept]:
+    if not value.flags.writeable:
+        return
+    before = value.copy()
+    if value.dtype.hasobject:
+        yield Kept(lambda: list(value.flat), lambda content: np.copyto(value, before))
+    else:
+        yield Kept(value.tobytes, lambda content: np.copyto(value, before), _nothing)
+
+
+def _bytes(value: bytearray) -> Iterable[Kept]:
+    yield Kept(lambda: bytes(value), lambda content: value.__setitem__(slice(None), content), _nothing)
+
+
+def _of_c(value: Any) -> Iterable[Kept]:
+    def write(content: bytes) -> None:
+        ctypes.memmove(ctypes.addressof(value), content, len(content))
+
+    yield Kept(lambda: bytes(memoryview(value).cast("B")), write, _nothing)
+
+
+def _variable(value: contextvars.ContextVar[Any]) -> Iterable[Kept]:
+    def write(content: Any) -> None:
+        if content is not _EMPTY:
+            value.set(content)
+
+    yield Kept(lambda: value.get(_EMPTY), write, lambda content: (content,))
+
+
+def _function(value: Any) -> Iterable[Kept]:
+    yield Kept(lambda: None, _nothing, lambda content: _defaults(value))  # type: ignore[arg-type]
+    for cell in value.__closure__ or ():
+        yield _cell(cell)
+
+
+def _defaults(function: Any) -> list[Any]:
+    return [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+
+
+def _cell(cell: types.CellType) -> Kept:
+    def read() -> Any:
+        try:
+            return cell.cell_contents
+        except ValueError:  # not assigned yet
+            return _EMPTY
+
+    def write(content: Any) -> None:
+        if content is _EMPTY:
+            del cell.cell_contents
+        else:
+            cell.cell_contents = content
+
+    return Kept(read, write, lambda content: (content,))
+
+
+def _inner(*names: str) -> Callable[[Any], Iterable[Kept]]:
+    def save(value: Any) -> Iterable[Kept]:
+        yield Kept(lambda: None, _nothing, lambda content: [getattr(value, name) for name in names])  # type: ignore[arg-type]
+
+    return save
+
+
+def _numbers(read: str, write: str) -> Callable[[Any], Iterable[Kept]]:
+    def save(value: Any) -> Iterable[Kept]:
+        before = getattr(value, read)()
+        yield Kept(
+            lambda: repr(getattr(value, read)()), lambda content: getattr(value, write)(before), _nothing
+        )
+
+    return save
+
+
+def _of_torch(value: torch.Generator) -> Iterable[Kept]:
+    def write(content: Any) -> None:
+        value.set_state(before)
+
+    before = value.get_state()
+    yield Kept(lambda: value.get_state().numpy().tobytes(), write, _nothing)
+
+
+def _generator(value: Any) -> Iterable[Kept]:
+    def write(content: Any) -> None:
+        value.bit_generator.state = before
+
+    before = value.bit_generator.state
+    yield Kept(lambda: repr(value.bit_generator.state), write, _nothing)
+
+
+_SAVERS: dict[type, Callable[[Any], Iterable[Kept]]] = {
+    dict: _dictionary,
+    list: _elements,
+    collections.deque: _elements,
+    set: _set,
+    tuple: _fixed,
+    frozenset: _fixed,
+    np.ndarray: _array,
+    bytearray: _bytes,
+    ctypes._SimpleCData: _of_c,
+    ctypes.Array: _of_c,
+    ctypes.Structure: _of_c,
+    contextvars.ContextVar: _variable,
+    types.FunctionType: _function,
+    types.MethodType: _inner("__self__"),
+    functools.partial: _inner("func", "args", "keywords"),
+    random.SystemRandom: _nothing,
+    random.Random: _numbers("getstate", "setstate"),
+    np.random.RandomState: _numbers("get_state", "set_state"),
+    np.random.Generator: _generator,
+    torch.Generator: _of_torch,
+}

@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: MIT
+"""One walk through all that Python code can see in a value, and the snapshot that it takes.
+
+A snapshot is hashable, and unequal to any that is taken after a change. What has no such snapshot, an iterator for
+instance, is `Unknown`: it is listed with its place, so that nobody takes it for unchanged. The walk keeps a shallow
+copy of each container on its way: `same` compares all of them at the speed of C, which is what an unchanged value
+costs in each step.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import fractions
+import functools
+import operator
+import re
+import sys
+import sysconfig
+import types
+import weakref
+from collections.abc import Callable, Iterable
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+import torch
+
+MOST = 2**20  # elements of an array, bytes of a buffer and containers' elements that are compared
+_OBJECTS = 20_000  # that one walk looks into
+_DEEP = 100  # objects in one another
+#: Immutable values that compare by what they are.
+PLAIN = (
+    *(bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format, np.number, np.bool_, np.str_, np.dtype),
+    *(decimal.Decimal, fractions.Fraction, re.Pattern),
+    *(datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo),
+)
+_PLAIN_TYPES = frozenset(
+    (*PLAIN, torch.Size, datetime.datetime)
+)  # looked up faster than `isinstance` decides
+_POINTER = 8  # bytes
+_NO_VALUES = (
+    *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type),
+    *(property, classmethod, staticmethod, functools.cached_property),
+)
+_ASKS_CODE = ("__getattr__", "__getattribute__")
+
+Path = tuple[int, ...]
+Put = Callable[[Any], None]
+
+
+class Unknown(Exception):
+    """Raised, or listed, for what cannot be compared: `what` it is and `where`; `name` is the name by which code
+    reaches it, None if it needs none."""
+
+    def __init__(self, what: str, where: str, name: str | None = None) -> None:
+        super().__init__(f"{what} at {where}")
+        self.what, self.where, self.name = what, where, name
+
+
+class Same:
+    """Stands for one object: equal to another that stands for the same, also once the object is no more."""
+
+    __slots__ = ("_hash", "_kind", "_ref")
+
+    def __init__(self, value: Any) -> None:
+        self._hash, self._kind = id(value), type(value).__name__
+        try:
+            self._ref: Callable[[], Any] = weakref.ref(value)
+        except TypeError:
+            self._ref = lambda: value
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        mine = self._ref()
+        return mine is not None and type(other) is Same and other._ref() is mine
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"<{self._kind} {self._hash}>"
+
+
+class Walk:
+    """Walk through `root`.
+
+    Args:
+        names: attributes of users' objects that count, those that code names; None for all.
+        where: name of the root in the places of unknown values.
+        name: the name by which code reaches the root.
+        places: collect the plain values that can be replaced, with their paths in the snapshot.
+        put: replaces the root.
+
+    Attributes:
+        snapshot: equal only to one of an unchanged value.
+        unknown: what it does not tell.
+        objects: those that stand in it by their identity.
+        code: functions and classes that code may call from here.
+        holds_values: True if there is something that code computes or decides with.
+    """
+
+    def __init__(
+        self,
+        root: Any,
+        names: frozenset[str] | None = None,
+        where: str = "",
+        name: str | None = None,
+        places: bool = False,
+        put: Put | None = None,
+    ) -> None:
+        self.root, self.names = root, names
+        self.unknown: list[Unknown] = []
+        self.objects: list[Any] = []
+        self.code: list[Any] = []
+        self.holds_values = False
+        self.places: list[tuple[Path, Any, Put]] = []
+        self._collects = places
+        self._live: list[Any] = []
+        self._copies: list[Any] = []
+        self._looks: list[tuple[Callable[[], Any], Any, bool]] = []
+        self._seen: dict[int, int] = {}
+        self._kept: list[Any] = []  # so that no other object gets the identity of one that was seen
+        self._labels: list[str] = [where]
+        self._names: list[str | None] = [name]
+        self.snapshot = self.look(root, None, (), put)
+
+    # -- for those who compare -------------------------------------------------------------------------------------
+
+    def same(self) -> bool:
+        """Return True if nothing has changed since the walk; False where that takes another walk to tell."""
+        try:
+            if self._live != self._copies:
+                return False
+            for read, before, by_identity in self._looks:
+                now = read()
+                if now is not before and (by_identity or now != before):
+                    return False
+        except Exception:  # arrays and tensors have no one answer; code of a user's may be asked
+            return False
+        return True
+
+    # -- for the handlers of kinds ---------------------------------------------------------------------------------
+
+    def look(
+        self, value: Any, label: str | None, at: Path, put: Put | None = None, named: bool = False
+    ) -> Any:
+        """Take the snapshot of a part, `at` this path in that of the whole; `label` says where it is in its holder."""
+        if type(value) in _PLAIN_TYPES or isinstance(value, PLAIN):
+            self.holds_values = True
+            if put is not None and self._collects:
+                self.places.append((at, value, put))
+            return value
+        known = self._seen.get(id(value))
+        if known is not None:
+            return ("again", known)
+        if len(self._seen) >= _OBJECTS:
+            return self.stop(value, f"more than {_OBJECTS} objects")
+        if len(self._labels) > _DEEP:
+            return self.stop(value, f"objects more than {_DEEP} deep")
+        self._seen[id(value)] = len(self._seen)
+        self._kept.append(value)
+        if label is not None:
+            self._labels.append(label)
+            self._names.append(label[1:] if named else None)
+        kind: Any = type(value)
+        try:
+            return handler_of(kind)(self, value, at)
+        finally:
+            if label is not None:
+                self._labels.pop()
+                self._names.pop()
+
+    def watch(self, container: Any, copy: Any) -> None:
+        """Compare a container with this shallow copy from now on."""
+        self._live.append(container)
+        self._copies.append(copy)
+
+    def watch_by(self, read: Callable[[], Any], by_identity: bool = False) -> Any:
+        """Read a value, and compare it with what `read` returns later."""
+        value = read()
+        self._looks.append((read, value, by_identity))
+        return value
+
+    def identity(self, value: Any) -> Any:
+        """Return what stands for an object that is compared by its identity."""
+        self.objects.append(value)
+        return Same(value)
+
+    def stop(self, value: Any, what: str) -> Any:
+        """Note that a value cannot be compared."""
+        name = next((one for one in reversed(self._names) if one is not None), None)
+        self.unknown.append(Unknown(what, "".join(self._labels), name))
+        return self.identity(value)
+
+    def parts(self, values: Iterable[Any], at: Path, held: Any = None) -> tuple[Any, ...]:
+        """Take the snapshots of elements; those of a list can be replaced in `held`."""
+        return tuple(
+            self.look(
+                part,
+                f"[{n}]",
+                (*at, n),
+                None if held is None else functools.partial(operator.setitem, held, n),
+            )
+            for n, part in enumerate(values)
+        )
+
+    def items(self, value: dict[Any, Any], at: Path) -> tuple[Any, ...]:
+        """Take the snapshots of the items of a dictionary."""
+        found = []
+        for n, (key, part) in enumerate(dict.items(value)):
+            label = f"[{key!r}]" if type(key) in (str, int) else "[...]"
+            put = functools.partial(operator.setitem, value, key)
+            found.append((self.look(key, "(key)", (*at, n, 0)), self.look(part, label, (*at, n, 1), put)))
+        return tuple(found)
+
+    def attributes(self, value: Any, at: Path, all_names: bool = False) -> tuple[Any, ...]:
+        """Take the snapshots of the attributes of an object that count: its own, those in slots, and its class's."""
+        kind: Any = type(value)
+        own = not all_names and _is_the_users(kind) and not _asks_code(kind)
+        names = self.names if own else None
+        found: list[Any] = []
+        held = dictionary_of(value)
+        if held is not None:
+            self.watch(held, dict(held))
+            for name in held if names is None else [name for name in held if name in names]:
+                self._attribute(found, value, name, held[name], at, own)
+        for slot in slots_in(kind):
+            if names is None or slot.__name__ in names:
+                now = self.watch_by(functools.partial(_in_slot, slot, value), by_identity=True)
+                if now is not _MISSING:
+                    self._attribute(found, value, slot.__name__, now, at, own)
+        for base in _users_bases(kind):
+            self.of_class(base, found, at, names, held or ())
+        self.code.append(kind)
+        return tuple(found)
+
+    def of_class(
+        self, kind: type, found: list[Any], at: Path, names: frozenset[str] | None, hidden: Iterable[str] = ()
+    ) -> None:
+        """Take the snapshots of a class's values that code names, but for those that an object of it hides."""
+        space = vars(kind)
+        shown = [
+            name
+            for name, value in space.items()
+            if (names is None or name in names)
+            and name not in hidden
+            and not (name.startswith(("__", "_abc_")) or isinstance(value, _NO_VALUES))
+            and not hasattr(type(value), "__set__")
+        ]
+        if shown:
+            self.watch(space, dict(space))
+        for name in shown:
+            self._attribute(found, kind, name, space[name], at)
+
+    def _attribute(
+        self, found: list[Any], holder: Any, name: str, value: Any, at: Path, named: bool = True
+    ) -> None:
+        inner = (*at, len(found), 1)
+        found.append(
+            (name, self.look(value, f".{name}", inner, functools.partial(setattr, holder, name), named))
+        )
+
+
+# -- classes -------------------------------------------------------------------------------------------------------
+
+_MISSING = object()
+_installed = (
+    *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib", "platstdlib")),
+    str(FilePath(torch.__file__).parents[1]),
+)
+_PACKAGE = __name__.partition(".")[0]
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_the_users(kind: Any) -> bool:
+    """Return True for a class whose code is a user's, or of this package: its names are known, an installed package's
+    are not."""
+    module = kind.__module__
+    if module == "builtins" or module == "typing":
+        return False
+    if module.partition(".")[0] == _PACKAGE or module == "types":  # `SimpleNamespace` has no code of its own
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None:
+        return module in ("__main__", "__mp_main__") or module not in sys.stdlib_module_names
+    return kind.__qualname__ == "Namespace" or not (
+        file.startswith(_installed) or "site-packages" in file or "dist-packages" in file
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _asks_code(kind: Any) -> bool:
+    """Return True for a class that answers for attributes by code: any name may lead to any attribute."""
+    return any(name in vars(base) for base in kind.__mro__ if _is_python(base) for name in _ASKS_CODE)
+
+
+@functools.lru_cache(maxsize=4096)
+def _users_bases(kind: Any) -> tuple[Any, ...]:
+    return tuple(base for base in kind.__mro__ if _is_python(base) and _is_the_users(base))
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_python(kind: Any) -> bool:
+    return bool(kind.__flags__ & (1 << 9)) and "__module__" in vars(kind)
+
+
+@functools.lru_cache(maxsize=4096)
+def slots_in(kind: Any) -> tuple[Any, ...]:
+    """List the slots that Python code has given a class and its bases."""
+    return tuple(
+        slot
+        for base in kind.__mro__
+        if "__slots__" in vars(base)
+        for slot in vars(base).values()
+        if isinstance(slot, types.MemberDescriptorType)
+    )
+
+
+def slots_of(kind: Any) -> tuple[str, ...]:
+    """Name the slots that Python code has given a class and its bases."""
+    return tuple(slot.__name__ for slot in slots_in(kind))
+
+
+def _in_slot(slot: Any, value: Any) -> Any:
+    try:
+        return slot.__get__(value)
+    except AttributeError:
+        return _MISSING
+
+
+def dictionary_of(value: Any) -> Any:
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return held if type(held) is dict else None
+
+
+@functools.lru_cache(maxsize=4096)
+def hides_state(kind: Any) -> bool:
+    """Return True for a class whose objects have more in them than attributes that Python shows: state of C code."""
+    size = kind.__basicsize__ - object.__basicsize__ - _POINTER * len(slots_in(kind))
+    size -= _POINTER * (kind.__dictoffset__ > 0)
+    size -= _POINTER * (getattr(kind, "__weakrefoffset__", 0) > 0)
+    return size != 0 or kind.__itemsize__ != 0
+
+
+# -- handlers ------------------------------------------------------------------------------------------------------
+
+Handler = Callable[[Walk, Any, Path], Any]
+HANDLERS: dict[type, Handler] = {}
+
+
+@functools.lru_cache(maxsize=4096)
+def handler_of(kind: Any) -> Handler:
+    """Find the handler of a kind of values: its own, that of the nearest base, else the one for objects."""
+    return next((HANDLERS[base] for base in kind.__mro__ if base in HANDLERS), look_at_object)
+
+
+def look_at_object(walk: Walk, value: Any, at: Path) -> Any:
+    """Look at an object by its attributes; stop at one that hides state in C code."""
+    kind: Any = type(value)
+    if hides_state(kind):
+        what = "an iterator" if hasattr(kind, "__next__") else "a value of a type that is not looked into"
+        return walk.stop(value, f"{what} ({kind.__name__})")
+    return walk.identity(value), walk.attributes(value, (*at, 1))

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: MIT
+"""Reads of a step that no snapshot tells of: the clock, files, iterators that move on, random numbers of Python's.
+
+A replay would repeat what was read when it was recorded, so such a step is not captured. Which code runs is observed
+while a step is recorded, but only where code that may run names one of these, or reaches a value that cannot be
+compared: code that does not run reads nothing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import dis
+import functools
+import os
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..._fuse import SharedNumbers
+from ..._state import Unknown
+from .any_names import any_names
+from .reach import Reach, is_installed
+
+#: Names under which code finds the clock, files and the like; other things may have them, too.
+_NAMES = frozenset(
+    (
+        *("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "process_time", "thread_time"),
+        *(
+            "now",
+            "today",
+            "utcnow",
+            "open",
+            "read",
+            "readline",
+            "read_text",
+            "read_bytes",
+            "exists",
+            "is_file",
+        ),
+        *(
+            "stat",
+            "getmtime",
+            "listdir",
+            "scandir",
+            "iterdir",
+            "glob",
+            "urandom",
+            "getrandbits",
+            "uuid4",
+            "uuid1",
+        ),
+        *("input", "next", "loadtxt", "load", "eval", "exec", "globals"),
+    )
+)
+_MODULES = {
+    "time": "the clock",
+    "posix": "the file system",
+    "nt": "the file system",
+    "io": "a file",
+    "_io": "a file",
+}
+_BY_TEXT = frozenset(("eval", "exec", "globals", "input"))
+_NO_READS = frozenset(("getpid", "fspath", "sleep", "write", "flush", "putenv", "_path_splitroot"))
+_RESUME = dis.opmap.get("RESUME", -1)
+
+
+class Unseen:
+    """Reasons not to capture a step: what it reads that the readers of `reach` do not tell.
+
+    Args:
+        reach: the code that a step may run, and its readers.
+    """
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._names = bool(_NAMES & reach.names)
+        self.alone = True  # nobody else may draw from Python's and NumPy's generators while a step runs
+        self._moved = False  # they have moved while the last step ran
+        self._observed: _Observed | None = None
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Context manager: observe the step that runs inside."""
+        generators = SharedNumbers()
+        self._observed = _Observed() if self._names or any(True for _ in self._unknown()) else None
+        before = sys.getprofile()
+        if self._observed is not None and before is None:
+            sys.setprofile(self._observed.note)
+        try:
+            yield
+        finally:
+            if self._observed is not None and before is None:
+                sys.setprofile(None)
+            elif self._observed is not None:  # somebody else's profile counts: all code may have run
+                self._observed.codes.update(self._reach.functions)
+            self._moved = generators.moved()
+
+    @property
+    def in_doubt(self) -> bool:
+        """True if random numbers were drawn beside the step, or by it: a step that runs alone will tell."""
+        return self._moved and not self.alone
+
+    def reason(self) -> str | None:
+        """Explain why the observed step is not captured; None if nothing speaks against it."""
+        observed = self._observed
+        if self._moved and self.alone:
+            place = self._place(("random", "np", "numpy", "choice", "shuffle", "rand"), self._reach.functions)
+            return f"the step draws from Python's or NumPy's random generator{place}"
+        if observed is None:
+            return None
+        if observed.reads:
+            return "the step reads {}{}".format(*observed.reads[0])
+        codes = [code for code in observed.codes if not is_installed(code.co_filename)]
+        names = frozenset[str]().union(*map(_names_of, codes))
+        for one in self._unknown():
+            if not one.name or one.name in names or any(any_names(code).has(one.name) for code in codes):
+                place = self._place((one.name or "",), codes)
+                return f"the step can read {one.what} in {one.where}, which no guard can compare{place}"
+        return None
+
+    def _unknown(self) -> Iterator[Unknown]:
+        for reader in self._reach.readers:
+            yield from reader.unknown()
+        yield from self._reach.unknown_in_modules()
+
+    def _place(self, names: Iterable[str], codes: Iterable[types.CodeType]) -> str:
+        """Name the line of a user's code that names one of these."""
+        for name in names:
+            for code in codes:
+                line = _line_of(code, name) if name and not is_installed(code.co_filename) else None
+                if line is not None:
+                    return f" at {os.path.basename(code.co_filename)}:{line} in {code.co_name}"
+        return ""
+
+
+class _Observed:
+    """Code that has run, and reads of the clock and of files that a user's code has asked for."""
+
+    def __init__(self) -> None:
+        self.codes: set[types.CodeType] = set()
+        self.reads: list[tuple[str, str]] = []
+        self._begun: set[int] = set()
+
+    def note(self, frame: types.FrameType, event: str, called: Any) -> None:
+        """Take note of a call; `sys.setprofile` calls this."""
+        if event == "call":
+            code = frame.f_code
+            self.codes.add(code)
+            if code.co_flags & 0x20 and not is_installed(code.co_filename):
+                if frame.f_lasti < 0 or _begins(code.co_code[frame.f_lasti : frame.f_lasti + 2]):
+                    self._begun.add(id(frame))
+                elif id(frame) not in self._begun:
+                    place = f" at {os.path.basename(code.co_filename)}:{frame.f_lineno} in {code.co_name}"
+                    self.reads.append(("a generator that goes on from step to step", place))
+        elif event == "c_call":
+            what = _read_by(called)
+            if what is not None:
+                asked = _place_of(frame)
+                if asked is not None:
+                    self.reads.append((what, asked))
+
+
+def _begins(step: bytes) -> bool:
+    """Return True for the instruction at which a generator begins, and not goes on."""
+    return step[0] == _RESUME and step[1] & 3 == 0
+
+
+def _read_by(called: Any) -> str | None:
+    """Name what a function of C code reads; None for one that gives the same for the same arguments."""
+    owner = getattr(called, "__self__", None)
+    if type(owner) is types.ModuleType:
+        if owner.__name__ == "builtins" and called.__name__ in _BY_TEXT:
+            return f"what {called.__name__}() finds"
+        return None if called.__name__ in _NO_READS else _MODULES.get(owner.__name__)
+    if (
+        isinstance(owner, type)
+        and issubclass(owner, datetime.date)
+        and called.__name__ in ("now", "today", "utcnow")
+    ):
+        return "the clock"
+    return None
+
+
+def _place_of(frame: types.FrameType | None) -> str | None:
+    """Name the line of the user's code that asked for it, maybe through the standard library; None if torch or this
+    package did."""
+    while frame is not None and is_installed(frame.f_code.co_filename):
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package not in sys.stdlib_module_names or package == "logging":  # a message's time decides nothing
+            return None
+        frame = frame.f_back
+    if frame is None:
+        return None
+    return f" at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} in {frame.f_code.co_name}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _names_of(code: types.CodeType) -> frozenset[str]:
+    words = (one for one in code.co_consts if isinstance(one, str))
+    return frozenset((*code.co_names, *code.co_freevars, *words))
+
+
+@functools.lru_cache(maxsize=4096)
+def _line_of(code: types.CodeType, name: str) -> int | None:
+    """Find the first line of code that uses a name."""
+    line = code.co_firstlineno
+    for step in dis.get_instructions(code):
+        line = step.starts_line if isinstance(step.starts_line, int) and step.starts_line > 1 else line
+        if step.argval == name:
+            return line
+    return None
