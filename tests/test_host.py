@@ -79,6 +79,22 @@ def test_this_machine() -> None:
     assert len(host.load_average()) == 3
 
 
+@pytest.mark.parametrize(
+    ("cpuinfo", "name"),
+    [
+        ("processor\t: 0\nmodel name\t: Xeon\n\nprocessor\t: 1\nmodel name\t: Xeon\n", "Xeon"),
+        ("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n", "Arm Neoverse-V2"),
+        (
+            "processor\t: 0\nCPU implementer\t: 0xc0\nCPU part\t: 0xac3\n",
+            f"{os.uname().machine}, implementer 0xc0, part 0xac3",
+        ),
+        ("", os.uname().machine),
+    ],
+)
+def test_the_processor_has_a_name(tmp_path: Path, cpuinfo: str, name: str) -> None:
+    assert host.cpu_model(machine(tmp_path, "", {"proc/cpuinfo": cpuinfo})) == name
+
+
 def test_folders_of_wheels_come_before_the_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in (
         "wheels/nvidia/cu13/lib",

@@ -4,8 +4,10 @@
 import re
 import runpy
 import shutil
+import struct
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,23 @@ def test_others_are_refused_with_the_reason(checkout, tag, changelog, reason):
     done = release(checkout("0.2.0", changelog), tag, "--check")
     assert done.returncode == 2
     assert reason in done.stderr
+
+
+def test_a_wheel_that_lacks_a_gpu_is_told(tmp_path):
+    lacking = runpy.run_path(str(ROOT / ".ci/release"))["lacking"]
+    wheel = tmp_path / "dnnsuite.whl"
+    for numbers, missing in (((80, 90, 100, 120), []), ((80, 90), ["sm_100", "sm_120"]), ((), None)):
+        entries = b"".join(
+            struct.pack("<HHIQIIII", 2, 257, 64, 0, 0, 0, 0, number) + bytes(32) for number in numbers
+        )
+        with zipfile.ZipFile(wheel, "w") as files:
+            files.writestr("dnnsuite/libdnnsuite_ops.so", b"")
+            if missing is not None:
+                files.writestr(
+                    "dnnsuite/libdnnsuite_cuda.so",
+                    struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries,
+                )
+        assert lacking(wheel) == (["sm_80", "sm_90", "sm_100", "sm_120"] if missing is None else missing)
 
 
 def test_this_checkout_has_a_section_of_its_version():

@@ -10,6 +10,8 @@
 # the GPUs that are present; else all.
 
 set(DNNSUITE_HAS_CUDA OFF)
+set(cuda_left_out "so the CUDA operators are left out: on a GPU norms, dropout, losses, optimizers and recurrent layers are several \
+launches of torch's each")
 
 # A name or a list of TORCH_CUDA_ARCH_LIST ("8.0 9.0a+PTX") → architectures of CMake (80-real;90a).
 function(dnnsuite_from_torch_list text result)
@@ -63,8 +65,8 @@ endif()
 if(NOT cuda_wanted MATCHES "^(OFF|0|FALSE|NO)$")
   check_language(CUDA)
   if(NOT CMAKE_CUDA_COMPILER AND cuda_wanted STREQUAL "AUTO")
-    message(STATUS "dnnsuite: no CUDA compiler found, so the CUDA operators are left out: "
-      "put nvcc on PATH (or set CUDACXX) and reinstall to get them.")
+    message(STATUS "dnnsuite: no CUDA compiler found, ${cuda_left_out}; install a released wheel, or put nvcc on PATH "
+      "(or set CUDACXX) and reinstall, to get them.")
   elseif(NOT CMAKE_CUDA_COMPILER)
     message(FATAL_ERROR "dnnsuite: DNNSUITE_CUDA=${DNNSUITE_CUDA} asks for the CUDA operators, but no CUDA "
       "compiler was found: put nvcc on PATH, set CUDACXX to its path, or set DNNSUITE_CUDA=OFF.")
@@ -112,7 +114,7 @@ if(NOT cuda_wanted MATCHES "^(OFF|0|FALSE|NO)$")
       set(CMAKE_CUDA_STANDARD_REQUIRED ON)
       set(DNNSUITE_HAS_CUDA ON)
     else()
-      message(STATUS "dnnsuite: neither a GPU nor a torch with CUDA is here, so the CUDA operators are left out: "
+      message(STATUS "dnnsuite: neither a GPU nor a torch with CUDA is here, ${cuda_left_out}; "
         "set DNNSUITE_CUDA=all, or CMAKE_CUDA_ARCHITECTURES, and reinstall to get them.")
     endif()
   endif()

@@ -2,6 +2,7 @@
 #include "host/block_pool.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,8 +13,8 @@ namespace dnnsuite::host {
 namespace {
 
 std::size_t whole_pages(std::size_t size) {
-    constexpr std::size_t kPage = 4096;
-    return (size + kPage - 1) / kPage * kPage;
+    static const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));  // 64 KiB on some of Arm's
+    return (size + page - 1) / page * page;
 }
 
 /// Fresh pages; large ones where a block holds one for certain, which costs a tenth of the page faults' time.

@@ -50,6 +50,8 @@ Choice widest() {
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f")) return {triad_avx512, "avx512"};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {triad_avx2, "avx2"};
+#elif defined(__aarch64__)
+    return {triad_generic, "neon"};
 #endif
     return {triad_generic, "generic"};
 }

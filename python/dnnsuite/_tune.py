@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from . import host
 from ._files import OutputError, cache_folder, write_json
 
 
@@ -50,22 +51,10 @@ def table() -> TuningTable:
     """Open the table of this machine: one file per processor, torch version and instruction set."""
     import torch
 
-    machine = f"{_processor()}|{torch.__version__}|{torch.backends.cpu.get_cpu_capability()}"
+    machine = f"{host.cpu_model()}|{torch.__version__}|{torch.backends.cpu.get_cpu_capability()}"
     return TuningTable(cache_folder() / f"tune-{hashlib.sha256(machine.encode()).hexdigest()[:12]}.json")
 
 
 def key(*parts: Any) -> str:
     """Make a table key of readable parts."""
     return json.dumps(parts, default=str)
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    import platform
-
-    return platform.processor() or platform.machine()

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "Gpu", "available_memory_bytes", "describe", "family", "gpus", "load_average", "memory_limit_bytes", "num_cpus",
-    "oom_kills", "register_vendor_folders", "torch_has_cuda", "vendor_folders", "versions",
+    "Gpu", "available_memory_bytes", "cpu_model", "describe", "family", "gpus", "load_average", "memory_limit_bytes",
+    "num_cpus", "oom_kills", "register_vendor_folders", "torch_has_cuda", "vendor_folders", "versions",
 ]  # fmt: skip
 
 
@@ -211,14 +211,43 @@ def versions() -> dict[str, str]:
     return found
 
 
+# Processors of Arm's own design by (implementer, part), of which Linux tells no name.
+_ARM = {
+    ("0x41", part): f"Arm {name}"
+    for part, name in {
+        "0xd08": "Cortex-A72", "0xd0b": "Cortex-A76", "0xd0c": "Neoverse-N1", "0xd40": "Neoverse-V1",
+        "0xd49": "Neoverse-N2", "0xd4f": "Neoverse-V2", "0xd84": "Neoverse-V3", "0xd8e": "Neoverse-N3",
+    }.items()
+}  # fmt: skip
+
+
+def cpu_model(root: Path = Path("/")) -> str:
+    """Name of the processor; on Arm that of its design, or the numbers that Linux tells.
+
+    Args:
+        root: root folder of the files to read; tests give another one.
+    """
+    cpuinfo = _read(root / "proc/cpuinfo")
+    found = {
+        name: value.strip()
+        for name, value in re.findall(
+            r"^(model name|CPU implementer|CPU part)\s*:\s*(.+)$", cpuinfo, re.MULTILINE
+        )
+    }
+    if "model name" in found:
+        return found["model name"]
+    if "CPU part" not in found:
+        return platform.machine()
+    who = found.get("CPU implementer", ""), found["CPU part"]
+    return _ARM.get(who, f"{platform.machine()}, implementer {who[0]}, part {who[1]}")
+
+
 def describe() -> dict[str, Any]:
     """Return the machine as it goes into every record."""
-    cpuinfo = _read(Path("/proc/cpuinfo"))
-    model = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     total = re.search(r"^MemTotal:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
     governor = _read(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")).strip()
     return {
-        "cpu_model": model[1].strip() if model else platform.machine(),
+        "cpu_model": cpu_model(),
         "cpus": os.cpu_count(),
         "cpus_allowed": sorted(os.sched_getaffinity(0)),
         "memory_bytes": int(total[1]) * 1024 if total else None,

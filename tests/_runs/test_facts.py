@@ -32,6 +32,14 @@ def test_a_device_is_the_gpus_that_a_run_could_use() -> None:
     assert facts.device("cpu", DESCRIBED).name == ""
     assert facts.device("cuda:0", DESCRIBED, ("GPU-b",)) == facts.Device("cuda", "A100", ("GPU-b",))
     assert facts.device("cuda", DESCRIBED).uuids == ("GPU-a", "GPU-b")
+    assert facts.device("cuda:1", DESCRIBED) == facts.Device("cuda", "A100", ("GPU-b",))
+
+
+def test_a_gpu_that_is_hidden_is_not_one_a_run_could_use(monkeypatch) -> None:
+    for visible, uuids in (("1", ("GPU-b",)), ("GPU-b,GPU-a", ("GPU-b", "GPU-a")), ("0", ("GPU-a",))):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert facts.device("cuda", DESCRIBED).uuids == uuids
+    assert facts.device("cuda", DESCRIBED).name == "H200"
 
 
 def test_another_machine_or_version_is_told() -> None:

@@ -104,10 +104,25 @@ def test_workers_of_a_cluster_share_a_search(tmp_path, space, capsys):
     )  # fmt: skip
 
 
+def test_devices_share_a_search(tmp_path, space, capsys):
+    pytest.importorskip("optuna")
+    rows = []
+    for name, devices in (("alone", []), ("devices", ["--devices", "cpu"])):
+        out = str(tmp_path / name)
+        assert run(*SMALL, "--modes", "hfta", "--space", space, "--out", out, "--json", *devices) == 0
+        (row,) = json.loads(capsys.readouterr().out)["rows"]
+        rows.append((row["best"], row["best_trial"], row["epochs"]))
+    assert rows[0] == rows[1]
+    assert (tmp_path / "devices/run0/hfta/devices/cpu-0/result.json").is_file()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--share"], "name it with --out"),
+        (["--devices", "all"], "shows no GPU"),
+        (["--devices", "cpu", "--device", "cpu"], "give one of them"),
+        (["--devices", "cpu", "--cluster", "local"], "--workers is their number"),
         (["--cluster", "pbs"], "accepted: slurm, local, debug"),
         (["--workers", "0"], "--workers 0"),
         (["--cluster", "local", "--cluster-option", "timeout"], "wants NAME=VALUE"),

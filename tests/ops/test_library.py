@@ -10,7 +10,7 @@ import torch
 
 from dnnsuite import ops
 from dnnsuite.errors import Unavailable
-from dnnsuite.ops.library import gradients_through, library_folder, remember
+from dnnsuite.ops.library import gradients_through, library_folder, remember, without_operators
 
 
 def test_folder_has_the_library():
@@ -35,6 +35,24 @@ def test_broken_library_is_unavailable(tmp_path):
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert "does not load under torch" in out.stdout
+
+
+def test_a_gpu_without_operators_is_told_of(tmp_path, monkeypatch):
+    driver = tmp_path / "version"
+    (tmp_path / "libdnnsuite_ops.so").touch()
+    monkeypatch.setenv("DNNSUITE_LIBRARY_DIR", str(tmp_path))
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert without_operators(driver) == ""  # no GPU, and nothing is slower
+    driver.touch()
+    line = without_operators(driver)
+    assert "several launches of torch's" in line
+    assert "pip install" in line
+    assert "\n" not in line
+    (tmp_path / "libdnnsuite_cuda.so").touch()
+    assert without_operators(driver) == ""
+    monkeypatch.setattr(torch.version, "cuda", None)
+    (tmp_path / "libdnnsuite_cuda.so").unlink()
+    assert without_operators(driver) == ""
 
 
 def test_no_python_inside():

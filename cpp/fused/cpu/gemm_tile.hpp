@@ -77,7 +77,8 @@ __attribute__((noinline)) void tile(const TileArguments<T>& t) {
     }
 }
 
-// As many sums as the registers hold: 12 x 2 of 32 with AVX-512, 6 x 2 of 16 with AVX2. A double takes two registers.
+// As many sums as the registers hold: 12 x 2 of 32 with AVX-512, 6 x 2 of 16 with AVX2, 6 x 4 of 32 with NEON. A double
+// takes two registers.
 #if defined(__AVX512F__)
 template <class T>
 constexpr int kMostRows = sizeof(T) == 4 ? 12 : 6;
@@ -85,6 +86,10 @@ constexpr int kMostVectors = 2;
 #elif defined(__AVX2__)
 template <class T>
 constexpr int kMostRows = sizeof(T) == 4 ? 6 : 3;
+constexpr int kMostVectors = 1;
+#elif defined(__aarch64__)
+template <class T>
+constexpr int kMostRows = sizeof(T) == 4 ? 6 : 2;
 constexpr int kMostVectors = 1;
 #else
 template <class T>

@@ -22,6 +22,8 @@ Isa widest() {
 #endif
 #if defined(DNNSUITE_WITH_AVX2)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::kAvx2;
+#elif defined(__aarch64__)
+    return Isa::kNeon;
 #endif
     return Isa::kGeneric;
 }
@@ -37,7 +39,7 @@ bool is_compiled(Isa level) {
 Isa choose() {
     const Isa best = widest();
     const char* asked = std::getenv("DNNSUITE_ISA");
-    if (asked == nullptr) return best;
+    if (asked == nullptr || best == Isa::kNeon) return best;
     for (Isa level : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512})
         if (std::strcmp(asked, isa_name(level)) == 0 && is_compiled(level)) return level;
     return best;
@@ -50,7 +52,15 @@ Isa isa() {
     return level;
 }
 
-const char* isa_name(Isa level) { return level == Isa::kAvx512 ? "avx512" : level == Isa::kAvx2 ? "avx2" : "generic"; }
+const char* isa_name(Isa level) {
+    switch (level) {
+        case Isa::kAvx512: return "avx512";
+        case Isa::kAvx2: return "avx2";
+        case Isa::kNeon: return "neon";
+        case Isa::kGeneric: break;
+    }
+    return "generic";
+}
 
 namespace {
 std::string instruction_set() { return isa_name(isa()); }

@@ -9,6 +9,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "fused/cpu/pool_scatter.hpp"
@@ -86,6 +88,13 @@ DNNSUITE_HD void widen(const uint8_t* from, Vec<int64_t>::Register& to) {
 #elif defined(__AVX2__)
 DNNSUITE_HD void widen(const uint8_t* from, Vec<int32_t>::Register& to) {
     to = (Vec<int32_t>::Register)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+}
+#elif defined(__aarch64__)
+DNNSUITE_HD void widen(const uint8_t* from, Vec<int32_t>::Register& to) {
+    uint32_t four;
+    __builtin_memcpy(&four, from, sizeof(four));
+    const uint16x8_t wider = vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(four)));
+    to = (Vec<int32_t>::Register)vmovl_u16(vget_low_u16(wider));
 }
 #endif
 

@@ -37,7 +37,7 @@ DNNSUITE_HD void gemm_tile(const Strided<T>& a, const T* b, int64_t ldb, T* c, i
 // As many sums as the registers hold.
 #if defined(__AVX512F__)
 constexpr int kTileRows = 8, kTileVectors = 2;
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) || defined(__aarch64__)
 constexpr int kTileRows = 6, kTileVectors = 1;
 #else
 constexpr int kTileRows = 2, kTileVectors = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Vec<T>: sixteen numbers, whatever the machine's registers hold, so that sums are formed in one order on every
-// instruction set. A Vec is an array of GCC vector registers: 1 for AVX-512, 2 for AVX2, 4 for SSE2 (float).
+// instruction set. A Vec is an array of GCC vector registers: 1 for AVX-512, 2 for AVX2, 4 for SSE2 and NEON (float).
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace dnnsuite::fused::DNNSUITE_ISA {
@@ -42,6 +44,9 @@ struct SignedOf<8> {
 
 // The first `count` numbers of a register, from and to memory. Number by number they would go through the stack, from
 // where a whole register is read before its numbers have arrived: ten columns took ten times as long as sixteen.
+#if defined(__AVX2__) || defined(__aarch64__)
+#define DNNSUITE_LOADS_LANES
+#endif
 #if defined(__AVX512F__)
 DNNSUITE_HD __mmask16 first_lanes(int64_t count) { return static_cast<__mmask16>((1u << count) - 1u); }
 DNNSUITE_HD __m512 load_lanes(const float* from, int64_t count) {
@@ -81,6 +86,35 @@ DNNSUITE_HD void store_lanes(__m256i v, int32_t* to, int64_t count) {
 }
 DNNSUITE_HD void store_lanes(__m256 v, float* to, int64_t count) { _mm256_maskstore_ps(to, first_floats(count), v); }
 DNNSUITE_HD void store_lanes(__m256d v, double* to, int64_t count) { _mm256_maskstore_pd(to, first_doubles(count), v); }
+#elif defined(__aarch64__)
+// NEON has no masks: halves and lanes, of which no load reaches past the last number.
+#define DNNSUITE_FOUR_LANES(Number, Register, kind)                                      \
+    DNNSUITE_HD Register load_lanes(const Number* from, int64_t count) {                 \
+        if (count >= 4) return vld1q_##kind(from);                                       \
+        const Register zeros = vdupq_n_##kind(0);                                        \
+        if (count <= 0) return zeros;                                                    \
+        if (count == 1) return vld1q_lane_##kind(from, zeros, 0);                        \
+        const Register two = vcombine_##kind(vld1_##kind(from), vget_low_##kind(zeros)); \
+        return count == 2 ? two : vld1q_lane_##kind(from + 2, two, 2);                   \
+    }                                                                                    \
+    DNNSUITE_HD void store_lanes(Register v, Number* to, int64_t count) {                \
+        if (count >= 4) return vst1q_##kind(to, v);                                      \
+        if (count == 1) return vst1q_lane_##kind(to, v, 0);                              \
+        if (count >= 2) vst1_##kind(to, vget_low_##kind(v));                             \
+        if (count == 3) vst1q_lane_##kind(to + 2, v, 2);                                 \
+    }
+DNNSUITE_FOUR_LANES(float, float32x4_t, f32)
+DNNSUITE_FOUR_LANES(int32_t, int32x4_t, s32)
+#undef DNNSUITE_FOUR_LANES
+DNNSUITE_HD float64x2_t load_lanes(const double* from, int64_t count) {
+    if (count >= 2) return vld1q_f64(from);
+    const float64x2_t zeros = vdupq_n_f64(0);
+    return count == 1 ? vld1q_lane_f64(from, zeros, 0) : zeros;
+}
+DNNSUITE_HD void store_lanes(float64x2_t v, double* to, int64_t count) {
+    if (count >= 2) return vst1q_f64(to, v);
+    if (count == 1) vst1q_lane_f64(to, v, 0);
+}
 #endif
 
 #define DNNSUITE_EACH _Pragma("GCC unroll 16") for (int i = 0; i < kParts; ++i)
@@ -111,7 +145,7 @@ struct Vec {
     /// The first `count` (1 to 16) numbers, zeros behind them.
     DNNSUITE_HD static Vec load(const T* from, int64_t count) {
         if (is_whole(count)) return load(from);
-#if defined(__AVX2__)
+#if defined(DNNSUITE_LOADS_LANES)
         Vec v;
         DNNSUITE_EACH v.part[i] = (Register)load_lanes(from + i * kPerRegister, lanes_of(i, count));
         return v;
@@ -126,7 +160,7 @@ struct Vec {
     }
     DNNSUITE_HD void store(T* to, int64_t count) const {
         if (is_whole(count)) return store(to);
-#if defined(__AVX2__)
+#if defined(DNNSUITE_LOADS_LANES)
         using Native = decltype(load_lanes(to, count));
         DNNSUITE_EACH store_lanes((Native)part[i], to + i * kPerRegister, lanes_of(i, count));
 #else
@@ -136,6 +170,7 @@ struct Vec {
 #endif
     }
     /// Past the caches, to an address that is a multiple of 64; for numbers that nobody reads before they have left them.
+    /// Arm's processors see by themselves that whole lines are written.
     DNNSUITE_HD void stream(T* to) const {
 #if defined(__AVX512F__)
         DNNSUITE_EACH _mm512_stream_si512((__m512i*)(to + i * kPerRegister), (__m512i)part[i]);

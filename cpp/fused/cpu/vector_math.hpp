@@ -9,6 +9,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace dnnsuite::fused::DNNSUITE_ISA {
@@ -27,6 +29,9 @@ DNNSUITE_HD __m256d register_root(__m256d v) { return _mm256_sqrt_pd(v); }
 #elif defined(__SSE2__)
 DNNSUITE_HD __m128 register_root(__m128 v) { return _mm_sqrt_ps(v); }
 DNNSUITE_HD __m128d register_root(__m128d v) { return _mm_sqrt_pd(v); }
+#elif defined(__aarch64__)
+DNNSUITE_HD float32x4_t register_root(Vec<float>::Register v) { return vsqrtq_f32((float32x4_t)v); }
+DNNSUITE_HD float64x2_t register_root(Vec<double>::Register v) { return vsqrtq_f64((float64x2_t)v); }
 #else
 template <class Register>
 DNNSUITE_HD Register register_root(Register v) {
@@ -38,7 +43,8 @@ DNNSUITE_HD Register register_root(Register v) {
 template <class T>
 DNNSUITE_HD Vec<T> square_root(const Vec<T>& v) {
     Vec<T> r;
-    _Pragma("GCC unroll 16") for (int i = 0; i < Vec<T>::kParts; ++i) r.part[i] = register_root(v.part[i]);
+    _Pragma("GCC unroll 16") for (int i = 0; i < Vec<T>::kParts; ++i) r.part[i] =
+        (typename Vec<T>::Register)register_root(v.part[i]);
     return r;
 }
 
@@ -143,6 +149,12 @@ DNNSUITE_HD void multiply_wide(const Vec<uint32_t>& a, uint32_t factor, Vec<uint
         const __m128i even = _mm_mul_epu32(x, f), odd = _mm_mul_epu32(_mm_srli_epi64(x, 32), f);
         high.part[i] = (Register)_mm_or_si128(_mm_srli_epi64(even, 32), _mm_and_si128(odd, upper));
         low.part[i] = (Register)_mm_or_si128(_mm_andnot_si128(upper, even), _mm_slli_epi64(odd, 32));
+#elif defined(__aarch64__)
+        const uint32x4_t x = (uint32x4_t)a.part[i];
+        const uint32x4_t first = vreinterpretq_u32_u64(vmull_n_u32(vget_low_u32(x), factor));
+        const uint32x4_t last = vreinterpretq_u32_u64(vmull_high_n_u32(x, factor));
+        high.part[i] = (Register)vuzp2q_u32(first, last);
+        low.part[i] = (Register)vuzp1q_u32(first, last);
 #else
         for (int j = 0; j < kRegisterBytes / 4; ++j) {
             const uint64_t product = static_cast<uint64_t>(a.part[i][j]) * factor;

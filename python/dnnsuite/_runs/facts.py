@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import os
 import socket
 import subprocess
 from collections.abc import Mapping
@@ -57,13 +58,31 @@ def machine(described: Mapping[str, Any]) -> Machine:
 
 
 def device(kind: str, described: Mapping[str, Any], uuids: tuple[str, ...] | None = None) -> Device:
-    """Return the device of a run: `kind` as a job takes it; `uuids` of the GPUs it could use, by default all."""
+    """Return the device of a run: `kind` as a job takes it; `uuids` of the GPUs it could use, by default all that
+    CUDA_VISIBLE_DEVICES leaves."""
     if not kind.startswith("cuda"):
         return Device(kind)
     gpus = described.get("gpus") or []
     names = {gpu.get("uuid", ""): gpu["name"] for gpu in gpus}
-    found = tuple(gpu.get("uuid", "") for gpu in gpus) if uuids is None else uuids
+    found = _visible(tuple(names)) if uuids is None else uuids
+    number = kind.partition(":")[2]
+    if uuids is None and number.isdigit():  # one of those
+        found = found[int(number) : int(number) + 1]
     return Device("cuda", next((names[uuid] for uuid in found if uuid in names), ""), found)
+
+
+def _visible(uuids: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of a machine's GPUs that CUDA_VISIBLE_DEVICES names, by number or by the beginning of their id."""
+    named = [
+        entry.strip() for entry in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if entry.strip()
+    ]
+    found = [
+        next(
+            (uuid for number, uuid in enumerate(uuids) if entry == str(number) or uuid.startswith(entry)), ""
+        )
+        for entry in named
+    ]
+    return tuple(uuid for uuid in found if uuid) or uuids
 
 
 def source_hash(job: type) -> str:

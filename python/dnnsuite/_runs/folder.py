@@ -48,6 +48,11 @@ class PlanFolder:
         self.runs = root / runs  # folder of the finished runs
         state.setdefault("id", new_id())
 
+    @classmethod
+    def read(cls, root: Path, file: str) -> PlanFolder:
+        """Read the directory of a plan that another process keeps."""
+        return cls(root, file, _state(root / file))
+
     @property
     def id(self) -> str:
         """Id of the plan; each of its runs repeats it."""

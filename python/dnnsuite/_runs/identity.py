@@ -413,12 +413,12 @@ def _is_file_installed(path: str) -> bool:
 
 @functools.cache
 def _is_users(module: str) -> bool:
-    """True for a module that is in no installed package and no part of Python."""
-    held = sys.modules.get(module)
-    path = getattr(held, "__file__", None)
-    if path is None:
-        return module == "__main__"
-    return not _is_file_installed(path)
+    """True for a module that is in no installed package and no part of Python.
+
+    A script's `__main__` is the user's also in a process that the script's functions were sent to.
+    """
+    path = getattr(sys.modules.get(module), "__file__", None)
+    return module == "__main__" or (path is not None and not _is_file_installed(path))
 
 
 def _is_installed(kind: type) -> bool:

@@ -13,12 +13,20 @@ from pathlib import Path
 from .. import host
 from ..errors import Error
 
-__all__ = ["die_with_parent", "limit_memory", "memory_share_bytes", "offer_to_oom_killer", "peak_rss_bytes"]
+__all__ = [
+    "SHARES_VARIABLE",
+    "die_with_parent",
+    "limit_memory",
+    "memory_share_bytes",
+    "offer_to_oom_killer",
+    "peak_rss_bytes",
+]
 
 _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 # Part of the available memory that workers may reserve together; the rest is for this process, the page cache
 # and whatever else lives on the machine.
 _SHARE = 0.9
+SHARES_VARIABLE = "DNNSUITE_SHARES"  # number of processes like this one that divide the machine
 
 
 def die_with_parent(parent_pid: int) -> None:
@@ -62,4 +70,5 @@ def peak_rss_bytes() -> int:
 
 def memory_share_bytes(replicas: int) -> int:
     """Bytes that each of `replicas` workers may reserve so that together they cannot exhaust the machine."""
-    return int(_SHARE * host.available_memory_bytes() / replicas)
+    beside = max(1, int(os.environ.get(SHARES_VARIABLE) or 1))
+    return int(_SHARE * host.available_memory_bytes() / (replicas * beside))

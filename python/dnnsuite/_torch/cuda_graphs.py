@@ -45,19 +45,19 @@ def end_failed_capture(device: torch.device, caller: torch.cuda.Stream, pool: An
         pool: the memory pool of the capture.
     """
     index = torch.cuda.current_device() if device.index is None else device.index
-    torch.cuda.set_stream(caller)
-    if _pool_ends:
-        end, release = _pool_ends
-        with contextlib.suppress(RuntimeError):  # the capture's end may have done it
-            end(index, pool)
-            release(index, pool)
-    with contextlib.suppress(
-        RuntimeError
-    ):  # an error left by the capture is reported here, not by the next call
-        torch.cuda.synchronize(device)
-    with contextlib.suppress(RuntimeError), torch.cuda.device(device):
-        graph, stream = torch.cuda.CUDAGraph(), capture_stream(device)
-        with torch.cuda.stream(stream):  # a capture that ends well ends the generator's too
-            graph.capture_begin(capture_error_mode="thread_local")
-            torch.zeros(1, device=device)
-            graph.capture_end()
+    with torch.cuda.device(index):  # a stream that is set makes its device the current one
+        torch.cuda.set_stream(caller)
+        if _pool_ends:
+            end, release = _pool_ends
+            with contextlib.suppress(RuntimeError):  # the capture's end may have done it
+                end(index, pool)
+                release(index, pool)
+        # An error left by the capture is reported here, not by the next call.
+        with contextlib.suppress(RuntimeError):
+            torch.cuda.synchronize(device)
+        with contextlib.suppress(RuntimeError):
+            graph, stream = torch.cuda.CUDAGraph(), capture_stream(device)
+            with torch.cuda.stream(stream):  # a capture that ends well ends the generator's too
+                graph.capture_begin(capture_error_mode="thread_local")
+                torch.zeros(1, device=device)
+                graph.capture_end()

@@ -62,6 +62,12 @@ def tune(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of draws, weights and the order of data.")] = 1117,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    devices: Annotated[
+        Texts,
+        typer.Option(
+            help="Several at once, a process on each: all GPUs, cuda:0,cuda:1, or cpu,cpu for halves of the CPUs."
+        ),
+    ] = None,
     data: Annotated[str, typer.Option(help="Source of the data, as auto or synthetic.")] = "auto",
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
@@ -93,6 +99,7 @@ def tune(
     from .._runs.device import choose_device
     from .._runs.folder import OUT, stamp
     from .._runs.plugins import import_plugins
+    from .._runs.shares import shares_of
     from ..tuning.comparison import compare
     from ..tuning.job import JobSweep
     from ..workflow.job_options import parse_options
@@ -104,7 +111,8 @@ def tune(
         max_iters=max_iters, trials=trials, repeats=repeats, patience=patience, width=width, threads=threads,
         iters_per_epoch=iters_per_epoch, batch_size=batch_size,
     )  # fmt: skip
-    chosen = choose_device(device)
+    _refuse_beside_devices(devices, device, on_cluster)
+    chosen = shares_of(devices, 1)[0].device if devices else choose_device(device)
     where = _directory(job, out, resume, share, OUT, stamp())
     own = parse_options(option or [], jobs.get(job, jobs.FusedJob).option_defaults(), job)
     found = JobSweep(job, preset, chosen, own, data, dataroot, iters_per_epoch, batch_size, seed)
@@ -117,8 +125,8 @@ def tune(
         made = _algorithm(algorithm, count, eta, skip_last)
         return _swept(
             found, made, epochs=epochs, mode=mode, out=folder, resume=again, seed=seed + repeat, preset=preset,
-            space=space, metric=metric, goal=goal, patience=patience, width=width, threads=threads, device=chosen,
-            share=share, quiet=quiet or as_json, allow_changed=allow_changed or (),
+            space=space, metric=metric, goal=goal, patience=patience, width=width, threads=threads, devices=devices,
+            device="cpu" if devices else chosen, share=share, quiet=quiet or as_json, allow_changed=allow_changed or (),
         )  # fmt: skip
 
     if on_cluster:
@@ -139,6 +147,15 @@ def _check_counts(**counts: int | None) -> None:
 
     for name, value in counts.items():
         at_least(name, 1 if value is None else value)
+
+
+def _refuse_beside_devices(devices: list[str] | None, device: str, on_cluster: bool) -> None:
+    if devices and device != "auto":
+        raise InvalidArgument(f"--device {device} beside --devices {','.join(devices)}: give one of them")
+    if devices and on_cluster:
+        raise InvalidArgument(
+            "--devices beside --cluster: the scheduler gives each task its devices; --workers is their number"
+        )
 
 
 def _swept(found: JobSweep, algorithm: Algorithm, *, space: str | None, preset: str, metric: str | None,

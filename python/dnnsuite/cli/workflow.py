@@ -31,6 +31,12 @@ def workflow(
         ),
     ],
     device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
+    devices: Annotated[
+        Texts,
+        typer.Option(
+            help="Several, which divide the repeats: all GPUs, cuda:0,cuda:1, or cpu,cpu for halves of the CPUs."
+        ),
+    ] = None,
     device_model: Annotated[Text, typer.Option(help="Name of the device in the files.  [the GPU's]")] = None,
     modes: Annotated[
         Texts, typer.Option(help="serial,concurrent,mps,mig,hfta; mps and mig change the GPU.  [all others]")
@@ -104,7 +110,7 @@ def workflow(
     Writes a table of rates with intervals and the speedup curve over the number of models.
     """
     asked = {
-        "device": device, "device_model": device_model, "modes": modes, "precisions": precisions,
+        "device": device, "devices": devices, "device_model": device_model, "modes": modes, "precisions": precisions,
         "repeats": repeats, "epochs": epochs, "iters_per_epoch": iters_per_epoch, "batch_size": batch_size,
         "seed": seed, "preset": preset, "plan": plan, "max_B": max_B, "max_num_Bs": max_num_Bs,
         "lambd": lambd, "data": data, "dataroot": dataroot, "threads": threads, "timeout_s": timeout,
@@ -113,6 +119,8 @@ def workflow(
         **search,
     }  # fmt: skip
     if name == convergence.NAME:
+        if devices:
+            raise InvalidArgument(f"--devices divides the repeats of rates; {convergence.NAME} has none")
         own = {"job": job, "lrs": lrs, "models": models, "hfta_tree": hfta_tree}
         return convergence.compare({**asked, **own}, out, resume, dry_run, as_json)
     if given := [

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ..errors import Unavailable
 from ..profiler.counters.library import version_of
+from ._fat_binary import architectures, runs_on
 from ._finding import Finding, missing, ok
 
 _NO_DRIVER = "a machine with an NVIDIA GPU and its driver; in a container, start it with the GPU (--gpus all)"
@@ -52,21 +53,25 @@ def torch_cuda() -> Finding:
 
 
 def cuda_operators() -> Finding:
-    """Check that the CUDA kernels were built, which is decided when the package is built."""
+    """Check that the CUDA kernels were built, which is decided when the package is built, and for which GPUs."""
     import torch
 
     try:
-        folder = importlib.import_module("dnnsuite.ops.library").library_folder()
+        ops = importlib.import_module("dnnsuite.ops.library")
     except Unavailable as error:
         return missing(str(error), "reinstall with `pip install .` in the project's folder")
-    if not (folder / "libdnnsuite_cuda.so").is_file():
-        return missing(
-            "built without CUDA kernels", "install the CUDA toolkit (nvcc), then `pip install .` again"
-        )
+    library = ops.library_folder() / "libdnnsuite_cuda.so"
+    if not library.is_file():
+        return missing(f"not in this build: {ops.SLOWER}", ops.GET_OPERATORS)
+    built = architectures(library)
+    named = f"for {', '.join(built) or 'no architecture'}"
     if torch.version.cuda is None:
-        return missing("built; not loaded, because this torch has no CUDA", _CUDA_TORCH)
-    importlib.import_module("dnnsuite.ops")
-    return ok("built and loaded")
+        return missing(f"built {named}; not loaded, because this torch has no CUDA", _CUDA_TORCH)
+    for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        major, minor = torch.cuda.get_device_capability(number)
+        if not runs_on(built, (major, minor)):
+            return missing(f"built {named}, and cuda:{number} is sm_{major}{minor}", ops.GET_OPERATORS)
+    return ok(f"built {named}, and loaded")
 
 
 def nvml() -> Finding:

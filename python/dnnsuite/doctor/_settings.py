@@ -15,7 +15,8 @@ VARIABLES = {
     "DNNSUITE_BROWSER": "the browser that prints a report's page with --pdf (default: the first that is found)",
     "DNNSUITE_CACHE": "folder for prepared data and measured choices (default ~/.cache/dnnsuite)",
     "DNNSUITE_NEIGHBOURS": "ignore: measure as if nothing else ran on the machine (default: look at what runs)",
-    "DNNSUITE_ISA": "kernels to use on the CPU: generic, avx2 or avx512 (default: the widest there is); to build: all",
+    "DNNSUITE_ISA": "CPU kernels to use: generic, avx2 or avx512 (default: the widest there is; on Arm always neon); "
+    "to build: all",
     "DNNSUITE_LIBRARY_DIR": "folder of the operator libraries (default: the installed package)",
     "DNNSUITE_CUDA": "while building: AUTO, ON or OFF for the CUDA kernels (default AUTO)",
     "DNNSUITE_TORCH_DIR": "while building: folder of the torch to build against (default: the installed one)",
@@ -23,6 +24,7 @@ VARIABLES = {
     "DNNSUITE_TEST_WHEEL": "in tests: 1 also builds a wheel and looks into it",
     "DNNSUITE_CGROUP_PARENT": "control group to make the groups of shares in, as /a/b (default: where it is allowed)",
     "DNNSUITE_SLOT": "set by `dnnsuite pin` for the commands it runs: the name of their share",
+    "DNNSUITE_SHARES": "set for the processes of --devices: how many divide the machine's memory",
     "DNNSUITE_PIN_RUN": "set by `dnnsuite pin` for the commands it runs: the run they belong to",
     "DNNSUITE_HFTA": "in tests: a checkout of HFTA, whose own unit tests then run on this package",
     "DNNSUITE_HFTA_ULPS": "in tests: roundings of the largest element that HFTA's tests allow (default 8)",
@@ -32,7 +34,7 @@ VARIABLES = {
     "DNNSUITE_RUN": "in notebooks: the results folder to show (default: the sample)",
 }
 
-_INSTRUCTION_SETS = ("generic", "avx2", "avx512")
+_INSTRUCTION_SETS = ("generic", "avx2", "avx512", "neon")
 
 
 def cache_folder() -> Finding:

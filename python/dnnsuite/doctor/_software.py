@@ -78,7 +78,7 @@ def operators() -> Finding:
 
 
 def _instruction_set() -> str:
-    """Report the instruction set of the operator library's kernels: `generic`, `avx2` or `avx512`."""
+    """Report the instruction set of the operator library's kernels: `generic`, `avx2`, `avx512` or `neon`."""
     folder = importlib.import_module("dnnsuite.ops.library").library_folder()
     ask = ctypes.CDLL(str(folder / "libdnnsuite_ops.so")).dnnsuite_isa
     ask.restype = ctypes.c_char_p

@@ -8,6 +8,7 @@ names for CUDA. Both lie beside the package's compiled module. `DNNSUITE_LIBRARY
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ __all__ = [
     "library_folder",
     "tracing",
     "transforming",
+    "without_operators",
 ]
 
 
@@ -73,9 +75,33 @@ def _open() -> tuple[Any, bool]:
 library, cuda_kernels = _open()
 """`torch.ops.dnnsuite`, loaded; and True if there are operators for CUDA, else compositions of torch's are used."""
 
+SLOWER = (
+    "on a GPU norms, dropout, losses, optimizers and recurrent layers are several launches of torch's each"
+)
+GET_OPERATORS = "install a released wheel, or put nvcc on PATH and `pip install .` again"
+
+
+def without_operators(driver: Path = Path("/proc/driver/nvidia/version")) -> str:
+    """Return a line on what this build lacks for the GPU that is here; empty where it lacks nothing.
+
+    Args:
+        driver: a file that is there with NVIDIA's driver.
+    """
+    if (
+        torch.version.cuda is None
+        or not driver.exists()
+        or (library_folder() / "libdnnsuite_cuda.so").is_file()
+    ):
+        return ""
+    return f"dnnsuite was built without CUDA operators: {SLOWER}; {GET_OPERATORS}"
+
+
+if _line := without_operators():  # pip shows nothing of a build that went well
+    logging.getLogger("dnnsuite").warning(_line)
+
 
 def instruction_set() -> str:
-    """Return the instruction set of the CPU kernels: 'avx512', 'avx2' or 'generic'.
+    """Return the instruction set of the CPU kernels: 'avx512', 'avx2' or 'generic'; 'neon' on Arm.
 
     It is the widest of the machine, or less if the environment variable DNNSUITE_ISA, read once, asks for it.
     """

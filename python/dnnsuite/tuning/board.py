@@ -47,12 +47,19 @@ class Board:
         maximize: direction of the study, for those who look at it.
         worker: name of this process; made up by default.
         stale_s: seconds without a sign of life after which another process's claims are void.
+        follows: this process only reads, and the others do not count it.
     """
 
     def __init__(
-        self, storage: Any, name: str, maximize: bool = False, worker: str = "", stale_s: float = _STALE_S
+        self,
+        storage: Any,
+        name: str,
+        maximize: bool = False,
+        worker: str = "",
+        stale_s: float = _STALE_S,
+        follows: bool = False,
     ) -> None:
-        self._storage, self._stale_s = storage, stale_s
+        self._storage, self._stale_s, self._follows = storage, stale_s, follows
         self._study = _study(storage, name, maximize)
         self.worker = worker or f"{place()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._claims: dict[int, _Claim] = {}  # by number
@@ -63,8 +70,9 @@ class Board:
         self._signs: dict[str, tuple[int, float]] = {}  # (last sign, when it was new here) by process
         self._pause_s = _POLL_S[0]
         self._closed = threading.Event()
-        self._sign(0)
-        threading.Thread(target=self._live, name="dnnsuite-board", daemon=True).start()
+        if not follows:
+            self._sign(0)
+            threading.Thread(target=self._live, name="dnnsuite-board", daemon=True).start()
 
     # -- signs of life ---------------------------------------------------------------------------------------------
 
@@ -226,15 +234,21 @@ class Board:
         with deferred(), suppress(Exception):  # others will find out by themselves
             for trial in list(self._mine):
                 self.release(trial, None)
-            self._sign(-1)
+            if not self._follows:
+                self._sign(-1)
 
 
 def _study(storage: Any, name: str, maximize: bool) -> int:
+    from optuna import logging
     from optuna.exceptions import DuplicatedStudyError
     from optuna.study import StudyDirection
 
     direction = StudyDirection.MAXIMIZE if maximize else StudyDirection.MINIMIZE
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.WARNING)  # a study is how processes meet, no news for the user
     try:
         return int(storage.create_new_study([direction], name))
     except DuplicatedStudyError:
         return int(storage.get_study_id_from_name(name))
+    finally:
+        logging.set_verbosity(verbosity)

@@ -20,7 +20,11 @@ from .slots import load_state
 from .store import Kept, Store
 from .trial import Trial
 
-__all__ = ["Engine", "Trainer"]
+__all__ = ["Engine", "NothingTrained", "Trainer"]
+
+
+class NothingTrained(Error):
+    """Raised when every trial of a sweep failed."""
 
 
 class Trainer(Protocol):
@@ -269,7 +273,7 @@ class Engine:
         self._note_value(trial, value)
         new = trial.epoch > len(trial.known)
         decision = self.algorithm.report(trial.number, trial.epoch, value)
-        if new:
+        if self._is_news(trial):
             self._say("epoch", trial)
         if decision is Decision.GO and self._impatient(trial):
             self.algorithm.ended(trial.number, value)
@@ -279,6 +283,10 @@ class Engine:
         elif decision is not Decision.GO:
             self._end(trial, "done" if decision is Decision.DONE else "pruned")
         self._end_given_up()
+
+    def _is_news(self, trial: Trial) -> bool:
+        """True if the last epoch was not known before."""
+        return trial.epoch > len(trial.known)
 
     def _note_value(self, trial: Trial, value: float) -> None:
         if value < trial.best[0] - self.goal.min_delta * abs(trial.best[0]) or not trial.best[1]:
@@ -370,12 +378,12 @@ class Engine:
         """Refuse a sweep of which no trial has a value.
 
         Raises:
-            Error: every trial failed; the message has the first reason.
+            NothingTrained: every trial failed; the message has the first reason.
         """
         trials = self.trials.values()
         if trials and all(trial.status == "failed" and not trial.best[1] for trial in trials):
             first = min(trials, key=lambda trial: trial.number)
-            raise Error(
+            raise NothingTrained(
                 f"all {len(self.trials)} trials failed, so there is no best one; trial {first.number}: {first.message}"
             )
 

@@ -8,16 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .._runs.folder import SWEEP_FILE, PlanFolder, joined
+from .._runs.folder import SWEEP_FILE, PlanFolder, joined, opened
 from ..errors import InvalidArgument
 from .algorithms import Algorithm, OptunaSearch
 from .board import Board
 from .board_storage import journal, require_optuna, storage_of
+from .devices import FollowingEngine
 from .engine import Engine
 from .shared import SharedEngine, SharedStore
 from .store import Asked, Store
 
-__all__ = ["Place", "shared_place"]
+__all__ = ["Place", "followed_place", "shared_place"]
 
 _JOURNAL = "journal.log"
 
@@ -59,9 +60,16 @@ class Place:
 class _SharedPlace(Place):
     """A directory of several processes."""
 
-    def __init__(self, folder: PlanFolder, asked: Asked, board: Board, changed: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        folder: PlanFolder,
+        asked: Asked,
+        board: Board,
+        changed: Mapping[str, str],
+        kind: type[SharedEngine],
+    ) -> None:
         super().__init__(folder, asked)
-        self._shared, self._board, self._changed = folder, board, changed
+        self._shared, self._board, self._changed, self._kind = folder, board, changed, kind
 
     def store(self, job: str, mode: str, device: str, keeps_states: bool) -> Store:
         store = SharedStore(self._shared, job, mode, device, keeps_states, worker=self._board.worker)
@@ -69,12 +77,22 @@ class _SharedPlace(Place):
         return store
 
     def engine(self, **parts: Any) -> Engine:
-        return SharedEngine(**parts, board=self._board)
+        return self._kind(**parts, board=self._board)
 
 
 @contextmanager
-def shared_place(out: Any, share: Any, algorithm: Algorithm, asked: Asked, maximize: bool) -> Iterator[Place]:
+def shared_place(
+    out: Any,
+    share: Any,
+    algorithm: Algorithm,
+    asked: Asked,
+    maximize: bool,
+    kind: type[SharedEngine] = SharedEngine,
+) -> Iterator[Place]:
     """Join the processes that do a sweep in the directory `out` together; the first one makes it.
+
+    Args:
+        kind: engine of this process; a `FollowingEngine` trains nothing.
 
     Raises:
         InvalidArgument: `out` is missing or of another sweep, or the algorithm cannot be shared so.
@@ -82,20 +100,48 @@ def shared_place(out: Any, share: Any, algorithm: Algorithm, asked: Asked, maxim
     """
     if out in (None, True, False):
         raise InvalidArgument("share needs a directory that all processes see: name it with out")
-    if isinstance(algorithm, OptunaSearch):
-        raise InvalidArgument(
-            "OptunaSearch is shared by its study: give each process a study in one storage, an out of its own, and no "
-            "share"
-        )
-    require_optuna()
+    _refuse_unshared(algorithm)
     root = Path(out)
     storage = None if share is True else storage_of(share)
     with joined(root, SWEEP_FILE) as folder:
         first = Store(folder, "", "", "cpu", False)
         first.begin(asked)
         storage = storage or journal(root / _JOURNAL)
-    board = Board(storage, f"dnnsuite-{folder.id}", maximize)
+    board = Board(storage, f"dnnsuite-{folder.id}", maximize, follows=kind is FollowingEngine)
     try:
-        yield _SharedPlace(folder, asked, board, first.changed)
+        yield _SharedPlace(folder, asked, board, first.changed, kind)
     finally:
         board.close()
+
+
+@contextmanager
+def followed_place(
+    root: Path, resume: bool, share: Any, algorithm: Algorithm, asked: Asked, maximize: bool
+) -> Iterator[Place]:
+    """Open the directory of a sweep that processes on devices do, and follow them there.
+
+    Raises:
+        InvalidArgument: as :func:`shared_place`; or the directory is not empty, and `resume` and `share` are False.
+        Unavailable: Optuna is not installed, or its storage does not answer.
+    """
+    _refuse_unshared(algorithm)
+    if share is False:
+        with opened(root, SWEEP_FILE, resume) as folder:
+            Store(folder, "", "", "cpu", False).begin(asked)
+    with shared_place(root, share or True, algorithm, asked, maximize, FollowingEngine) as place:
+        try:
+            yield place
+        except BaseException as error:
+            if share is False:
+                with joined(root, SWEEP_FILE) as folder:
+                    folder.end_early(error)
+            raise
+
+
+def _refuse_unshared(algorithm: Algorithm) -> None:
+    if isinstance(algorithm, OptunaSearch):
+        raise InvalidArgument(
+            "OptunaSearch is shared by its study: give each process a study in one storage, an out of its own, and no "
+            "share or devices"
+        )
+    require_optuna()

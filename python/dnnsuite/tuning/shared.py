@@ -216,5 +216,9 @@ class SharedEngine(Engine):
             super()._save(trial, state)
 
     def _say(self, kind: str, trial: Trial) -> None:
-        if self._shared.mine(trial.number):
+        if self._tells(trial):
             super()._say(kind, trial)
+
+    def _tells(self, trial: Trial) -> bool:
+        """True if this process is the one that tells of a trial."""
+        return self._shared.mine(trial.number)

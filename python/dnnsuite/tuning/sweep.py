@@ -15,16 +15,18 @@ import torch
 from .._runs.folder import SWEEP_FILE, default_out, opened
 from .._runs.identity import Identity, identity_of
 from .._runs.interrupts import interruptible
+from .._runs.shares import Share, shares_of
 from .._torch_threads import threads_of_caller
 from ..errors import InvalidArgument, did_you_mean
 from .algorithms import Algorithm, Grid, Listed, Random, Setting
 from .arrays import Arrays
 from .checks import at_least_1, check_evaluate, check_factory, checked_part, sign_of
+from .devices import Meeting, OnDevices
 from .engine import Engine
 from .events import Event
 from .feeds import Feeds
 from .goal import Goal
-from .place import Place, shared_place
+from .place import Place, followed_place, shared_place
 from .progress import Progress
 from .recipe import Recipe
 from .result import Sweep
@@ -41,6 +43,8 @@ __all__ = ["MODES", "sweep"]
 MODES = ("hfta", "serial", "concurrent")
 _HELD_OUT_BYTES = 2**18  # of a batch
 _LEAST_HELD_OUT, _MOST_HELD_OUT = 64, 1024  # samples of a batch
+# Arguments that are not those of the processes on devices.
+_OF_ONE_PROCESS = {"device", "devices", "threads", "out", "resume", "share", "callbacks", "console", "quiet"}
 Callback = Callable[[Event], None]
 
 
@@ -69,6 +73,7 @@ def sweep(
     width: int | None = None,
     threads: int | None = None,
     device: str = "cpu",
+    devices: str | Sequence[str] | None = None,
     autocast: torch.dtype | None = None,
     out: str | Path | bool | None = None,
     resume: bool = False,
@@ -113,8 +118,11 @@ def sweep(
         seed: seed of weights, order of data and draws.
         mode: hfta (arrays), serial (one trial after another) or concurrent (`width` processes of this machine).
         width: trials at once; by default measured.
-        threads: CPU threads; torch's number by default.
+        threads: CPU threads, of all devices together; torch's number by default.
         device: cpu or cuda.
+        devices: several of this machine, with a process on each that does a part of the trials: `"all"` GPUs,
+            `["cuda:0", "cuda:1"]`, or `["cpu", "cpu"]` for two halves of the CPUs. One record, one progress. Functions
+            and data are sent to the processes. Needs `dnnsuite[optuna]`, and a directory.
         autocast: a half precision to train in.
         out: a directory for records and the best weights; a new one below `dnnsuite-runs` by default, False for none.
         resume: go on with what is in `out`, or in the last directory. What decides the numbers has to be the same:
@@ -144,36 +152,44 @@ def sweep(
     >>> len(sweep.trials)
     2
     """
+    given = {name: value for name, value in locals().items() if name not in _OF_ONE_PROCESS}
+    share, told = (share.storage, share.identity) if isinstance(share, Meeting) else (share, None)
     check_factory(make_model)
     sign = sign_of(metric, goal)
     aim = Goal(metric, sign, at_least_1("patience", patience), checked_part(min_delta), goal is not None)
     chosen, setting = _search(space, algorithm, trials, epochs, seed, aim.sign < 0)
     width, threads = at_least_1("width", width), at_least_1("threads", threads) or threads_of_caller()
+    shares = None if devices is None else _shares(devices, device, mode, threads)
     _check_mode(mode, device)
+    where = device if shares is None else shares[0].device
     feeds = Feeds(train, batch_size, seed)
     recipe = Recipe(
         make_model, feeds, optimizer, scheduler, loss, measure, device, autocast, scheduler_every, base
     )
-    trainer = _trainer(mode, recipe, _evaluation(evaluate, batch_size), aim, threads, width)
-    identity = Identity() if out is False else identity_of(
+    identity = told or (Identity() if out is False else identity_of(
         {"make_model": make_model, "space": setting.space or setting.configs, "train": train, "evaluate": evaluate,
          "loss": loss, "measure": measure, "optimizer": optimizer, "scheduler": scheduler, "base": base,
          "autocast": autocast},
         {"algorithm": chosen.describe(), "epochs": str(epochs), "seed": str(seed), "metric": str(metric),
          "goal": str(goal), "patience": f"{patience}, {min_delta}", "batch_size": str(batch_size),
-         "scheduler_every": str(scheduler_every), "device": device.partition(":")[0]},
-    )  # fmt: skip
+         "scheduler_every": str(scheduler_every), "device": where.partition(":")[0]},
+    ))  # fmt: skip
+    trainer = (
+        _trainer(mode, recipe, _evaluation(evaluate, batch_size), aim, threads, width)
+        if shares is None
+        else OnDevices(shares, {**given, "share": Meeting(share or True, identity)})
+    )
     began_s = time.monotonic()
     with (
         interruptible(),
-        _place(out, resume, share, chosen, setting, (identity, tuple(allow_changed))) as place,
+        _place(out, resume, share, chosen, setting, (identity, tuple(allow_changed)), trainer) as place,
         Progress(console, quiet) as progress,
     ):
         chosen.begin(replace(setting, id=place.id, fits=recipe.fits))
         progress.plan = plan = chosen.plan()
         if plan is not None:
             recipe.feeds.check_count(plan.trials)
-        store = place.store(_named(make_model), mode, device, chosen.keeps_states)
+        store = place.store(_named(make_model), mode, where, chosen.keeps_states)
         engine = place.engine(
             algorithm=chosen, trainer=trainer, goal=aim, admit=recipe.admit, store=store,
             check_configs=lambda configs: recipe.refuse_unread(configs, {"batch_size", "seed", *feeds.read}),
@@ -230,6 +246,15 @@ def _check_mode(mode: str, device: str) -> None:
         raise InvalidArgument(f"device is {device!r}, and there is no CUDA device here: give 'cpu'")
 
 
+def _shares(devices: str | Sequence[str], device: str, mode: str, threads: int) -> list[Share]:
+    if device != "cpu":
+        raise InvalidArgument(f"device={device!r} beside devices={devices!r}: give one of them")
+    shares = shares_of(devices, threads)
+    if mode == "concurrent" and shares[0].device != "cpu":
+        raise InvalidArgument(f"mode='concurrent' is for CPUs, and devices is {devices!r}: use mode='hfta'")
+    return shares
+
+
 def _evaluation(evaluate: Any, batch_size: int | None) -> Any:
     """Return a function as it is; data as a feed that is read in order."""
     if evaluate is None or (
@@ -266,9 +291,27 @@ def _named(given: Any) -> str:
 
 @contextmanager
 def _place(
-    out: Any, resume: bool, share: Any, algorithm: Algorithm, setting: Setting, asked: Asked
+    out: Any,
+    resume: bool,
+    share: Any,
+    algorithm: Algorithm,
+    setting: Setting,
+    asked: Asked,
+    trainer: Any,
 ) -> Iterator[Place]:
     """Open the directory of a sweep, of this process alone or of all that share it."""
+    if isinstance(trainer, OnDevices):
+        if out is False:
+            raise InvalidArgument(
+                "the processes of devices meet in a directory, and out is False: name it with out"
+            )
+        if share is not False and out in (None, True):
+            raise InvalidArgument("share needs a directory that all machines see: name it with out")
+        root = Path(out) if out not in (None, True) else default_out("sweep", SWEEP_FILE, resume)
+        trainer.root = root
+        with followed_place(root, resume, share, algorithm, asked, setting.maximize) as place:
+            yield place
+        return
     if share is not False:
         with shared_place(out, share, algorithm, asked, setting.maximize) as place:
             yield place

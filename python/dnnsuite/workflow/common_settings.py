@@ -175,7 +175,7 @@ _FLAGS = {
 
 #: Options by the names that their flags have, for calls from Python.
 _BY_FLAG = {text.removeprefix("--").replace("-", "_"): name for name, text in _FLAGS.items()}
-_OF_SEVERAL = frozenset({"modes", "precisions", "plan", "plugins", "units", "lrs", "options"})
+_OF_SEVERAL = frozenset({"devices", "modes", "precisions", "plan", "plugins", "units", "lrs", "options"})
 
 
 def options_by_name(given: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:

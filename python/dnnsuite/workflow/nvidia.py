@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -31,8 +32,6 @@ def run_tool(
     argv: Sequence[str], stdin: str = "", environment: Environment | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a command; one that does not answer in `TOOL_TIMEOUT_S` is ended, with status 124."""
-    import os
-
     try:
         return subprocess.run(
             list(argv),
@@ -47,13 +46,24 @@ def run_tool(
         return subprocess.CompletedProcess(list(argv), 124, "", f"no answer within {TOOL_TIMEOUT_S:.0f} s")
 
 
+def _first_visible() -> int | str:
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip() or "0"
+    return int(first) if first.isdigit() else first
+
+
 class Tools:
-    """NVIDIA's command line tools for one GPU, named by its number or, for MPS alone, by its UUID (`GPU-…`)."""
+    """NVIDIA's command line tools for one GPU, named by its number or, for MPS alone, by its UUID (`GPU-…`).
+
+    By default it is the first that this process sees.
+    """
 
     def __init__(
-        self, gpu: int | str = 0, run: Run = run_tool, which: Callable[[str], str | None] = shutil.which
+        self,
+        gpu: int | str | None = None,
+        run: Run = run_tool,
+        which: Callable[[str], str | None] = shutil.which,
     ) -> None:
-        self.gpu, self.run, self.which = gpu, run, which
+        self.gpu, self.run, self.which = _first_visible() if gpu is None else gpu, run, which
 
     def of_gpu(self, gpu: int | str) -> Tools:
         """Return the same tools for another GPU."""

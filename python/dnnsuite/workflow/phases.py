@@ -65,6 +65,7 @@ class Workflow:
         self.cores = free_cores(asked) if settings.device == "cpu" else all_cores()
         self.launcher = Launcher(settings, self.cores)
         self.problems: list[str] = []
+        self.repeats: Sequence[int] = range(settings.repeats)  # to measure here: all, or those of a device
 
     def execute(self) -> WorkflowReport:
         """Run every phase, in order; what an earlier process has finished is not done again."""
@@ -208,11 +209,11 @@ class Workflow:
             points = [point for point in points if point.precision in passed]
         left = {
             repeat: missing
-            for repeat in range(self.settings.repeats)
+            for repeat in self.repeats
             if (missing := [point for point in points if (repeat, point) not in have])
         }
         count = sum(map(len, left.values()))
-        self.progress.stage(f"{count} of {len(points) * self.settings.repeats} runs to do, on {self.cores}")
+        self.progress.stage(f"{count} of {len(points) * len(self.repeats)} runs to do, on {self.cores}")
         runs = Runs(self.record, self.settings, self.progress, self.launcher, self.cores, self._equal)
         runs.make(left, baseline_of(points))
 

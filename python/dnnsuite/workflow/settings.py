@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import host
+from .._runs.shares import Share, shares_of
 from ..errors import InvalidArgument
 from ..profiler.monitor import check_monitor
 from . import modes
@@ -74,7 +75,7 @@ OPTIONS = frozenset(
         "timeout_s",
         "plugins",
     }
-    | {"options", "monitor", "units", "goal", "budget_s"}
+    | {"options", "monitor", "units", "devices", "goal", "budget_s"}
     | {f"{mode}_{name}" for mode in SEARCHED for name in FLAGS}
 )
 
@@ -97,6 +98,7 @@ class WorkflowSettings(CommonSettings):
     monitor: str = "auto"
     search: dict[str, dict[str, Any]] = field(default_factory=dict)  # mode → as in `search.FLAGS`
     units: list[list[str]] = field(default_factory=list)  # to leave unfused in turn; empty: the job's own
+    devices: list[str] = field(default_factory=list)  # that divide the repeats; empty: the one device
     goal: float = 0.05  # half width of a speedup's interval, relative, at which it is known
     budget_s: float | None = None  # that turns may take in all; None: epochs of a fixed number
 
@@ -105,7 +107,8 @@ class WorkflowSettings(CommonSettings):
         same = {name: values[name] for name in ("max_num_Bs", "lambd", "dry_run_iters") if name in values}
         search = resolve_search({}, same, paper=False)
         return {
-            "monitor": "auto", "options": {}, "search": search, "units": [], "goal": 0.05, "budget_s": None,
+            "monitor": "auto", "options": {}, "search": search, "units": [], "devices": [], "goal": 0.05,
+            "budget_s": None,
         }  # fmt: skip
 
 
@@ -122,6 +125,7 @@ def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
         Unavailable: the device asked for is not here.
     """
     given = {name: value for name, value in asked.items() if value is not None}
+    shares = _shares(given)
     kind, preset, common = resolve_common(job, given, _DEFAULTS)
     device = common["device"]
     plan, max_B = _plan(given.get("plan")), given.get("max_B")
@@ -139,9 +143,9 @@ def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
     return WorkflowSettings(
         **common,
         device_model=_slug(given["device_model"]) if "device_model" in given else _device_model(device),
-        modes=_modes(given.get("modes")),
+        modes=_modes(given.get("modes")) if not shares else _modes_beside(given.get("modes")),
         precisions=_precisions(kind, device, given.get("precisions"), bool(given.get("bf16"))),
-        repeats=at_least("repeats", given.get("repeats", preset["repeats"])),
+        repeats=at_least("repeats", given.get("repeats", _as_often(preset["repeats"], len(shares)))),
         plan=plan, max_B=max_B, limit_B=None if plan or max_B else preset["max_B"],
         max_num_Bs=at_least("max_num_Bs", given.get("max_num_Bs", preset["max_num_Bs"])),
         lambd=positive("lambd", given.get("lambd", preset["lambd"])),
@@ -150,8 +154,42 @@ def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
         monitor=check_monitor(given.get("monitor", "auto")),
         search=resolve_search(given, preset, common["preset"] == "paper"),
         units=_units(given.get("units")),
+        devices=[share.name for share in shares],
         goal=goal, budget_s=None if budget_s is None else positive("budget_s", budget_s),
     )  # fmt: skip
+
+
+def _shares(given: dict[str, Any]) -> list[Share]:
+    """Return the devices that divide the repeats, none where they were not named; note their kind as the device."""
+    if not given.get("devices"):
+        return []
+    if given.get("device", "auto") != "auto":
+        raise InvalidArgument(f"--device {given['device']} beside --devices: give one of them")
+    shares = shares_of(given["devices"], given.get("threads", host.num_cpus()))
+    given["device"] = shares[0].device
+    kinds = {gpu.name for gpu in host.gpus()} if shares[0].device == "cuda" else set()
+    if len(kinds) > 1:
+        raise InvalidArgument(
+            f"--devices {','.join(given['devices'])}: there are {' and '.join(sorted(kinds))}, whose rates are not "
+            "to be pooled; run a workflow on each kind"
+        )
+    return shares
+
+
+def _as_often(repeats: int, devices: int) -> int:
+    """Return the preset's repeats, or a few more so that each device makes as many."""
+    return repeats if not devices else -(-repeats // devices) * devices
+
+
+def _modes_beside(values: Sequence[str] | None) -> list[str]:
+    """Return the modes for devices that are measured beside each other."""
+    chosen = _modes(values)
+    for name in chosen:
+        if modes.get(name).changes_machine:
+            raise InvalidArgument(
+                f"--modes {name} beside --devices: it changes a GPU's own modes; measure it on one device"
+            )
+    return chosen
 
 
 def differences(recorded: WorkflowSettings, asked: Mapping[str, Any]) -> list[str]:
@@ -166,6 +204,7 @@ def differences(recorded: WorkflowSettings, asked: Mapping[str, Any]) -> list[st
         "device_model": _slug,
         "dataroot": dataroot_of,
         "units": _units,
+        "devices": lambda value: [share.name for share in shares_of(value, recorded.threads)],
         "options": lambda value: {
             **recorded.options,
             **parse_options(value, recorded.options or None, recorded.job),

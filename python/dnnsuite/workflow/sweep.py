@@ -17,6 +17,7 @@ from .._runs.record import VERSION
 from .._runs.resume import refuse_other_settings
 from . import modes, preflight
 from .common_settings import options_by_name
+from .on_devices import run_on_devices
 from .partial import options_of
 from .phases import Workflow, WorkflowReport
 from .settings import OPTIONS, WorkflowSettings, differences, resolve
@@ -60,7 +61,11 @@ def sweep(
             begin(record, settings, asked)
         try:
             with Progress(console, quiet) as progress:
-                return Workflow(record, settings, progress).execute()
+                workflow = Workflow(record, settings, progress)
+                if not settings.devices:
+                    return workflow.execute()
+                workflow.problems += run_on_devices(record, settings, progress)
+                return workflow.conclude()
         except Interrupted as interrupted:
             record.end_early(interrupted)
             raise

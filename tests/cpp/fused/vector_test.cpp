@@ -2,6 +2,8 @@
 #include "fused/cpu/reduction.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace dnnsuite::fused::DNNSUITE_ISA {
 namespace {
@@ -22,6 +24,33 @@ TYPED_TEST(VecTest, LoadsAndStoresParts) {
         for (T& value : to) value = T(-1);
         Vec<T>::load(from).store(to, count);
         for (int i = 0; i <= kLanes; ++i) EXPECT_EQ(to[i], i < count ? T(i + 1) : T(-1));
+    }
+}
+
+// What follows may be another process's, or nobody's.
+TYPED_TEST(VecTest, TouchesNothingBehindAPart) {
+    using T = TypeParam;
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    char* const pages =
+        static_cast<char*>(mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ASSERT_EQ(mprotect(pages + page, page, PROT_NONE), 0);
+    for (int64_t count = 1; count <= kLanes; ++count) {
+        T* const last = reinterpret_cast<T*>(pages + page) - count;
+        Vec<T>(T(7)).store(last, count);
+        T whole[kLanes];
+        Vec<T>::load(last, count).store(whole);
+        for (int i = 0; i < kLanes; ++i) EXPECT_EQ(whole[i], i < count ? T(7) : T(0));
+    }
+    munmap(pages, 2 * page);
+}
+
+TEST(IntegerVec, LoadsAndStoresParts) {
+    int32_t from[kLanes], to[kLanes];
+    for (int i = 0; i < kLanes; ++i) from[i] = i + 1;
+    for (int64_t count = 1; count <= kLanes; ++count) {
+        for (int32_t& value : to) value = -1;
+        Vec<int32_t>::load(from, count).store(to, count);
+        for (int i = 0; i < kLanes; ++i) EXPECT_EQ(to[i], i < count ? i + 1 : -1);
     }
 }
 

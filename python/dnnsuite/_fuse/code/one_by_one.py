@@ -304,7 +304,8 @@ def _own_numbers() -> Iterator[None]:
     global _loans
     with _lock:  # it belongs to all threads
         _loans += 1
-        devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+        # The seed is that of every GPU.
+        devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
         with torch.random.fork_rng(devices):
             torch.manual_seed(seeds_of(next_stream(1))[0])
             yield

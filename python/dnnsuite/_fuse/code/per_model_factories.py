@@ -22,6 +22,7 @@ from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state
 from ...nn.random_draws import draw
 from ...nn.random_streams import generators_of
 from ..rules.random import next_stream
+from .gpu_generators import gpu_generators
 from .late_draws import names_other_generators, names_that_draw
 
 _MEMORY = frozenset(
@@ -195,7 +196,7 @@ def _generators_now() -> list[bytes]:
     with hidden_from_modes() if dispatch_modes() else nullcontext():
         found = [torch.get_rng_state()]
         if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
-            found.append(torch.cuda.get_rng_state())
+            found += gpu_generators()
         return [one.numpy().tobytes() for one in found]
 
 

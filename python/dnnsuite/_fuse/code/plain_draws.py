@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..._torch import TorchDispatchMode
+from .gpu_generators import gpu_generators, put_gpu_generators_back
 
 __all__ = ["Draws", "draw_as", "generator_back"]
 
@@ -28,14 +29,13 @@ class Draws(TorchDispatchMode):
 def generator_back(draws: Draws) -> Iterator[None]:
     """Context manager: put torch's generators back if an operator drew from them; other threads may be using them."""
     state_before = torch.get_rng_state()
-    on_gpu = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+    on_gpus = gpu_generators()
     try:
         yield
     finally:
         if draws.drew:
             torch.set_rng_state(state_before)
-            if on_gpu is not None:
-                torch.cuda.set_rng_state(on_gpu)
+            put_gpu_generators_back(on_gpus)
 
 
 class _Drawing:

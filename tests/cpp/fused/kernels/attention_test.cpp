@@ -27,8 +27,8 @@ struct Attention : ::testing::Test {
         cpu.qkv = qkv.cpu(), cpu.grad = grad.cpu(), cpu.out = out.cpu(), cpu.dqkv = dqkv.cpu();
         run_cuda({&out.room()}, [&] { return attention_forward(args, nullptr); });
         run_cuda({&dqkv.room()}, [&] { return attention_backward(args, nullptr); });
-        generic::attention_forward(cpu, 0, models * kSequences, scratch(attention_scratch(length, dim)));
-        generic::attention_backward(cpu, 0, models * kSequences, scratch(attention_scratch(length, dim)));
+        baseline::attention_forward(cpu, 0, models * kSequences, scratch(attention_scratch(length, dim)));
+        baseline::attention_backward(cpu, 0, models * kSequences, scratch(attention_scratch(length, dim)));
         out.expect_near("out", 20);
         dqkv.expect_near("dqkv", 40);
     }

@@ -40,7 +40,7 @@ struct CrossEntropy : ::testing::Test {
                  [&] { return cross_entropy_spread(args, mean, per_row, grad.cuda(), scale.cuda(), nullptr); });
         run_cuda({&dlogits.room()}, [&] { return cross_entropy_backward(args, nullptr); });
 
-        generic::cross_entropy_forward(cpu, 0, cpu.rows.tasks());
+        baseline::cross_entropy_forward(cpu, 0, cpu.rows.tasks());
         for (int64_t b = 0; b < models; ++b) {
             const A counted = static_cast<A>(mean ? rows - (rows > 1 ? 1 : 0) : 1);
             loss.cpu()[b] = 0;
@@ -50,7 +50,7 @@ struct CrossEntropy : ::testing::Test {
             }
             loss.cpu()[b] /= counted;
         }
-        generic::cross_entropy_backward(cpu, 0, cpu.rows.tasks());
+        baseline::cross_entropy_backward(cpu, 0, cpu.rows.tasks());
         row_loss.expect_near("row_loss", 20);
         log_sum.expect_near("log_sum", 20);
         loss.expect_near("loss", 40);

@@ -45,10 +45,10 @@ struct Depthwise : ::testing::Test {
             cpu_kernel(cpu, 0, rows.tasks(), scratch(depthwise_scratch(cpu)));
         };
         if (biased) args.bias = bias.cuda(), cpu.bias = bias.cpu();
-        step(of_y, y, depthwise_forward, generic::depthwise_forward);
+        step(of_y, y, depthwise_forward, baseline::depthwise_forward);
         args.bias = cpu.bias = nullptr;  // the gradient has none
-        step(of_x, dx, depthwise_backward_input, generic::depthwise_backward_input);
-        step(of_y, y, depthwise_backward_weight, generic::depthwise_backward_weight);
+        step(of_x, dx, depthwise_backward_input, baseline::depthwise_backward_input);
+        step(of_y, y, depthwise_backward_weight, baseline::depthwise_backward_weight);
         y.expect_near("y", 8);
         dx.expect_near("dx", 8);
         sums.expect_near("sums", 40);

@@ -32,7 +32,7 @@ struct Gradient : ::testing::Test {
         Both<double> parts(models * args.chunks), norms(models);
         run_cuda({&parts.room(), &norms.room()},
                  [&] { return gradient_norms(args, parts.cuda(), norms.cuda(), nullptr); });
-        generic::gradient_parts(cpu, 0, models * cpu.chunks, parts.cpu());
+        baseline::gradient_parts(cpu, 0, models * cpu.chunks, parts.cpu());
         for (int64_t b = 0; b < models; ++b) {
             double total = 0.0;
             for (int64_t i = 0; i < cpu.chunks; ++i)

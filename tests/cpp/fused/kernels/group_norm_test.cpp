@@ -33,8 +33,8 @@ struct GroupNorm : ::testing::Test {
         run_cuda({&y.room()}, [&] { return group_norm_forward(args, nullptr); });
         run_cuda({&dx.room(), &dweight.room(), &dbias.room(), &statistics.room()},
                  [&] { return group_norm_backward(args, statistics.cuda(), nullptr); });
-        generic::group_norm_forward(cpu, 0, models * batch, nullptr);
-        generic::group_norm_backward(cpu, 0, models * batch, sums.cpu(), scratch.data());
+        baseline::group_norm_forward(cpu, 0, models * batch, nullptr);
+        baseline::group_norm_backward(cpu, 0, models * batch, sums.cpu(), scratch.data());
         for (int64_t i = 0; i < each; ++i) {
             dweight.cpu()[i] = dbias.cpu()[i] = 0;
             for (int64_t n = 0; n < batch; ++n) {

@@ -45,8 +45,8 @@ struct LayerNorm : ::testing::Test {
         run_cuda({&dx.room(), &dresidual.room(), &weight_sums.room(), &norm_bias_sums.room(), &bias_sums.room(),
                   &statistics.room()},
                  [&] { return layer_norm_backward(args, nullptr); });
-        generic::layer_norm_forward(cpu, 0, cpu.rows.tasks(), scratch(layer_norm_scratch(s.columns)));
-        generic::layer_norm_backward(cpu, 0, cpu.rows.tasks(), scratch(layer_norm_scratch(s.columns)));
+        baseline::layer_norm_forward(cpu, 0, cpu.rows.tasks(), scratch(layer_norm_scratch(s.columns)));
+        baseline::layer_norm_backward(cpu, 0, cpu.rows.tasks(), scratch(layer_norm_scratch(s.columns)));
         y.expect_near("y", 20);
         dx.expect_near("dx", 20);
         dresidual.expect_near("dresidual", 20);

@@ -28,7 +28,7 @@ struct MaxOver : ::testing::Test {
         cpu.x = x.cpu(), cpu.values = values.cpu(), cpu.indices = cpu_indices.data();
         if (with_sign) args.sign = sign.cuda(), cpu.sign = sign.cpu();
         run_cuda({&values.room(), &cuda_indices.room()}, [&] { return max_over(args, nullptr); });
-        generic::max_over(cpu, 0, slices, scratch(inner / 2 + 1));
+        baseline::max_over(cpu, 0, slices, scratch(inner / 2 + 1));
         values.expect_near("values", 0);
         for (size_t i = 0; i < cpu_indices.size(); ++i) ASSERT_EQ(cuda_indices.cuda()[i], cpu_indices[i]) << i;
     }

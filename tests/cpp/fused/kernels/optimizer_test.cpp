@@ -92,7 +92,7 @@ struct OptimizerStep : ::testing::Test {
         for (int64_t b = 0; b < args.models; ++b)
             for (int64_t e = 0; e < args.entry_count; ++e)
                 if (args.active == nullptr || args.active[b]) chunks.push_back({b, e, 0, args.entries[e].elements});
-        generic::optimizer_step(args, chunks.data(), chunks.data() + chunks.size());
+        baseline::optimizer_step(args, chunks.data(), chunks.data() + chunks.size());
         generic::with_rule<double>(args.rule, [&](auto tag) {
             for (const OptimizerChunk& c : chunks) {
                 const RuleValues values = rule_values(args, args.entries[c.entry], c.model);

@@ -36,7 +36,7 @@ struct Pointwise : ::testing::Test {
             if (backward && biased) args.bias_sums = sums.cuda(), cpu.bias_sums = sums.cpu();
             run_cuda({&y.room(), &dx.room(), &sums.room()},
                      [&] { return backward ? pointwise_backward(args, nullptr) : pointwise_forward(args, nullptr); });
-            auto* kernel = backward ? generic::pointwise_backward : generic::pointwise_forward;
+            auto* kernel = backward ? baseline::pointwise_backward : baseline::pointwise_forward;
             kernel(cpu, 0, cpu.rows.tasks(), scratch(pointwise_scratch(s.columns)));
         }
         y.expect_near("y", 8);

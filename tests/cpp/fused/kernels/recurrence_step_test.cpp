@@ -88,9 +88,9 @@ struct RecurrenceStep : ::testing::Test {
             static_cast<size_t>(kModels * recurrence_columns(width) * recurrence_columns(width)));
         cpu.packed = packed.data();
         for (const bool backward : {false, true}) {
-            generic::recurrence_pack(cpu, backward, 0, kModels);
-            (backward ? generic::recurrence_backward : generic::recurrence_forward)(cpu, 0, kModels,
-                                                                                    scratch(recurrence_scratch(cpu)));
+            baseline::recurrence_pack(cpu, backward, 0, kModels);
+            (backward ? baseline::recurrence_backward : baseline::recurrence_forward)(cpu, 0, kModels,
+                                                                                      scratch(recurrence_scratch(cpu)));
         }
         y.expect_near("y", 20);
         h.expect_near("h", 20);

@@ -34,8 +34,8 @@ struct RmsNorm : ::testing::Test {
         run_cuda({&y.room()}, [&] { return rms_norm_forward(args, nullptr); });
         run_cuda({&dx.room(), &sums.room(), &roots.room()},
                  [&] { return rms_norm_backward(args, roots.cuda(), nullptr); });
-        generic::rms_norm_forward(cpu, 0, cpu.rows.tasks());
-        generic::rms_norm_backward(cpu, 0, cpu.rows.tasks());
+        baseline::rms_norm_forward(cpu, 0, cpu.rows.tasks());
+        baseline::rms_norm_backward(cpu, 0, cpu.rows.tasks());
         y.expect_near("y", 20);
         dx.expect_near("dx", 20);
         sums.expect_near("sums", 40);
