@@ -9,7 +9,7 @@ import torch
 import dnnsuite
 from dnnsuite import StepRunner, optim
 from dnnsuite._step.capture import guards
-from dnnsuite._step.outside import OutsideState
+from dnnsuite._step.outside import OutsideState, writes_outside
 from dnnsuite.errors import InvalidArgument
 from helpers import assert_near, make_models
 from small_steps import make, squares
@@ -145,3 +145,62 @@ def test_narrow_shards_beside_a_target_network_are_refused():
         InvalidArgument, match="width=1, but the loss function computes with another array, of Linear"
     ):
         StepRunner(agent.array, agent.optimizer, agent.loss, width=1)
+
+
+SEEN, SETTINGS, STATE = {"n": 0}, {"scale": 2.0}, types.SimpleNamespace(n=0)
+TOTAL = 0
+
+
+def counts_in_a_container(x):
+    SEEN["n"] = 0
+    return x
+
+
+def counts_in_a_function_inside(x):
+    def note():
+        SEEN["n"] += 1
+
+    note()
+    return x
+
+
+def binds_a_global(x):
+    global TOTAL
+    TOTAL = 1
+    return x
+
+
+def adds_to_an_attribute(x):
+    STATE.n += 1
+    return x
+
+
+def keeps_to_itself(x):
+    own = []
+    own.append(x * SETTINGS["scale"])
+    for key in SETTINGS:
+        own.append(key)
+    return own[0]
+
+
+def closes_over(values):
+    def appends(x):
+        values.append(1)
+        return x
+
+    return appends
+
+
+@pytest.mark.parametrize(
+    ("function", "writes"),
+    [
+        (counts_in_a_container, True),
+        (counts_in_a_function_inside, True),
+        (binds_a_global, True),
+        (adds_to_an_attribute, True),
+        (closes_over([]), True),
+        (keeps_to_itself, False),
+    ],
+)
+def test_code_that_writes_outside_is_known_before_it_runs(function, writes):
+    assert writes_outside([function]) is writes

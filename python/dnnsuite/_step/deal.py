@@ -13,7 +13,7 @@ import torch
 from .._fuse import loops, run_in_a_loop
 from .._torch import caches_parametrizations, own_parametrizations
 from .capture import Audit, CapturedStep, CudaGraphs, Recordings, Scripts, guards
-from .outside import OutsideState
+from .outside import OutsideState, writes_outside
 from .part import LossFunction, StepPart
 from .shard import Shard, Vectors
 
@@ -95,6 +95,7 @@ class Deal:
         # `parametrize.cached` has one cache for all threads.
         cached = "cached" in names and any(hasattr(m, "parametrizations") for m in shards[0].array.modules())
         self._takes_turns = cached or not _FORWARD_MODE.isdisjoint(names)
+        self._writes_outside = writes_outside(self._reach.functions.values())
         self._captured = [
             CapturedStep(
                 shard.train, shard.array, loss_function, shard.state, replays, shard, known, self._reach
@@ -128,7 +129,8 @@ class Deal:
     @property
     def takes_turns(self) -> bool:
         """True if the shards must not run side by side."""
-        return self._takes_turns or caches_parametrizations()
+        writes = self._writes_outside and not self._replayed  # a replay writes nothing
+        return self._takes_turns or writes or caches_parametrizations()
 
     def ran_python(self) -> bool:
         """Return True if a step since the last call was no replay in every shard, or left tensors in attributes. None

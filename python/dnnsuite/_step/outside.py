@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import dis
 import functools
 import sys
-from collections.abc import Sequence
+import types
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +21,7 @@ from ..nn.model_tensor import ModelTensor
 from .capture.reach import Reach
 from .capture.value_readers import Reader
 
-__all__ = ["OutsideState", "width_beside_others"]
+__all__ = ["OutsideState", "width_beside_others", "writes_outside"]
 
 
 def width_beside_others(array: torch.nn.Module, losses: Sequence[Any], width: int | None) -> int | None:
@@ -49,6 +53,60 @@ def width_beside_others(array: torch.nn.Module, losses: Sequence[Any], width: in
             "all models: leave width out, or make both networks parts of one module and fuse that"
         )
     return sys.maxsize  # also after models were added
+
+
+_LOADS = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"))
+_ITEM_STORES = frozenset(("STORE_SUBSCR", "DELETE_SUBSCR"))
+_AFTER_A_LOAD = frozenset(("STORE_ATTR", "DELETE_ATTR"))
+_COPIES = frozenset(("COPY", "DUP_TOP"))  # of an object whose attribute is added to
+_CONTAINERS = (dict, list, set, bytearray, collections.deque, collections.UserDict, collections.UserList)
+_MUTATORS = frozenset(
+    "append appendleft extend extendleft insert add update setdefault pop popleft popitem clear remove discard subtract "
+    "rotate sort reverse".split()
+)
+
+
+def writes_outside(functions: Iterable[types.FunctionType]) -> bool:
+    """Return True if code writes to globals, to variables that it closes over, or into containers and objects under
+    such names: shards whose code does would overwrite each other's values side by side, also where each step ends
+    with the value that it began with."""
+    return any(_writes(code, function) for function in functions for code in _codes(function.__code__))
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _writes(code: types.CodeType, function: types.FunctionType) -> bool:
+    steps = list(dis.get_instructions(code))
+    stores_items = any(step.opname in _ITEM_STORES for step in steps)
+    outer = function.__code__.co_freevars
+    for step, then in zip(steps, [*steps[1:], steps[-1]], strict=True):
+        if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            return True
+        if step.opname in ("STORE_DEREF", "DELETE_DEREF") and step.argval in outer:
+            return True
+        if step.opname not in _LOADS or (step.opname == "LOAD_DEREF" and step.argval not in outer):
+            continue
+        value = _value_of(step.argval, function)
+        if isinstance(value, _CONTAINERS) and (stores_items or then.argval in _MUTATORS):
+            return True
+        changes = then.opname in _AFTER_A_LOAD or then.opname in _COPIES
+        if changes and not isinstance(value, (torch.nn.Module, torch.Tensor)):
+            return True
+    return False
+
+
+def _value_of(name: str, function: types.FunctionType) -> Any:
+    if name in function.__code__.co_freevars:
+        cell = (function.__closure__ or ())[function.__code__.co_freevars.index(name)]
+        with contextlib.suppress(ValueError):  # not assigned yet
+            return cell.cell_contents
+        return None
+    return function.__globals__.get(name)
 
 
 class OutsideState:
