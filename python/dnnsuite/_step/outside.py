@@ -61,8 +61,20 @@ _AFTER_A_LOAD = frozenset(("STORE_ATTR", "DELETE_ATTR"))
 _COPIES = frozenset(("COPY", "DUP_TOP"))  # of an object whose attribute is added to
 _CONTAINERS = (dict, list, set, bytearray, collections.deque, collections.UserDict, collections.UserList)
 _MUTATORS = frozenset(
-    "append appendleft extend extendleft insert add update setdefault pop popleft popitem clear remove discard subtract "
-    "rotate sort reverse".split()
+    (
+        *(
+            "append",
+            "appendleft",
+            "extend",
+            "extendleft",
+            "insert",
+            "add",
+            "update",
+            "setdefault",
+            "subtract",
+        ),
+        *("pop", "popleft", "popitem", "clear", "remove", "discard", "rotate", "sort", "reverse"),
+    )
 )
 
 
