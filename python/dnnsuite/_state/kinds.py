@@ -261,11 +261,14 @@ def _register_each(kinds: Iterable[Any], handler: Handler) -> None:
         register(kind, handler)
 
 
+_OPERATOR = type(torch.ops.aten.add.Tensor).__mro__[1]  # those of higher order, too
+_SIMPLE_OF_C = ctypes.c_int.__mro__[1]
+
 register(object, look_at_object)
 _register_each(
     (
         *(torch.Tensor, torch.UntypedStorage, torch.jit.ScriptModule, types.CodeType),
-        *(torch._ops.OperatorBase, torch._ops.OpOverloadPacket, threading.Thread),
+        *(_OPERATOR, type(torch.ops.aten.add), threading.Thread),
         *(logging.Logger, logging.Handler, type(threading.Lock()), type(threading.RLock())),
     ),
     _by_identity,
@@ -274,7 +277,7 @@ _register_each((list, tuple, collections.deque), _sequence)
 _register_each((set, frozenset), _set)
 _register_each((type, types.ModuleType), _namespace)
 _register_each((bytearray, array.array, memoryview), _buffer)
-_register_each((ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union), _of_c)
+_register_each((_SIMPLE_OF_C, ctypes.Array, ctypes.Structure, ctypes.Union), _of_c)
 _register_each(weakref.ProxyTypes, _proxy)
 _register_each((operator.attrgetter, operator.itemgetter, operator.methodcaller), _getter)
 _register_each((type({}.keys()), type({}.values()), type({}.items())), _view)

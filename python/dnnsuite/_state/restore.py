@@ -299,7 +299,7 @@ _SAVERS: dict[type, Callable[[Any], Iterable[Kept]]] = {
     frozenset: _fixed,
     np.ndarray: _array,
     bytearray: _bytes,
-    ctypes._SimpleCData: _of_c,
+    ctypes.c_int.__mro__[1]: _of_c,  # of all simple kinds
     ctypes.Array: _of_c,
     ctypes.Structure: _of_c,
     contextvars.ContextVar: _variable,

@@ -296,6 +296,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "made anew when an optimizer is unpickled without them",
     ),
     Attribute("torch.Tensor", ("_version",), "in torch's notes on autograd", needed_by="fuse"),
+    Attribute("torch.Tensor", ("_indices",), "the way to a sparse tensor's numbers before they are summed"),
     Attribute("torch.Tensor", ("_backward_hooks",), "in every pickled tensor", needed_by="fuse"),
     Attribute(
         "torch.UntypedStorage", ("_cdata",), "the key under which torch.save finds shared storages", "capture"
