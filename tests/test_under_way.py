@@ -78,19 +78,19 @@ READERS = {
 def test_readers_wait_for_steps_under_way(name):
     array = dnnsuite.fuse([torch.nn.Linear(4, 3) for _ in range(2)])
     opt = optim.SGD(array.parameters(), lr=0.1)
-    go = threading.Event()
+    go = threading.Lock()  # it holds no value that a step could read
 
     def losses(array, x):
-        go.wait(10)
+        with go:
+            pass
         return array(x).flatten(1).sum(1)
 
     with StepRunner(array, opt, losses, threads=2, width=1, capture=False) as runner:
-        go.set()  # the first steps are made by the caller
         runner.step(torch.ones(2, 3, 4))
-        runner.step(torch.ones(2, 3, 4))
-        go.clear()
+        runner.step(torch.ones(2, 3, 4))  # the first steps are made by the caller
+        go.acquire()
         step = runner.step(torch.ones(2, 3, 4))
         assert step.left > 0
-        threading.Timer(0.05, go.set).start()
+        threading.Timer(0.05, go.release).start()
         READERS[name](array, opt)
         assert step.left == 0

@@ -158,7 +158,7 @@ def test_one_model_goes_on_alone(whole, alone, tmp_path):
             lambda: ExperimentArray(members()[::-1]),
             "checkpoint.pt",
             InvalidArgument,
-            "seed of model 0 was 0, is 1",
+            "of model 0: seed is 1, was 0",
         ),
     ],
 )

@@ -145,6 +145,11 @@ class Experiment:
         """
         code = {name: getattr(self, name) for name in ("model", "loss", "optimizer", "schedule", "metrics")}
         data = {"data": self.data.train, "validation data": self.data.valid}
+        if (
+            self.settings
+        ):  # a configuration: its settings say what both are, and a run may go on for more epochs
+            del code["schedule"]
+            data = {}
         plain = {"channels_last": self.channels_last, "compile": self.compile, **self.identity}
         return identity_of({**code, **data}, {name: str(value) for name, value in plain.items()}, arrays)
 

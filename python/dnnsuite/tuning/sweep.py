@@ -16,6 +16,7 @@ from .._runs.folder import SWEEP_FILE, default_out, opened
 from .._runs.identity import Identity, identity_of
 from .._runs.interrupts import interruptible
 from .._runs.shares import Share, shares_of
+from .._seeds import seeded
 from .._torch_threads import threads_of_caller
 from ..errors import InvalidArgument, did_you_mean
 from .algorithms import Algorithm, Grid, Listed, Random, Setting
@@ -182,6 +183,7 @@ def sweep(
     began_s = time.monotonic()
     with (
         interruptible(),
+        seeded(seed),  # also what models draw from Python's and NumPy's generators as they train
         _place(out, resume, share, chosen, setting, (identity, tuple(allow_changed)), trainer) as place,
         Progress(console, quiet) as progress,
     ):
