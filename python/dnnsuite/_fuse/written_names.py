@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..ops.coupling_code import codes_of
+
 #: Functions that write into buffers that they are given.
 _WRITING = frozenset({"batch_norm", "instance_norm", "register_buffer", "setattr"})
 _KINDS = frozenset({"isinstance", "type", "is_tensor"})
@@ -52,7 +54,10 @@ def names_in_code(modules: Iterable[torch.nn.Module], held: bool = True) -> Code
     parts = list(modules)
     values = [value for part in parts for value in vars(part).values()] if held else []
     codes = {
-        code for value in values for function in _held_functions(value) for code in _codes(function.__code__)
+        code
+        for value in values
+        for function in _held_functions(value)
+        for code in codes_of(function.__code__)
     }
     entries = _ENTRIES.union(*({*code.co_names, *_texts(code.co_consts)} for code in codes))
     found = _names(frozenset(type(part) for part in parts), entries)
@@ -98,7 +103,7 @@ def _methods(kinds: frozenset[Any]) -> dict[str, list[types.CodeType]]:
     for base in {base for kind in kinds for base in kind.__mro__} - {torch.nn.Module, object}:
         for name, value in vars(base).items():
             for function in _functions(value):
-                found.setdefault(name, []).extend(_codes(function.__code__))
+                found.setdefault(name, []).extend(codes_of(function.__code__))
     return found
 
 
@@ -123,13 +128,6 @@ def _functions(value: Any) -> Iterator[types.FunctionType]:
     while isinstance(value, types.FunctionType):
         yield value
         value = getattr(value, "__wrapped__", None)
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
 
 
 @functools.lru_cache(maxsize=4096)

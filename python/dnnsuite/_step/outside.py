@@ -9,7 +9,7 @@ import dis
 import functools
 import sys
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from .._fuse import arrays_in
 from .._fuse import width as array_width
 from ..errors import InvalidArgument
 from ..nn.model_tensor import ModelTensor
+from ..ops.coupling_code import codes_of
 from .capture.reach import Reach
 from .capture.value_readers import Reader
 
@@ -82,14 +83,7 @@ def writes_outside(functions: Iterable[types.FunctionType]) -> bool:
     """Return True if code writes to globals, to variables that it closes over, or into containers and objects under
     such names: shards whose code does would overwrite each other's values side by side, also where each step ends
     with the value that it began with."""
-    return any(_writes(code, function) for function in functions for code in _codes(function.__code__))
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
+    return any(_writes(code, function) for function in functions for code in codes_of(function.__code__))
 
 
 def _writes(code: types.CodeType, function: types.FunctionType) -> bool:

@@ -10,7 +10,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["coupling_name"]
+__all__ = ["codes_of", "coupling_name"]
 
 _REDUCTIONS = (
     *("all", "allclose", "amax", "amin", "aminmax", "any", "argmax", "argmin", "cosine_similarity"),
@@ -46,7 +46,7 @@ def coupling_name(kind: type) -> str | None:
     seen: set[types.CodeType] = set()
     while waiting:
         function = inspect.unwrap(waiting.pop())
-        for code in _codes(function.__code__):
+        for code in codes_of(function.__code__):
             if code in seen:
                 continue
             seen.add(code)
@@ -68,11 +68,12 @@ def _functions(values: Any) -> Iterator[types.FunctionType]:
             yield value
 
 
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield code, and that of all functions inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
+            yield from codes_of(constant)
 
 
 def _couples(name: Any) -> bool:
