@@ -156,3 +156,45 @@ def test_a_refusal_names_part_place_and_way_out(tmp_path):
         check_same(tmp_path, then, now, ["modle"])
     allowed = list(now.changes(then))
     assert set(check_same(tmp_path, then, now, allowed)) == set(allowed)
+
+
+DATA = """
+CACHE, SEEN = {}, {"train": [], "valid": []}
+
+class Rows:
+    def __init__(self, count):
+        self.rows, self.table = [], {}
+        for index in range(count):
+            self.rows.append(index)
+        self._fill()
+    def _fill(self):
+        self.table["last"] = self.rows[-1]
+    def __len__(self):
+        return len(self.rows)
+    def __getitem__(self, index):
+        SEEN["train"].append(index)
+        if index not in CACHE:
+            CACHE[index] = self.rows[index] + self.table["last"]
+        return CACHE[index]
+"""
+
+
+def rows(count):
+    module = types.ModuleType("mine")
+    module.__file__ = "/home/user/mine.py"
+    sys.modules["mine"] = module
+    exec(compile(DATA, "/home/user/mine.py", "exec"), module.__dict__)
+    return module.Rows(count)
+
+
+def test_what_data_remember_as_they_are_read_is_no_part_of_what_they_are():
+    data = rows(5)
+    before = identity_of({"data": data}).to_dict()
+    assert [data[index] for index in (3, 1, 3)] == [7, 5, 7]
+    assert not identity_of({"data": data}).changes(before)
+
+
+def test_what_data_were_filled_with_when_they_were_made_is():
+    before = identity_of({"data": rows(5)}).to_dict()
+    told = identity_of({"data": rows(6)}).changes(before)["data"]
+    assert "rows" in told or "Rows" in told

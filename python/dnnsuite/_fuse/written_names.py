@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..ops.coupling_code import codes_of
+from .._code import codes_of
 
 #: Functions that write into buffers that they are given.
 _WRITING = frozenset({"batch_norm", "instance_norm", "register_buffer", "setattr"})

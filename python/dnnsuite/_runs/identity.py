@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
+from .._code import changed_names, codes_of
 from ..errors import InvalidArgument, did_you_mean
 
 __all__ = ["Identity", "check_same", "identity_of"]
@@ -36,8 +37,9 @@ _INSTALLED = tuple(
 )
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), enum.Enum, PurePath, range, slice)
 _GENERATORS = ("Generator", "RandomState", "Random", "SystemRandom", "BitGenerator", "PCG64", "Lock", "RLock")
-_STATE = frozenset(("append", "add", "update", "extend", "insert", "pop", "popitem", "setdefault", "clear", "remove",
-                    "appendleft", "discard"))  # fmt: skip
+_BEGIN = frozenset(
+    ("__init__", "__post_init__", "__setstate__", "__new__", "__set_name__", "__init_subclass__")
+)
 _ALL = frozenset(("getattr", "vars", "__dict__", "asdict", "locals"))  # code that may read any attribute
 _ALL_ITEMS = frozenset(("items", "values", "keys", "copy", "**"))  # code that may read any item
 _OF_A_CLASS = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__",
@@ -158,6 +160,7 @@ class _Walk:
         self._known: dict[int, tuple[Any, str]] = {}  # texts of what was seen, which is kept alive
         self._names: set[str] = set()  # attributes and texts in the code that was seen
         self._state: set[str] = set()  # names that code changes as it runs
+        self._beginning: set[types.CodeType] = set()  # code that runs once, when an object is made
         self._parts: dict[str, str] = {}
         self._later: list[tuple[Any, str]] = []
 
@@ -259,8 +262,9 @@ class _Walk:
 
     def _code(self, code: types.CodeType) -> tuple[list[str], set[str]]:
         """Return (instructions with what they name, global names that they read), of inner functions too."""
-        lines, read, before = [], set(), None
-        own = code.co_name not in ("__init__", "__post_init__", "__setstate__")
+        lines, read = [], set()
+        if code not in self._beginning:
+            self._state |= changed_names(code)
         for one in dis.get_instructions(code):
             name = one.opname
             if name in ("RESUME", "CACHE", "NOP", "EXTENDED_ARG", "PRECALL"):
@@ -279,16 +283,9 @@ class _Walk:
                 read.add(str(value))
             elif "ATTR" in name or "METHOD" in name:
                 self._names.add(str(value))
-                if name.startswith("STORE") and own:
-                    self._state.add(str(value))
-                if value in _STATE and before is not None and before.opname in _LOADS:
-                    self._state.add(str(before.argval))
-            elif name == "STORE_GLOBAL" or (name == "STORE_DEREF" and value in code.co_freevars):
-                self._state.add(str(value))
             elif name in ("DICT_MERGE", "DICT_UPDATE"):
                 self._names.add("**")
             lines.append(f"{name} {value if one.opcode in _SHOWN else one.arg}")
-            before = one
         self._names |= read
         return lines, read
 
@@ -296,6 +293,7 @@ class _Walk:
         if _is_installed(kind):
             return self._installed(kind.__module__, kind.__qualname__)
         place = kind.__qualname__.replace(".<locals>", "")
+        self._beginning |= _beginning(kind)
         lines = [self.text(base, place, depth) for base in kind.__bases__]
         for name, value in sorted(vars(kind).items()):
             if name not in _OF_A_CLASS and name not in self._state:
@@ -374,7 +372,6 @@ class _Walk:
         return _name_of(type(value))
 
 
-_LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_ATTR", "LOAD_CLOSURE")
 _SHOWN = frozenset((*dis.hasname, *dis.hasconst, *dis.haslocal, *dis.hasfree, *dis.hascompare))
 
 
@@ -397,6 +394,25 @@ def _at(place: str, key: Any) -> str:
 
 def _name_of(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _beginning(kind: type) -> set[types.CodeType]:
+    """Code of a class that runs when an object is made, and of methods that no other code of the class calls."""
+    methods = {name: code for base in reversed(kind.__mro__) for name, value in vars(base).items()
+               if isinstance(code := getattr(value, "__code__", None), types.CodeType)}  # fmt: skip
+    begun = methods.keys() & _BEGIN
+    while True:
+        called = {one for name in begun for code in codes_of(methods[name]) for one in code.co_names}
+        later = {
+            one
+            for name in methods.keys() - begun
+            for code in codes_of(methods[name])
+            for one in code.co_names
+        }
+        more = (methods.keys() & called) - later - begun
+        if not more:
+            return {code for name in begun for code in codes_of(methods[name])}
+        begun |= more
 
 
 def _is_full(cell: Any) -> bool:

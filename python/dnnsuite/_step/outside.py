@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import dis
 import functools
 import sys
 import types
@@ -14,11 +12,12 @@ from typing import Any
 
 import torch
 
+from .._code import changes_of, codes_of
 from .._fuse import arrays_in
 from .._fuse import width as array_width
+from .._fuse.code.late_draws import NOT_FOLLOWED
 from ..errors import InvalidArgument
 from ..nn.model_tensor import ModelTensor
-from ..ops.coupling_code import codes_of
 from .capture.reach import Reach
 from .capture.value_readers import Reader
 
@@ -56,29 +55,6 @@ def width_beside_others(array: torch.nn.Module, losses: Sequence[Any], width: in
     return sys.maxsize  # also after models were added
 
 
-_LOADS = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"))
-_ITEM_STORES = frozenset(("STORE_SUBSCR", "DELETE_SUBSCR"))
-_AFTER_A_LOAD = frozenset(("STORE_ATTR", "DELETE_ATTR"))
-_COPIES = frozenset(("COPY", "DUP_TOP"))  # of an object whose attribute is added to
-_CONTAINERS = (dict, list, set, bytearray, collections.deque, collections.UserDict, collections.UserList)
-_MUTATORS = frozenset(
-    (
-        *(
-            "append",
-            "appendleft",
-            "extend",
-            "extendleft",
-            "insert",
-            "add",
-            "update",
-            "setdefault",
-            "subtract",
-        ),
-        *("pop", "popleft", "popitem", "clear", "remove", "discard", "rotate", "sort", "reverse"),
-    )
-)
-
-
 def writes_outside(functions: Iterable[types.FunctionType]) -> bool:
     """Return True if code writes to globals, to variables that it closes over, or into containers and objects under
     such names: shards whose code does would overwrite each other's values side by side, also where each step ends
@@ -87,21 +63,14 @@ def writes_outside(functions: Iterable[types.FunctionType]) -> bool:
 
 
 def _writes(code: types.CodeType, function: types.FunctionType) -> bool:
-    steps = list(dis.get_instructions(code))
-    stores_items = any(step.opname in _ITEM_STORES for step in steps)
     outer = function.__code__.co_freevars
-    for step, then in zip(steps, [*steps[1:], steps[-1]], strict=True):
-        if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-            return True
-        if step.opname in ("STORE_DEREF", "DELETE_DEREF") and step.argval in outer:
-            return True
-        if step.opname not in _LOADS or (step.opname == "LOAD_DEREF" and step.argval not in outer):
-            continue
-        value = _value_of(step.argval, function)
-        if isinstance(value, _CONTAINERS) and (stores_items or then.argval in _MUTATORS):
-            return True
-        changes = then.opname in _AFTER_A_LOAD or then.opname in _COPIES
-        if changes and not isinstance(value, (torch.nn.Module, torch.Tensor)):
+    for root, name in changes_of(code):
+        if not root or (root in code.co_freevars and root not in outer):
+            continue  # an argument's, or a variable of a function around it that is inside this one
+        value = _value_of(root, function)
+        is_tensors = isinstance(value, (torch.nn.Module, torch.Tensor))
+        is_installed = isinstance(value, types.ModuleType) and value.__name__.startswith(NOT_FOLLOWED)
+        if not is_tensors and not (is_installed and root == name):  # torch.add is no container's method
             return True
     return False
 

@@ -10,7 +10,9 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["codes_of", "coupling_name"]
+from .._code import codes_of
+
+__all__ = ["coupling_name"]
 
 _REDUCTIONS = (
     *("all", "allclose", "amax", "amin", "aminmax", "any", "argmax", "argmin", "cosine_similarity"),
@@ -66,14 +68,6 @@ def _functions(values: Any) -> Iterator[types.FunctionType]:
         value = getattr(value, "fget", None) or getattr(value, "__func__", None) or value
         if isinstance(value, types.FunctionType) and _is_followed(value):
             yield value
-
-
-def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Yield code, and that of all functions inside it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from codes_of(constant)
 
 
 def _couples(name: Any) -> bool:

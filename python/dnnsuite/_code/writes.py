@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT
+"""What a code object changes: globals, attributes, variables of enclosing functions, and what they hold.
+
+Code keeps state under a name when it sets the name, sets or deletes an item of what the name holds, or calls a method
+that changes a container: `self.seen = 3`, `cache[key] = value`, `counts[part].append(1)`. Each instruction's operands
+are followed back, on the stack and through local variables, to the names that they were read from. Branches are read
+one after the other, as they stand in the code: what they leave on the stack lies below what is looked at.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import types
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+__all__ = ["Change", "changed_names", "changes_of", "codes_of"]
+
+#: Methods that change a list, dict, set, deque, bytearray, or a class like them.
+_MUTATORS = frozenset(
+    (
+        *("append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault", "subtract"),
+        *("pop", "popleft", "popitem", "clear", "remove", "discard", "rotate", "sort", "reverse"),
+        *("__setitem__", "__delitem__", "move_to_end", "difference_update", "intersection_update"),
+    )
+)  # fmt: skip
+_SETS_NAME = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "STORE_DEREF", "DELETE_DEREF"))
+_SETS_ATTRIBUTE = frozenset(("STORE_ATTR", "DELETE_ATTR"))
+_ITEMS = {"STORE_SUBSCR": -2, "DELETE_SUBSCR": -2, "STORE_SLICE": -3}  # where the container lies on the stack
+_LOADS = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"))
+_ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
+_REAL = 256  # opcodes below are instructions; those of a compiler, beyond, have no effect on the stack
+
+
+class Change(NamedTuple):
+    """A place whose value code changes.
+
+    Attributes:
+        root: global or variable of an enclosing function that the place was reached from; empty for an argument or a
+            result.
+        name: last name on the way: the root itself, or an attribute.
+    """
+
+    root: str
+    name: str
+
+
+_NOTHING = Change("", "")
+
+
+def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield code, and that of all functions inside it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from codes_of(constant)
+
+
+def changed_names(code: types.CodeType) -> frozenset[str]:
+    """Return the last name of every place that the code changes."""
+    return frozenset(change.name for change in changes_of(code))
+
+
+@functools.lru_cache(maxsize=4096)
+def changes_of(code: types.CodeType) -> frozenset[Change]:
+    """Return the places that the code changes.
+
+    Functions inside it do not count. Local variables do not, but for what they were read from.
+    """
+    inner = frozenset(code.co_varnames) | frozenset(code.co_cellvars)
+    changed: set[Change] = set()
+    stack: list[Change] = []  # where each value was read from
+    local: dict[str, Change] = {}
+
+    def at(place: int) -> Change:
+        return stack[place] if len(stack) >= -place else _NOTHING
+
+    for step in dis.get_instructions(code):
+        kind, value, depth = step.opname, step.argval, step.arg or 0
+        if kind in _SETS_NAME and value not in inner:
+            changed.add(Change(value, value))
+        elif kind in _SETS_ATTRIBUTE:
+            changed.add(Change(at(-1).root, value))
+        elif kind in _ITEMS:
+            changed.add(at(_ITEMS[kind]))
+        elif kind in _ATTRIBUTES and value in _MUTATORS:
+            changed.add(at(-1))
+        elif kind in ("SWAP", "ROT_TWO") and len(stack) >= (depth := depth or 2):
+            stack[-1], stack[-depth] = stack[-depth], stack[-1]
+            continue
+        elif kind in ("ROT_THREE", "ROT_FOUR") and len(stack) >= (depth := 3 + (kind == "ROT_FOUR")):
+            stack.insert(-depth + 1, stack.pop())
+            continue
+        elif kind.startswith("STORE_FAST"):
+            names = value if isinstance(value, tuple) else (value,)
+            local[names[0]] = at(-1)
+            if kind == "STORE_FAST_STORE_FAST":
+                local[names[1]] = at(-2)
+        elif kind == "STORE_DEREF":
+            local[value] = at(-1)
+        operands = stack[-3:]
+        effect = dis.stack_effect(step.opcode, step.arg, jump=False) if step.opcode < _REAL else 0
+        if effect < 0:
+            del stack[effect:]
+        stack += [_NOTHING] * max(effect, 0)
+        top: Sequence[Change] = ()
+        if kind == "COPY":
+            top = [*[_NOTHING] * depth, *operands][-depth:][:1]
+        elif kind in ("DUP_TOP", "FOR_ITER"):  # an item of a container is a part of it
+            top = operands[-1:]
+        elif kind == "DUP_TOP_TWO":
+            top = operands[-2:]
+        elif kind in _LOADS:
+            top = [local.get(value, _NOTHING) if value in inner else Change(value, value)]
+        elif "LOAD_FAST" in kind:
+            names = value if isinstance(value, tuple) else (value,)
+            top = [local.get(name, _NOTHING) for name in names[kind.startswith("STORE") :]]
+        elif kind in _ATTRIBUTES:
+            top = [Change(operands[-1].root if operands else "", value)]
+        elif kind == "BINARY_SUBSCR" or (kind == "BINARY_OP" and step.argrepr == "[]"):
+            top = operands[-2:-1]
+        elif kind == "BINARY_SLICE":
+            top = operands[-3:-2]
+        elif effect < 0 and not kind.startswith(("STORE", "DELETE", "POP", "JUMP")):
+            top = [_NOTHING]  # a result takes the place of operands
+        for place, read in enumerate(reversed(top), 1):
+            if len(stack) >= place:
+                stack[-place] = read
+    return frozenset(changed - {_NOTHING})
