@@ -4,10 +4,23 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["duration", "interval", "metric", "number", "percent", "rate", "ratio", "setting", "shown", "size"]
+__all__ = [
+    "duration",
+    "interval",
+    "metric",
+    "number",
+    "percent",
+    "rate",
+    "ratio",
+    "setting",
+    "shown",
+    "size",
+    "wrapped",
+]
 
 _MOST = 6  # values that are listed one by one
 _UNKNOWN = "-"
@@ -18,6 +31,13 @@ _DURATIONS = (
     (1e-3, 1e-3, "ms"),
     (1e-6, 0.0, "µs"),
 )
+
+
+def wrapped(text: str, first: str = "", rest: str | None = None, width: int = 100) -> list[str]:
+    """Return lines of a text: `first` begins the first one, `rest` (or blanks) the others; no word is broken."""
+    rest = " " * len(first) if rest is None else rest
+    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=rest, break_long_words=False,
+                         break_on_hyphens=False) or [first.rstrip()]  # fmt: skip
 
 
 def number(value: float) -> str:

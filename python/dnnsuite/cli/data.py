@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._shown import wrapped
 from ._options import Json, Number, Text
 from ._status import say, tell
 
@@ -58,16 +59,14 @@ def list_sets(dataroot: Dataroot = None, as_json: Json = False) -> int:
         print(json.dumps({name: _as_dict(data, root) for name, data in DATA_SETS.items()}))
         return 0
     there = "" if root.is_dir() else ", which is no directory yet"
-    tell(f"below {root}{there} (name, whether it is here, size, what its archives are checked by):")
+    tell(f"below {root}{there}:\n  name, whether it is here, size, what its archives are checked by")
     for name, data in DATA_SETS.items():
         state = "here" if _found(data, root) else "-"
         checked = f"{data.checked:<11}"
-        print(
-            f"  {name:<11} {state:<5} {data.size:<7} {checked} {data.title}; read by {', '.join(data.jobs)}"
-        )
-    print(
-        "dnnsuite data where NAME says where one lies, or what to fetch; dnnsuite data prepare NAME makes it ready"
-    )
+        text = f"{data.title}; read by {', '.join(data.jobs)}"
+        print("\n".join(wrapped(text, f"  {name:<11} {state:<5} {data.size:<7} {checked} ")))
+    print("dnnsuite data where NAME says where one lies, or what to fetch")
+    print("dnnsuite data prepare NAME makes it ready")
     return 0
 
 

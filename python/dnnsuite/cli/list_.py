@@ -6,11 +6,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import textwrap
 from typing import Annotated
 
 import typer
 
+from .._shown import wrapped
 from ._options import Json, Texts
 
 __all__ = ["list_jobs"]
@@ -56,16 +56,11 @@ def list_jobs(
 def _print(sections: dict[str, dict[str, str]]) -> None:
     """Print each section, names in one column and descriptions, wrapped, in another."""
     column = 2 + max(len(name) for entries in sections.values() for name in entries) + 2
-    width = max(column + 40, min(120, shutil.get_terminal_size((120, 24)).columns))
+    width = max(column + 40, min(100, shutil.get_terminal_size((100, 24)).columns))
     for title, entries in sections.items():
         print(f"{title}:")
         for name, text in entries.items():
-            first, rest = f"  {name}".ljust(column), " " * column
-            print(
-                textwrap.fill(
-                    text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
-                )
-            )
+            print("\n".join(wrapped(text, f"  {name}".ljust(column), width=width)))
 
 
 def _about(name: str, kind: type | None = None) -> str:

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from .._shown import wrapped
 from ..errors import did_you_mean
 from ._status import say
 
@@ -77,7 +77,8 @@ def _chip(asked: str | None, collection: str = "ranges") -> str:
         return found
     except Unavailable as missing:
         raise InvalidArgument(
-            f"no GPU to take the chip from; name one: --chip {', '.join(known)}"
+            f"no GPU to take the chip from; name one: --chip {', '.join(known[:7])}, ... (`dnnsuite metrics roles` "
+            f"has all {len(known)})"
         ) from missing
 
 
@@ -229,7 +230,7 @@ def _by_metric(metrics: dict[str, str | None], alone: bool) -> str:
     lines = []
     for metric, having in chips_of.items():
         lines.append(f"  {metric}")
-        lines += textwrap.wrap(" ".join(having), 100, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        lines += wrapped(" ".join(having), " " * 6)
     return "\n".join(lines)
 
 

@@ -7,12 +7,12 @@ something: only torch, the instrument module and the operators are essential.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
+from .._shown import wrapped
 from . import _gpu, _machine, _settings, _software
 from ._finding import Finding
 
@@ -103,7 +103,7 @@ def to_dict(checks: Iterable[Check]) -> dict[str, Any]:
     return {"ok": exit_code(checks) == 0, "checks": [asdict(check) for check in checks]}
 
 
-def render(checks: Iterable[Check], width: int = 110) -> str:
+def render(checks: Iterable[Check], width: int = 100) -> str:
     """Return the list as text, `width` columns wide where words allow, a remedy below each thing that needs one."""
     checks = list(checks)
     lines: list[str] = []
@@ -123,16 +123,5 @@ def render(checks: Iterable[Check], width: int = 110) -> str:
 def _entry(check: Check, width: int) -> list[str]:
     head = f"  {check.status:<8} {check.name:<{_NAME_WIDTH - 4}} "
     indent = " " * len(head)
-    lines = textwrap.wrap(
-        check.detail, width, initial_indent=head, subsequent_indent=indent, break_long_words=False
-    )
-    if check.remedy:
-        lines += textwrap.wrap(
-            check.remedy,
-            width,
-            initial_indent=f"{indent}-> ",
-            subsequent_indent=f"{indent}   ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    return lines
+    lines = wrapped(check.detail, head, width=width)
+    return [*lines, *(wrapped(check.remedy, f"{indent}-> ", width=width) if check.remedy else ())]

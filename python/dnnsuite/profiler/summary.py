@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from .._shown import duration, number, percent
+from .._shown import duration, number, percent, wrapped
 from .._shown import rate as shown_rate
 from ..timing import batch_means
 from . import _overhead
@@ -104,7 +103,7 @@ def _lines(profile: ProfileData) -> Iterator[str]:
         yield "no step was observed: " + _why_nothing(profile)
         return
     if "step_is" in profile.about:
-        yield from _wrapped(profile.about["step_is"], f"  {'steps':<12} ")
+        yield from wrapped(profile.about["step_is"], f"  {'steps':<12} ")
     yield from _facts_lines(profile)
     yield ""
     yield from _breakdown_lines(profile.tables.get("breakdown"))
@@ -114,13 +113,13 @@ def _lines(profile: ProfileData) -> Iterator[str]:
     yield ""
     yield "what to do next"
     for place, each in enumerate(advice(profile), 1):
-        yield from _wrapped(each.action, f"  {place}. ")
-        yield from _wrapped(f"{each.because} [{each.rule}]", "     because ")
+        yield from wrapped(each.action, f"  {place}. ")
+        yield from wrapped(f"{each.because} [{each.rule}]", "     because ")
     if profile.notes:
         yield ""
         yield "notes"
         for note in profile.notes:
-            yield from _wrapped(note, "  - ")
+            yield from wrapped(note, "  - ")
 
 
 def _title(profile: ProfileData) -> str:
@@ -155,7 +154,7 @@ def _facts_lines(profile: ProfileData) -> Iterator[str]:
         text = f"{_rate_text(found, profile.about)}, over {found.steps} steps {how}"
         if found.unseen and not found.why:
             text += f"; {found.unseen}"
-        yield from _wrapped(text, f"  {'rate':<12} ")
+        yield from wrapped(text, f"  {'rate':<12} ")
     observed = profile.active
     windows = len({step.window for step in observed})
     steps = f"{len(observed)} step{'s' if len(observed) > 1 else ''}"
@@ -169,9 +168,9 @@ def _facts_lines(profile: ProfileData) -> Iterator[str]:
     unknown = (
         "not measured: no step ran without instruments beside a window; give the schedule some, as wait=5"
     )
-    yield from _wrapped(str(cost or unknown), f"  {'overhead':<12} ")
+    yield from wrapped(str(cost or unknown), f"  {'overhead':<12} ")
     for row in profile.absent:
-        yield from _wrapped(
+        yield from wrapped(
             f"unavailable: {row.why}" + (f"; {row.remedy}" if row.remedy else ""), f"  {row.name:<12} "
         )
 
@@ -205,9 +204,9 @@ def _breakdown_lines(table: pd.DataFrame | None) -> Iterator[str]:
     for row in table.itertuples(index=False):
         name, ms, share, meaning = row
         bar = "#" * round(_BAR * share / 100)
-        yield from _wrapped(meaning, f"  {name:<14}{share:6.1f} %  {ms:9.3f} ms  {bar:<{_BAR}}  ")
+        yield from wrapped(meaning, f"  {name:<14}{share:6.1f} %  {ms:9.3f} ms  {bar:<{_BAR}}  ")
     yield f"  {'':<14}{table['share_pct'].sum():6.1f} %  {whole_ms:9.3f} ms"
-    yield from _wrapped(REMARK, "  ")
+    yield from wrapped(REMARK, "  ")
 
 
 def _operator_lines(table: pd.DataFrame | None) -> Iterator[str]:
@@ -229,10 +228,4 @@ def _memory_lines(table: pd.DataFrame | None) -> Iterator[str]:
     for row in table.to_dict("records"):
         size, each = float(row["bytes"]), float(row["bytes_per_model"])
         own = "" if size == each else f"  ({each / 1e6:.3f} MB per model)"
-        yield from _wrapped(row["definition"], f"  {row['class']:<20}{size / 1e6:11.3f} MB{own}  ")
-
-
-def _wrapped(text: str, prefix: str) -> list[str]:
-    return textwrap.wrap(
-        text, _WIDTH, initial_indent=prefix, subsequent_indent=" " * len(prefix), break_long_words=False
-    )
+        yield from wrapped(row["definition"], f"  {row['class']:<20}{size / 1e6:11.3f} MB{own}  ")
