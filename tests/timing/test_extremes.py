@@ -77,6 +77,7 @@ def test_few_values_say_which_rare_stalls_they_cannot_have_seen(count, rarest):
         timing.compare([1.0, 2.0, 3.0], [1.0, 2.0, 3.5]), timing.bootstrap_mean([[1.0, 2.0]] * 3),
         timing.summarise([1.0, 2.0]), timing.trend([1.0] * 9), timing.Fixed(5), timing.StdRel(), timing.Entropy(),
         timing.Precision(), timing.RunningStatistics(), timing.StepTimer(4), timing.batch_means([1.0, 2.0]),
+        timing.Spans(4), timing.RepeatNumber(12, 2),
     ],
     ids=lambda made: type(made).__name__,
 )  # fmt: skip

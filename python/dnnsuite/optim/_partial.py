@@ -47,6 +47,9 @@ class PartiallyFused:
         """Names of the hyper-parameters with one value per model."""
         return self.fused.per_model
 
+    def __repr__(self) -> str:
+        return f"PartiallyFused({self.fused!r}, {self.B} of {type(self.plain[0]).__name__})"
+
     @property
     def pairs(self) -> dict[str, tuple[str, str]]:
         """Arguments that are two hyper-parameters in one, as torch writes them."""

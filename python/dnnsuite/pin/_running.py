@@ -110,6 +110,10 @@ class Running:
                 self._over_limit = True
                 _processes.end(self._name)
 
+    def __repr__(self) -> str:
+        state = "running" if self._ended is None else "ended"
+        return f"Running({self._name!r}, pid={self.pid}, {self.slot!r}, {state})"
+
     def poll(self) -> int | None:
         """Return the exit status (minus the signal); None while it runs."""
         return self.wait(0)

@@ -30,6 +30,10 @@ class Pinned:
         self.level = "affinity"
         self.reasons: list[str] = []
 
+    def __repr__(self) -> str:
+        why = f": {'; '.join(self.reasons)}" if self.reasons else ""
+        return f"Pinned({self.slot!r}, by {self.level}{why})"
+
 
 def _share(share: object) -> tuple[int, int]:
     """Return (i, N) of a share, if it is one."""

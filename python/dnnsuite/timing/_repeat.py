@@ -112,6 +112,10 @@ class RepeatNumber:
         """True once all observations are made, or the budget is spent."""
         return len(self.seconds) == self.repeat or self._spent_s >= self.budget_s
 
+    def __repr__(self) -> str:
+        made = f"{len(self.seconds)} of {self.repeat} observations"
+        return f"RepeatNumber({made}, number={self.number}, skip={self.skip}, {self.status})"
+
     @property
     def status(self) -> str:
         """`running`; `timeout`: the budget ended it before all `repeat` observations; `converged`: the deviation of the

@@ -129,6 +129,9 @@ class Spans:
     def __len__(self) -> int:
         return self._spans.count
 
+    def __repr__(self) -> str:
+        return f"Spans(capacity={self.capacity}, count={len(self)}, open={self.open}, dropped={self.dropped})"
+
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the ended spans, in the order of their begin, as arrays [n].
 

@@ -21,6 +21,9 @@ class TopK:
         self.ks = tuple(ks)
         self.names = tuple(f"acc{k}" for k in ks)
 
+    def __repr__(self) -> str:
+        return f"TopK({self.ks})"
+
     def __call__(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Scores `[..., N, C]` and labels `[N]` → counts float64 `[len(names), ...]`."""
         most = min(max(self.ks), outputs.shape[-1])
