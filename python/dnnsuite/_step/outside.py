@@ -15,7 +15,7 @@ import torch
 from .._code import changes_of, codes_of
 from .._fuse import arrays_in
 from .._fuse import width as array_width
-from .._fuse.code.late_draws import NOT_FOLLOWED
+from .._fuse.code.late_draws import is_followed
 from ..errors import InvalidArgument
 from ..nn.model_tensor import ModelTensor
 from .capture.reach import Reach
@@ -69,7 +69,7 @@ def _writes(code: types.CodeType, function: types.FunctionType) -> bool:
             continue  # an argument's, or a variable of a function around it that is inside this one
         value = _value_of(root, function)
         is_tensors = isinstance(value, (torch.nn.Module, torch.Tensor))
-        is_installed = isinstance(value, types.ModuleType) and value.__name__.startswith(NOT_FOLLOWED)
+        is_installed = isinstance(value, types.ModuleType) and not is_followed(value.__name__)
         if not is_tensors and not (is_installed and root == name):  # torch.add is no container's method
             return True
     return False

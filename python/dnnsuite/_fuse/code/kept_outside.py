@@ -8,7 +8,6 @@ changes something there cannot run model by model inside of code for all models.
 from __future__ import annotations
 
 import functools
-import inspect
 import random
 import types
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ import torch
 from ..._torch import hidden_from_modes
 from .fused_attributes import is_fused
 from .kept_contents import contents_of
-from .late_draws import NOT_FOLLOWED, names_in, reachable
+from .late_draws import is_followed, names_in, reachable
 
 _NO_VALUES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
 _NOT_PUT_BACK = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)
@@ -36,15 +35,21 @@ class KeptOutside:
         self._bindings: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         self._cells: dict[int, tuple[types.CellType, Any]] = {}
         values: list[Any] = []
-        functions = [*reachable(root, method), *((one, names_in(one)) for one in _functions_in(arguments))]
+        kinds = {base for module in root.modules() for base in type(module).__mro__}
+        functions = reachable(root, method) + [(one, names_in(one)) for one in _functions_in(arguments)]
         for function, names in functions:
-            for name in names & function.__globals__.keys():
-                self._bind(function.__globals__, name, names)
+            space = function.__globals__
+            for name in names & space.keys():
+                value = space[name]
+                if isinstance(value, type):
+                    kinds.add(value)
+                elif not isinstance(value, _NO_VALUES):
+                    self._bindings[id(space), name] = space, name, value
             for cell in function.__closure__ or ():
                 self._cells[id(cell)] = cell, _content(cell)
             values += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
         all_names = set[str]().union(*(names for _, names in functions))
-        for kind in {base for module in root.modules() for base in type(module).__mro__}:
+        for kind in kinds:
             self._class(kind, all_names)
         values += [value for _, _, value in self._bindings.values() if value is not _MISSING]
         values += [value for _, value in self._cells.values() if value is not _MISSING]
@@ -57,18 +62,16 @@ class KeptOutside:
         with hidden_from_modes():
             self._objects = contents_of(values)
 
-    def _bind(self, space: dict[str, Any], name: str, names: set[str]) -> None:
-        value = space[name]
-        if isinstance(value, type):
-            self._class(value, names)
-        elif not isinstance(value, _NO_VALUES):
-            self._bindings[id(space), name] = space, name, value
-
-    def _class(self, kind: Any, names: Any) -> None:
-        if not kind.__module__.startswith(NOT_FOLLOWED):
-            for name in names.intersection(dir(kind)):
-                value = inspect.getattr_static(kind, name)  # of a base, too: code may give the class its own
-                if not isinstance(value, _NO_VALUES) and not hasattr(type(value), "__get__"):
+    def _class(self, kind: type, names: set[str]) -> None:
+        if not is_followed(kind.__module__):
+            return
+        for base in reversed(kind.__mro__):  # of a base, too: code may give the class its own
+            held = vars(base)
+            for name in names & held.keys():
+                value = held[name]
+                if isinstance(value, _NO_VALUES) or hasattr(type(value), "__get__"):
+                    self._bindings.pop((id(kind), name), None)
+                else:
                     self._bindings[id(kind), name] = kind, name, vars(kind).get(name, _MISSING)
 
     @property

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import dis
+import functools
 import random
+import sys
 import types
+import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 import numpy as np
@@ -71,10 +74,15 @@ _NO_CODE = frozenset(
     (bool, int, float, str, type(None), dict, list, set, tuple, OrderedDict, torch.Tensor, torch.nn.Parameter)
 )
 _JUMPS = frozenset(name for name in dis.opmap if "JUMP" in name and "_IF_" in name and "EXC" not in name)
-NOT_FOLLOWED = ("torch", "numpy", "dnnsuite", "builtins")
+_NOT_FOLLOWED = frozenset(("torch", "numpy", "dnnsuite", "builtins", *sys.stdlib_module_names))
 
 
-def names_that_draw(root: torch.nn.Module, method: str = "") -> set[str]:
+def is_followed(module: str) -> bool:
+    """Return True unless a module is of torch, NumPy, this package or Python's own library, whose code is known."""
+    return module.partition(".")[0] not in _NOT_FOLLOWED
+
+
+def names_that_draw(root: torch.nn.Module, method: str = "") -> Set[str]:
     """Find names that draw in the first code with any that a call of `root`, or of its `method`, can reach."""
     for function, names in reachable(root, method):
         found = names & _DRAWING or {
@@ -120,7 +128,7 @@ def may_look_later(root: torch.nn.Module, method: str = "") -> bool:
     )
 
 
-def _writes(code: types.CodeType, names: set[str]) -> bool:
+def _writes(code: types.CodeType, names: frozenset[str]) -> bool:
     """Return True if code calls functions in place, or stores into parts of anything."""
     if names & _WRITING or any(name.endswith("_") and not name.endswith("__") for name in names):
         return True
@@ -132,33 +140,104 @@ def _writes(code: types.CodeType, names: set[str]) -> bool:
     return any("out" in constant for constant in tuples) or any(_writes(one, names) for one in inner)
 
 
-def reachable(root: torch.nn.Module, method: str) -> Iterator[tuple[types.FunctionType, set[str]]]:
-    """Yield the functions that a call of `root`, or of its `method`, can reach, each with the names in its code.
+def reachable(root: torch.nn.Module, method: str) -> list[tuple[types.FunctionType, frozenset[str]]]:
+    """Return the functions that a call of `root`, or of its `method`, can reach, each with the names in its code.
 
     Names are followed to methods of the models' classes, to functions, classes and modules that the code names, and
-    to what closures hold; not into torch and NumPy.
+    to what closures hold; not into torch, NumPy and Python's own library. They are followed again once one of them
+    means something else.
     """
-    modules = [module for module in root.modules() if not isinstance(module, ArrayModule)]
-    methods = _methods(modules)
-    waiting = [found for name in (method, "forward", "__call__") for found in methods.get(name, ())]
-    for module in root.modules():
+    modules = list(root.modules())
+    methods = _methods([module for module in modules if not isinstance(module, ArrayModule)])
+    first = [found for name in (method, "forward", "__call__") for found in methods.get(name, ())]
+    for module in modules:
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
-            waiting += [code for hook in hooks.values() for code in _functions(hook)]
-    seen: set[Any] = set()
-    while waiting:
-        function = waiting.pop()
-        if function.__code__ in seen:
-            continue
-        seen.add(function.__code__)
-        names = names_in(function)
-        yield function, names
-        waiting += [
-            found for name in names for found in (*methods.get(name, ()), *_named(function, name, names))
-        ]
-        waiting += [found for cell in function.__closure__ or () for found in _functions(_content(cell))]
+            first += [code for hook in hooks.values() for code in _functions(hook)]
+    key = tuple(map(id, first)), frozenset(id(one) for each in methods.values() for one in each)
+    known = _reached.pop(key, None)
+    functions = None if known is None else known.functions()
+    if known is None or functions is None:
+        known = _Reached()
+        functions = known.follow(first, methods)
+        while len(_reached) >= _MOST_REACHED:
+            del _reached[next(iter(_reached))]
+    _reached[key] = known
+    return [(function, names_in(function)) for function in functions]
 
 
-def _is_random(value: Any, names: set[str]) -> bool:
+class _Reached:
+    """Functions that code was found to reach, which dies with them, and what their names meant."""
+
+    def __init__(self) -> None:
+        self._functions = list[weakref.ref[types.FunctionType]]()
+        self._spaces = dict[int, tuple[dict[str, Any], int]]()  # of names, and how many there were
+        self._named = list[tuple[dict[str, Any], str, int, bool]]()  # and whether it leads to code
+        self._closed: list[tuple[weakref.ref[types.FunctionType], tuple[int, ...]]] = []
+
+    def functions(self) -> list[types.FunctionType] | None:
+        """Return the functions; None if a name or a closure may lead elsewhere now."""
+        found = [function for one in self._functions if (function := one()) is not None]
+        same = len(found) == len(self._functions)
+        same = same and all(len(space) == count for space, count in self._spaces.values())
+        same = same and all(
+            id(value := space.get(name)) == then or not (leads or _leads(value))
+            for space, name, then, leads in self._named
+        )
+        same = same and all(
+            (function := one()) is not None and _closed(function) == held for one, held in self._closed
+        )
+        return found if same else None
+
+    def follow(
+        self, first: list[types.FunctionType], methods: dict[str, list[types.FunctionType]]
+    ) -> list[types.FunctionType]:
+        """Return what can be reached from `first`."""
+        waiting, seen = first[:], dict[types.CodeType, types.FunctionType]()
+        while waiting:
+            function = waiting.pop()
+            if function.__code__ in seen:
+                continue
+            seen[function.__code__] = function
+            names = names_in(function)
+            waiting += [found for name in names & methods.keys() for found in methods[name]]
+            waiting += self._of_globals(function.__globals__, names)
+            if function.__closure__:
+                self._closed.append((weakref.ref(function), _closed(function)))
+                waiting += [found for cell in function.__closure__ for found in _functions(_content(cell))]
+        self._functions = [weakref.ref(function) for function in seen.values()]
+        return list(seen.values())
+
+    def _of_globals(self, space: dict[str, Any], names: frozenset[str]) -> list[types.FunctionType]:
+        """Return the functions of globals that code names; of a module those that the code names too."""
+        found = list[types.FunctionType]()
+        for _, value in self._look(space, names):
+            if not isinstance(value, types.ModuleType):
+                found += _functions(value)
+            elif is_followed(value.__name__):
+                # What a module that imports lazily has not imported yet has not been called.
+                found += [each for _, held in self._look(vars(value), names) for each in _functions(held)]
+        return found
+
+    def _look(self, space: dict[str, Any], names: frozenset[str]) -> list[tuple[str, Any]]:
+        self._spaces[id(space)] = space, len(space)
+        found = [(name, space[name]) for name in names & space.keys()]
+        self._named += [(space, name, id(value), _leads(value)) for name, value in found]
+        return found
+
+
+_MOST_REACHED = 256  # parts of models
+_reached: dict[Any, _Reached] = {}  # the one that was asked for last stands last
+
+
+def _leads(value: Any) -> bool:
+    return isinstance(value, types.ModuleType) or bool(_functions(value))
+
+
+def _closed(function: types.FunctionType) -> tuple[int, ...]:
+    return tuple(id(_content(cell)) for cell in function.__closure__ or ())
+
+
+def _is_random(value: Any, names: frozenset[str]) -> bool:
     """Return True for Python's module random, one of its functions, and NumPy's."""
     if isinstance(value, types.ModuleType):
         return value.__name__ in ("random", "numpy.random") or (
@@ -180,7 +259,7 @@ def _methods(modules: list[torch.nn.Module]) -> dict[str, list[types.FunctionTyp
                 owners.add(type(value))
     for owner in owners:
         for base in owner.__mro__:
-            if not base.__module__.startswith(NOT_FOLLOWED):
+            if is_followed(base.__module__):
                 for name, value in vars(base).items():
                     found.setdefault(name, []).extend(_functions(value))
     return found
@@ -199,15 +278,20 @@ def _functions(value: Any) -> list[types.FunctionType]:
 
 def _functions_of(value: Any) -> list[types.FunctionType]:
     if isinstance(value, types.FunctionType):
-        return [] if (value.__module__ or "").startswith(NOT_FOLLOWED) else [value]
-    if isinstance(value, type) and not value.__module__.startswith(NOT_FOLLOWED):
+        return [value] if is_followed(value.__module__ or "") else []
+    if isinstance(value, type) and is_followed(value.__module__):
         return [found for found in vars(value).values() if isinstance(found, types.FunctionType)]
     return []
 
 
-def names_in(function: types.FunctionType) -> set[str]:
-    """Collect the names in a function's code."""
-    return set(_names_of_code(function.__code__))
+def names_in(function: types.FunctionType) -> frozenset[str]:
+    """Return the names in a function's code."""
+    return _names_in_code(function.__code__)
+
+
+@functools.lru_cache(maxsize=8192)
+def _names_in_code(code: types.CodeType) -> frozenset[str]:
+    return frozenset(_names_of_code(code))
 
 
 def _names_of_code(code: types.CodeType) -> Iterator[str]:
@@ -217,16 +301,6 @@ def _names_of_code(code: types.CodeType) -> Iterator[str]:
             yield from _names_of_code(constant)
         elif isinstance(constant, str) and constant in _DRAWING:  # getattr(torch, "rand")
             yield constant
-
-
-def _named(function: types.FunctionType, name: str, names: set[str]) -> list[types.FunctionType]:
-    """Return the functions of a global that the code names; of a module those that the code names too."""
-    value = function.__globals__.get(name)
-    if isinstance(value, types.ModuleType):
-        if value.__name__.partition(".")[0] in NOT_FOLLOWED:
-            return []
-        return [found for inner in names for found in _functions(getattr(value, inner, None))]
-    return _functions(value)
 
 
 def _content(cell: types.CellType) -> Any:
