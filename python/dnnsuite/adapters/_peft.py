@@ -35,4 +35,9 @@ def _tell_of_lora() -> None:
     importlib.import_module(".places", __package__)
 
 
+def _tell_of_quantized() -> None:
+    importlib.import_module(".quantized", __package__)
+
+
 register_package("peft", _tell_of_lora)
+register_package("bitsandbytes", _tell_of_quantized)

@@ -25,7 +25,12 @@ class SharedBase:
     def __init__(self, base: torch.nn.Module, statistics: bool = False) -> None:
         self._base, self._statistics = base, statistics
         _lay_out_filters(base)
-        self._frozen = {id(p): torch.nn.Parameter(p.detach(), requires_grad=False) for p in base.parameters()}
+        self._whole = [
+            module for module in base.modules() if is_quantized(module)
+        ]  # is the models' own layer
+        inside = {id(p) for module in self._whole for p in module.parameters()}
+        self._parameters = [p for p in base.parameters() if id(p) not in inside]
+        self._frozen = {id(p): torch.nn.Parameter(p.detach(), requires_grad=False) for p in self._parameters}
 
     def model(
         self, adapt: Callable[[torch.nn.Module], torch.nn.Module], writes: bool = False
@@ -40,10 +45,11 @@ class SharedBase:
             id(p): torch.nn.Parameter(
                 p.detach().clone() if writes else p.detach(), requires_grad=p.requires_grad
             )
-            for p in self._base.parameters()
+            for p in self._parameters
         }
         frozen_of = {id(own): self._frozen[key] for key, own in memo.items()}
         memo.update({id(buffer): buffer for buffer in self._buffers(self._statistics)})
+        memo.update({id(module): module for module in self._whole})
         model = adapt(copy.deepcopy(self._base, memo))
         self._settle(model, frozen_of)
         return model
@@ -76,6 +82,12 @@ class SharedBase:
                 setattr(module, name, copies.get(id(parameter), shared))
             if isinstance(module, torch.nn.RNNBase):  # which notes its weights a second time
                 module.__setstate__(module.__getstate__())
+
+
+def is_quantized(module: torch.nn.Module) -> bool:
+    """Return True for a layer of bitsandbytes with quantized weights."""
+    kind = type(module)
+    return kind.__module__.startswith("bitsandbytes.") and kind.__name__ in ("Linear4bit", "Linear8bitLt")
 
 
 def _is_other(parameter: torch.Tensor, shared: torch.Tensor) -> bool:

@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from .._fuse.array import Array
+from .._fuse.layer_table import know_layers_of
 from ..errors import InvalidArgument, did_you_mean
 from ..nn.array_module import ArrayModule
 from ._peft import import_peft
-from .base import SharedBase
+from .base import SharedBase, is_quantized
 from .configs import writes_into_base
 
 
@@ -36,6 +37,7 @@ class AdapterBuilder:
                     "model without it (model.unload(), or model.merge_and_unload() to keep what it has learned)"
                 )
             _refuse_quantized(path, module)
+        know_layers_of([base])
         self._names = [name for name, _ in base.named_modules() if name]
         self._shared = SharedBase(base, statistics=True)
 
@@ -100,13 +102,20 @@ class AdapterBuilder:
 
 
 def _refuse_quantized(path: str, module: torch.nn.Module) -> None:
-    """Refuse a module whose weights are no numbers of floating point that an array can compute with."""
+    """Refuse a module whose weights are no numbers of floating point that an array can compute with, nor a layer of
+    bitsandbytes."""
+    if is_quantized(module):
+        if any(p.requires_grad for p in module.parameters()):
+            raise InvalidArgument(
+                f"the base's quantized layer {path} has parameters that want gradients: freeze it before adapt"
+            )
+        return
     held = [p for p in module._parameters.values() if p is not None]
     whole = all((p.is_floating_point() or p.is_complex()) and type(p.data) is torch.Tensor for p in held)
     if not whole or "quantized" in type(module).__module__.split("."):  # torch.ao's have no parameters at all
         raise InvalidArgument(
             f"the base is quantized at {path or 'the top'}, a {type(module).__name__}, and an array computes with "
-            "floating-point weights: load the model without quantization, in bfloat16 if memory is short"
+            "floating-point weights: load it by bitsandbytes (4 or 8 bits), or without quantization, in bfloat16"
         )
 
 

@@ -13,7 +13,8 @@ from .lora import LoraEmbedding, LoraLinear
 from .lora_convolution import LoraConv1d, LoraConv2d, LoraConv3d
 from .lora_layer import LoraLayer, rank_of, without_tensors
 
-_KINDS: dict[type, type[LoraLayer]] = {
+#: Layers that another model may be without, by PEFT's classes.
+KINDS: dict[type, type[LoraLayer]] = {
     kind.torch_class: kind for kind in (LoraLinear, LoraEmbedding, LoraConv1d, LoraConv2d, LoraConv3d)
 }
 
@@ -61,7 +62,7 @@ def layers_of(model: torch.nn.Module) -> dict[str, Any]:
     return {
         path: module
         for path, module in model.named_modules()
-        if type(module) in _KINDS and getattr(module.base_layer, "groups", 1) == 1
+        if type(module) in KINDS and getattr(module.base_layer, "groups", 1) == 1
     }
 
 
@@ -72,7 +73,7 @@ def _of_rank_zero(layer: Any, base_layer: torch.nn.Module) -> Any:
     made.base_layer = base_layer
     made.r, made.scaling = {name: 0}, {name: 0.0}
     made.lora_dropout[name] = torch.nn.Identity()
-    a, b = _KINDS[type(layer)].factors
+    a, b = KINDS[type(layer)].factors
     kernel = getattr(getattr(layer, a)[name], "kernel_size", ())
     shapes = {a: (0, layer.in_features, *kernel), b: (layer.out_features, 0, *(1 for _ in kernel))}
     for factor, shape in shapes.items():

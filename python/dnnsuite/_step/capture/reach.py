@@ -31,7 +31,7 @@ _NO_METHODS = (torch.Tensor, type, types.ModuleType)
 _MANY = 1000  # functions that are followed
 _PATHS = ("purelib", "platlib", "stdlib", "platstdlib")
 _PACKAGE = FilePath(__file__).parents[2]
-_OURS = ("_fuse", "_step", "nn", "ops", "optim", "_torch", "_under_way")
+_OURS = ("_fuse", "_step", "adapters", "nn", "ops", "optim", "_torch", "_under_way")
 _TYPED = "<string>"  # file of what `python -c` runs, and of methods that dataclasses and named tuples write
 _INSTALLED = (
     *(sysconfig.get_path(name) for name in _PATHS),

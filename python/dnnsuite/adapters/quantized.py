@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+"""Quantized layers of bitsandbytes under the adapters of B models.
+
+The base's own layer runs once on the rows of all models: its weight is read, and dequantized, once a call in the place
+of B times. A layer of int8 with a threshold chooses columns by all rows that it gets, so there each model's rows are a
+call of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import bitsandbytes
+import torch
+from bitsandbytes.functional import dequantize_4bit
+from peft.tuners.lora import bnb as of_peft
+
+from .._fuse.layer_table import register
+from ..errors import InvalidArgument
+from ..nn.array_module import ArrayModule
+from .lora import LoraLinear
+from .places import KINDS
+
+__all__ = ["Linear4bit", "Linear8bitLt", "Lora4bit", "Lora8bit"]
+
+
+class _Quantized(ArrayModule):
+    """A frozen layer of the base: `[B, *, in]` to `[B, *, out]`. Its numbers are no state of the array."""
+
+    def __init__(self, layer: torch.nn.Module, *, B: int) -> None:
+        super().__init__(B)
+        weight: Any = layer.weight
+        # No part of the tree: nothing of it is stacked, saved or edited.
+        self.__dict__.update(layer=layer, packed=weight.detach().as_subclass(torch.Tensor))
+
+    @classmethod
+    def can_fuse(cls, models: Sequence[Any]) -> bool:
+        """Return True for one frozen layer that all models hold."""
+        first = models[0]
+        return all(model is first for model in models) and not any(
+            p.requires_grad for p in first.parameters()
+        )
+
+    @classmethod
+    def from_models(cls, models: Sequence[Any]) -> Any:
+        return cls(models[0], B=len(models)).train(models[0].training)
+
+    def to_model(self, index: int) -> Any:
+        return self.layer
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        weight = self.layer.weight
+        if fn(weight.new_empty(0)).device != weight.device:
+            raise InvalidArgument(
+                "an array over a quantized base cannot be moved to another device: move the base, and adapt it there"
+            )
+        return super()._apply(fn, recurse)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        made = type(self)(self.layer, B=self.B).train(self.training)
+        memo[id(self)] = made
+        return made
+
+    def extra_repr(self) -> str:
+        return f"{self.layer}, B={self.B}"
+
+
+class Linear4bit(_Quantized):
+    """`bitsandbytes.nn.Linear4bit` (NF4, FP4) of B models: `[B, *, in]` to `[B, *, out]`."""
+
+    torch_class: ClassVar[Any] = bitsandbytes.nn.Linear4bit
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        dtype = self.layer.compute_dtype or x.dtype
+        bias = None if self.layer.bias is None else self.layer.bias.to(dtype)
+        product = _ProductOf4Bits.apply(x.to(dtype), bias, self.packed, self.layer.weight.quant_state)
+        return product.to(x.dtype)
+
+
+class _ProductOf4Bits(torch.autograd.Function):
+    """x `[*, in]` times the weight `[out, in]`, which is dequantized again for the gradient of x."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, bias: torch.Tensor | None, packed: torch.Tensor, state: Any
+    ) -> torch.Tensor:
+        ctx.weight = packed, state
+        return torch.nn.functional.linear(x, dequantize_4bit(packed, state).to(x.dtype), bias)
+
+    @staticmethod
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:  # type: ignore[override]
+        return dy @ dequantize_4bit(*ctx.weight).to(dy.dtype), None, None, None
+
+
+class Linear8bitLt(_Quantized):
+    """`bitsandbytes.nn.Linear8bitLt` of B models: `[B, *, in]` to `[B, *, out]`."""
+
+    torch_class: ClassVar[Any] = bitsandbytes.nn.Linear8bitLt
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.layer.state.threshold:
+            return torch.stack([self.layer(one) for one in x])
+        return self.layer(x.flatten(0, -2)).unflatten(0, x.shape[:-1])
+
+
+class Lora4bit(LoraLinear):
+    """PEFT's LoRA over a 4-bit layer for B models: `[B, *, in]` to `[B, *, out]`."""
+
+    torch_class: ClassVar[Any] = of_peft.Linear4bit
+
+
+class Lora8bit(LoraLinear):
+    """PEFT's LoRA over an 8-bit layer for B models: `[B, *, in]` to `[B, *, out]`."""
+
+    torch_class: ClassVar[Any] = of_peft.Linear8bitLt
+
+
+for _layer in (Linear4bit, Linear8bitLt, Lora4bit, Lora8bit):
+    register(_layer)
+KINDS.update({kind.torch_class: kind for kind in (Lora4bit, Lora8bit)})

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: MIT
+"""Adapters over bases that bitsandbytes has quantized, against PEFT's models over the same base."""
+
+import copy
+
+import bitsandbytes
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite import optim
+from dnnsuite.errors import InvalidArgument
+from tiny_adapters import LRS, SEEDS, bert, gpt2, llama, lora, one_by_one, tokens, trained
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
+
+
+def four(kind, compute=torch.float32, twice=True):
+    def make(layer):
+        return bitsandbytes.nn.Linear4bit(
+            layer.in_features, layer.out_features, layer.bias is not None, quant_type=kind, compute_dtype=compute,
+            compress_statistics=twice,
+        )  # fmt: skip
+
+    return make
+
+
+def eight(threshold=0.0):
+    def make(layer):
+        return bitsandbytes.nn.Linear8bitLt(
+            layer.in_features, layer.out_features, layer.bias is not None, has_fp16_weights=False,
+            threshold=threshold,
+        )  # fmt: skip
+
+    return make
+
+
+def quantized(model, make, but=("lm_head", "classifier")):
+    """Put quantized layers in the places of linear ones, as transformers' loading does."""
+    for above in list(model.modules()):
+        for name, layer in list(above.named_children()):
+            if type(layer) is torch.nn.Linear and name not in but:
+                other = make(layer)
+                other.load_state_dict(layer.state_dict())
+                setattr(above, name, other.requires_grad_(False).to("cpu"))
+    return model
+
+
+KINDS = {
+    "NF4": four("nf4"),
+    "FP4, quantized once, computing in bfloat16": four("fp4", torch.bfloat16, twice=False),
+    "int8": eight(),
+    "int8 with a threshold": eight(0.5),
+}
+BASES = {
+    "llama": (llama, ["q_proj", "v_proj"], ["q_proj", "v_proj", "up_proj"]),
+    "bert": (bert, ["query", "value"], ["query", "value", "dense"]),
+}
+
+
+@pytest.mark.parametrize(("kind", "base"), [*zip(KINDS, ["llama", "bert"] * 2, strict=True)])
+def test_steps_are_those_of_pefts_models(kind, base):
+    make, places, more = BASES[base]
+    base = quantized(make(), KINDS[kind])
+    before = copy.deepcopy(base.state_dict())
+    configs = [lora(2, places), lora(4, more), lora(3, places)]
+    array, models = dnnsuite.adapt(base, configs, seeds=SEEDS), one_by_one(base, configs)
+    own = [torch.optim.AdamW(trained(model), lr=lr) for model, lr in zip(models, LRS, strict=True)]
+    labels = torch.tensor([0, 1]) if make is bert else None
+    tolerance = {"rtol": 2e-2, "atol": 2e-2} if "bfloat16" in kind else {"rtol": 1e-4, "atol": 1e-5}
+
+    def loss(model, ids):
+        given = {"labels": ids} if labels is None else {"labels": labels.expand(*ids.shape[:-2], 2)}
+        return model(input_ids=ids, **given).loss
+
+    with dnnsuite.StepRunner(array, optim.AdamW(trained(array), lr=LRS), loss, threads=1) as runner:
+        for ids in tokens(3, steps=9):
+            losses = runner.step(ids).losses()
+            for index, (model, optimizer) in enumerate(zip(models, own, strict=True)):
+                optimizer.zero_grad()
+                expected = loss(model, ids[index])
+                expected.backward()
+                optimizer.step()
+                torch.testing.assert_close(losses[index], expected.detach(), **tolerance)
+        assert not runner.mode.startswith("eager"), runner.mode
+    for index, model in enumerate(models):
+        mine, theirs = (
+            {n: p for n, p in one.named_parameters() if p.requires_grad} for one in (array[index], model)
+        )
+        torch.testing.assert_close(mine, theirs, **tolerance)
+    assert all(torch.equal(value, before[name]) for name, value in base.state_dict().items())
+
+
+def test_a_model_is_saved_loaded_added_and_taken_away(tmp_path):
+    base, places = quantized(llama(), four("nf4")), ["q_proj", "v_proj"]
+    array = dnnsuite.adapt(base, [lora(2, places), lora(3, places)], seeds=SEEDS[:2])
+    for parameter in trained(array):
+        torch.nn.init.normal_(parameter, std=0.1)
+    ids = tokens(2)[0]
+    expected = array(input_ids=ids).logits
+    array[1].save_pretrained(tmp_path)
+    again = dnnsuite.adapt(base, [tmp_path, lora(3, places)], seeds=[1, 2])
+    torch.testing.assert_close(again(input_ids=ids[[1, 0]]).logits[0], expected[1])
+    torch.testing.assert_close(copy.deepcopy(array)(input_ids=ids).logits, expected)
+    array.drop([0])
+    torch.testing.assert_close(array(input_ids=ids[1:]).logits[0], expected[1])
+
+
+def test_the_weights_are_in_memory_once():
+    base = quantized(llama(), four("nf4"))
+    array = dnnsuite.adapt(base, [lora(2, ["q_proj"])] * 8, seeds=list(range(8)))
+    held = {part.packed.data_ptr() for part in array.modules() if hasattr(part, "packed")}
+    theirs = {part.weight.data_ptr() for part in base.modules() if type(part) is bitsandbytes.nn.Linear4bit}
+    assert held == theirs
+    assert len(held) == 14
+
+
+def test_a_quantized_layer_that_would_train_is_refused():
+    base = quantized(gpt2(), four("nf4"), but=())
+    base.lm_head.bias = torch.nn.Parameter(torch.zeros(30))
+    with pytest.raises(InvalidArgument, match="quantized layer lm_head has parameters that want gradients"):
+        dnnsuite.adapt(base, [lora(2, ["c_attn"])])
