@@ -89,7 +89,7 @@ class _ProductOf4Bits(torch.autograd.Function):
         return torch.nn.functional.linear(x, dequantize_4bit(packed, state).to(x.dtype), bias)
 
     @staticmethod
-    def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         return dy @ dequantize_4bit(*ctx.weight).to(dy.dtype), None, None, None
 
 
