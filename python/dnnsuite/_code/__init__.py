@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Facts of code objects: what their instructions name, change and hold, without running them."""
+"""Facts of code objects from their instructions, without running them."""
 
 from .writes import Change, changed_names, changes_of, codes_of
 
