@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from .._files import TEMPORARY, OutputError, final_name, is_abandoned, read_json, temporary_name, write_json
 from ..errors import Error, InvalidArgument, reason
+from .identity import Identity, check_same
 from .interrupts import Interrupted
 from .reading import RUN_FILE, ReadRun, read_runs
 from .record import RunRecord, new_id
@@ -46,6 +48,7 @@ class PlanFolder:
     def __init__(self, root: Path, file: str, state: dict[str, Any], runs: str = "runs") -> None:
         self.root, self.file, self.state = root, file, state
         self.runs = root / runs  # folder of the finished runs
+        self._is_old = bool(state)
         state.setdefault("id", new_id())
 
     @classmethod
@@ -61,6 +64,35 @@ class PlanFolder:
     def save(self) -> None:
         """Write the state."""
         write_json(self.root / self.file, self.state)
+
+    def identify(self, identity: Identity, allowed: Sequence[str] | None = ()) -> dict[str, str]:
+        """Note what decides the numbers of a plan that begins; of one that goes on, refuse what is another now.
+
+        Args:
+            allowed: names of parts that may differ, which `changed` of the state tells of; None for none ever.
+
+        Returns:
+            What differs and was allowed to, as sentences by name.
+
+        Raises:
+            InvalidArgument: another part differs, or the directory does not say what it was.
+        """
+        new: dict[str, str] = {}
+        if self._is_old:
+            new = check_same(self.root, self.state.get("identity"), identity, allowed)
+        elif identity.unknown:
+            logging.getLogger("dnnsuite").warning(
+                "when it is resumed, it cannot be told whether these are the same: %s",
+                ", ".join(identity.unknown),
+            )
+        self.state["changed"] = {**self.state.get("changed", {}), **new}
+        self.state["identity"] = identity.to_dict()
+        return new
+
+    @property
+    def changed(self) -> dict[str, str]:
+        """What differed when the plan was resumed, as sentences by name."""
+        return dict(self.state.get("changed", {}))
 
     def scratch(self, *parts: str) -> Path:
         """Return an empty directory for the workers of a dry run or a check."""

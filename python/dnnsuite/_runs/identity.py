@@ -121,32 +121,41 @@ def identity_of(
 
 
 def check_same(
-    where: Path, then: Mapping[str, Any], now: Identity, allowed: Sequence[str] = (), of: str = ""
+    where: Path,
+    then: Mapping[str, Any] | None,
+    now: Identity,
+    allowed: Sequence[str] | None = (),
+    of: str = "",
 ) -> dict[str, str]:
     """Refuse to go on with a run of another identity; return what differs and was allowed to.
 
     Args:
         where: directory or file of the run.
-        then: its identity, from :meth:`Identity.to_dict`.
-        allowed: names of parts that may differ.
+        then: its identity, from :meth:`Identity.to_dict`; None where an earlier version noted none.
+        allowed: names of parts that may differ; None where no mixture makes sense.
         of: owner of the parts, for the message.
 
     Raises:
-        InvalidArgument: another part differs, which is named with its place, or a name is of no part.
+        InvalidArgument: another part differs, which is named with its place, a name is of no part, or nothing is known.
     """
-    for name in allowed:
+    if then is None or "texts" not in then:
+        raise InvalidArgument(
+            f"--resume: {where} does not say what decided its numbers{of}; choose another --out"
+        )
+    for name in allowed or ():
         if name not in {*now.texts, *then["texts"]}:
             raise InvalidArgument(
                 f"--allow-changed {name}: there is no such part{did_you_mean(name, now.texts)}; there are "
                 f"{', '.join(now.texts)}"
             )
     changes = now.changes(then)
-    odd = [sentence for name, sentence in changes.items() if name not in allowed]
-    if odd:
-        names = [name for name in changes if name not in allowed]
+    names = [name for name in changes if name not in (allowed or ())]
+    if names:
+        take = f", or take the change with {' '.join(f'--allow-changed {name}' for name in names)}"
+        told = "; ".join(changes[name] for name in names)
         raise InvalidArgument(
-            f"--resume: {where} was made with other settings{of}: {'; '.join(odd)}; give the same, choose another "
-            f"--out, or take the change with {' '.join(f'--allow-changed {name}' for name in names)}"
+            f"--resume: {where} was made with other settings{of}: {told}; give the same"
+            f"{' or' if allowed is None else ','} choose another --out{'' if allowed is None else take}"
         )
     return changes
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,10 +17,9 @@ import torch
 from .._files import write_json
 from .._runs import facts
 from .._runs.folder import PlanFolder
-from .._runs.identity import Identity, check_same, identity_of
+from .._runs.identity import Identity, identity_of
 from .._runs.reading import RUN_FILE
 from .._runs.record import Metric, Moment, RunRecord, Verdict, new_id
-from .._runs.resume import refuse_other_settings
 from .._saved import save_tensors
 from .space import named
 from .trial import Trial
@@ -75,18 +73,9 @@ class Store:
         Raises:
             InvalidArgument: the directory is of another sweep; the message says in what.
         """
-        identity, allowed = asked
-        state = self.folder.state
-        if "identity" in state:
-            new = check_same(self.folder.root, state["identity"], identity, allowed)
-            self.changed = state["changed"] = {**state.get("changed", {}), **new}
-        elif "plan" in state:
-            refuse_other_settings(self.folder.root, ["it does not say what decided its numbers"])
-        elif identity.unknown:
-            logging.getLogger("dnnsuite").warning(
-                "a resumed sweep cannot tell whether these are the same: %s", ", ".join(identity.unknown)
-            )
-        state.update(identity=identity.to_dict(), plan="sweep", status="running")
+        self.folder.identify(*asked)
+        self.changed = self.folder.changed
+        self.folder.state.update(plan="sweep", status="running")
         self.folder.save()
 
     def end(self, save: Callable[[Path], None]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from .. import host
 from .._runs.device import choose_device
+from .._runs.identity import Identity, identity_of
 from .._runs.plugins import import_plugins
 from ..errors import InvalidArgument, did_you_mean
 from .job_options import parse_options
@@ -56,16 +57,23 @@ class CommonSettings:
     def from_dict(cls: type[SettingsT], values: Mapping[str, Any]) -> SettingsT:
         """Read a record's plain values. Raises InvalidArgument for those of another version."""
         names = {field.name for field in fields(cls)}
-        values = {**cls.before(values), **values}
         if set(values) != names:
             odd = ", ".join(sorted(names ^ set(values)))
             raise InvalidArgument(f"the recorded settings are of another version (they differ in: {odd})")
         return cls(**values)
 
-    @classmethod
-    def before(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values that settings unknown to an old record had when it was written."""
-        return {}
+    def identity(self) -> Identity:
+        """What decides the numbers: the settings, and the job's code with the functions and values that it reaches."""
+        from .. import jobs
+
+        plain = {_AS_GIVEN.get(name, name): _text(value) for name, value in self.to_dict().items()}
+        return identity_of({"code": jobs.get(self.job, jobs.Job)}, plain)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{name}={each}" for name, each in value.items())
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def resolve_common(
@@ -174,7 +182,8 @@ _FLAGS = {
 
 
 #: Options by the names that their flags have, for calls from Python.
-_BY_FLAG = {text.removeprefix("--").replace("-", "_"): name for name, text in _FLAGS.items()}
+_AS_GIVEN = {name: text.removeprefix("--").replace("-", "_") for name, text in _FLAGS.items()}
+_BY_FLAG = {given: name for name, given in _AS_GIVEN.items()}
 _OF_SEVERAL = frozenset({"devices", "modes", "precisions", "plan", "plugins", "units", "lrs", "options"})
 
 

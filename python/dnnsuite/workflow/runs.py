@@ -344,7 +344,8 @@ class Runs:
             machine=facts.machine(described), device=facts.device(settings.device, described), started=going.started,
             unit=self.unit, preset=settings.preset, seed=configs[0].seed if configs else settings.seed,
             job_version=facts.source_hash(jobs.get(settings.job, jobs.Job))[:12],
-            batch_size=settings.batch_size, processes=processes, threads=self.launcher.threads(point.mode, point.B),
+            changed=self.record.changed, batch_size=settings.batch_size,
+            processes=processes, threads=self.launcher.threads(point.mode, point.B),
             isolation=Isolation("none", details={"affinity": affinity, "memory": memory}),
             versions=versions, commit=facts.commit(), asked=state.get("asked", {}), resolved=settings.to_dict(),
             details={
