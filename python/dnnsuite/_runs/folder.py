@@ -13,7 +13,7 @@ from typing import Any
 
 from .._files import TEMPORARY, OutputError, final_name, is_abandoned, read_json, temporary_name, write_json
 from ..errors import Error, InvalidArgument, reason
-from .identity import Identity, check_same
+from .identity import Identity, cannot_tell, check_same
 from .interrupts import Interrupted
 from .reading import RUN_FILE, ReadRun, read_runs
 from .record import RunRecord, new_id
@@ -81,10 +81,7 @@ class PlanFolder:
         if self._is_old:
             new = check_same(self.root, self.state.get("identity"), identity, allowed)
         elif identity.unknown:
-            logging.getLogger("dnnsuite").warning(
-                "when it is resumed, it cannot be told whether these are the same: %s",
-                ", ".join(identity.unknown),
-            )
+            logging.getLogger("dnnsuite").warning(cannot_tell(identity.unknown))
         self.state["changed"] = {**self.state.get("changed", {}), **new}
         self.state["identity"] = identity.to_dict()
         return new

@@ -27,7 +27,7 @@ from typing import Any
 from .._code import changed_names, codes_of
 from ..errors import InvalidArgument, did_you_mean
 
-__all__ = ["Identity", "check_same", "identity_of"]
+__all__ = ["Identity", "cannot_tell", "check_same", "identity_of"]
 
 _INSTALLED = tuple(
     {
@@ -118,6 +118,11 @@ def identity_of(
     versions = {"python": platform.python_version(), **walk.versions}
     found.texts["versions"] = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     return found
+
+
+def cannot_tell(unknown: Sequence[str]) -> str:
+    """Say that some values cannot be compared."""
+    return f"when it is resumed, it cannot be told whether these are the same: {', '.join(unknown)}"
 
 
 def check_same(

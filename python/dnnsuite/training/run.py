@@ -15,6 +15,7 @@ from .._files import write_json
 from .._runs.device import choose_device
 from .._runs.failures import FINAL, NotFinite, classify
 from .._runs.folder import PlanFolder, opened
+from .._runs.identity import cannot_tell
 from .._runs.interrupts import deferred, interruptible
 from .._runs.progress import Progress
 from .._runs.reading import RUN_FILE, read_run
@@ -232,6 +233,8 @@ def _run(
         _introduce(log, experiment, loop)
         if checkpoint and state:
             loop.resume(checkpoint, state, allowed)
+        elif folder and loop.saver.unknown:
+            log.info(cannot_tell(loop.saver.unknown))
         done = out / RUN_FILE
         epochs = first_of(experiment).epochs
         if folder and loop.at.epoch >= epochs and done.is_file():

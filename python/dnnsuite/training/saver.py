@@ -73,6 +73,11 @@ class Saver:
     def _identity(self) -> Identity:
         return self._experiment.whole_identity({})
 
+    @property
+    def unknown(self) -> list[str]:
+        """What decides the numbers and cannot be compared when the run is resumed."""
+        return self._identity.unknown
+
     def last(self, model: int) -> Path | None:
         """Return the last checkpoint that was written of a model."""
         path = self._folder / CHECKPOINT if self._folder else None
@@ -148,6 +153,11 @@ class ArraySaver:
     def _identities(self) -> list[Identity]:
         arrays: dict[int, Any] = {}
         return [each.whole_identity(arrays) for each in self._experiment.experiments]
+
+    @property
+    def unknown(self) -> list[str]:
+        """What decides the numbers and cannot be compared when the run is resumed."""
+        return list(dict.fromkeys(told for each in self._identities for told in each.unknown))
 
     def last(self, model: int) -> Path | None:
         """Return the last checkpoint that was written of a model."""
