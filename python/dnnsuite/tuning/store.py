@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ class Kept:
     config: Any = None
     told: str = ""
     audits_passed: int = 0
+    changed: Mapping[str, str] = field(default_factory=dict)
 
     def is_of(self, config: Mapping[str, Any]) -> bool:
         """Return True if it may be what was trained with `config`."""
@@ -97,13 +98,14 @@ class Store:
                 found[int(details["trial"])] = Kept(
                     history, states, record.seconds, failure, record.verdict.message, str(details["status"]),
                     details["earlier"][0][1] if details["earlier"] else details["config"], details["identity"],
-                    int(details.get("audits_passed", 0)),
+                    int(details.get("audits_passed", 0)), record.changed,
                 )  # fmt: skip
         return found
 
     def save(self, trial: Trial, state: Any, metric: str, sign: float) -> dict[int, Path]:
         """Write a trial's record and, if it may go on, its state; return the files of states by epochs."""
         directory = self.folder.runs / _folder_of(trial.number)
+        trial.changed.update(self.changed)
         record = self._record(trial, metric, sign)
         if isinstance(state, Path):
             state = torch.load(state, weights_only=True)
@@ -176,7 +178,7 @@ class Store:
             seconds=trial.seconds,
             job_version=hashlib.sha256(config.encode()).hexdigest()[:12],
             seed=trial.seed,
-            changed=dict(self.changed),
+            changed=dict(trial.changed),
             versions=found["versions"],
             commit=facts.commit(),
             metrics=(Metric(metric, sign * value, "", definition=f"best, of epoch {epoch}"),)

@@ -365,6 +365,8 @@ def _result(engine: Engine, recipe: Recipe, seconds: float) -> Sweep:
         best_state_dict=engine.best.weights or {},
         seconds=seconds,
         out=engine.store.folder.root if engine.store else None,
+        changed=dict(engine.store.changed) if engine.store else {},
+        resumed=engine.resumed,
         points=engine.trajectory,
         plan=engine.algorithm.plan(),
         rebuild=recipe.rebuild,
