@@ -89,7 +89,6 @@ def stream(
 
     Images are `[N, 3, size, size]` in [0, 1], classes int64 `[N]`. Raises as `pool` does.
     """
-    import torch
 
     transform = augmented(size) if augment else centred(size)
     root = find(kind, dataroot)

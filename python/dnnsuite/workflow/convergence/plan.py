@@ -37,7 +37,7 @@ __all__ = ["NAME", "WAYS", "ConvergenceReport", "run", "trajectories"]
 NAME = "convergence"
 WAYS = {
     "serial": "models one by one",
-    "control": "models one by one, sums in another order",
+    "control": "models one by one, in float64",
     "hfta": "models as one array",
 }
 
