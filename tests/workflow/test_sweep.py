@@ -19,6 +19,7 @@ from dnnsuite import results
 from dnnsuite._runs import facts
 from dnnsuite.errors import InvalidArgument, Unavailable
 from dnnsuite.workflow import WorkflowReport
+from dnnsuite.workflow.outputs import rows
 
 RunToy = Callable[..., WorkflowReport]
 SLOW = ["toy-slow", "--plugin", "toy_jobs", "--modes", "serial", "--repeats", "2", "--epochs", "2",
@@ -232,6 +233,23 @@ def test_unequal_arrays_are_not_measured(toy_run: RunToy, tmp_path: Path) -> Non
     assert "equality check failed" in report.problems[0]
     assert not list(tmp_path.glob("out/runs/*hfta*"))
     assert report.state["equality"]["fp32"]["max_relative_error"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("steps", "counted", "early"), [(6, 6, False), (1, 1, False), (10**9, 2000, True)]
+)
+def test_steps_are_rated_once_they_run_as_all_further_ones_will(
+    toy_run: RunToy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, counted: int, early: bool
+) -> None:
+    monkeypatch.setenv("TOY_SETTLES", str(steps))
+    report = toy_run(
+        "toy-settles", tmp_path / "out", modes=["serial"], epochs=2, iters_per_epoch=2, repeats=1
+    )
+    (path,) = (tmp_path / "out" / "runs").glob("*/run.json")
+    (replica,) = json.loads(path.read_text())["details"]["replicas"]
+    assert 1 / replica["losses"][0] == pytest.approx(counted + 4)  # its own four come after
+    (row,) = rows(report.summary, report.state)
+    assert ("rated before" in row["status"]) == early
 
 
 def test_no_mode_available(toy_run: RunToy, tmp_path: Path) -> None:

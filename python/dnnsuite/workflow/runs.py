@@ -26,6 +26,7 @@ from .._runs.progress import Progress
 from .._runs.record import Isolation, Moment, RunRecord, Samples, Verdict, data_source, new_id
 from .._runs.samples import SAMPLES_FILE
 from .._runs.turn_session import BLOCK_S, Session
+from .._runs.turn_task import LEAST_WARM_UP
 from .._runs.turn_workers import TurnWorkers
 from .._runs.turns import Goal, Rounds
 from .._shown import rate, ratio
@@ -245,8 +246,8 @@ class Runs:
                 going.session.workers, point, folder, going.group.repeat, details, variables[point], share
             )
         going.session.workers.set_up()
-        if self.settings.budget_s:
-            going.session.settle()
+        # An epoch of a fixed length is warm-up, but may be too short for an array's.
+        going.session.settle(LEAST_WARM_UP if self.settings.budget_s else 0)
 
     def _take(self, session: Session[Point], rounds: int | None) -> None:
         """Take turns; tell what is known as it grows."""

@@ -2,9 +2,9 @@
 """Judgement on two trainings that should differ by rounding alone. Pure.
 
 A network is chaotic: rounding errors grow from step to step until two right runs have losses of their own. So no fixed
-tolerance will do. The measure is a control: the same models trained alone in float64 (in float64 itself, with their sums
-in another order), which are as far from the models alone as those are from what is exact. The array may be, at each
-iteration, as far from the models alone as the control was up to about there, times `MARGIN`.
+tolerance will do. The measure is a control: the same models trained alone in float64 (in float64 itself, with their
+sums in another order), which are as far from the models alone as those are from what is exact. The array may be, at
+each iteration, as far from the models alone as the control was up to about there, times `MARGIN`.
 """
 
 from __future__ import annotations
