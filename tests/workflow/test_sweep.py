@@ -235,9 +235,7 @@ def test_unequal_arrays_are_not_measured(toy_run: RunToy, tmp_path: Path) -> Non
     assert report.state["equality"]["fp32"]["max_relative_error"] == 0.5
 
 
-@pytest.mark.parametrize(
-    ("steps", "counted", "early"), [(6, 6, False), (1, 1, False), (10**9, 2000, True)]
-)
+@pytest.mark.parametrize(("steps", "counted", "early"), [(6, 6, False), (1, 1, False), (10**9, 2000, True)])
 def test_steps_are_rated_once_they_run_as_all_further_ones_will(
     toy_run: RunToy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, counted: int, early: bool
 ) -> None:

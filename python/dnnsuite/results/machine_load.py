@@ -68,7 +68,7 @@ def _of_runs(table: pd.DataFrame) -> tuple[list[MonitorRow], list[str]]:
     rows: list[MonitorRow] = []
     problems: list[str] = []
     without = 0
-    finished = table[table["status"] == "ok"].drop_duplicates("run_id")
+    finished = pool.ended_well(table).drop_duplicates("run_id")
     for run in finished["path"]:
         directory = Path(run)
         if not (directory / MONITOR_FILE).is_file():
