@@ -31,6 +31,7 @@ __all__ = [
     "joined",
     "opened",
     "stamp",
+    "write_run",
 ]
 
 WORKFLOW_FILE, SUITE_FILE, CLUSTER_FILE = "workflow.json", "suite.json", "cluster.json"
@@ -114,7 +115,7 @@ class PlanFolder:
 
     def finish_run(self, temporary: Path, run: RunRecord) -> Path:
         """Write `run.json` and give the directory its name, in place of an older run's."""
-        write_json(temporary / RUN_FILE, run.to_dict())
+        write_run(temporary, run)
         final = temporary.with_name(final_name(temporary.name))
         try:
             if final.exists():
@@ -139,6 +140,11 @@ class PlanFolder:
     def finished(self) -> tuple[list[ReadRun], list[str]]:
         """Return (finished runs, oldest name first; a sentence for each that is damaged and left out)."""
         return read_runs(self.runs)
+
+
+def write_run(directory: Path, run: RunRecord) -> None:
+    """Write `run.json`; of a trial, of which there are thousands, in one line."""
+    write_json(directory / RUN_FILE, run.to_dict(), None if run.kind == "trial" else 1)
 
 
 def _drop_abandoned(folder: Path) -> None:

@@ -14,9 +14,8 @@ from typing import Any
 
 import torch
 
-from .._files import write_json
 from .._runs import facts
-from .._runs.folder import PlanFolder
+from .._runs.folder import PlanFolder, write_run
 from .._runs.identity import Identity, identity_of
 from .._runs.reading import RUN_FILE
 from .._runs.record import Metric, Moment, RunRecord, Verdict, new_id
@@ -117,7 +116,7 @@ class Store:
         before = _states_in(directory)
         if state is not None:  # before the record that tells of it: a kill between them loses nothing
             save_tensors(directory / _file_of(trial.trained), state)
-        write_json(directory / RUN_FILE, record.to_dict())
+        write_run(directory, record)
         for epochs in before.keys() - self._needed(before, trial, state):
             before[epochs].unlink(missing_ok=True)
         return _states_in(directory)
