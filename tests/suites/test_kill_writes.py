@@ -22,7 +22,7 @@ def told(out: Path) -> tuple[object, ...]:
     names = {
         re.sub(r"\d{8}-\d{6}-\d{3}", "TIME", str(p.relative_to(out))) for p in out.rglob("*") if p.is_file()
     }
-    summary = re.sub(r"[\d.,]+ (?=MIN)", "", (out / "summary.txt").read_text())
+    summary = re.sub(r"[\d.,]+ (?=MIN|s)", "", (out / "summary.txt").read_text())
     state = json.loads((out / SUITE_FILE).read_text())
     repeats = [repeat["complete"] for repeat in state["repeats"]]
     runs = sorted(zip(table["job"], table["repeat"], table["status"], table["changed"], strict=True))

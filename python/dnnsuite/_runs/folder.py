@@ -19,20 +19,9 @@ from .reading import RUN_FILE, ReadRun, read_runs
 from .record import RunRecord, new_id
 
 __all__ = [
-    "CLUSTER_FILE",
-    "OUT",
-    "PROFILES_FILE",
-    "SUITE_FILE",
-    "SWEEP_FILE",
-    "THROUGHPUT_FILE",
-    "WORKFLOW_FILE",
-    "PlanFolder",
-    "default_out",
-    "joined",
-    "opened",
-    "stamp",
-    "write_run",
-]
+    "CLUSTER_FILE", "OUT", "PROFILES_FILE", "SUITE_FILE", "SWEEP_FILE", "THROUGHPUT_FILE", "WORKFLOW_FILE",
+    "PlanFolder", "default_out", "drop_abandoned", "joined", "opened", "stamp", "write_run",
+]  # fmt: skip
 
 WORKFLOW_FILE, SUITE_FILE, CLUSTER_FILE = "workflow.json", "suite.json", "cluster.json"
 SWEEP_FILE = "sweep.json"
@@ -128,7 +117,7 @@ class PlanFolder:
     def drop_unfinished(self) -> None:
         """Remove what dead processes left half-made in this directory: not behind a link, nor in the directory of
         another plan that lies in it."""
-        _drop_abandoned(self.root)
+        drop_abandoned(self.root)
 
     def end_early(self, error: BaseException) -> None:
         """Remove half-made directories and note the error that ended the plan, unless the disk is full."""
@@ -147,7 +136,8 @@ def write_run(directory: Path, run: RunRecord) -> None:
     write_json(directory / RUN_FILE, run.to_dict(), None if run.kind == "trial" else 1)
 
 
-def _drop_abandoned(folder: Path) -> None:
+def drop_abandoned(folder: Path) -> None:
+    """Remove what dead processes left half-made in a folder, but not behind links nor in plans that lie in it."""
     with suppress(OSError):  # what cannot be read holds nothing of ours
         for path in list(folder.iterdir()):
             real_folder = path.is_dir() and not path.is_symlink()
@@ -157,7 +147,7 @@ def _drop_abandoned(folder: Path) -> None:
                 else:
                     path.unlink(missing_ok=True)
             elif real_folder and not path.name.startswith(TEMPORARY) and not (path / _LOCK).exists():
-                _drop_abandoned(path)
+                drop_abandoned(path)
 
 
 def _contents(root: Path) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._files import write_json, write_text
+from .._runs.folder import drop_abandoned
 from ..errors import InvalidArgument
 from ..results.intervals import of_rates
 from .result import Sweep
@@ -128,6 +129,7 @@ def compare(
     if not left:
         raise InvalidArgument("; ".join(f"{mode}: {why}" for mode, why in unavailable.items()))
     sweeps: dict[str, list[Sweep]] = {mode: [] for mode in left}
+    drop_abandoned(out)
     for repeat in range(repeats):
         for mode in left:
             where = out / f"run{repeat}" / mode

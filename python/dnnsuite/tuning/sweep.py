@@ -357,19 +357,13 @@ def _run(engine: Engine) -> None:
 
 def _result(engine: Engine, recipe: Recipe, seconds: float) -> Sweep:
     return Sweep(
-        trials=[engine.trials[number] for number in sorted(engine.trials)],
-        metric=engine.metric,
-        goal="min" if engine.goal.sign > 0 else "max",
-        best_trial=engine.best.key[1],
-        best_state_dict=engine.best.weights or {},
-        seconds=seconds,
+        trials=[engine.trials[number] for number in sorted(engine.trials)], metric=engine.metric,
+        goal="min" if engine.goal.sign > 0 else "max", best_trial=engine.best.key[1],
+        best_state_dict=engine.best.weights or {}, seconds=seconds,
         out=engine.store.folder.root if engine.store else None,
-        changed=dict(engine.store.changed) if engine.store else {},
-        resumed=engine.resumed,
-        points=engine.trajectory,
-        plan=engine.algorithm.plan(),
-        rebuild=recipe.rebuild,
-    )
+        changed=dict(engine.store.changed) if engine.store else {}, resumed=engine.resumed,
+        points=engine.trajectory, plan=engine.algorithm.plan(), rebuild=recipe.rebuild,
+    )  # fmt: skip
 
 
 def _finish(engine: Engine, result: Sweep, progress: Progress) -> None:

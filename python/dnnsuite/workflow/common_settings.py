@@ -16,16 +16,9 @@ from ..errors import InvalidArgument, did_you_mean
 from .job_options import parse_options
 
 __all__ = [
-    "PRESETS",
-    "CommonSettings",
-    "at_least",
-    "dataroot_of",
-    "flag",
-    "one_of",
-    "options_by_name",
-    "positive",
+    "PRESETS", "CommonSettings", "at_least", "dataroot_of", "flag", "one_of", "options_by_name", "positive",
     "resolve_common",
-]
+]  # fmt: skip
 
 PRESETS = ("quick", "default", "paper")
 SettingsT = TypeVar("SettingsT", bound="CommonSettings")
@@ -171,14 +164,9 @@ def one_of(what: str, value: str, accepted: Sequence[str]) -> str:
 
 
 _FLAGS = {
-    "options": "--option",
-    "max_B": "--max-B",
-    "max_num_Bs": "--max-num-Bs",
-    "timeout_s": "--timeout",
-    "budget_s": "--budget",
-    "plugins": "--plugin",
-    "units": "--unfused",
-}
+    "options": "--option", "max_B": "--max-B", "max_num_Bs": "--max-num-Bs", "timeout_s": "--timeout",
+    "budget_s": "--budget", "plugins": "--plugin", "units": "--unfused",
+}  # fmt: skip
 
 
 #: Options by the names that their flags have, for calls from Python.

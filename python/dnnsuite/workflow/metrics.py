@@ -85,20 +85,13 @@ def measured(
     steady = rates.warmup(np.concatenate(step_s))
     spans = [rates.common_window(turn.replicas) for turn in turns]
     window = {
-        "warm_up_rounds": warm_up,
-        "warmup": [steady],
-        "start_ns": min((span[0] for span in spans if span), default=None),
-        "stop_ns": max((span[1] for span in spans if span), default=None),
-        "spans_ns": [list(span) for span in spans if span],
-        "seconds": sum(turn.seconds for turn in turns),
+        "warm_up_rounds": warm_up, "warmup": [steady], "start_ns": min((span[0] for span in spans if span),
+        default=None), "stop_ns": max((span[1] for span in spans if span), default=None),
+        "spans_ns": [list(span) for span in spans if span], "seconds": sum(turn.seconds for turn in turns),
         "steps": [sum(len(turn.replicas[i]) for turn in turns) for i in range(len(turns[0].replicas))],
-        "rounds": found.rounds,
-        "pairs": found.pairs,
-        "disturbed_rounds": session.disturbed(key),
-        "verdict": verdict,
-        "no_interval": found.why,
-        "rate": definition,
-    }
+        "rounds": found.rounds, "pairs": found.pairs, "disturbed_rounds": session.disturbed(key),
+        "verdict": verdict, "no_interval": found.why, "rate": definition,
+    }  # fmt: skip
     return tuple(metrics), window, _noted(session, key, found, verdict)
 
 

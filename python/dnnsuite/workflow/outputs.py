@@ -162,11 +162,7 @@ def _texts(row: dict[str, Any]) -> tuple[str, ...]:
     value, unit = row.get("rate"), row.get("unit", "")
     normalized, low, high = row.get("normalized"), row.get("low"), row.get("high")
     return (
-        row["mode"],
-        row.get("precision", ""),
-        str(row.get("B", "")),
-        "" if value is None else rate(value, unit),
-        "" if normalized is None else ratio(normalized, low, high),
-        str(row.get("runs", "")),
+        row["mode"], row.get("precision", ""), str(row.get("B", "")), "" if value is None else rate(value,
+        unit), "" if normalized is None else ratio(normalized, low, high), str(row.get("runs", "")),
         row["status"],
-    )
+    )  # fmt: skip

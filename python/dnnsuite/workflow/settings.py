@@ -28,19 +28,10 @@ __all__ = ["OPTIONS", "PRESETS", "WorkflowSettings", "resolve"]
 
 # For what a job's preset leaves open.
 _DEFAULTS: dict[str, Any] = {
-    "epochs": 2,
-    "iters_per_epoch": 10,
-    "repeats": 3,
-    "batch_size": 32,
-    "max_B": None,
-    "max_num_Bs": 5,
-    "lambd": 4.0,
-    "dry_run_iters": 2,
-    "equality_steps": None,
-    "timeout_s": 3600.0,
-    "goal": 0.05,
+    "epochs": 2, "iters_per_epoch": 10, "repeats": 3, "batch_size": 32, "max_B": None, "max_num_Bs": 5,
+    "lambd": 4.0, "dry_run_iters": 2, "equality_steps": None, "timeout_s": 3600.0, "goal": 0.05,
     "budget_s": None,
-}
+}  # fmt: skip
 
 
 # Of HFTA's protocol and of a demonstration; schedules go on every five.
@@ -49,32 +40,16 @@ _EQUALITY_STEPS = {"paper": 20, "default": 10, "quick": 10}
 # Options that a user may give, by the names of their fields.
 OPTIONS = frozenset(
     {
-        "device",
-        "device_model",
-        "modes",
-        "precisions",
-        "bf16",
-        "repeats",
-        "epochs",
-        "iters_per_epoch",
+        "device", "device_model", "modes", "precisions", "bf16", "repeats", "epochs", "iters_per_epoch",
         "batch_size",
     }
     | {
-        "seed",
-        "preset",
-        "plan",
-        "max_B",
-        "max_num_Bs",
-        "lambd",
-        "data",
-        "dataroot",
-        "threads",
-        "timeout_s",
+        "seed", "preset", "plan", "max_B", "max_num_Bs", "lambd", "data", "dataroot", "threads", "timeout_s",
         "plugins",
     }
     | {"options", "monitor", "units", "devices", "goal", "budget_s"}
     | {f"{mode}_{name}" for mode in SEARCHED for name in FLAGS}
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -123,18 +123,13 @@ def judge(
     first = None if not len(beyond) else (int(beyond[0][0]), int(beyond[0][1]))
     smooth = max(1, min(smooth, len(serial)))
     return Verdict(
-        same=first is None and right_weights and right_scores,
-        loss=float(_apart(*(smoothed(x, smooth) for x in (hfta, serial))).max()),
-        loss_control=float(_apart(*(smoothed(x, smooth) for x in (control, serial))).max()),
-        raw=float(apart.max()),
-        weights=moved,
-        weights_control=moved_control,
-        accuracy=None if scores is None else scores[0],
-        accuracy_control=None if scores is None else scores[1],
-        iteration=None if first is None else first[0],
-        model=None if first is None else first[1],
-        smooth=smooth,
-    )
+        same=first is None and right_weights and right_scores, loss=float(_apart(*(smoothed(x,
+        smooth) for x in (hfta, serial))).max()), loss_control=float(_apart(*(smoothed(x,
+        smooth) for x in (control, serial))).max()), raw=float(apart.max()), weights=moved,
+        weights_control=moved_control, accuracy=None if scores is None else scores[0],
+        accuracy_control=None if scores is None else scores[1], iteration=None if first is None else first[0],
+        model=None if first is None else first[1], smooth=smooth,
+    )  # fmt: skip
 
 
 def _so_far(drift: NDArray[np.float64]) -> NDArray[np.float64]:
