@@ -61,7 +61,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 class Drawn:
-    """What a block draws from generators that :class:`watched` has seeded.
+    """Watch over what a block draws from generators that :class:`watched` has seeded.
 
     Attributes:
         any: True once the block has ended and one of them has moved.

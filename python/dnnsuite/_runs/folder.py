@@ -78,7 +78,7 @@ class PlanFolder:
 
     @property
     def changed(self) -> dict[str, str]:
-        """What differed when the plan was resumed, as sentences by name."""
+        """Differences when the plan was resumed, as sentences by name."""
         return dict(self.state.get("changed", {}))
 
     def scratch(self, *parts: str) -> Path:

@@ -75,7 +75,7 @@ class Saver:
 
     @property
     def unknown(self) -> list[str]:
-        """What decides the numbers and cannot be compared when the run is resumed."""
+        """Values that decide the numbers and cannot be compared when the run is resumed."""
         return self._identity.unknown
 
     def last(self, model: int) -> Path | None:
@@ -156,7 +156,7 @@ class ArraySaver:
 
     @property
     def unknown(self) -> list[str]:
-        """What decides the numbers and cannot be compared when the run is resumed."""
+        """Values that decide the numbers and cannot be compared when the run is resumed."""
         return list(dict.fromkeys(told for each in self._identities for told in each.unknown))
 
     def last(self, model: int) -> Path | None:

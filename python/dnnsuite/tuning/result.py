@@ -77,8 +77,8 @@ class Sweep:
         epochs: model-epochs trained.
         epochs_from_scratch: those of the same search if each rung began anew.
         out: the directory; None where nothing was written.
-        resumed: it went on with trials of an earlier process, so that its seconds are not those of all.
-        changed: what differed when it was resumed, as sentences by name; the table says of which trials.
+        resumed: True if it went on with trials of an earlier process: its seconds are not those of all.
+        changed: differences when it was resumed, as sentences by name; the table says of which trials.
     """
 
     trials: list[Trial] = field(repr=False)

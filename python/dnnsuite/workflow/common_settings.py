@@ -56,7 +56,7 @@ class CommonSettings:
         return cls(**values)
 
     def identity(self) -> Identity:
-        """What decides the numbers: the settings, and the job's code with the functions and values that it reaches."""
+        """Return the identity of a workflow: its settings, and the code of its job with all that it reaches."""
         from .. import jobs
 
         plain = {_AS_GIVEN.get(name, name): _text(value) for name, value in self.to_dict().items()}
