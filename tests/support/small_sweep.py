@@ -28,7 +28,8 @@ def run(out, name="hyperband", callbacks=(), **options):
     space = {"lr": LogUniform(1e-3, 0.3), "dropout": Uniform(0.0, 0.5)}
     return dnnsuite.sweep(
         model, space, (x[:32], y[:32]), batch_size=8, out=out, quiet=True,
-        **{"evaluate": (x[32:], y[32:]), "epochs": 3, "algorithm": ALGORITHMS[name](), "width": 3, **options}, callbacks=callbacks,
+        **{"evaluate": (x[32:], y[32:]), "epochs": 3, "algorithm": ALGORITHMS[name](), "width": 3, **options},
+        callbacks=callbacks,
     )  # fmt: skip
 
 

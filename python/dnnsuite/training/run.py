@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from .. import host
 from .._files import write_json
 from .._runs.device import choose_device
 from .._runs.failures import FINAL, NotFinite, classify
@@ -230,7 +231,7 @@ def _run(
         log.info(files.note)
     try:
         loop = Loop(experiment, processes, folder.root if folder else None, log, files)
-        _introduce(log, experiment, loop)
+        _introduce(log, experiment, loop, processes.device.type == "cuda")
         if checkpoint and state:
             loop.resume(checkpoint, state, allowed)
         elif folder and loop.saver.unknown:
@@ -277,7 +278,7 @@ def _checkpoint(out: Path, resume: str, processes: Processes) -> Path | None:
     return path if there else None
 
 
-def _introduce(log: Log, made: Experiment | ExperimentArray, loop: Loop) -> None:
+def _introduce(log: Log, made: Experiment | ExperimentArray, loop: Loop, on_gpu: bool) -> None:
     experiment, order = first_of(made), loop.order
     data = experiment.data
     array = f"an array of {made.B} models of " if isinstance(made, ExperimentArray) else ""
@@ -285,6 +286,8 @@ def _introduce(log: Log, made: Experiment | ExperimentArray, loop: Loop) -> None
         f"{experiment.name}: {array}{parameters_of(loop):,} parameters, {experiment.precision}, "
         f"batch {experiment.batch_size}"
     )
+    if not on_gpu and not host.computes_in(experiment.precision):
+        log.info(f"note: {experiment.precision} is slower than fp32 on this CPU, which has no units for it")
     for number, name in enumerate(made.names if isinstance(made, ExperimentArray) else ()):
         log.info(f"model {number}: {name}")
     log.info(f"data: {data.source}, {len(data.train):,} for training, {len(data.valid):,} for validation")
