@@ -20,7 +20,8 @@ from typing import Any
 
 __all__ = [
     "Gpu", "available_memory_bytes", "computes_in", "cpu_model", "describe", "family", "gpus", "load_average",
-    "memory_limit_bytes", "num_cpus", "oom_kills", "register_vendor_folders", "torch_has_cuda", "vendor_folders", "versions",
+    "memory_limit_bytes", "num_cpus", "oom_kills", "register_vendor_folders", "torch_has_cuda", "vendor_folders",
+    "versions",
 ]  # fmt: skip
 
 
