@@ -112,10 +112,11 @@ def identity_of(
         arrays: texts of arrays that are known already; those that are met are put in, for another call.
     """
     found = Identity(texts=dict(plain or {}))
-    walk = _Walk(found, {} if arrays is None else arrays)
-    for name, value in given.items():
+    versions, known = {"python": platform.python_version()}, {} if arrays is None else arrays
+    for name, value in given.items():  # each by itself: what one reaches is no part of another
+        walk = _Walk(found, known)
         found.texts[name] = walk.whole(name, value)
-    versions = {"python": platform.python_version(), **walk.versions}
+        versions |= walk.versions
     found.texts["versions"] = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     return found
 
