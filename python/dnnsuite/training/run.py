@@ -111,17 +111,9 @@ def run(
             try:
                 with Log(folder.root if folder else None, screen) as log:
                     return _run(
-                        made,
-                        processes,
-                        folder,
-                        Path(out),
-                        resume,
-                        log,
-                        tensorboard,
-                        preset,
-                        asked or {},
+                        made, processes, folder, Path(out), resume, log, tensorboard, preset, asked or {},
                         allow_changed,
-                    )
+                    )  # fmt: skip
             except Stopped:
                 pass  # leaving the block raises Interrupted where the signal arrived
             except RuntimeError as error:
@@ -187,22 +179,12 @@ class _Ending:
         if self._folder is None:
             return None
         record = record_of(
-            self._experiment,
-            self._processes,
-            plan_id=self._folder.id,
-            preset=preset,
-            started=self._started,
-            verdict=verdict,
-            history=self._loop.at.history,
-            samples=self._loop.samples,
-            parameters=parameters_of(self._loop),
-            asked=asked,
-            threads=torch.get_num_threads(),
-            ended=self._loop.ended,
-            speedup=speedup(self._loop.pairs),
-            changed=self._loop.saver.changed,
+            self._experiment, self._processes, plan_id=self._folder.id, preset=preset, started=self._started,
+            verdict=verdict, history=self._loop.at.history, samples=self._loop.samples,
+            parameters=parameters_of(self._loop), asked=asked, threads=torch.get_num_threads(),
+            ended=self._loop.ended, speedup=speedup(self._loop.pairs), changed=self._loop.saver.changed,
             audits=getattr(self._loop.stepper, "audits_passed", 0),
-        )
+        )  # fmt: skip
         if isinstance(self._experiment, ExperimentArray):
             save_models(self._folder.root, self._experiment, self._loop.at.history, self._loop.ended)
         if self._loop.samples:
