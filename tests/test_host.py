@@ -95,6 +95,19 @@ def test_the_processor_has_a_name(tmp_path: Path, cpuinfo: str, name: str) -> No
     assert host.cpu_model(machine(tmp_path, "", {"proc/cpuinfo": cpuinfo})) == name
 
 
+@pytest.mark.parametrize(
+    ("flags", "bf16"),
+    [("fma avx512f", False), ("fma avx512_bf16", True), ("amx_bf16 amx_tile", True), (None, False)],
+)
+def test_a_half_precision_needs_units(tmp_path: Path, flags: str | None, bf16: bool) -> None:
+    root = machine(
+        tmp_path, "", {} if flags is None else {"proc/cpuinfo": f"processor\t: 0\nflags\t\t: {flags}\n"}
+    )
+    assert host.computes_in("bf16", root) == bf16
+    assert host.computes_in("fp32", root)
+    assert not host.computes_in("fp16", root)
+
+
 def test_folders_of_wheels_come_before_the_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in (
         "wheels/nvidia/cu13/lib",

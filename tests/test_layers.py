@@ -168,7 +168,6 @@ TESTED_BY: dict[str, str] = {
     "pin/_running.py": "pin/test_partition.py",
     "cli/_options.py": "cli/test_workflow.py",
     "suites/_runner.py": "suites/test_run.py",
-    "tuning/comparison.py": "cli/test_tune.py",
     "tuning/jobs_space.py": "tuning/test_job.py",
     "tuning/algorithms/base.py": "tuning/algorithms/test_halving.py",
     "tuning/algorithms/listed.py": "tuning/test_sweep.py",

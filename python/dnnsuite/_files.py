@@ -130,9 +130,17 @@ def write_text(path: Path, text: str) -> None:
         file.write(text)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON, whole or not at all; NaN and infinities, which JSON has not, become null."""
-    write_text(path, json.dumps(_finite(value), indent=1, default=str, allow_nan=False) + "\n")
+def write_json(path: Path, value: Any, indent: int | None = 1) -> None:
+    """Write `value` as JSON, whole or not at all; NaN and infinities, which JSON has not, become null.
+
+    Args:
+        indent: spaces of a level; None for one line, which is written ten times as fast.
+    """
+    try:
+        text = json.dumps(value, indent=indent, default=str, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), indent=indent, default=str, allow_nan=False)
+    write_text(path, text + "\n")
 
 
 def _finite(value: Any) -> Any:

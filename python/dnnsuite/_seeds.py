@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Generators", "seed_all", "seeded"]
+__all__ = ["Generators", "seed_all", "seeded", "watched"]
 
 
 def seed_all(seed: int) -> None:
@@ -58,6 +58,35 @@ def seeded(seed: int) -> Iterator[None]:
             yield
         finally:
             _put(before)
+
+
+class Drawn:
+    """Watch over what a block draws from generators that :class:`watched` has seeded.
+
+    Attributes:
+        any: True once the block has ended and one of them has moved.
+    """
+
+    any = False
+
+
+@contextlib.contextmanager
+def watched(seed: int) -> Iterator[Drawn]:
+    """Seed all generators inside as :func:`seeded` does, and tell at the end whether the block drew from them."""
+    found = Drawn()
+    with seeded(seed):
+        then = _states()
+        try:
+            yield found
+        finally:
+            found.any = not _same(then, _states())
+
+
+def _same(then: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
+    (_, key, *rest), (_, other_key, *other_rest) = then[2], now[2]
+    return (
+        then[0].equal(now[0]) and then[1] == now[1] and rest == other_rest and bool((key == other_key).all())
+    )
 
 
 class Generators:

@@ -19,9 +19,15 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "Gpu", "available_memory_bytes", "cpu_model", "describe", "family", "gpus", "load_average", "memory_limit_bytes",
-    "num_cpus", "oom_kills", "register_vendor_folders", "torch_has_cuda", "vendor_folders", "versions",
+    "Gpu", "available_memory_bytes", "computes_in", "cpu_model", "describe", "family", "gpus", "load_average",
+    "memory_limit_bytes", "num_cpus", "oom_kills", "register_vendor_folders", "torch_has_cuda", "vendor_folders",
+    "versions",
 ]  # fmt: skip
+
+
+_HALF_UNITS = {
+    "bf16": {"avx512_bf16", "amx_bf16", "bf16"}, "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"},
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -240,6 +246,19 @@ def cpu_model(root: Path = Path("/")) -> str:
         return platform.machine()
     who = found.get("CPU implementer", ""), found["CPU part"]
     return _ARM.get(who, f"{platform.machine()}, implementer {who[0]}, part {who[1]}")
+
+
+def computes_in(precision: str, root: Path = Path("/")) -> bool:
+    """True if the CPU multiplies in a precision itself; autocast to a half one is slower than fp32 elsewhere.
+
+    Args:
+        precision: fp32, bf16 or fp16.
+        root: root folder of the files to read; tests give another one.
+    """
+    if precision not in _HALF_UNITS:
+        return True
+    flags = re.search(r"^(?:flags|Features)\s*:(.*)$", _read(root / "proc/cpuinfo"), re.MULTILINE)
+    return flags is not None and not _HALF_UNITS[precision].isdisjoint(flags[1].split())
 
 
 def describe() -> dict[str, Any]:

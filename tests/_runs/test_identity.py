@@ -198,3 +198,21 @@ def test_what_data_were_filled_with_when_they_were_made_is():
     before = identity_of({"data": rows(5)}).to_dict()
     told = identity_of({"data": rows(6)}).changes(before)["data"]
     assert "rows" in told or "Rows" in told
+
+
+def test_parts_that_share_code_change_by_themselves():
+    def helper(x):
+        return x + 1
+
+    def one(x):
+        return helper(x)
+
+    def other(x):
+        return 2 * helper(x)
+
+    def without(x):
+        return x + 1
+
+    then = identity_of({"model": one, "loss": other}).to_dict()
+    changed = identity_of({"model": without, "loss": other}).changes(then)
+    assert list(changed) == ["model"]

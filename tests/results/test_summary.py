@@ -187,6 +187,21 @@ def test_repeats_of_two_plans_are_paired_within_each() -> None:
     assert row(results.summarize(both), "hfta", 2)["normalized"] == pytest.approx(math.sqrt(2 * 3))
 
 
+def test_a_run_of_which_a_copy_failed_does_not_count() -> None:
+    lost = math.nan
+    rates = [(10.0, 12.0), (30.0, lost), (14.0, 16.0)]  # the other copy then had the machine to itself
+    copies = [
+        table(("shares", "fp32", 1, repeat, rate), share=str(share), kind="suite", run_id=f"{repeat}-{share}")
+        for repeat, own in enumerate(rates)
+        for share, rate in enumerate(own)
+    ]
+    found = row(results.summarize(pd.concat(copies)), "shares", 1)
+    assert (found["rate"], found["runs"], found["failed"]) == (13.0, 2, 1)
+    none = row(results.summarize(pd.concat(copies[2:4])), "shares", 1)
+    assert (none["runs"], none["failure"]) == (0, "oom")
+    assert math.isnan(none["rate"])
+
+
 def test_copies_that_share_the_machine_are_one_run() -> None:
     copies = [
         table(("shares", "fp32", 1, repeat, 10.0 * (repeat + 1) + share), share=str(share), kind="suite")

@@ -2,22 +2,7 @@
 import json
 from pathlib import Path
 
-import pytest
-
-from dnnsuite._files import OutputError
-from dnnsuite.suites._summary import SuiteSummary, write_reports
-
-
-def test_it_grows_by_whole_lines(tmp_path: Path) -> None:
-    summary = SuiteSummary(tmp_path / "summary.txt")
-    summary.add("first")
-    summary.add("second")
-    with open(summary.path, "a") as file:
-        file.write("[ 3/19][  /  ] PAS")  # a death in the middle
-    summary.add("third")
-    assert summary.path.read_text() == "first\nsecond\nthird\n"
-    with pytest.raises(OutputError, match="cannot write"):
-        SuiteSummary(tmp_path / "absent" / "summary.txt").add("x")
+from dnnsuite.suites._summary import write_reports
 
 
 def read_as_the_original_does(path: Path) -> list[dict]:

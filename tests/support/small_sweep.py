@@ -27,8 +27,9 @@ def run(out, name="hyperband", callbacks=(), **options):
     y = (x[:, 0] * x[:, 1] > 0).long()
     space = {"lr": LogUniform(1e-3, 0.3), "dropout": Uniform(0.0, 0.5)}
     return dnnsuite.sweep(
-        model, space, (x[:32], y[:32]), evaluate=(x[32:], y[32:]), batch_size=8, out=out, quiet=True,
-        **{"epochs": 3, "algorithm": ALGORITHMS[name](), "width": 3, **options}, callbacks=callbacks,
+        model, space, (x[:32], y[:32]), batch_size=8, out=out, quiet=True,
+        **{"evaluate": (x[32:], y[32:]), "epochs": 3, "algorithm": ALGORITHMS[name](), "width": 3, **options},
+        callbacks=callbacks,
     )  # fmt: skip
 
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
+from dataclasses import replace
+
 import pytest
 import torch
 
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.training import Data, ProfileWindow, Settings, configuration, experiment_of, find_data
-from dnnsuite.training.schedules import SteppedWarmup
+from dnnsuite.training.schedules import SteppedWarmup, tbd_tf2
 from tiny_training import Points, experiment
 
 
@@ -68,9 +70,22 @@ def test_what_cannot_be_trained(changes, words):
         experiment(**changes)
 
 
+def texts(settings, data, **changes):
+    return replace(experiment_of("x", settings, data, "cpu"), **changes).whole_identity({}).texts
+
+
 def test_what_a_resumed_run_must_share(data):
     settings = configuration("bs128")
-    first = experiment_of("x", settings, data, "cpu").identity
+    first = texts(settings, data)
     free = settings.changed({"max_epochs": 3, "log_freq": 1, "num_data_workers": 0})
-    assert experiment_of("x", free, data, "cpu").identity == first
-    assert experiment_of("x", settings.changed({"lr": 0.2}), data, "cpu").identity != first
+    data.train.batch([0, 1], 3)  # what is drawn for an epoch is nothing that data are
+    assert texts(free, data) == first
+
+    def odd(settings, data, **changes):
+        return {name for name, text in texts(settings, data, **changes).items() if text != first[name]}
+
+    other = find_data(Settings(data="synthetic", seed=3, max_train_samples=600, max_valid_samples=2))
+    assert odd(settings.changed({"lr": 0.2}), data) >= {"lr", "optimizer"}
+    assert odd(settings, replace(data, train=other.train)) == {"data"}
+    assert odd(settings, replace(data, valid=other.valid)) == {"validation data"}
+    assert odd(settings, data, schedule=tbd_tf2) == {"schedule"}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dnnsuite import report, results
+from dnnsuite import host, report, results
 from dnnsuite._runs.failures import NotFinite
 from dnnsuite.errors import Error, InvalidArgument
 from dnnsuite.training import BadCheckpoint, Data, WarmupPlateau, load_model, read_metrics, run
@@ -237,3 +237,10 @@ def test_a_second_process_is_kept_out(tmp_path):
 
     run(experiment(model=lambda: Nosy(8, 4), epochs=1), tmp_path / "run", quiet=True)
     assert seen
+
+
+@pytest.mark.parametrize("units", [True, False])
+def test_a_precision_that_the_cpu_has_no_units_for_is_said_to_be_slower(tmp_path, monkeypatch, units):
+    monkeypatch.setattr(host, "computes_in", lambda precision: units)
+    run(experiment(epochs=1, precision="bf16"), tmp_path / "out", quiet=True)
+    assert ("bf16 is slower than fp32" in (tmp_path / "out" / "train.log").read_text()) == (not units)

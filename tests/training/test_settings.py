@@ -2,7 +2,7 @@
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.training import Settings
+from dnnsuite.training import Settings, configuration
 from dnnsuite.training.settings import describe
 
 
@@ -57,3 +57,11 @@ def test_learning_rate_follows_the_batch():
 def test_every_key_has_a_meaning():
     assert all(meaning for _, _, meaning in describe())
     assert ("log_freq", "20") in [row[:2] for row in describe()]
+
+
+@pytest.mark.parametrize("name", ["bs128", "bs2048-opt", "bs2048-warmup-opt", "bs256-prof"])
+def test_a_quick_run_has_steps_enough_at_a_rate_that_it_reaches(name):
+    quick = configuration(name).quick()
+    assert quick.peak_lr == pytest.approx(0.02)
+    assert quick.lr_warmup_epochs <= 1
+    assert quick.max_epochs * quick.max_iters_per_epoch * quick.batch_size >= 6000

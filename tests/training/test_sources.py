@@ -4,8 +4,10 @@ import pytest
 import torch
 from PIL import Image
 
+from dnnsuite._runs.identity import identity_of
 from dnnsuite.errors import InvalidArgument, Unavailable
 from dnnsuite.training import Settings, find_data
+from dnnsuite.training.sources import compared
 
 
 def folders(root, train=3, valid=2, classes=("ant", "bee", "cat")):
@@ -35,6 +37,19 @@ def test_a_folder_of_classes(tmp_path):
 def test_a_part_of_a_folder_has_all_classes(tmp_path):
     data = find_data(Settings(image_size=8, max_train_samples=3), folders(tmp_path))
     assert [data.train[i][1] for i in range(len(data.train))] == [0, 1, 2]
+
+
+def test_folders_are_compared_by_the_names_of_their_pictures_wherever_they_lie(tmp_path):
+    def told(root):
+        data = find_data(Settings(image_size=8), root)
+        return identity_of({"train": compared(data.train), "valid": compared(data.valid)}).texts
+
+    root = folders(tmp_path / "here")
+    first = told(root)
+    moved = root.rename(tmp_path / "there")
+    assert told(moved) == first
+    (moved / "train" / "ant" / "1.jpg").rename(moved / "train" / "bee" / "9.jpg")
+    assert {name for name, text in told(moved).items() if text != first[name]} == {"train"}
 
 
 def test_folders_that_do_not_do(tmp_path):

@@ -122,7 +122,9 @@ def test_what_decides_the_numbers_is_the_same_or_the_records_say_what_differs(tm
     assert [path.read_bytes() for path in sorted((tmp_path / "out").rglob("*.json"))] == before
     if name == "space":
         return  # of which the first trials are
-    dnnsuite.sweep(**changed, resume=True, allow_changed=[name])
+    sweep = dnnsuite.sweep(**changed, resume=True, allow_changed=[name])
+    assert [name in told for told in sweep.table["changed"]] == [False, True, True]
+    assert name in sweep.changed
     table = results.load(tmp_path / "out").drop_duplicates("run").sort_values("run")
     assert [name in changed for changed in table["changed"]] == [False, True, True]
 

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: MIT
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +6,7 @@ import pytest
 from dnnsuite import host
 from dnnsuite.errors import InvalidArgument, Unavailable
 from dnnsuite.workflow import settings
-from dnnsuite.workflow.settings import WorkflowSettings, differences, resolve
+from dnnsuite.workflow.settings import WorkflowSettings, resolve
 
 pytestmark = pytest.mark.usefixtures("toys")
 
@@ -51,8 +50,6 @@ def test_flags_of_one_mode_win_over_those_of_all() -> None:
 def test_options_replace_the_presets() -> None:
     found = resolve("bert", {"preset": "paper", "options": ["nhid=64", "dropout=0"]})
     assert found.options.items() >= {"emsize": 512, "nhid": 64, "vocab_size": 33_279, "dropout": 0.0}.items()
-    assert differences(found, {"options": ["nhid=64"]}) == []
-    assert "--option" in differences(found, {"options": ["nhid=65"]})[0]
     with pytest.raises(InvalidArgument, match=r"no option 'nhit' \(did you mean 'nhid'"):
         resolve("bert", {"options": ["nhit=64"]})
 
@@ -137,29 +134,6 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     found = resolve("toy", {})
     assert (found.device, found.device_model) == ("cuda", "rtx-6000")
     assert resolve("toy", {"device_model": "Tesla V100"}).device_model == "v100"
-
-
-def test_differences_compare_what_was_given(tmp_path: Path) -> None:
-    recorded = resolve("toy", {"plan": ["1,2"], "modes": ["serial"], "dataroot": str(tmp_path)})
-    same = {
-        "plan": ["2", "1"],
-        "modes": ["serial"],
-        "device": "auto",
-        "dataroot": f"{tmp_path}/.",
-        "epochs": None,
-    }
-    assert differences(recorded, same) == []
-    assert differences(recorded, {"plan": ["1"], "epochs": 3, "modes": ["serial,hfta"]}) == [
-        "--plan is 1, was 1,2",
-        "--epochs is 3, was 2",
-        "--modes is serial,hfta, was serial",
-    ]
-
-
-def test_a_record_from_before_runs_were_monitored() -> None:
-    found = resolve("toy", {"monitor": "none"})
-    older = {name: value for name, value in found.to_dict().items() if name != "monitor"}
-    assert WorkflowSettings.from_dict(older).monitor == "auto"
 
 
 def test_a_record_of_another_version() -> None:

@@ -4,7 +4,6 @@
 import json
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from dnnsuite import results
 from dnnsuite._runs import facts
 from dnnsuite.errors import InvalidArgument, Unavailable
 from dnnsuite.workflow import WorkflowReport
-from dnnsuite.workflow.outputs import remarks
+from dnnsuite.workflow.outputs import rows
 
 RunToy = Callable[..., WorkflowReport]
 SLOW = ["toy-slow", "--plugin", "toy_jobs", "--modes", "serial", "--repeats", "2", "--epochs", "2",
@@ -123,7 +122,7 @@ def test_a_nonempty_directory_is_refused_and_other_settings_too(
 ) -> None:
     with pytest.raises(InvalidArgument, match=r"not empty.*--resume.*--out"):
         toy_run("toy", finished.root)
-    with pytest.raises(InvalidArgument, match=r"--epochs is 5, was 3"):
+    with pytest.raises(InvalidArgument, match=r"epochs is 5, was 3.*--allow-changed epochs"):
         toy_run("toy", finished.root, resume=True, epochs=5)
     with pytest.raises(InvalidArgument, match=r"the workflow is toy-slow, was toy"):
         toy_run("toy-slow", finished.root, resume=True)
@@ -136,35 +135,60 @@ def test_resuming_a_finished_workflow_runs_nothing(finished: WorkflowReport, toy
     assert sorted((finished.root / "runs").iterdir()) == before
 
 
-def as_an_earlier_version_left_it(root: Path) -> None:
-    """Rewrite the files of a workflow in their first form."""
-    state = json.loads((root / "workflow.json").read_text())
-    state = {key: value for key, value in state.items() if key not in ("id", "asked")}
-    (root / "workflow.json").write_text(json.dumps({**state, "format": 1}))
-    for path in root.glob("runs/*/run.json"):
-        run = json.loads(path.read_text())
-        kept = {
-            name: run[name]
-            for name in ("job", "mode", "precision", "B", "repeat", "unit", "metrics", "seconds")
-        }
-        verdict = {name: run["verdict"][name] for name in ("status", "failure", "message")}
-        path.write_text(json.dumps({"format": 1, **kept, **verdict, "device": "cpu", "device_model": ""}))
-
-
-def test_a_workflow_of_an_earlier_version_is_continued(toy_run: RunToy, tmp_path: Path) -> None:
+def test_what_an_earlier_version_left_is_not_continued(toy_run: RunToy, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    toy_run("toy", out, modes=["serial"], repeats=2)
-    as_an_earlier_version_left_it(out)
-    before = sorted(path.name for path in (out / "runs").iterdir())
-    shutil.rmtree(out / "runs" / before[-1])
-    again = toy_run("toy", out, resume=True)
-    assert again.ok
-    assert len(list((out / "runs").iterdir())) == 2
-    assert before[0] in {path.name for path in (out / "runs").iterdir()}  # not made again
-    assert again.summary is not None
-    assert again.table is not None
-    assert "pooled although they differ" in remarks(again.table, again.summary)[0]
-    assert len(again.table[again.table["replica"].isna() & (again.table["metric"] == "throughput")]) == 2
+    toy_run("toy", out, modes=["serial"], repeats=1)
+    state = json.loads((out / "workflow.json").read_text())
+    (out / "workflow.json").write_text(json.dumps({k: v for k, v in state.items() if k != "identity"}))
+    with pytest.raises(InvalidArgument, match="does not say what decided its numbers; choose another --out"):
+        toy_run("toy", out, resume=True)
+
+
+JOB = """
+from dnnsuite import jobs
+from toy_jobs import Toy
+
+@jobs.register("toy-mine")
+class Mine(Toy):
+    def step(self):
+        self.doubled = FACTOR * 2
+        return super().step()
+"""
+
+
+def test_a_job_whose_code_changed_is_refused_or_its_runs_say_so(toys: None, tmp_path: Path) -> None:
+    def run(*more: str) -> "tuple[int, str]":
+        job = [
+            "toy-mine",
+            "--plugin",
+            "toy_mine",
+            "--modes",
+            "serial",
+            "--epochs",
+            "2",
+            "--iters-per-epoch",
+            "2",
+        ]
+        process = command(out, *job, *more, cwd=tmp_path)
+        return process.wait(60), process.communicate()[1]
+
+    out, source = tmp_path / "out", tmp_path / "toy_mine.py"
+    source.write_text(JOB.replace("FACTOR", "1.0"))
+    assert run("--repeats", "1")[0] == 0
+    source.write_text("# A remark.\n" + JOB.replace("FACTOR", "1.0"))
+    assert run("--resume")[0] == 0
+    source.write_text(JOB.replace("FACTOR", "4.0"))
+    status, said = run("--resume", "--repeats", "2")
+    assert (status, "Mine.step" in said, "toy_mine.py:" in said, "--allow-changed code" in said) == (
+        2,
+        *[True] * 3,
+    )
+    assert "repeats is 2, was 1" in said
+    status, said = run("--resume", "--repeats", "2", "--allow-changed", "code", "--allow-changed", "repeats")
+    assert status == 0, said
+    rates = results.load(out).query("metric == 'throughput' and replica.isna()").sort_values("repeat")
+    assert ["Mine.step" in told for told in rates["changed"]] == [False, True]
+    assert ["repeats is 2, was 1" in told for told in rates["changed"]] == [False, True]
 
 
 def test_other_machine_is_refused(
@@ -209,6 +233,21 @@ def test_unequal_arrays_are_not_measured(toy_run: RunToy, tmp_path: Path) -> Non
     assert "equality check failed" in report.problems[0]
     assert not list(tmp_path.glob("out/runs/*hfta*"))
     assert report.state["equality"]["fp32"]["max_relative_error"] == 0.5
+
+
+@pytest.mark.parametrize(("steps", "counted", "early"), [(6, 6, False), (1, 1, False), (10**9, 2000, True)])
+def test_steps_are_rated_once_they_run_as_all_further_ones_will(
+    toy_run: RunToy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, counted: int, early: bool
+) -> None:
+    monkeypatch.setenv("TOY_SETTLES", str(steps))
+    report = toy_run(
+        "toy-settles", tmp_path / "out", modes=["serial"], epochs=2, iters_per_epoch=2, repeats=1
+    )
+    (path,) = (tmp_path / "out" / "runs").glob("*/run.json")
+    (replica,) = json.loads(path.read_text())["details"]["replicas"]
+    assert 1 / replica["losses"][0] == pytest.approx(counted + 4)  # its own four come after
+    (row,) = rows(report.summary, report.state)
+    assert ("rated before" in row["status"]) == early
 
 
 def test_no_mode_available(toy_run: RunToy, tmp_path: Path) -> None:

@@ -119,6 +119,17 @@ class Slow(Toy):
         super().step()
 
 
+@register("toy-settles")
+class Settles(Toy):
+    """Its steps run as all further ones will after the number that `TOY_SETTLES` says."""
+
+    nap_s = 0.0001
+
+    @property
+    def settled(self) -> bool:
+        return self.steps >= int(os.environ["TOY_SETTLES"])
+
+
 @register("toy-unequal")
 class Unequal(Toy):
     """Its fused array computes something else."""

@@ -11,32 +11,20 @@ from dataclasses import dataclass
 from ..errors import BadData, Error, Unavailable
 
 __all__ = [
-    "CLASSES",
-    "DISK_EXIT",
-    "FINAL",
-    "RESULT_EXIT",
-    "KernelKill",
-    "NotFinite",
-    "NotTraining",
-    "classify",
-    "classify_exit",
-    "disk_full",
-]
+    "CLASSES", "DISK_EXIT", "FINAL", "RESULT_EXIT", "KernelKill", "NotFinite", "NotTraining", "classify",
+    "classify_exit", "disk_full",
+]  # fmt: skip
 
 RESULT_EXIT = 1  # a worker that failed and wrote why
 DISK_EXIT = 74  # a worker that could not write its results (EX_IOERR of <sysexits.h>)
 
 CLASSES = {
-    "oom": "memory ran out",
-    "nan": "a loss became NaN or infinite",
-    "timeout": "it took longer than allowed",
+    "oom": "memory ran out", "nan": "a loss became NaN or infinite", "timeout": "it took longer than allowed",
     "killed": "a signal from outside ended a worker",
-    "contaminated": "something else on the machine ended it",
-    "data": "the data ran out or cannot be read",
-    "unavailable": "something that it needs is not installed",
-    "invalid": "it was timed, but trained nothing",
+    "contaminated": "something else on the machine ended it", "data": "the data ran out or cannot be read",
+    "unavailable": "something that it needs is not installed", "invalid": "it was timed, but trained nothing",
     "crash": "any other error",
-}
+}  # fmt: skip
 # Findings about the thing measured: they would be the same again. --resume tries the others again.
 FINAL = frozenset({"oom", "nan", "invalid"})
 

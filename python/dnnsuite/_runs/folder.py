@@ -3,33 +3,25 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from .._files import TEMPORARY, OutputError, final_name, is_abandoned, read_json, temporary_name, write_json
 from ..errors import Error, InvalidArgument, reason
+from .identity import Identity, cannot_tell, check_same
 from .interrupts import Interrupted
 from .reading import RUN_FILE, ReadRun, read_runs
 from .record import RunRecord, new_id
 
 __all__ = [
-    "CLUSTER_FILE",
-    "OUT",
-    "PROFILES_FILE",
-    "SUITE_FILE",
-    "SWEEP_FILE",
-    "THROUGHPUT_FILE",
-    "WORKFLOW_FILE",
-    "PlanFolder",
-    "default_out",
-    "joined",
-    "opened",
-    "stamp",
-]
+    "CLUSTER_FILE", "OUT", "PROFILES_FILE", "SUITE_FILE", "SWEEP_FILE", "THROUGHPUT_FILE", "WORKFLOW_FILE",
+    "PlanFolder", "default_out", "drop_abandoned", "joined", "opened", "stamp", "write_run",
+]  # fmt: skip
 
 WORKFLOW_FILE, SUITE_FILE, CLUSTER_FILE = "workflow.json", "suite.json", "cluster.json"
 SWEEP_FILE = "sweep.json"
@@ -46,6 +38,7 @@ class PlanFolder:
     def __init__(self, root: Path, file: str, state: dict[str, Any], runs: str = "runs") -> None:
         self.root, self.file, self.state = root, file, state
         self.runs = root / runs  # folder of the finished runs
+        self._is_old = bool(state)
         state.setdefault("id", new_id())
 
     @classmethod
@@ -61,6 +54,32 @@ class PlanFolder:
     def save(self) -> None:
         """Write the state."""
         write_json(self.root / self.file, self.state)
+
+    def identify(self, identity: Identity, allowed: Sequence[str] | None = ()) -> dict[str, str]:
+        """Note what decides the numbers of a plan that begins; of one that goes on, refuse what is another now.
+
+        Args:
+            allowed: names of parts that may differ, which `changed` of the state tells of; None for none ever.
+
+        Returns:
+            What differs and was allowed to, as sentences by name.
+
+        Raises:
+            InvalidArgument: another part differs, or the directory does not say what it was.
+        """
+        new: dict[str, str] = {}
+        if self._is_old:
+            new = check_same(self.root, self.state.get("identity"), identity, allowed)
+        elif identity.unknown:
+            logging.getLogger("dnnsuite").warning(cannot_tell(identity.unknown))
+        self.state["changed"] = {**self.state.get("changed", {}), **new}
+        self.state["identity"] = identity.to_dict()
+        return new
+
+    @property
+    def changed(self) -> dict[str, str]:
+        """Differences when the plan was resumed, as sentences by name."""
+        return dict(self.state.get("changed", {}))
 
     def scratch(self, *parts: str) -> Path:
         """Return an empty directory for the workers of a dry run or a check."""
@@ -85,7 +104,7 @@ class PlanFolder:
 
     def finish_run(self, temporary: Path, run: RunRecord) -> Path:
         """Write `run.json` and give the directory its name, in place of an older run's."""
-        write_json(temporary / RUN_FILE, run.to_dict())
+        write_run(temporary, run)
         final = temporary.with_name(final_name(temporary.name))
         try:
             if final.exists():
@@ -98,7 +117,7 @@ class PlanFolder:
     def drop_unfinished(self) -> None:
         """Remove what dead processes left half-made in this directory: not behind a link, nor in the directory of
         another plan that lies in it."""
-        _drop_abandoned(self.root)
+        drop_abandoned(self.root)
 
     def end_early(self, error: BaseException) -> None:
         """Remove half-made directories and note the error that ended the plan, unless the disk is full."""
@@ -112,7 +131,13 @@ class PlanFolder:
         return read_runs(self.runs)
 
 
-def _drop_abandoned(folder: Path) -> None:
+def write_run(directory: Path, run: RunRecord) -> None:
+    """Write `run.json`; of a trial, of which there are thousands, in one line."""
+    write_json(directory / RUN_FILE, run.to_dict(), None if run.kind == "trial" else 1)
+
+
+def drop_abandoned(folder: Path) -> None:
+    """Remove what dead processes left half-made in a folder, but not behind links nor in plans that lie in it."""
     with suppress(OSError):  # what cannot be read holds nothing of ours
         for path in list(folder.iterdir()):
             real_folder = path.is_dir() and not path.is_symlink()
@@ -122,7 +147,7 @@ def _drop_abandoned(folder: Path) -> None:
                 else:
                     path.unlink(missing_ok=True)
             elif real_folder and not path.name.startswith(TEMPORARY) and not (path / _LOCK).exists():
-                _drop_abandoned(path)
+                drop_abandoned(path)
 
 
 def _contents(root: Path) -> list[str]:

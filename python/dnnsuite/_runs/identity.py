@@ -27,7 +27,7 @@ from typing import Any
 from .._code import changed_names, codes_of
 from ..errors import InvalidArgument, did_you_mean
 
-__all__ = ["Identity", "check_same", "identity_of"]
+__all__ = ["Identity", "cannot_tell", "check_same", "identity_of"]
 
 _INSTALLED = tuple(
     {
@@ -112,41 +112,56 @@ def identity_of(
         arrays: texts of arrays that are known already; those that are met are put in, for another call.
     """
     found = Identity(texts=dict(plain or {}))
-    walk = _Walk(found, {} if arrays is None else arrays)
-    for name, value in given.items():
+    versions, known = {"python": platform.python_version()}, {} if arrays is None else arrays
+    for name, value in given.items():  # each by itself: what one reaches is no part of another
+        walk = _Walk(found, known)
         found.texts[name] = walk.whole(name, value)
-    versions = {"python": platform.python_version(), **walk.versions}
+        versions |= walk.versions
     found.texts["versions"] = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     return found
 
 
+def cannot_tell(unknown: Sequence[str]) -> str:
+    """Say that some values cannot be compared."""
+    return f"when it is resumed, it cannot be told whether these are the same: {', '.join(unknown)}"
+
+
 def check_same(
-    where: Path, then: Mapping[str, Any], now: Identity, allowed: Sequence[str] = (), of: str = ""
+    where: Path,
+    then: Mapping[str, Any] | None,
+    now: Identity,
+    allowed: Sequence[str] | None = (),
+    of: str = "",
 ) -> dict[str, str]:
     """Refuse to go on with a run of another identity; return what differs and was allowed to.
 
     Args:
         where: directory or file of the run.
-        then: its identity, from :meth:`Identity.to_dict`.
-        allowed: names of parts that may differ.
+        then: its identity, from :meth:`Identity.to_dict`; None where an earlier version noted none.
+        allowed: names of parts that may differ; None where no mixture makes sense.
         of: owner of the parts, for the message.
 
     Raises:
-        InvalidArgument: another part differs, which is named with its place, or a name is of no part.
+        InvalidArgument: another part differs, which is named with its place, a name is of no part, or nothing is known.
     """
-    for name in allowed:
+    if then is None or "texts" not in then:
+        raise InvalidArgument(
+            f"--resume: {where} does not say what decided its numbers{of}; choose another --out"
+        )
+    for name in allowed or ():
         if name not in {*now.texts, *then["texts"]}:
             raise InvalidArgument(
                 f"--allow-changed {name}: there is no such part{did_you_mean(name, now.texts)}; there are "
                 f"{', '.join(now.texts)}"
             )
     changes = now.changes(then)
-    odd = [sentence for name, sentence in changes.items() if name not in allowed]
-    if odd:
-        names = [name for name in changes if name not in allowed]
+    names = [name for name in changes if name not in (allowed or ())]
+    if names:
+        take = f", or take the change with {' '.join(f'--allow-changed {name}' for name in names)}"
+        told = "; ".join(changes[name] for name in names)
         raise InvalidArgument(
-            f"--resume: {where} was made with other settings{of}: {'; '.join(odd)}; give the same, choose another "
-            f"--out, or take the change with {' '.join(f'--allow-changed {name}' for name in names)}"
+            f"--resume: {where} was made with other settings{of}: {told}; give the same"
+            f"{' or' if allowed is None else ','} choose another --out{'' if allowed is None else take}"
         )
     return changes
 

@@ -22,16 +22,9 @@ _WORKFLOW_SAMPLES = ("i", "epoch", "t_start_ns", "t_stop_ns", "items")
 _SUITE_SAMPLES = ("i", "t_start_ns", "t_stop_ns", "items", "phase", "flag")
 # What has a field of its own in a record; the rest of a workflow's run.json goes to `details` under its own name.
 _WORKFLOW_DETAILS = (
-    "width",
-    "epochs",
-    "iters_per_epoch",
-    "configs",
-    "variables",
-    "load_before",
-    "load_after",
-    "replicas",
+    "width", "epochs", "iters_per_epoch", "configs", "variables", "load_before", "load_after", "replicas",
     "equality",
-)
+)  # fmt: skip
 _SUITE_DETAILS = (
     "key", "program", "index", "scope", "seed_unit", "number", "arguments", "hashes", "data_wait_share", "losses",
     "contention", "setup_s", "provenance", "environment", "items_per_batch",
@@ -78,38 +71,20 @@ def _workflow(old: Mapping[str, Any], path: Path) -> RunRecord:
     processes = int(old.get("processes") or 1)
     details = {name: old[name] for name in _WORKFLOW_DETAILS if name in old}
     return RunRecord(
-        id=_id("run", path),
-        kind="workflow",
-        plan_id=_id("plan", _plan_folder(path)),
-        plan=old["job"],
-        job=old["job"],
-        mode=old["mode"],
-        precision=old["precision"],
-        B=old["B"],
-        repeat=old["repeat"],
-        verdict=_verdict(old),
-        machine=_machine(old.get("machine")),
-        device=Device(old["device"], str(old.get("device_model") or "")),
-        started=Moment(_utc(old.get("started")), 0),
-        unit=old["unit"],
-        seconds=float(old.get("seconds") or 0.0),
-        copies=1,
-        preset=str(settings.get("preset") or ""),
-        data=_data(replicas, config),
-        seed=int(config.get("seed") or 0),
-        batch_size=int(config.get("batch_size") or 0),
-        processes=processes,
+        id=_id("run", path), kind="workflow", plan_id=_id("plan", _plan_folder(path)), plan=old["job"],
+        job=old["job"], mode=old["mode"], precision=old["precision"], B=old["B"], repeat=old["repeat"],
+        verdict=_verdict(old), machine=_machine(old.get("machine")), device=Device(old["device"],
+        str(old.get("device_model") or "")), started=Moment(_utc(old.get("started")), 0), unit=old["unit"],
+        seconds=float(old.get("seconds") or 0.0), copies=1, preset=str(settings.get("preset") or ""),
+        data=_data(replicas, config), seed=int(config.get("seed") or 0),
+        batch_size=int(config.get("batch_size") or 0), processes=processes,
         threads=int(config.get("threads") or 0) if configs else 0,
         items_per_step=float(replicas[0].get("items_per_step") or 0) if replicas else 0.0,
         isolation=Isolation(details=dict(old.get("isolation") or {})),
-        versions=dict(old.get("versions") or {}),
-        metrics=tuple(_metric(each) for each in old["metrics"]),
-        samples=_workflow_samples(old, processes),
-        resolved=dict(settings),
-        window=dict(old.get("window") or {}),
-        details=details,
-        version=1,
-    )
+        versions=dict(old.get("versions") or {}), metrics=tuple(_metric(each) for each in old["metrics"]),
+        samples=_workflow_samples(old, processes), resolved=dict(settings),
+        window=dict(old.get("window") or {}), details=details, version=1,
+    )  # fmt: skip
 
 
 def _workflow_samples(old: Mapping[str, Any], processes: int) -> Samples | None:
@@ -122,13 +97,9 @@ def _workflow_samples(old: Mapping[str, Any], processes: int) -> Samples | None:
 
 def _metric(old: Mapping[str, Any]) -> Metric:
     return Metric(
-        old["name"],
-        _number(old["value"]),
-        old["unit"],
-        _end(old.get("low")),
-        _end(old.get("high")),
+        old["name"], _number(old["value"]), old["unit"], _end(old.get("low")), _end(old.get("high")),
         old.get("replica"),
-    )
+    )  # fmt: skip
 
 
 def _suite(old: Mapping[str, Any], path: Path) -> RunRecord:
@@ -137,39 +108,23 @@ def _suite(old: Mapping[str, Any], path: Path) -> RunRecord:
     isolation: Json = old.get("isolation") or {}
     good = old["status"] == "ok"
     return RunRecord(
-        id=_id("run", path),
-        kind="suite",
-        plan_id=_id("plan", _plan_folder(path)),
-        plan=str(old.get("suite") or ""),
-        job=old["job"],
-        mode="shares",
-        precision=str(config.get("precision") or "unknown"),
-        B=1,
-        repeat=old["repeat_index"],
-        verdict=_verdict(old),
-        machine=_machine(environment.get("machine")),
-        device=_suite_device(config, environment),
-        started=Moment(_utc(old.get("started")), 0),
-        unit=old["unit"],
+        id=_id("run", path), kind="suite", plan_id=_id("plan", _plan_folder(path)),
+        plan=str(old.get("suite") or ""), job=old["job"], mode="shares",
+        precision=str(config.get("precision") or "unknown"), B=1, repeat=old["repeat_index"],
+        verdict=_verdict(old), machine=_machine(environment.get("machine")), device=_suite_device(config,
+        environment), started=Moment(_utc(old.get("started")), 0), unit=old["unit"],
         seconds=float(old.get("elapsed_s") or 0.0),
-        share="all" if old["scope"] == "all" else str(old["slot"]),
-        copies=old["copies"],
-        job_version=str((old.get("hashes") or {}).get("job") or ""),
-        preset=str(old.get("preset") or ""),
+        share="all" if old["scope"] == "all" else str(old["slot"]), copies=old["copies"],
+        job_version=str((old.get("hashes") or {}).get("job") or ""), preset=str(old.get("preset") or ""),
         data=data_source(old.get("provenance")) or str(config.get("data") or "unknown"),
-        seed=int(config.get("seed") or 0),
-        batch_size=int(config.get("batch_size") or 0),
-        threads=int(config.get("threads") or 0),
-        items_per_step=float(old.get("items_per_batch") or 0.0),
+        seed=int(config.get("seed") or 0), batch_size=int(config.get("batch_size") or 0),
+        threads=int(config.get("threads") or 0), items_per_step=float(old.get("items_per_batch") or 0.0),
         isolation=Isolation(str(isolation.get("level") or "unknown"), details=isolation),
-        versions=_suite_versions(environment),
-        metrics=_rate(old) if good else (),
-        samples=Samples(columns=_SUITE_SAMPLES) if good else None,
-        disturbances=tuple(old.get("flags") or ()),
+        versions=_suite_versions(environment), metrics=_rate(old) if good else (),
+        samples=Samples(columns=_SUITE_SAMPLES) if good else None, disturbances=tuple(old.get("flags") or ()),
         window={name: old[name] for name in ("dropped", "kept", "window_s", "steady") if name in old},
-        details=_suite_details(old),
-        version=1,
-    )
+        details=_suite_details(old), version=1,
+    )  # fmt: skip
 
 
 def _suite_versions(environment: Json) -> dict[str, str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from .record_checks import checked
@@ -28,25 +28,9 @@ from .record_parts import (
 )
 
 __all__ = [
-    "FASTEST",
-    "KINDS",
-    "VERSION",
-    "WITH_LOADER",
-    "BadRecord",
-    "Device",
-    "Isolation",
-    "Kind",
-    "Machine",
-    "Metric",
-    "Moment",
-    "RunRecord",
-    "Samples",
-    "Status",
-    "Verdict",
-    "checked",
-    "data_source",
-    "new_id",
-]
+    "FASTEST", "KINDS", "VERSION", "WITH_LOADER", "BadRecord", "Device", "Isolation", "Kind", "Machine",
+    "Metric", "Moment", "RunRecord", "Samples", "Status", "Verdict", "checked", "data_source", "new_id",
+]  # fmt: skip
 
 VERSION = 2  # of the form below; 1 is what workflows and suites each wrote in a form of their own
 
@@ -141,7 +125,7 @@ class RunRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain values for JSON."""
-        found = {**asdict(replace(self, details={})), "details": dict(self.details)}  # plain already
+        found: dict[str, Any] = _plain(self)
         for metric in found["metrics"]:
             if math.isinf(metric["value"]):
                 metric["value"] = str(metric["value"])  # which JSON has not
@@ -174,6 +158,14 @@ class RunRecord:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise BadRecord(f"not the record of a run: {error!r}") from error
         return checked(record)
+
+
+def _plain(value: Any) -> Any:
+    """Values of a dataclass by name, of its parts too; what they hold beside is plain already, and not copied."""
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    names = getattr(type(value), "__dataclass_fields__", None)
+    return value if names is None else {name: _plain(getattr(value, name)) for name in names}
 
 
 def _known(kind: type[T], values: Mapping[str, Any]) -> dict[str, Any]:

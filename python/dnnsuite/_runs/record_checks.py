@@ -15,21 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["check_rate", "checked"]
 
 _TEXTS = (
-    "id",
-    "plan_id",
-    "plan",
-    "job",
-    "mode",
-    "precision",
-    "unit",
-    "share",
-    "preset",
-    "data",
-    "job_version",
-    "variant",
-    "feed",
-    "page_cache",
-)
+    "id", "plan_id", "plan", "job", "mode", "precision", "unit", "share", "preset", "data", "job_version",
+    "variant", "feed", "page_cache",
+)  # fmt: skip
 
 
 def checked(record: RunRecord) -> RunRecord:
@@ -78,18 +66,13 @@ def _check_parts(record: RunRecord) -> None:
         if not isinstance(found, tuple) or not all(isinstance(each, str) for each in found):
             raise BadRecord(f"{name} is {found!r}: not a list of texts")
     texts = {
-        "machine's hostname": machine.hostname,
-        "machine's cpu_model": machine.cpu_model,
-        "machine's driver": machine.driver,
-        "device's type": device.type,
-        "device's name": device.name,
-        "isolation's level": record.isolation.level,
-        "started's utc": record.started.utc,
-        "verdict's message": verdict.message,
-        "verdict's failure": verdict.failure or "",
-        "commit": record.commit,
-        **{f"version of {name}": value or "" for name, value in record.versions.items()},
-    }
+        "machine's hostname": machine.hostname, "machine's cpu_model": machine.cpu_model,
+        "machine's driver": machine.driver, "device's type": device.type, "device's name": device.name,
+        "isolation's level": record.isolation.level, "started's utc": record.started.utc,
+        "verdict's message": verdict.message, "verdict's failure": verdict.failure or "",
+        "commit": record.commit, **{f"version of {name}": value or "" for name,
+        value in record.versions.items()},
+    }  # fmt: skip
     for name, value in texts.items():
         if not isinstance(value, str):
             raise BadRecord(f"{name} is {value!r}: not a text")

@@ -60,13 +60,9 @@ class Direct:
         """Start a process in a session of its own: Ctrl-C reaches only the parent, which ends the group."""
         stdin, stdout, stderr = files
         process = subprocess.Popen(
-            list(command),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            env=dict(variables),
+            list(command), stdin=stdin, stdout=stdout, stderr=stderr, env=dict(variables),
             start_new_session=True,
-        )
+        )  # fmt: skip
         return _Direct(process, self._allowed_bytes)
 
 

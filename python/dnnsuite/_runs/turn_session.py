@@ -13,6 +13,7 @@ import numpy as np
 from .group import GroupOutcome
 from .neighbours import Cores, Watch
 from .rates import Steps, common_window, rate
+from .turn_task import LEAST_WARM_UP
 from .turn_workers import TurnWorkers
 from .turns import Block, Goal, Known, Rounds, take_turns
 
@@ -83,6 +84,7 @@ class Session(Generic[Key]):
     seed: int = 0
     rounds: Rounds[Key] = field(init=False)
     turns: dict[Key, dict[int, Turn]] = field(default_factory=dict)  # by round
+    unsettled: set[Key] = field(default_factory=set)  # ways that went on without having found it
     _settled: set[Key] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -90,12 +92,14 @@ class Session(Generic[Key]):
         self.rounds = Rounds(self.baseline, self.goal)
         self._watch = Watch(self.cores.cpus)
 
-    def settle(self) -> None:
-        """Let each way, alone, find how its steps run."""
+    def settle(self, least: int = LEAST_WARM_UP) -> None:
+        """Let each way, alone, find how its steps run, in `least` steps at least."""
         for key in self.workers.running():
             if key not in self._settled:
-                self.workers.turn(key, {"do": "settle"})
+                answers = self.workers.turn(key, {"do": "settle", "least": least})
                 self._settled.add(key)
+                if not all(each["settled"] for each in answers or ()):
+                    self.unsettled.add(key)
 
     def take(
         self,

@@ -27,10 +27,10 @@ from .rates import Steps
 from .samples import Sample
 from .worker import Siblings
 
-__all__ = ["Clock", "Stepper", "Trains", "TurnTaker", "settle"]
+__all__ = ["LEAST_WARM_UP", "Clock", "Stepper", "Trains", "TurnTaker", "is_settled", "settle"]
 
 # Steps and seconds until an array's steps are recorded and its shards chosen.
-_LEAST_WARM_UP, _MOST_WARM_UP, _WARM_UP_S = 3, 2000, 30.0
+LEAST_WARM_UP, _MOST_WARM_UP, _WARM_UP_S = 3, 2000, 30.0
 _MOST_STEPS = 1000  # of a block
 _LEAD_IN = 4  # steps of a block from which on one more precedes it, to warm the caches that others have used
 
@@ -62,8 +62,10 @@ class Clock(Protocol):
     def steps(self) -> Steps: ...
 
 
-def settle(job: Stepper, least: int = _LEAST_WARM_UP) -> float:
+def settle(job: Stepper, least: int = LEAST_WARM_UP) -> float:
     """Train until steps run as all further ones will, `least` steps at least; return the seconds of the last one."""
+    if least == 0 and is_settled(job):
+        return 0.0
     until_s = time.perf_counter() + _WARM_UP_S
     step_s = 0.0
     for done in range(1, _MOST_WARM_UP + 1):
@@ -71,9 +73,14 @@ def settle(job: Stepper, least: int = _LEAST_WARM_UP) -> float:
         job.step()
         getattr(job, "synchronize", _nothing)()
         step_s = time.perf_counter() - begin_s
-        if done >= least and (getattr(job, "settled", True) or time.perf_counter() > until_s):
+        if done >= least and (is_settled(job) or time.perf_counter() > until_s):
             break
     return step_s
+
+
+def is_settled(job: Stepper) -> bool:
+    """True if steps run as all further ones will, as far as the job can tell."""
+    return bool(getattr(job, "settled", True))
 
 
 @dataclass
@@ -101,8 +108,8 @@ class TurnTaker:
         for order in siblings.orders(alone):
             begin_s = _cpu_s()
             if order["do"] == "settle":
-                self._step_s = settle(self.job)
-                answer = {}
+                self._step_s = settle(self.job, order["least"])
+                answer = {"settled": is_settled(self.job)}
             elif order["do"] == "block":
                 answer = self.block(order)
             elif order["do"] == "last":

@@ -250,12 +250,19 @@ def _print(found: Mapping[str, Any], out: Path, as_json: bool) -> None:
     table = Table(*heads, "times serial (95 %)", "sum of runtimes", box=None, pad_edge=False)
     for row in rows:
         table.add_row(
-            row["mode"], str(row["trials"]), str(row["epochs"]), metric(row["best"]), duration(row["seconds_to_best"]),
+            row["mode"], str(row["trials"]), str(row["epochs"]), metric(row["best"]),
+            "" if row["resumed"] else duration(row["seconds_to_best"]),
             _speedup(row), duration(row["sum_of_runtimes"]),
         )  # fmt: skip
     for mode, why in found["unavailable"].items():
         table.add_row(mode, "", "", "", "", f"unavailable: {why}", "")
     Console().print(table)
+    for row in rows:
+        if row["changed"]:
+            print(f"note: {row['mode']} was resumed though something had changed: {row['changed']}")
+    if len(rows) > 1 and not any("speedup" in row for row in rows):
+        why = "was resumed" if any(row["resumed"] for row in rows) else "ran once: see --repeats"
+        print(f"note: no ratio of times is given, for a search {why}")
     if len(rows) > 1:
         same = "all modes found the same best configuration"
         print(same if found["same"] else "the modes found different best ones")

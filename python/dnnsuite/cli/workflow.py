@@ -11,7 +11,7 @@ import typer
 
 from ..errors import Error, InvalidArgument
 from . import convergence
-from ._options import PRESETS, Json, Number, Text, Texts
+from ._options import PRESETS, AllowChanged, Json, Number, Text, Texts
 from ._search_flags import with_search_flags
 from ._status import FAILED, say
 
@@ -99,6 +99,7 @@ def workflow(
     resume: Annotated[
         bool, typer.Option("--resume", help="Do what is missing in --out (or the last one).")
     ] = False,
+    allow_changed: AllowChanged = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the runs in their order; run nothing.")
     ] = False,
@@ -116,6 +117,7 @@ def workflow(
         "lambd": lambd, "data": data, "dataroot": dataroot, "threads": threads, "timeout_s": timeout,
         "goal": goal, "budget_s": budget,
         "plugins": plugin, "options": option, "bf16": bf16 or None, "monitor": monitor, "units": unfused,
+        "allow_changed": allow_changed,
         **search,
     }  # fmt: skip
     if name == convergence.NAME:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._seeds import seed_all
 from ..errors import InvalidArgument, Unavailable
 from . import photographs
 from ._origin import Origin, named, root_of
@@ -88,7 +89,6 @@ def stream(
 
     Images are `[N, 3, size, size]` in [0, 1], classes int64 `[N]`. Raises as `pool` does.
     """
-    import torch
 
     transform = augmented(size) if augment else centred(size)
     root = find(kind, dataroot)
@@ -98,7 +98,7 @@ def stream(
     else:
         dataset = folder(root, transform)
         origin = origin_of(root, dataset)
-    torch.manual_seed(seed)
+    seed_all(seed)
     return EndlessLoader(dataset, batch_size, workers, seed, rank=rank, world_size=world_size), origin
 
 
@@ -128,7 +128,7 @@ def pool(
             made, Origin(f"synthetic: uniform noise, seed {seed}", "none needed", batches * batch_size)
         )
     dataset = folder(root, augmented(size) if augment else centred(size))
-    torch.manual_seed(seed)  # of the augmentation, where this process does it
+    seed_all(seed)  # of the augmentation, where this process does it
     loader = EndlessLoader(dataset, batch_size, workers, seed, rank=rank, world_size=world_size)
     try:
         read = [(images, classes) for images, classes in (next(loader) for _ in range(batches))]
@@ -146,7 +146,7 @@ def _of_photographs(
 
     pictures = [photographs.decode(path) for path in paths]
     cut = augmented(size)
-    torch.manual_seed(seed)
+    seed_all(seed)
     made = []
     for first in range(batches):
         chosen = [(first * batch_size + i) % len(pictures) for i in range(batch_size)]

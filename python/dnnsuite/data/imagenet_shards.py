@@ -83,6 +83,11 @@ class ShardedImages:
             list(read_json(state)["classes"]) if state.is_file() else [str(i) for i in range(_CLASSES)]
         )
 
+    @property
+    def files(self) -> list[tuple[str, int]]:
+        """Names of the shards, and their sizes in bytes."""
+        return [(path.name, path.stat().st_size) for path in self._shards]
+
     def __len__(self) -> int:
         return self._ends[-1]
 

@@ -2,7 +2,8 @@
 """Losses of every iteration, of models that train alone and of the same models in one array.
 
 All start from the same weights, see the same batches and draw the same dropout masks, so only rounding tells them
-apart. `control` is a model alone whose sums are taken in another order: how much rounding does.
+apart. `control` is a model alone in float64, which is as good as exact: how much rounding does. In float64 itself it is
+one whose sums are taken in another order.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def train(
     Args:
         job: a declared workload's name.
         config: `B` is the number of models, whichever way they train.
-        way: `hfta` is one array, `serial` the models one after the other, `control` that with reordered sums.
+        way: `hfta` is one array, `serial` the models one after the other, `control` that in float64.
         iterations: training steps of each model.
         iters_per_epoch: iterations after which the learning-rate schedule advances.
         ready: called when the first model is set up.
@@ -84,8 +85,13 @@ def train(
         with closing(kind(config)) as array:
             return _trained(array, iterations, iters_per_epoch, ready)
     parts: list[Trajectory] = []
+    sums: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+    if way == "control" and config.precision == "fp64":
+        sums = ReorderedSums()
+    elif way == "control":
+        config = replace(config, precision="fp64")
     for index in range(config.B):
-        with _one(kind, config, index) as model, _sums(way):
+        with _one(kind, config, index) as model, sums:
             parts.append(_trained(model, iterations, iters_per_epoch, ready if index == 0 else lambda: None))
     return _joined(parts)
 
@@ -119,10 +125,6 @@ def _one(kind: Any, config: JobConfig, index: int) -> Iterator[Any]:
         job.setup()
         share_masks(job.trainee, _fuse.fuse([job.trainee]), config.seed + index)
         yield job
-
-
-def _sums(way: Way) -> contextlib.AbstractContextManager[Any]:
-    return ReorderedSums() if way == "control" else contextlib.nullcontext()
 
 
 def _trained(job: Any, iterations: int, iters_per_epoch: int, ready: Callable[[], None]) -> Trajectory:

@@ -62,17 +62,13 @@ def _row(runs: pd.DataFrame, summary: pd.DataFrame) -> dict[str, Any]:
     unknown = next((each for each in found["state"].split(SEPARATOR) if each.startswith("inconclusive")), "")
     numbers = {name: math.nan if unknown else found[name] for name in ("rate", "rate_low", "rate_high")}
     return {
-        "status": "inconclusive" if unknown else "ok" if found["runs"] else str(found["failure"]),
-        **numbers,
-        "unit": found["unit"],
-        "ms_per_step": 1e3 * float(runs.loc[runs["metric"] == "time/step", "value"].mean()),
-        "peak_memory_bytes": float(runs.loc[runs["metric"] == "memory/peak", "value"].max()),
-        "gain_pct": math.nan,
-        "knee": False,
-        "runs": int(found["runs"]),
+        "status": "inconclusive" if unknown else "ok" if found["runs"] else str(found["failure"]), **numbers,
+        "unit": found["unit"], "ms_per_step": 1e3 * float(runs.loc[runs["metric"] == "time/step",
+        "value"].mean()), "peak_memory_bytes": float(runs.loc[runs["metric"] == "memory/peak",
+        "value"].max()), "gain_pct": math.nan, "knee": False, "runs": int(found["runs"]),
         "failed": int(found["failed"]),
         "message": str(failed["message"].iloc[-1]) if len(failed) else unknown.partition(": ")[2],
-    }
+    }  # fmt: skip
 
 
 def _add_gains(rows: Sequence[dict[str, Any]]) -> None:

@@ -329,15 +329,10 @@ def _judged(
     found = timing.compare(*seconds, paired=paired, threshold=threshold, independent=True)
     more = _more_runs(found, threshold, min(counts)) if found.verdict == "inconclusive" else None
     return Compared(
-        point,
-        found.verdict,
-        found.ratio,
-        found.low,
-        found.high,
+        point, found.verdict, found.ratio, found.low, found.high,
         more_runs=more if more is not None and 0 < more < _MANY else None,
-        reasons=(*((found.reason.partition("; about ")[0],) if found.reason else ()), *told),
-        **common,
-    )
+        reasons=(*((found.reason.partition("; about ")[0],) if found.reason else ()), *told), **common,
+    )  # fmt: skip
 
 
 def _more_runs(found: Comparison, threshold: float, runs: int) -> int:

@@ -20,12 +20,8 @@ __all__ = ["GAINS", "PER_CPU_SECOND", "gains", "gains_markdown"]
 PER_CPU_SECOND = "throughput/CPU second"
 _RATIOS = ("over_serial", "over_concurrent")
 GAINS = (
-    "job",
-    "precision",
-    "B",
-    *(f"{name}{end}" for name in _RATIOS for end in ("", "_low", "_high")),
-    "runs",
-)
+    "job", "precision", "B", *(f"{name}{end}" for name in _RATIOS for end in ("", "_low", "_high")), "runs",
+)  # fmt: skip
 
 
 def gains(table: pd.DataFrame, metric: str = "throughput", allow_unlike: bool = False) -> pd.DataFrame:

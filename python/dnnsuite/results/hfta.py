@@ -56,18 +56,13 @@ def places(root: Path, file: str) -> list[tuple[Place, Path]]:
     return [
         (
             Place(
-                named["outdir"] or "",
-                named["device"],
-                named["model"],
-                named["precision"],
-                named["mode"],
-                int(named["B"] or 1),
-                outdirs.index(named["outdir"] or ""),
+                named["outdir"] or "", named["device"], named["model"], named["precision"], named["mode"],
+                int(named["B"] or 1), outdirs.index(named["outdir"] or ""),
             ),
             path,
         )
         for named, path in found
-    ]
+    ]  # fmt: skip
 
 
 def rows_of_hfta(root: Path) -> tuple[list[Row], list[str]]:
@@ -93,25 +88,11 @@ def _row(root: Path, place: Place, paths: list[Path]) -> Row:
     job, plan = place.job(root), place.plan_id(root)
     run = paths[0].parent.relative_to(root).as_posix()
     return Row(
-        job=job,
-        device=place.device,
-        mode=place.mode,
-        precision=place.precision,
-        B=place.B,
-        repeat=place.repeat,
-        value=rates.rate(kept),
-        unit="samples/s",
-        item="samples",
-        run=run,
-        kind="hfta",
-        plan=job,
-        plan_id=plan,
-        plan_path=str(root),
-        run_id=f"{plan}/{run}",
-        device_name=place.model,
-        path=str(paths[0].parent),
-        processes=len(paths),
-    )
+        job=job, device=place.device, mode=place.mode, precision=place.precision, B=place.B,
+        repeat=place.repeat, value=rates.rate(kept), unit="samples/s", item="samples", run=run, kind="hfta",
+        plan=job, plan_id=plan, plan_path=str(root), run_id=f"{plan}/{run}", device_name=place.model,
+        path=str(paths[0].parent), processes=len(paths),
+    )  # fmt: skip
 
 
 def epochs_as_steps(path: Path) -> rates.Steps:

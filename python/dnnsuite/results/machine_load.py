@@ -68,7 +68,7 @@ def _of_runs(table: pd.DataFrame) -> tuple[list[MonitorRow], list[str]]:
     rows: list[MonitorRow] = []
     problems: list[str] = []
     without = 0
-    finished = table[table["status"] == "ok"].drop_duplicates("run_id")
+    finished = pool.ended_well(table).drop_duplicates("run_id")
     for run in finished["path"]:
         directory = Path(run)
         if not (directory / MONITOR_FILE).is_file():
@@ -102,14 +102,10 @@ def summarize_monitors(table: pd.DataFrame) -> pd.DataFrame:
         average, half = mean(values), half_width(values)
         rows.append(
             (
-                *cell,
-                average,
-                0.0 if half > average else average - half,
-                average + half,
-                runs["peak"].max(),
+                *cell, average, 0.0 if half > average else average - half, average + half, runs["peak"].max(),
                 len(values),
             )
-        )
+        )  # fmt: skip
     rows.sort(key=lambda row: (row[0], row[4], row[5], *by_mode(row[1], row[2]), row[3]))
     made = pd.DataFrame(rows, columns=[*_CELL, "mean", "low", "high", "peak", "runs"])
     made.attrs = dict(table.attrs)

@@ -172,31 +172,15 @@ def _checked_row(path: Path, directory: Path, found: _Process) -> Row:
     versions = meta.get("milabench") or {}
     return Row(
         job=str(config["name"]),
-        device=str(config.get("arch") or (config.get("system") or {}).get("arch") or ""),
-        precision="unknown",
-        mode="shares",
-        value=rate,
-        seed_rate=rate,
-        unit=unit,
-        item=unit.removesuffix("/s"),
-        seed_unit=unit.removesuffix("/s"),
-        status="failed" if failure else "ok",
-        failure=failure,
-        message=message,
-        run="/".join([run, *repeats]),
-        kind="milabench",
-        plan=run,
-        plan_id=plan,
-        plan_path=str(directory),
-        run_id=f"{plan}/{path.relative_to(directory).as_posix()}",
-        share=_share(config, tags),
-        job_version=str(versions.get("commit") or "")[:12],
-        batch_size=_batch_size(found.start.get("command") or ()),
-        started=_started(found.start.get("time")),
-        seconds=seconds,
-        path=str(path),
-        **_machine(config, meta),
-    )
+        device=str(config.get("arch") or (config.get("system") or {}).get("arch") or ""), precision="unknown",
+        mode="shares", value=rate, seed_rate=rate, unit=unit, item=unit.removesuffix("/s"),
+        seed_unit=unit.removesuffix("/s"), status="failed" if failure else "ok", failure=failure,
+        message=message, run="/".join([run, *repeats]), kind="milabench", plan=run, plan_id=plan,
+        plan_path=str(directory), run_id=f"{plan}/{path.relative_to(directory).as_posix()}",
+        share=_share(config, tags), job_version=str(versions.get("commit") or "")[:12],
+        batch_size=_batch_size(found.start.get("command") or ()), started=_started(found.start.get("time")),
+        seconds=seconds, path=str(path), **_machine(config, meta),
+    )  # fmt: skip
 
 
 def _machine(config: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:

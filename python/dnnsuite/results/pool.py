@@ -17,18 +17,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "CELL",
-    "CONDITIONS",
-    "UNKNOWN",
-    "Reason",
-    "UnlikeRuns",
-    "conditions",
-    "counting",
-    "measured",
-    "reasons",
-    "refuse",
-    "refuse_unlike",
-]
+    "CELL", "CONDITIONS", "UNKNOWN", "Reason", "UnlikeRuns", "conditions", "counting", "ended_well",
+    "measured", "reasons", "refuse", "refuse_unlike",
+]  # fmt: skip
 
 Values = Mapping[str, Any]
 
@@ -136,9 +127,19 @@ def conditions(row: Values) -> dict[str, str]:
 
 
 def measured(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with the rate of a whole run that ended well."""
-    whole = table[(table["metric"] == "throughput") & table["replica"].isna() & (table["status"] == "ok")]
+    """Return the rows with the rate of a whole run that ended well, and of which no copy in another share failed."""
+    whole = ended_well(table[(table["metric"] == "throughput") & table["replica"].isna()])
     return whole.dropna(subset=["value"])
+
+
+def ended_well(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of runs that count: that ended well, as all copies did that shared the machine."""
+    ok, runs = table["status"] == "ok", table["run_id"].where(table["share"] == "", _shared_run(table))
+    return table[ok & runs.isin(counting(zip(runs, ok, strict=True)))]
+
+
+def _shared_run(table: pd.DataFrame) -> pd.Series[str]:
+    return table["plan_id"] + "/" + table["job"] + "/" + table["variant"] + "/" + table["repeat"].astype(str)
 
 
 def reasons(table: pd.DataFrame, by: Sequence[str] = CELL, ignoring: Sequence[str] = ()) -> list[Reason]:

@@ -27,14 +27,10 @@ def rows_of_record(run: ReadRun) -> Iterator[Row]:
         yield replace(common, unit=f"{record.unit}/s", seed_unit=seed[0] if seed else "")
     for metric in record.metrics:
         row = replace(
-            common,
-            metric=metric.name,
-            value=metric.value,
-            unit=metric.unit,
-            replica=metric.replica,
+            common, metric=metric.name, value=metric.value, unit=metric.unit, replica=metric.replica,
             low=math.nan if metric.low is None else metric.low,
             high=math.nan if metric.high is None else metric.high,
-        )
+        )  # fmt: skip
         if seed and metric.name == "throughput" and metric.replica is None:
             loaded = next((each for each in record.metrics if each.name == WITH_LOADER), None)
             row = replace(row, seed_unit=seed[0], seed_rate=_seed_rate(record, loaded or metric, seed[1]))
@@ -46,59 +42,29 @@ def _common(run: ReadRun) -> Row:
     """Return the columns that all rows of a run share."""
     record = run.record
     return Row(
-        job=record.job,
-        device=record.device.type,
-        mode=record.mode,
-        precision=record.precision,
-        B=record.B,
-        repeat=record.repeat,
-        status=record.verdict.status,
-        failure=record.verdict.failure,
-        run=run.directory.resolve().name,
-        kind=record.kind,
-        plan=record.plan,
-        plan_id=record.plan_id,
-        plan_path=str(output_directory(run.directory)),
-        run_id=record.id,
-        share=record.share,
-        copies=record.copies,
-        processes=record.processes,
-        threads=record.threads,
-        batch_size=record.batch_size,
-        preset=record.preset,
-        data=record.data,
-        job_version=record.job_version,
+        job=record.job, device=record.device.type, mode=record.mode, precision=record.precision, B=record.B,
+        repeat=record.repeat, status=record.verdict.status, failure=record.verdict.failure,
+        run=run.directory.resolve().name, kind=record.kind, plan=record.plan, plan_id=record.plan_id,
+        plan_path=str(output_directory(run.directory)), run_id=record.id, share=record.share,
+        copies=record.copies, processes=record.processes, threads=record.threads,
+        batch_size=record.batch_size, preset=record.preset, data=record.data, job_version=record.job_version,
         variant=record.variant or _second(record) or _point(record),
-        changed=SEPARATOR.join(f"{name}={value}" for name, value in record.changed.items()),
-        feed=record.feed,
-        seed_feed=record.feed,
-        skipped_steps=record.skipped_steps,
-        seed=record.seed,
-        item=record.unit,
-        disturbances=SEPARATOR.join(record.disturbances),
-        message=record.verdict.message,
-        started=record.started.utc,
-        seconds=record.seconds,
-        path=str(run.directory),
-        **_machine(record),
-    )
+        changed=SEPARATOR.join(f"{name}={value}" for name, value in record.changed.items()), feed=record.feed,
+        seed_feed=record.feed, skipped_steps=record.skipped_steps, seed=record.seed, item=record.unit,
+        disturbances=SEPARATOR.join(record.disturbances), message=record.verdict.message,
+        started=record.started.utc, seconds=record.seconds, path=str(run.directory), **_machine(record),
+    )  # fmt: skip
 
 
 def _machine(record: RunRecord) -> dict[str, Any]:
     """Return the columns that say on what machine a run was made, how isolated, and with which versions."""
     return {
-        "isolation": record.isolation.level,
-        "page_cache": record.page_cache,
-        "hostname": record.machine.hostname,
-        "cpu_model": record.machine.cpu_model,
-        "cpus": record.machine.cpus,
-        "gpus": ", ".join(record.machine.gpus),
-        "driver": record.machine.driver,
-        "device_name": record.device.name,
-        "torch": str(record.versions.get("torch") or ""),
-        "dnnsuite": str(record.versions.get("dnnsuite") or ""),
-        "commit": record.commit,
-    }
+        "isolation": record.isolation.level, "page_cache": record.page_cache,
+        "hostname": record.machine.hostname, "cpu_model": record.machine.cpu_model,
+        "cpus": record.machine.cpus, "gpus": ", ".join(record.machine.gpus), "driver": record.machine.driver,
+        "device_name": record.device.name, "torch": str(record.versions.get("torch") or ""),
+        "dnnsuite": str(record.versions.get("dnnsuite") or ""), "commit": record.commit,
+    }  # fmt: skip
 
 
 def _point(record: RunRecord) -> str:

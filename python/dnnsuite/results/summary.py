@@ -16,16 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "BASELINE",
-    "SPEEDUP",
-    "by_mode",
-    "of_sessions",
-    "ratio_of",
-    "runs_of",
-    "summarize",
-    "unlike",
-    "wide",
-]
+    "BASELINE", "SPEEDUP", "by_mode", "of_sessions", "ratio_of", "runs_of", "summarize", "unlike", "wide",
+]  # fmt: skip
 
 # What throughput is normalised by: one plain model alone on the device, in single precision.
 BASELINE = ("serial", "fp32", 1)
@@ -42,22 +34,9 @@ def by_mode(mode: str, precision: str) -> tuple[int, str, bool, str]:
 
 
 _COLUMNS = (
-    "job",
-    "mode",
-    "precision",
-    "B",
-    "unit",
-    "rate",
-    "rate_low",
-    "rate_high",
-    "normalized",
-    "low",
-    "high",
-    "runs",
-    "failed",
-    "failure",
-    "state",
-)
+    "job", "mode", "precision", "B", "unit", "rate", "rate_low", "rate_high", "normalized", "low", "high",
+    "runs", "failed", "failure", "state",
+)  # fmt: skip
 
 
 def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
@@ -96,19 +75,13 @@ def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
                 normalized = ratio_of(runs, cells.get(BASELINE))
             rows.append(
                 {
-                    "job": job,
-                    "mode": mode,
-                    "precision": precision,
-                    "B": B,
-                    "unit": every["unit"].iloc[0],
+                    "job": job, "mode": mode, "precision": precision, "B": B, "unit": every["unit"].iloc[0],
                     **dict(zip(("rate", "rate_low", "rate_high"), _rate(runs), strict=True)),
-                    **dict(zip(("normalized", "low", "high"), normalized, strict=True)),
-                    "runs": len(runs),
-                    "failed": len(failures),
-                    "failure": failures.iloc[-1] if len(failures) else "",
+                    **dict(zip(("normalized", "low", "high"), normalized, strict=True)), "runs": len(runs),
+                    "failed": len(failures), "failure": failures.iloc[-1] if len(failures) else "",
                     "state": SEPARATOR.join(dict.fromkeys(filter(None, every["disturbances"]))),
                 }
-            )
+            )  # fmt: skip
     rows.sort(key=lambda row: (row["job"], *by_mode(row["mode"], row["precision"]), row["B"]))
     made = pd.DataFrame(
         rows, columns=list(_COLUMNS)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from .._files import write_text
 from .._runs.folder import SUITE_FILE
 from .._runs.reading import read_runs
 from ..cluster import Part, run_parts
@@ -14,7 +15,6 @@ from ._run import run_suite
 from ._seed_format import summary_line, total_line
 from ._settings import SuiteSettings
 from ._suite import resolve
-from ._summary import SuiteSummary
 
 __all__ = ["SuiteOnCluster", "run_on_cluster", "run_part"]
 
@@ -54,12 +54,16 @@ class SuiteOnCluster:
         seconds = sum(repeat["seconds"] for repeat in (state or {}).get("repeats", ()))
         failed = sum(not run.ok for run in runs) if runs else 1
         line = summary_line(entry.index, self._suite.size, failed, max(len(runs), 1), seconds, entry.command)
-        SuiteSummary(root / "summary.txt").add(line)
+        _add(root / "summary.txt", line)
         return f"run {part.order['run']}  {line}"
 
     def all_ended(self, root: Path, seconds: float) -> None:
         """Add the total to the summary of the whole."""
-        SuiteSummary(root / "summary.txt").add(total_line(seconds))
+        _add(root / "summary.txt", total_line(seconds))
+
+
+def _add(path: Path, line: str) -> None:
+    write_text(path, f"{path.read_text(encoding='utf-8') if path.is_file() else ''}{line}\n")
 
 
 def run_part(order: Mapping[str, Any], directory: Path, resume: bool) -> None:

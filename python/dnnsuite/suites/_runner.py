@@ -33,7 +33,7 @@ from ._seed_format import summary_line, total_line
 from ._settings import SuiteSettings
 from ._shares import processes_of, seed_of, threads_of, uuids_of
 from ._suite import Suite
-from ._summary import SuiteSummary, write_failure, write_reports
+from ._summary import write_failure, write_reports
 from .entry import SuiteEntry
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Runner:
         self.record, self.suite, self.settings = record, suite, settings
         self.partition, self.screen = partition, screen
         self.plan = partition.plan
-        self.summary = SuiteSummary(record.root / "summary.txt")
+        self._lines: list[list[str]] = record.state.setdefault("summary", [])  # [name of what it tells, line]
         self.entries = {entry.key: entry for entry in suite.entries}
 
     def execute(self) -> None:
@@ -75,6 +75,10 @@ class Runner:
         settled = {run.directory.name for run in done if final(run.record)}
         # The copies of a job belong together: all of them are made again, or none.
         left = [group for group in groups if not settled.issuperset(group.names())]
+        known = {run.directory.name: run.record for run in done}
+        for group in groups:
+            if group not in left:  # a process that was killed may have left no more than the records
+                self._tell(group, [known[name] for name in group.names()], None)
         self.screen.begin(
             self.suite, self.settings.repeat, len(groups), [(g.entry.key, g.repeat) for g in left]
         )
@@ -100,16 +104,32 @@ class Runner:
         self.screen.start(group.entry.key, group.repeat)
         runs = self._missing(group) if group.entry.missing else self._measured(group)
         seconds = time.monotonic() - began_s
-        failed = sum(not run.ok for run in runs)
-        entry = group.entry
-        line = summary_line(entry.index, self.suite.size, failed, len(runs), seconds, entry.command)
-        with deferred():
-            self.summary.add(line)
-            repeats = self.record.state["repeats"]
-            repeats[group.repeat]["seconds"] += seconds
-            self.record.save()
+        line = self._tell(group, runs, seconds)
+        self.screen.done(group.entry.key, group.repeat, runs, line, seconds)
+
+    def _tell(self, group: _Group, runs: Sequence[RunRecord], seconds: float | None) -> str:
+        """Write what is told of a group's runs beside their records; None for those of before, told once at most."""
+        entry, name = group.entry, f"{group.entry.key} {group.repeat}"
         self._write_reports(group, runs)
-        self.screen.done(entry.key, group.repeat, runs, line, seconds)
+        if seconds is None and any(told == name for told, _ in self._lines):
+            self._write_summary()
+            return ""
+        took = max((run.seconds for run in runs), default=0.0) if seconds is None else seconds
+        failed = sum(not run.ok for run in runs)
+        line = summary_line(entry.index, self.suite.size, failed, len(runs), took, entry.command)
+        self.record.state["repeats"][group.repeat]["seconds"] += took
+        self._add(name, line)
+        return line
+
+    def _add(self, name: str, line: str) -> None:
+        """Add a line to `summary.txt`; the record, which keeps all of them, has it first."""
+        with deferred():
+            self._lines.append([name, line])
+            self.record.save()
+            self._write_summary()
+
+    def _write_summary(self) -> None:
+        write_text(self.record.root / "summary.txt", "".join(f"{line}\n" for _, line in self._lines))
 
     def _missing(self, group: _Group) -> list[RunRecord]:
         runs = []
@@ -274,9 +294,7 @@ class Runner:
         about = self.record.state["repeats"][repeat]
         if not about["complete"]:
             about["complete"] = True
-            with deferred():
-                self.summary.add(total_line(about["seconds"]))
-                self.record.save()
+            self._add(f"total {repeat}", total_line(about["seconds"]))
 
 
 def _card(job: str) -> int | None:

@@ -11,29 +11,7 @@ from .._files import OutputError, read_json, write_text
 from .._runs.record import RunRecord
 from ._seed_format import report_json, unclosed
 
-__all__ = ["SuiteSummary", "write_failure", "write_reports"]
-
-
-class SuiteSummary:
-    """`summary.txt`, a line at a time."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def add(self, line: str) -> None:
-        """Append a line; half a line that a death left there is dropped.
-
-        Raises:
-            OutputError: it cannot be written.
-        """
-        try:
-            with open(self.path, "ab+") as file:
-                file.seek(0)
-                whole = file.read()
-                file.truncate(whole.rfind(b"\n") + 1)
-                file.write(f"{line}\n".encode())
-        except OSError as error:
-            raise OutputError(f"cannot write {self.path}: {error.strerror}") from error
+__all__ = ["write_failure", "write_reports"]
 
 
 def write_reports(root: Path, suite: str, repeat: int, slot: int, runs: Iterable[Path]) -> None:

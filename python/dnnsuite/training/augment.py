@@ -70,6 +70,11 @@ class AugmentedPictures:
         self._degrees, self._seed = degrees, seed
         self._drawn: tuple[int, torch.Tensor] | None = None
 
+    @property
+    def fixed(self) -> list[object]:
+        """All that decides its batches, but for the epoch."""
+        return [self._images, self._labels, self._mean, self._std, self._degrees, self._seed]
+
     def __len__(self) -> int:
         return len(self._labels)
 

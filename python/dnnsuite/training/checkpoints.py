@@ -16,16 +16,9 @@ from .._saved import save_tensors
 from ..errors import Error
 
 __all__ = [
-    "BEST",
-    "CHECKPOINT",
-    "BadCheckpoint",
-    "check_fits",
-    "load_model",
-    "random_state",
-    "read_checkpoint",
-    "save_checkpoint",
-    "set_random_state",
-]
+    "BEST", "CHECKPOINT", "BadCheckpoint", "check_fits", "load_model", "random_state", "read_checkpoint",
+    "save_checkpoint", "set_random_state",
+]  # fmt: skip
 
 CHECKPOINT, BEST = "checkpoint.pt", "best.pt"
 FORMAT, VERSION = "dnnsuite training", 1
@@ -110,14 +103,10 @@ def random_state(device: torch.device) -> State:
     state: State = {
         "torch": torch.get_rng_state(),
         "numpy": [
-            str(name),
-            torch.from_numpy(np.array(keys, np.int64)),
-            int(place),
-            int(has_gauss),
-            float(gauss),
+            str(name), torch.from_numpy(np.array(keys, np.int64)), int(place), int(has_gauss), float(gauss),
         ],
         "python": _listed(random.getstate()),
-    }
+    }  # fmt: skip
     if device.type == "cuda":
         state["cuda"] = torch.cuda.get_rng_state(device)
     return state

@@ -21,7 +21,7 @@ from .metrics import TopK
 from .order import Order
 from .schedules import Schedule, SteppedWarmup, WarmupPlateau, tbd_pytorch, tbd_tf2
 from .settings import Settings
-from .sources import Data
+from .sources import Data, compared
 
 __all__ = ["Experiment", "Metrics", "ProfileWindow", "experiment_of"]
 
@@ -144,12 +144,7 @@ class Experiment:
             arrays: texts of large arrays, which models of an array share.
         """
         code = {name: getattr(self, name) for name in ("model", "loss", "optimizer", "schedule", "metrics")}
-        data = {"data": self.data.train, "validation data": self.data.valid}
-        if (
-            self.settings
-        ):  # a configuration: its settings say what both are, and a run may go on for more epochs
-            del code["schedule"]
-            data = {}
+        data = {"data": compared(self.data.train), "validation data": compared(self.data.valid)}
         plain = {"channels_last": self.channels_last, "compile": self.compile, **self.identity}
         return identity_of({**code, **data}, {name: str(value) for name, value in plain.items()}, arrays)
 
@@ -195,7 +190,7 @@ def experiment_of(name: str, settings: Settings, data: Data, device: str, plan: 
             weight_decay=settings.weight_decay,
             fused=extra or None,
         ),
-        schedule=partial(_schedule, settings),
+        schedule=partial(_schedule, settings.schedule, settings.lr_warmup_epochs),
         epochs=settings.max_epochs,
         batch_size=settings.batch_size,
         valid_batch_size=settings.valid_batch_size_per_gpu,
@@ -232,11 +227,11 @@ def _precision(settings: Settings, device: str) -> str:
     return "fp16" if device == "cuda" else "bf16"
 
 
-def _schedule(settings: Settings, optimizer: Optimizer, steps_per_epoch: int) -> Schedule:
-    if settings.schedule == "plateau":
-        return WarmupPlateau(optimizer, settings.lr_warmup_epochs)
-    if settings.schedule == "tbd-pytorch":
+def _schedule(name: str, warmup_epochs: int, optimizer: Optimizer, steps_per_epoch: int) -> Schedule:
+    if name == "plateau":
+        return WarmupPlateau(optimizer, warmup_epochs)
+    if name == "tbd-pytorch":
         return tbd_pytorch(optimizer, steps_per_epoch)
-    if settings.schedule == "tbd-tf2":
+    if name == "tbd-tf2":
         return tbd_tf2(optimizer, steps_per_epoch)
-    return SteppedWarmup(optimizer, steps_per_epoch, (), settings.lr_warmup_epochs)
+    return SteppedWarmup(optimizer, steps_per_epoch, (), warmup_epochs)

@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 
+from .. import host
 from .._files import write_json
 from .._runs.device import choose_device
 from .._runs.failures import FINAL, NotFinite, classify
 from .._runs.folder import PlanFolder, opened
+from .._runs.identity import cannot_tell
 from .._runs.interrupts import deferred, interruptible
 from .._runs.progress import Progress
 from .._runs.reading import RUN_FILE, read_run
@@ -109,17 +111,9 @@ def run(
             try:
                 with Log(folder.root if folder else None, screen) as log:
                     return _run(
-                        made,
-                        processes,
-                        folder,
-                        Path(out),
-                        resume,
-                        log,
-                        tensorboard,
-                        preset,
-                        asked or {},
+                        made, processes, folder, Path(out), resume, log, tensorboard, preset, asked or {},
                         allow_changed,
-                    )
+                    )  # fmt: skip
             except Stopped:
                 pass  # leaving the block raises Interrupted where the signal arrived
             except RuntimeError as error:
@@ -185,22 +179,12 @@ class _Ending:
         if self._folder is None:
             return None
         record = record_of(
-            self._experiment,
-            self._processes,
-            plan_id=self._folder.id,
-            preset=preset,
-            started=self._started,
-            verdict=verdict,
-            history=self._loop.at.history,
-            samples=self._loop.samples,
-            parameters=parameters_of(self._loop),
-            asked=asked,
-            threads=torch.get_num_threads(),
-            ended=self._loop.ended,
-            speedup=speedup(self._loop.pairs),
-            changed=self._loop.saver.changed,
+            self._experiment, self._processes, plan_id=self._folder.id, preset=preset, started=self._started,
+            verdict=verdict, history=self._loop.at.history, samples=self._loop.samples,
+            parameters=parameters_of(self._loop), asked=asked, threads=torch.get_num_threads(),
+            ended=self._loop.ended, speedup=speedup(self._loop.pairs), changed=self._loop.saver.changed,
             audits=getattr(self._loop.stepper, "audits_passed", 0),
-        )
+        )  # fmt: skip
         if isinstance(self._experiment, ExperimentArray):
             save_models(self._folder.root, self._experiment, self._loop.at.history, self._loop.ended)
         if self._loop.samples:
@@ -229,9 +213,11 @@ def _run(
         log.info(files.note)
     try:
         loop = Loop(experiment, processes, folder.root if folder else None, log, files)
-        _introduce(log, experiment, loop)
+        _introduce(log, experiment, loop, processes.device.type == "cuda")
         if checkpoint and state:
             loop.resume(checkpoint, state, allowed)
+        elif folder and loop.saver.unknown:
+            log.info(cannot_tell(loop.saver.unknown))
         done = out / RUN_FILE
         epochs = first_of(experiment).epochs
         if folder and loop.at.epoch >= epochs and done.is_file():
@@ -274,7 +260,7 @@ def _checkpoint(out: Path, resume: str, processes: Processes) -> Path | None:
     return path if there else None
 
 
-def _introduce(log: Log, made: Experiment | ExperimentArray, loop: Loop) -> None:
+def _introduce(log: Log, made: Experiment | ExperimentArray, loop: Loop, on_gpu: bool) -> None:
     experiment, order = first_of(made), loop.order
     data = experiment.data
     array = f"an array of {made.B} models of " if isinstance(made, ExperimentArray) else ""
@@ -282,6 +268,8 @@ def _introduce(log: Log, made: Experiment | ExperimentArray, loop: Loop) -> None
         f"{experiment.name}: {array}{parameters_of(loop):,} parameters, {experiment.precision}, "
         f"batch {experiment.batch_size}"
     )
+    if not on_gpu and not host.computes_in(experiment.precision):
+        log.info(f"note: {experiment.precision} is slower than fp32 on this CPU, which has no units for it")
     for number, name in enumerate(made.names if isinstance(made, ExperimentArray) else ()):
         log.info(f"model {number}: {name}")
     log.info(f"data: {data.source}, {len(data.train):,} for training, {len(data.valid):,} for validation")

@@ -12,7 +12,6 @@ import torch
 
 from .._files import OutputError
 from .._runs.identity import Identity, check_same
-from .._runs.resume import refuse_other_settings
 from .._seeds import seed_all
 from .array import ExperimentArray
 from .array_stepper import ArrayStepper
@@ -74,6 +73,11 @@ class Saver:
     def _identity(self) -> Identity:
         return self._experiment.whole_identity({})
 
+    @property
+    def unknown(self) -> list[str]:
+        """Values that decide the numbers and cannot be compared when the run is resumed."""
+        return self._identity.unknown
+
     def last(self, model: int) -> Path | None:
         """Return the last checkpoint that was written of a model."""
         path = self._folder / CHECKPOINT if self._folder else None
@@ -111,7 +115,7 @@ class Saver:
         """
         refuse_array(path, state)
         check_fits(path, state, self._stepper.model)
-        new = check_same(path, _told(path, state["identity"]), self._identity, allowed)
+        new = check_same(path, state["identity"], self._identity, allowed)
         self.changed = dict(state.get("changed", {})) | new
         at = Position.from_state(state["position"])
         self._stepper.load(state, _losses(at) if new.keys() - _OF_STATE else None)
@@ -149,6 +153,11 @@ class ArraySaver:
     def _identities(self) -> list[Identity]:
         arrays: dict[int, Any] = {}
         return [each.whole_identity(arrays) for each in self._experiment.experiments]
+
+    @property
+    def unknown(self) -> list[str]:
+        """Values that decide the numbers and cannot be compared when the run is resumed."""
+        return list(dict.fromkeys(told for each in self._identities for told in each.unknown))
 
     def last(self, model: int) -> Path | None:
         """Return the last checkpoint that was written of a model."""
@@ -220,7 +229,7 @@ class ArraySaver:
         self.changed = dict(state.get("changed", {}))
         new: set[str] = set()
         for model, (old, own) in enumerate(zip(then, self._identities, strict=True)):
-            found = check_same(path, _told(path, old), own, allowed, f" of model {model}")
+            found = check_same(path, old, own, allowed, f" of model {model}")
             self.changed |= {f"{name} of model {model}": sentence for name, sentence in found.items()}
             new |= found.keys()
         self._stepper.drop(slot for slot in self._stepper.numbers if slot not in state["numbers"])
@@ -231,12 +240,6 @@ class ArraySaver:
         self.alone.pairs = [(alone, array) for alone, array in state["pairs"]]
         set_random_state(state["random"][0], self._device)
         return at, [list(each) for each in state["totals"]]
-
-
-def _told(path: Path, identity: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "texts" not in identity:
-        refuse_other_settings(path, ["it does not say what decided its numbers"])
-    return identity
 
 
 def _losses(at: Position) -> dict[int, list[float]]:

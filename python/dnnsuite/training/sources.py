@@ -13,7 +13,7 @@ from ..errors import InvalidArgument, Unavailable
 from .augment import AugmentedPictures
 from .settings import Settings
 
-__all__ = ["Data", "find_data"]
+__all__ = ["Data", "compared", "find_data"]
 
 _VALIDATION = ("val", "valid", "validation", "test")
 _SIZE = 224
@@ -38,6 +38,23 @@ class Data:
     source: str
     record: dict[str, Any]
     item: str = "images"
+
+
+def compared(samples: Any) -> Any:
+    """Return what a resumed run compares of some samples.
+
+    Of those in memory it is all numbers; of files of images, wherever they lie, their names and classes, and of shards
+    their sizes, for to read the images takes as long as an epoch does.
+    """
+    dataset = samples.dataset if isinstance(samples, _First) else samples
+    if isinstance(dataset, AugmentedPictures):
+        return dataset.fixed
+    if isinstance(dataset, imagenet_shards.ShardedImages):
+        return [len(samples), dataset.classes, dataset.files]
+    if isinstance(samples, _First):
+        names = [str(Path(path).relative_to(dataset.root)) for path, _ in dataset.samples]
+        return [len(samples), dataset.classes, "\n".join(names)]
+    return samples
 
 
 def find_data(settings: Settings, dataroot: str | Path | None = None) -> Data:
@@ -105,14 +122,14 @@ class _First:
     """The first samples of a dataset, evenly spread, so that a part of sorted classes has all of them."""
 
     def __init__(self, dataset: Any, most: int) -> None:
-        self._dataset = dataset
+        self.dataset = dataset
         self._length = min(most, len(dataset)) if most else len(dataset)
 
     def __len__(self) -> int:
         return self._length
 
     def __getitem__(self, index: int) -> Any:
-        return self._dataset[index * len(self._dataset) // self._length]
+        return self.dataset[index * len(self.dataset) // self._length]
 
 
 def _folders(train_folder: Path, settings: Settings) -> Data:

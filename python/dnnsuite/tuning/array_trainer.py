@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from .._fuse import asks_for_numbers, fuse, reads_own_values, run_in_a_loop, state_bytes
+from .._seeds import seeded, watched
 from .._step import StepRunner
 from ..adapters.configs import Configs, configs_in, take_configs
 from ..errors import InvalidArgument
@@ -53,12 +54,14 @@ class TrialArray:
 
     Attributes:
         steps: steps of the last epoch.
+        drew: in the last epoch the loss or measure drew from torch's, NumPy's or Python's own generator.
     """
 
     def __init__(self, recipe: Recipe, evaluation: Evaluation, metric: str, threads: int) -> None:
         self._recipe, self._evaluation, self._metric, self._threads = recipe, evaluation, metric, threads
         self.trials: list[Trial] = []
         self.steps = 0
+        self.drew = False
         self._trained: dict[int, int] = {}  # epochs in the slots' weights, by trial
         self._moves: dict[int, int] = {}  # times that its schedule has moved, by trial
         self._begun: dict[int, list[float]] = {}  # learning rates of its groups at its beginning, by trial
@@ -242,10 +245,12 @@ class TrialArray:
         """
         assert self._runner is not None
         began, audits = time.perf_counter(), self._runner.audits_passed
-        losses = self._train()
+        with watched(_seed_of(self.trials[0])) as drawn:
+            losses = self._train()
+            found: list[Found] = [{"train_loss": loss} for loss in losses.tolist()]
+            found = self._validated(found)
+        self.drew = drawn.any
         audits = self._runner.audits_passed - audits
-        found: list[Found] = [{"train_loss": loss} for loss in losses.tolist()]
-        found = self._validated(found)
         self._follow_schedule(found)
         share = (time.perf_counter() - began) / len(self.trials)
         moves = self.steps if self._steps_by_batch else 1
@@ -315,7 +320,7 @@ class TrialArray:
         """Call the user's function on one model; returns its exception if it raises."""
         model = self._array[slot].model.eval()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), seeded(_seed_of(self.trials[slot])):
                 return evaluate(model)
         except Exception as error:
             return error
@@ -351,6 +356,11 @@ class TrialArray:
             self._runner.close()
         self._runner = self._array = self._optimizer = self._schedule = None
         self.trials = []
+
+
+def _seed_of(trial: Trial) -> int:
+    """Seed of what a trial draws from the process's generators in its next epoch, whatever was drawn before."""
+    return ((trial.seed + 1) * 1_000_003 + trial.trained) % 2**63
 
 
 def _losses(array: Any, *batch: Any) -> Any:

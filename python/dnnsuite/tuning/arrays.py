@@ -64,8 +64,8 @@ class Arrays:
             self._park_others(array, trials)
             array.hold(trials)
             found = dict(zip(map(id, array.trials), array.epoch(), strict=True))
-            if len(trials) > 1 and array.runs_apart:
-                return self._parted(group)
+            if len(trials) > 1 and (array.runs_apart or array.drew):
+                return self._parted(group, array.drew)
         except Exception as error:
             return self._lost(group, trials, error)
         self.width.measured(len(trials), time.perf_counter() - began, array.steps)
@@ -107,14 +107,14 @@ class Arrays:
         """Copy the model's `state_dict`, of a trial that has just trained."""
         return self._held[trial.group].weights(trial)
 
-    def _parted(self, group: Any) -> list[Outcome]:
-        """Part the group of an array whose models ran one by one; they train the epoch again."""
+    def _parted(self, group: Any, alone: bool) -> list[Outcome]:
+        """Part the group of an array whose models ran one by one, or would have to; they train the epoch again."""
         array = self._held.pop(group)
         members = array.trials
         self._abandon(array)
         for trial in members:
             _rewind(trial)
-        self._recipe.groups.part(group)
+        self._recipe.groups.part(group, alone)
         return []
 
     def _lost(self, group: Any, trials: Sequence[Trial], error: Exception) -> list[Outcome]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._files import write_json, write_text
+from .._runs.folder import drop_abandoned
 from ..errors import InvalidArgument
 from ..results.intervals import of_rates
 from .result import Sweep
@@ -27,6 +28,8 @@ _FILES = ("comparison.csv", "comparison.json", "trajectory.png")
 @dataclass(eq=False)
 class Comparison:
     """Sweeps of the same search by mode, one per repeat.
+
+    A ratio of times is given from two repeats on, of searches that ran from their beginning to their end at once.
 
     Attributes:
         sweeps: sweeps by mode.
@@ -54,10 +57,14 @@ class Comparison:
             "mode": mode, "trials": len(first.trials), "epochs": first.epochs, "metric": first.metric,
             "best": first.best_value, "best_trial": first.best_trial,
             "seconds": _mean([sweep.seconds for sweep in sweeps]),
+            "resumed": any(sweep.resumed for sweep in sweeps),
             "seconds_to_best": _mean([_seconds_to_best(sweep) for sweep in sweeps]),
             "sum_of_runtimes": _mean([_runtimes(sweep) for sweep in sweeps]),
+            "changed": "; ".join(
+                dict.fromkeys(said for sweep in sweeps for said in sweep.changed.values())
+            ),
         }  # fmt: skip
-        if base is not None:
+        if base is not None and len(sweeps) > 1 and not any(sweep.resumed for sweep in (*base, *sweeps)):
             pairs = list(zip(base, sweeps, strict=False))
             speed = of_rates([_seconds_to_best(a) / max(_seconds_to_best(b), 1e-9) for a, b in pairs])
             found |= {"speedup": speed.mean, "low": speed.low, "high": speed.high}
@@ -122,6 +129,7 @@ def compare(
     if not left:
         raise InvalidArgument("; ".join(f"{mode}: {why}" for mode, why in unavailable.items()))
     sweeps: dict[str, list[Sweep]] = {mode: [] for mode in left}
+    drop_abandoned(out)
     for repeat in range(repeats):
         for mode in left:
             where = out / f"run{repeat}" / mode

@@ -46,6 +46,7 @@ class Engine:
         admit: called with each trial before it begins; it finds its group, and its errors are the trial's.
         check_configs: called with the configurations of the first trials before they train.
         look_ahead: trials that may wait, so that groups fill their arrays.
+        resumed: an earlier process has left trials.
         save_every_s: seconds between two writings of trials that are under way.
     """
 
@@ -63,6 +64,7 @@ class Engine:
     trajectory: list[tuple[float, float]] = field(default_factory=list)
     best: Best = field(default_factory=Best)
     metric: str = ""
+    resumed: bool = False
 
     def run(self) -> None:
         """Train until the algorithm orders nothing more.
@@ -71,6 +73,7 @@ class Engine:
             InvalidArgument: the metric is missing.
         """
         self._kept: dict[int, Kept] = self.store.kept() if self.store else {}
+        self.resumed = bool(self._kept)
         self._load_best()
         if self.best.weights is None:
             self._kept = {}  # weights that cannot be had back without training
@@ -131,7 +134,7 @@ class Engine:
         if kept is not None:
             self._check_same(kept, trial)
             trial.known, trial.seconds = kept.history, kept.seconds
-            trial.audits_passed = kept.audits_passed
+            trial.audits_passed, trial.changed = kept.audits_passed, dict(kept.changed)
             if kept.status == "failed" and not kept.history:
                 self._fail(trial, kept.failure, kept.message)
                 return None

@@ -4,6 +4,7 @@
 Models whose code reads values of which each has its own, as an activation's name in a configuration, run one by one in
 an array, by torch's operators, whose last bits may be others than those of an array. So that a trial has the same
 history in any company, such a group is parted: first by those values, then, if that does not help, into single trials.
+Models whose code draws from the generators of the process, of which an array has one, are parted into single trials.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ class Groups:
             return whole
         return whole._replace(finer=(level, values_in(model) if level == 1 else trial.number))
 
-    def part(self, group: Group) -> None:
-        """Part a group; its trials are outdated then."""
-        self._levels[group._replace(finer=None)] = min(_level(group) + 1, 2)
+    def part(self, group: Group, alone: bool = False) -> None:
+        """Part a group, into single trials at once if they are to be `alone`; its trials are outdated then."""
+        self._levels[group._replace(finer=None)] = 2 if alone else min(_level(group) + 1, 2)
 
     def outdated(self, group: Group) -> bool:
         """True if the group was parted since."""

@@ -24,7 +24,7 @@ __all__ = ["Sweep", "history_of", "table_of", "trajectory_of"]
 
 def table_of(trials: Sequence[Trial], metric: str, sign: float) -> pd.DataFrame:
     """Return a row per trial, by number: its best value, the epoch of it and the configuration then, epochs, status,
-    seconds."""
+    seconds; and what differed when it was resumed, where that was allowed."""
     import pandas as pd
 
     rows = []
@@ -38,10 +38,12 @@ def table_of(trials: Sequence[Trial], metric: str, sign: float) -> pd.DataFrame:
             {"trial": trial.number, **own, metric: sign * value if epoch else float("nan"), "best_epoch": epoch,
              "epochs": trial.epoch, "status": trial.status, "seconds": trial.seconds, "message": trial.message}
         )  # fmt: skip
-    return pd.DataFrame(rows).set_index("trial") if rows else pd.DataFrame()
+    found = pd.DataFrame(rows).set_index("trial") if rows else pd.DataFrame()
+    changed = ["; ".join(trial.changed.values()) for trial in trials]
+    return found.assign(changed=changed) if any(changed) else found
 
 
-_COLUMNS = ("trial", "best_epoch", "epochs", "status", "seconds", "message")
+_COLUMNS = ("trial", "best_epoch", "epochs", "status", "seconds", "message", "changed")
 
 
 def history_of(trials: Sequence[Trial]) -> pd.DataFrame:
@@ -75,6 +77,8 @@ class Sweep:
         epochs: model-epochs trained.
         epochs_from_scratch: those of the same search if each rung began anew.
         out: the directory; None where nothing was written.
+        resumed: True if it went on with trials of an earlier process: its seconds are not those of all.
+        changed: differences when it was resumed, as sentences by name; the table says of which trials.
     """
 
     trials: list[Trial] = field(repr=False)
@@ -84,6 +88,8 @@ class Sweep:
     best_state_dict: dict[str, Any] = field(repr=False)
     seconds: float
     out: Path | None
+    changed: Mapping[str, str] = field(default_factory=dict)
+    resumed: bool = False
     points: Sequence[tuple[float, float]] = field(repr=False, default=())
     plan: Plan | None = field(repr=False, default=None)
     rebuild: Callable[[Trial], torch.nn.Module] = field(repr=False, default=lambda trial: None)  # type: ignore[assignment]

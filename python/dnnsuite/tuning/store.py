@@ -5,23 +5,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from .._files import write_json
 from .._runs import facts
-from .._runs.folder import PlanFolder
-from .._runs.identity import Identity, check_same, identity_of
+from .._runs.folder import PlanFolder, write_run
+from .._runs.identity import Identity, identity_of
 from .._runs.reading import RUN_FILE
 from .._runs.record import Metric, Moment, RunRecord, Verdict, new_id
-from .._runs.resume import refuse_other_settings
 from .._saved import save_tensors
 from .space import named
 from .trial import Trial
@@ -49,6 +46,7 @@ class Kept:
     config: Any = None
     told: str = ""
     audits_passed: int = 0
+    changed: Mapping[str, str] = field(default_factory=dict)
 
     def is_of(self, config: Mapping[str, Any]) -> bool:
         """Return True if it may be what was trained with `config`."""
@@ -75,18 +73,9 @@ class Store:
         Raises:
             InvalidArgument: the directory is of another sweep; the message says in what.
         """
-        identity, allowed = asked
-        state = self.folder.state
-        if "identity" in state:
-            new = check_same(self.folder.root, state["identity"], identity, allowed)
-            self.changed = state["changed"] = {**state.get("changed", {}), **new}
-        elif "plan" in state:
-            refuse_other_settings(self.folder.root, ["it does not say what decided its numbers"])
-        elif identity.unknown:
-            logging.getLogger("dnnsuite").warning(
-                "a resumed sweep cannot tell whether these are the same: %s", ", ".join(identity.unknown)
-            )
-        state.update(identity=identity.to_dict(), plan="sweep", status="running")
+        self.folder.identify(*asked)
+        self.changed = self.folder.changed
+        self.folder.state.update(plan="sweep", status="running")
         self.folder.save()
 
     def end(self, save: Callable[[Path], None]) -> None:
@@ -108,13 +97,14 @@ class Store:
                 found[int(details["trial"])] = Kept(
                     history, states, record.seconds, failure, record.verdict.message, str(details["status"]),
                     details["earlier"][0][1] if details["earlier"] else details["config"], details["identity"],
-                    int(details.get("audits_passed", 0)),
+                    int(details.get("audits_passed", 0)), record.changed,
                 )  # fmt: skip
         return found
 
     def save(self, trial: Trial, state: Any, metric: str, sign: float) -> dict[int, Path]:
         """Write a trial's record and, if it may go on, its state; return the files of states by epochs."""
         directory = self.folder.runs / _folder_of(trial.number)
+        trial.changed.update(self.changed)
         record = self._record(trial, metric, sign)
         if isinstance(state, Path):
             state = torch.load(state, weights_only=True)
@@ -126,7 +116,7 @@ class Store:
         before = _states_in(directory)
         if state is not None:  # before the record that tells of it: a kill between them loses nothing
             save_tensors(directory / _file_of(trial.trained), state)
-        write_json(directory / RUN_FILE, record.to_dict())
+        write_run(directory, record)
         for epochs in before.keys() - self._needed(before, trial, state):
             before[epochs].unlink(missing_ok=True)
         return _states_in(directory)
@@ -187,7 +177,7 @@ class Store:
             seconds=trial.seconds,
             job_version=hashlib.sha256(config.encode()).hexdigest()[:12],
             seed=trial.seed,
-            changed=dict(self.changed),
+            changed=dict(trial.changed),
             versions=found["versions"],
             commit=facts.commit(),
             metrics=(Metric(metric, sign * value, "", definition=f"best, of epoch {epoch}"),)

@@ -16,7 +16,6 @@ from .._runs.folder import SWEEP_FILE, default_out, opened
 from .._runs.identity import Identity, identity_of
 from .._runs.interrupts import interruptible
 from .._runs.shares import Share, shares_of
-from .._seeds import seeded
 from .._torch_threads import threads_of_caller
 from ..errors import InvalidArgument, did_you_mean
 from .algorithms import Algorithm, Grid, Listed, Random, Setting
@@ -87,8 +86,9 @@ def sweep(
     """Train a model for each configuration, many at once as a fused array that is filled again as trials end.
 
     Trial k is made and trained as a loop would: its weights are those of `make_model` after `torch.manual_seed(seed +
-    k)`, and epoch e (from 0) reads `train` after `torch.manual_seed(seed + e)`. The history is the same in every mode,
-    at every width, and after `resume`; on a CPU to the bit.
+    k)`, and epoch e (from 0) reads `train` after `torch.manual_seed(seed + e)`. A loss that draws from the generators
+    of Python, NumPy or torch draws after a seed of the trial and the epoch, and such trials train one by one. The
+    history is the same in every mode, at every width, and after `resume`; on a CPU to the bit.
 
     Args:
         make_model: configuration → a plain torch module. Models of different shapes go into arrays of their own.
@@ -183,7 +183,6 @@ def sweep(
     began_s = time.monotonic()
     with (
         interruptible(),
-        seeded(seed),  # also what models draw from Python's and NumPy's generators as they train
         _place(out, resume, share, chosen, setting, (identity, tuple(allow_changed)), trainer) as place,
         Progress(console, quiet) as progress,
     ):
@@ -358,17 +357,13 @@ def _run(engine: Engine) -> None:
 
 def _result(engine: Engine, recipe: Recipe, seconds: float) -> Sweep:
     return Sweep(
-        trials=[engine.trials[number] for number in sorted(engine.trials)],
-        metric=engine.metric,
-        goal="min" if engine.goal.sign > 0 else "max",
-        best_trial=engine.best.key[1],
-        best_state_dict=engine.best.weights or {},
-        seconds=seconds,
+        trials=[engine.trials[number] for number in sorted(engine.trials)], metric=engine.metric,
+        goal="min" if engine.goal.sign > 0 else "max", best_trial=engine.best.key[1],
+        best_state_dict=engine.best.weights or {}, seconds=seconds,
         out=engine.store.folder.root if engine.store else None,
-        points=engine.trajectory,
-        plan=engine.algorithm.plan(),
-        rebuild=recipe.rebuild,
-    )
+        changed=dict(engine.store.changed) if engine.store else {}, resumed=engine.resumed,
+        points=engine.trajectory, plan=engine.algorithm.plan(), rebuild=recipe.rebuild,
+    )  # fmt: skip
 
 
 def _finish(engine: Engine, result: Sweep, progress: Progress) -> None:

@@ -59,6 +59,7 @@ class Trial:
     trained_bytes: int = 0
     alone: int = 0
     best: tuple[float, int] = (float("inf"), 0)  # (value, lower is better; its epoch)
+    changed: dict[str, str] = field(default_factory=dict)  # what differed when it was resumed, by name
     improved: int = 0  # epoch of the last improvement that counts for patience
 
     @property

@@ -20,15 +20,9 @@ if TYPE_CHECKING:
     Report, Settings = WorkflowReport, WorkflowSettings
 
 _HOME_OF = {
-    "MODES": ".modes",
-    "Mode": ".modes",
-    "NothingFits": ".plan",
-    "WorkflowReport": ".phases",
-    "WorkflowSettings": ".settings",
-    "expovariate_plan": ".plan",
-    "find_max_B": ".plan",
-    "run": ".sweep",
-}
+    "MODES": ".modes", "Mode": ".modes", "NothingFits": ".plan", "WorkflowReport": ".phases",
+    "WorkflowSettings": ".settings", "expovariate_plan": ".plan", "find_max_B": ".plan", "run": ".sweep",
+}  # fmt: skip
 _SHORT = {"Report": "WorkflowReport", "Settings": "WorkflowSettings"}
 
 __all__ = [

@@ -10,21 +10,15 @@ from typing import Any, TypeVar
 
 from .. import host
 from .._runs.device import choose_device
+from .._runs.identity import Identity, identity_of
 from .._runs.plugins import import_plugins
 from ..errors import InvalidArgument, did_you_mean
 from .job_options import parse_options
 
 __all__ = [
-    "PRESETS",
-    "CommonSettings",
-    "at_least",
-    "dataroot_of",
-    "flag",
-    "one_of",
-    "options_by_name",
-    "positive",
+    "PRESETS", "CommonSettings", "at_least", "dataroot_of", "flag", "one_of", "options_by_name", "positive",
     "resolve_common",
-]
+]  # fmt: skip
 
 PRESETS = ("quick", "default", "paper")
 SettingsT = TypeVar("SettingsT", bound="CommonSettings")
@@ -56,16 +50,23 @@ class CommonSettings:
     def from_dict(cls: type[SettingsT], values: Mapping[str, Any]) -> SettingsT:
         """Read a record's plain values. Raises InvalidArgument for those of another version."""
         names = {field.name for field in fields(cls)}
-        values = {**cls.before(values), **values}
         if set(values) != names:
             odd = ", ".join(sorted(names ^ set(values)))
             raise InvalidArgument(f"the recorded settings are of another version (they differ in: {odd})")
         return cls(**values)
 
-    @classmethod
-    def before(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values that settings unknown to an old record had when it was written."""
-        return {}
+    def identity(self) -> Identity:
+        """Return the identity of a workflow: its settings, and the code of its job with all that it reaches."""
+        from .. import jobs
+
+        plain = {_AS_GIVEN.get(name, name): _text(value) for name, value in self.to_dict().items()}
+        return identity_of({"code": jobs.get(self.job, jobs.Job)}, plain)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{name}={each}" for name, each in value.items())
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def resolve_common(
@@ -163,18 +164,14 @@ def one_of(what: str, value: str, accepted: Sequence[str]) -> str:
 
 
 _FLAGS = {
-    "options": "--option",
-    "max_B": "--max-B",
-    "max_num_Bs": "--max-num-Bs",
-    "timeout_s": "--timeout",
-    "budget_s": "--budget",
-    "plugins": "--plugin",
-    "units": "--unfused",
-}
+    "options": "--option", "max_B": "--max-B", "max_num_Bs": "--max-num-Bs", "timeout_s": "--timeout",
+    "budget_s": "--budget", "plugins": "--plugin", "units": "--unfused",
+}  # fmt: skip
 
 
 #: Options by the names that their flags have, for calls from Python.
-_BY_FLAG = {text.removeprefix("--").replace("-", "_"): name for name, text in _FLAGS.items()}
+_AS_GIVEN = {name: text.removeprefix("--").replace("-", "_") for name, text in _FLAGS.items()}
+_BY_FLAG = {given: name for name, given in _AS_GIVEN.items()}
 _OF_SEVERAL = frozenset({"devices", "modes", "precisions", "plan", "plugins", "units", "lrs", "options"})
 
 

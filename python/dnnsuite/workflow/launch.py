@@ -25,13 +25,8 @@ if TYPE_CHECKING:
     from ..jobs import JobConfig
 
 __all__ = [
-    "MAX_PROCESSES",
-    "Launcher",
-    "Point",
-    "hyperparameters",
-    "refused",
-    "replica_directories",
-]
+    "MAX_PROCESSES", "Launcher", "Point", "hyperparameters", "refused", "replica_directories",
+]  # fmt: skip
 
 # Between the seeds of two repeats: more than any B, so that no two models of a workflow share one.
 _REPEAT_STRIDE = 100_003
@@ -90,19 +85,12 @@ class Launcher:
         settings, mode = self.settings, modes.get(point.mode)
         hyper = hyperparameters(settings.job, settings.seed, point.B)
         common = JobConfig(
-            B=mode.width(point.B),
-            device=settings.device,
-            precision=point.precision,
-            batch_size=settings.batch_size,
-            seed=settings.seed + _REPEAT_STRIDE * repeat,
-            data_seed=settings.seed,
-            hyper=hyper,
-            data=settings.data,
-            dataroot=settings.dataroot,
-            threads=self.threads(point.mode, point.B),
-            options=dict(settings.options),
+            B=mode.width(point.B), device=settings.device, precision=point.precision,
+            batch_size=settings.batch_size, seed=settings.seed + _REPEAT_STRIDE * repeat,
+            data_seed=settings.seed, hyper=hyper, data=settings.data, dataroot=settings.dataroot,
+            threads=self.threads(point.mode, point.B), options=dict(settings.options),
             unfused=unfused_names(settings.job, point.mode, settings.units),
-        )
+        )  # fmt: skip
         if common.B:
             return [common]  # its model i starts from seed + i
         return [

@@ -15,7 +15,7 @@ from .._runs.turn_session import Session, Turn
 from .._runs.turns import Known
 from ..results.summary import SPEEDUP
 
-__all__ = ["measured", "on_device"]
+__all__ = ["UNSETTLED", "measured", "on_device"]
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -25,6 +25,7 @@ _DEFINITION = (
 _BY_CPU_TIME = "items / CPU time of all replicas' turns on one core, whose other time neighbours had"
 _PER_CPU_SECOND = "items / CPU time of all threads of all workers in the turns that nobody disturbed"
 _ON_DEVICE = "items / time of one epoch on batches that lie on the device, summed over replicas"
+UNSETTLED = "rated before its steps had settled"
 _SPEEDUP = "rate / serial's rate of the same round, geometric mean over the rounds that nobody disturbed"
 
 
@@ -84,28 +85,23 @@ def measured(
     steady = rates.warmup(np.concatenate(step_s))
     spans = [rates.common_window(turn.replicas) for turn in turns]
     window = {
-        "warm_up_rounds": warm_up,
-        "warmup": [steady],
-        "start_ns": min((span[0] for span in spans if span), default=None),
-        "stop_ns": max((span[1] for span in spans if span), default=None),
-        "spans_ns": [list(span) for span in spans if span],
-        "seconds": sum(turn.seconds for turn in turns),
+        "warm_up_rounds": warm_up, "warmup": [steady], "start_ns": min((span[0] for span in spans if span),
+        default=None), "stop_ns": max((span[1] for span in spans if span), default=None),
+        "spans_ns": [list(span) for span in spans if span], "seconds": sum(turn.seconds for turn in turns),
         "steps": [sum(len(turn.replicas[i]) for turn in turns) for i in range(len(turns[0].replicas))],
-        "rounds": found.rounds,
-        "pairs": found.pairs,
-        "disturbed_rounds": session.disturbed(key),
-        "verdict": verdict,
-        "no_interval": found.why,
-        "rate": definition,
-    }
-    return tuple(metrics), window, _noted(session, found, verdict)
+        "rounds": found.rounds, "pairs": found.pairs, "disturbed_rounds": session.disturbed(key),
+        "verdict": verdict, "no_interval": found.why, "rate": definition,
+    }  # fmt: skip
+    return tuple(metrics), window, _noted(session, key, found, verdict)
 
 
-def _noted(session: Session[Key], found: Known, verdict: str) -> tuple[str, ...]:
+def _noted(session: Session[Key], key: Key, found: Known, verdict: str) -> tuple[str, ...]:
     """Say what a reader must know of the machine: cores that neighbours had, rounds that they disturbed."""
     noted = [f"on {session.cores}"] if session.cores.shared else []
+    if key in session.unsettled:
+        noted.append(UNSETTLED)
     if verdict != "ok":
-        busy = "the machine was busy: " if noted and not found.disturbed else ""
+        busy = "the machine was busy: " if session.cores.shared and not found.disturbed else ""
         return (*noted, f"{verdict}: {busy}{found.reason()}")
     return (*noted, *([found.disturbed] if found.disturbed else []))
 

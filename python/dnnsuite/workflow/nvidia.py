@@ -34,14 +34,9 @@ def run_tool(
     """Run a command; one that does not answer in `TOOL_TIMEOUT_S` is ended, with status 124."""
     try:
         return subprocess.run(
-            list(argv),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=TOOL_TIMEOUT_S,
-            check=False,
+            list(argv), input=stdin, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False,
             env={**os.environ, **(environment or {})},
-        )
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(list(argv), 124, "", f"no answer within {TOOL_TIMEOUT_S:.0f} s")
 

@@ -13,6 +13,7 @@ from .._runs.turns import Goal, Known
 from .._shown import rate, ratio
 from ..errors import Error, InvalidArgument
 from . import partial
+from .metrics import UNSETTLED
 from .settings import WorkflowSettings
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _status(row: dict[str, Any]) -> str:
         found = Known(row["normalized"], row["low"], row["high"])
         verdict = Goal().verdict(found)
         told = "" if verdict == "ok" else f"{verdict}: {told.partition(': ')[2]}"
-    known = [part for part in (told or "ok", where) if part]
+    known = [part for part in (told or "ok", where, UNSETTLED if UNSETTLED in noted else "") if part]
     return ", ".join([*known, *([f"{row['failed']} failed"] if row["failed"] else [])])
 
 
@@ -161,11 +162,7 @@ def _texts(row: dict[str, Any]) -> tuple[str, ...]:
     value, unit = row.get("rate"), row.get("unit", "")
     normalized, low, high = row.get("normalized"), row.get("low"), row.get("high")
     return (
-        row["mode"],
-        row.get("precision", ""),
-        str(row.get("B", "")),
-        "" if value is None else rate(value, unit),
-        "" if normalized is None else ratio(normalized, low, high),
-        str(row.get("runs", "")),
+        row["mode"], row.get("precision", ""), str(row.get("B", "")), "" if value is None else rate(value,
+        unit), "" if normalized is None else ratio(normalized, low, high), str(row.get("runs", "")),
         row["status"],
-    )
+    )  # fmt: skip

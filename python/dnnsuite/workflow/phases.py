@@ -111,14 +111,10 @@ class Workflow:
                 failure, message = outcome.verdict.failure, outcome.verdict.message
                 tried.append(
                     {
-                        "B": B,
-                        "ok": outcome.ok,
-                        "failure": failure,
-                        "message": message,
-                        "seconds": outcome.seconds,
-                        "peak_bytes": _peak_bytes(outcome),
+                        "B": B, "ok": outcome.ok, "failure": failure, "message": message,
+                        "seconds": outcome.seconds, "peak_bytes": _peak_bytes(outcome),
                     }
-                )
+                )  # fmt: skip
                 self.progress.done(f"  B={B}: {'fits' if outcome.ok else f'{failure}: {message}'}")
                 if failure not in ("contaminated", "killed"):
                     break

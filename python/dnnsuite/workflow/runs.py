@@ -26,6 +26,7 @@ from .._runs.progress import Progress
 from .._runs.record import Isolation, Moment, RunRecord, Samples, Verdict, data_source, new_id
 from .._runs.samples import SAMPLES_FILE
 from .._runs.turn_session import BLOCK_S, Session
+from .._runs.turn_task import LEAST_WARM_UP
 from .._runs.turn_workers import TurnWorkers
 from .._runs.turns import Goal, Rounds
 from .._shown import rate, ratio
@@ -245,8 +246,8 @@ class Runs:
                 going.session.workers, point, folder, going.group.repeat, details, variables[point], share
             )
         going.session.workers.set_up()
-        if self.settings.budget_s:
-            going.session.settle()
+        # An epoch of a fixed length is warm-up, but may be too short for an array's.
+        going.session.settle(LEAST_WARM_UP if self.settings.budget_s else 0)
 
     def _take(self, session: Session[Point], rounds: int | None) -> None:
         """Take turns; tell what is known as it grows."""
@@ -344,7 +345,8 @@ class Runs:
             machine=facts.machine(described), device=facts.device(settings.device, described), started=going.started,
             unit=self.unit, preset=settings.preset, seed=configs[0].seed if configs else settings.seed,
             job_version=facts.source_hash(jobs.get(settings.job, jobs.Job))[:12],
-            batch_size=settings.batch_size, processes=processes, threads=self.launcher.threads(point.mode, point.B),
+            changed=self.record.changed, batch_size=settings.batch_size,
+            processes=processes, threads=self.launcher.threads(point.mode, point.B),
             isolation=Isolation("none", details={"affinity": affinity, "memory": memory}),
             versions=versions, commit=facts.commit(), asked=state.get("asked", {}), resolved=settings.to_dict(),
             details={

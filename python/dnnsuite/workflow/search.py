@@ -20,12 +20,8 @@ FLAGS: dict[str, tuple[type, str]] = {
     "dry_run_iters_per_epoch": (int, "Iterations of its epochs."),
 }
 _DEFAULTS = {
-    "dry_run_repeats": 1,
-    "max_num_Bs": 5,
-    "lambd": 4.0,
-    "dry_run_epochs": 1,
-    "dry_run_iters_per_epoch": 2,
-}
+    "dry_run_repeats": 1, "max_num_Bs": 5, "lambd": 4.0, "dry_run_epochs": 1, "dry_run_iters_per_epoch": 2,
+}  # fmt: skip
 _HFTA = {
     mode: {
         "dry_run_repeats": repeats, "max_num_Bs": Bs, "lambd": 4.0, "dry_run_epochs": 2,

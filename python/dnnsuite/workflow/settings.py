@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,33 +17,21 @@ from .common_settings import (
     PRESETS,
     CommonSettings,
     at_least,
-    dataroot_of,
-    flag,
     one_of,
     positive,
     resolve_common,
 )
-from .job_options import parse_options
 from .partial import is_partial, number_of
-from .search import FLAGS, SEARCHED, as_flag, resolve_search
+from .search import FLAGS, SEARCHED, resolve_search
 
 __all__ = ["OPTIONS", "PRESETS", "WorkflowSettings", "resolve"]
 
 # For what a job's preset leaves open.
 _DEFAULTS: dict[str, Any] = {
-    "epochs": 2,
-    "iters_per_epoch": 10,
-    "repeats": 3,
-    "batch_size": 32,
-    "max_B": None,
-    "max_num_Bs": 5,
-    "lambd": 4.0,
-    "dry_run_iters": 2,
-    "equality_steps": None,
-    "timeout_s": 3600.0,
-    "goal": 0.05,
+    "epochs": 2, "iters_per_epoch": 10, "repeats": 3, "batch_size": 32, "max_B": None, "max_num_Bs": 5,
+    "lambd": 4.0, "dry_run_iters": 2, "equality_steps": None, "timeout_s": 3600.0, "goal": 0.05,
     "budget_s": None,
-}
+}  # fmt: skip
 
 
 # Of HFTA's protocol and of a demonstration; schedules go on every five.
@@ -52,32 +40,16 @@ _EQUALITY_STEPS = {"paper": 20, "default": 10, "quick": 10}
 # Options that a user may give, by the names of their fields.
 OPTIONS = frozenset(
     {
-        "device",
-        "device_model",
-        "modes",
-        "precisions",
-        "bf16",
-        "repeats",
-        "epochs",
-        "iters_per_epoch",
+        "device", "device_model", "modes", "precisions", "bf16", "repeats", "epochs", "iters_per_epoch",
         "batch_size",
     }
     | {
-        "seed",
-        "preset",
-        "plan",
-        "max_B",
-        "max_num_Bs",
-        "lambd",
-        "data",
-        "dataroot",
-        "threads",
-        "timeout_s",
+        "seed", "preset", "plan", "max_B", "max_num_Bs", "lambd", "data", "dataroot", "threads", "timeout_s",
         "plugins",
     }
     | {"options", "monitor", "units", "devices", "goal", "budget_s"}
     | {f"{mode}_{name}" for mode in SEARCHED for name in FLAGS}
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -101,15 +73,6 @@ class WorkflowSettings(CommonSettings):
     devices: list[str] = field(default_factory=list)  # that divide the repeats; empty: the one device
     goal: float = 0.05  # half width of a speedup's interval, relative, at which it is known
     budget_s: float | None = None  # that turns may take in all; None: epochs of a fixed number
-
-    @classmethod
-    def before(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        same = {name: values[name] for name in ("max_num_Bs", "lambd", "dry_run_iters") if name in values}
-        search = resolve_search({}, same, paper=False)
-        return {
-            "monitor": "auto", "options": {}, "search": search, "units": [], "devices": [], "goal": 0.05,
-            "budget_s": None,
-        }  # fmt: skip
 
 
 def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
@@ -192,45 +155,6 @@ def _modes_beside(values: Sequence[str] | None) -> list[str]:
     return chosen
 
 
-def differences(recorded: WorkflowSettings, asked: Mapping[str, Any]) -> list[str]:
-    """List, as sentences, the options given with `--resume` that differ from those of the directory."""
-    given = {name: value for name, value in asked.items() if value is not None}
-    normal: dict[str, Callable[[Any], Any]] = {
-        "modes": _modes,
-        "precisions": lambda value: _split(value),
-        "plan": _plan,
-        "plugins": list,
-        "device": lambda value: recorded.device if value == "auto" else value,
-        "device_model": _slug,
-        "dataroot": dataroot_of,
-        "units": _units,
-        "devices": lambda value: [share.name for share in shares_of(value, recorded.threads)],
-        "options": lambda value: {
-            **recorded.options,
-            **parse_options(value, recorded.options or None, recorded.job),
-        },
-    }
-    found = []
-    flags = {f"{mode}_{name}": (mode, name) for mode in SEARCHED for name in FLAGS}
-    for name, value in given.items():
-        if name in flags:
-            mode, own = flags[name]
-            now, then = value, recorded.search[mode][own]
-        else:
-            now, then = normal.get(name, _same)(value), _recorded(recorded, name)
-        if now != then:
-            found.append(f"{_flag(name)} is {_show(now)}, was {_show(then)}")
-    return found
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _recorded(recorded: WorkflowSettings, name: str) -> Any:
-    return "bf16" in recorded.precisions if name == "bf16" else getattr(recorded, name)
-
-
 def _precisions(job: Any, device: str, asked: Sequence[str] | None, bf16: bool) -> list[str]:
     """Precisions asked for, else the job's default; and bf16 if it is asked for beside them."""
     offered = list(job.precisions(device))
@@ -290,16 +214,3 @@ def _modes(values: Sequence[str] | None) -> list[str]:
 
 def _split(values: Sequence[str]) -> list[str]:
     return [part.strip() for value in values for part in str(value).split(",") if part.strip()]
-
-
-def _flag(name: str) -> str:
-    for mode in SEARCHED:
-        if name.startswith(f"{mode}_"):
-            return as_flag(mode, name.removeprefix(f"{mode}_"))
-    return flag(name)
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, dict):
-        return ",".join(f"{name}={each}" for name, each in value.items())
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from .common_settings import options_by_name
 from .on_devices import run_on_devices
 from .partial import options_of
 from .phases import Workflow, WorkflowReport
-from .settings import OPTIONS, WorkflowSettings, differences, resolve
+from .settings import OPTIONS, WorkflowSettings, resolve
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +40,7 @@ def sweep(
 
     Args:
         job: name of a registered job.
-        asked: the options given, as :func:`dnnsuite.workflow.settings.resolve` takes them.
+        asked: the options given, as :func:`dnnsuite.workflow.settings.resolve` takes them, and `allow_changed`.
         out: output directory; empty or absent, or with `resume` one to continue.
         console: console to print progress on; standard error by default.
         quiet: print nothing.
@@ -50,13 +50,14 @@ def sweep(
         Interrupted: a signal came; finished runs are kept, no worker is left.
     """
     job, asked = options_of(job, asked, defaults=not resume)
+    allowed = asked.pop("allow_changed", None) or ()
     settings = None if resume else resolve(job, asked)
     if settings is not None:
         modes.unavailable(settings.modes, settings.device)  # refused if that is all of them
         preflight.check(settings, asked)
     with interruptible(), opened(out, WORKFLOW_FILE, resume) as record:
         if settings is None:
-            settings = _continued(record, job, asked)
+            settings = _continued(record, job, asked, allowed)
         else:
             begin(record, settings, asked)
         try:
@@ -81,7 +82,8 @@ def run(
         out: output directory; empty or absent, or with `resume` one to continue.
         resume: do what is missing in `out`.
         quiet: show no progress.
-        options: the command's options with underscores, as `preset="quick", modes=["serial", "hfta"], plan=[1, 4]`.
+        options: the command's options with underscores, as `preset="quick", modes=["serial", "hfta"], plan=[1, 4]`;
+            with `resume`, `allow_changed` names what may differ from before: records say so.
 
     Returns:
         Table of all runs, summary with intervals, and the files written.
@@ -90,30 +92,40 @@ def run(
         InvalidArgument: an option is refused; the message names it.
         Interrupted: a signal came; finished runs are kept, and `resume` goes on.
     """
-    return sweep(job, options_by_name(options, OPTIONS), Path(out), resume, quiet=quiet)
+    return sweep(job, options_by_name(options, OPTIONS | {"allow_changed"}), Path(out), resume, quiet=quiet)
 
 
 def begin(record: PlanFolder, settings: WorkflowSettings, asked: Mapping[str, Any]) -> None:
     """Write the state of a workflow of which nothing has run."""
+    record.identify(settings.identity())
+    _set(record, settings, asked)
+    record.save()
+
+
+def _set(record: PlanFolder, settings: WorkflowSettings, asked: Mapping[str, Any]) -> None:
     record.state.update({
         "format": VERSION, "settings": settings.to_dict(), "environment": facts.environment(), "status": "running",
         "asked": {name: value for name, value in asked.items() if value is not None}, "created": stamp(),
         "unavailable": {}, "search": {}, "Bs": {}, "equality": {},
     })  # fmt: skip
-    record.save()
 
 
-def _continued(record: PlanFolder, job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
-    """Return the recorded settings, if what is asked for now and the machine agree with them."""
-    settings = WorkflowSettings.from_dict(record.state["settings"])
+def _continued(
+    record: PlanFolder, job: str, asked: Mapping[str, Any], allowed: Sequence[str]
+) -> WorkflowSettings:
+    """Return the settings of before with what may differ, if all else that is asked for and the machine agree."""
     from .. import jobs
 
-    import_plugins(settings.plugins, [os.getcwd()])
-    odd = (
-        [f"the workflow is {job}, was {settings.job}"]
-        if jobs.get(job, jobs.Job).name != settings.job
-        else differences(settings, asked)
-    )
-    refuse_other_settings(record.root, odd + facts.changes(record.state["environment"], facts.environment()))
-    record.state["status"] = "running"
+    state = record.state
+    given = {**state.get("asked", {}), **{name: value for name, value in asked.items() if value is not None}}
+    import_plugins(given.get("plugins", ()), [os.getcwd()])
+    was, name = state["settings"]["job"], jobs.get(job, jobs.Job).name
+    odd = [f"the workflow is {job}, was {was}"] if name != was else []
+    refuse_other_settings(record.root, odd + facts.changes(state["environment"], facts.environment()))
+    settings = resolve(job, given)
+    if record.identify(
+        settings.identity(), allowed
+    ):  # what was found of modes, Bs and arrays may hold no more
+        _set(record, settings, given)
+    state["status"] = "running"
     return settings

@@ -62,15 +62,10 @@ def rate(spec: WorkerSpec, siblings: Siblings) -> Result:
         write_samples(spec.folder, turns.samples(spec.details.get("warm_up", 0)))
         _write_timing(spec.folder / "timing.csv", turns.epochs_s())
         return {
-            "losses": losses,
-            "items_per_step": job.items_per_step,
-            "setup_s": setup_s,
-            "asynchronous": turns.asynchronous,
-            "on_device": held,
-            "cpu_s": turns.cpu_s,
-            "audits_passed": getattr(job, "audits_passed", 0),
-            "provenance": job.provenance(),
-        }
+            "losses": losses, "items_per_step": job.items_per_step, "setup_s": setup_s,
+            "asynchronous": turns.asynchronous, "on_device": held, "cpu_s": turns.cpu_s,
+            "audits_passed": getattr(job, "audits_passed", 0), "provenance": job.provenance(),
+        }  # fmt: skip
 
 
 def _without_loader(job: Job, iters: int) -> dict[str, Any] | None:

@@ -16,7 +16,6 @@ from ..._runs.folder import WORKFLOW_FILE, PlanFolder, opened, stamp
 from ..._runs.group import Direct, GroupOutcome, run_group
 from ..._runs.interrupts import Interrupted, deferred, interruptible
 from ..._runs.limits import memory_share_bytes
-from ..._runs.plugins import import_plugins
 from ..._runs.progress import Progress
 from ..._runs.record import VERSION, Isolation, Metric, Moment, RunRecord, data_source, new_id
 from ..._runs.resume import final, refuse_other_settings
@@ -38,7 +37,7 @@ __all__ = ["NAME", "WAYS", "ConvergenceReport", "run", "trajectories"]
 NAME = "convergence"
 WAYS = {
     "serial": "models one by one",
-    "control": "models one by one, sums in another order",
+    "control": "models one by one, in float64",
     "hfta": "models as one array",
 }
 
@@ -95,6 +94,7 @@ def run(
 
 
 def _begin(folder: PlanFolder, settings: ConvergenceSettings, asked: Mapping[str, Any]) -> None:
+    folder.identify(settings.identity())
     folder.state.update({
         "format": VERSION, "workflow": NAME, "settings": settings.to_dict(), "environment": facts.environment(),
         "status": "running", "asked": {name: value for name, value in asked.items() if value is not None},
@@ -109,17 +109,12 @@ def _continued(folder: PlanFolder, asked: Mapping[str, Any]) -> ConvergenceSetti
         raise InvalidArgument(
             f"--resume: {folder.root} is no comparison of convergence; choose another --out"
         )
-    settings = ConvergenceSettings.from_dict(folder.state["settings"])
-    import_plugins(settings.plugins, [os.getcwd()])
     given = {name: value for name, value in asked.items() if value is not None}
     now = resolve({**folder.state["asked"], **given})
-    then = settings.to_dict()
-    odd = [
-        f"{name} is {value}, was {then[name]}" for name, value in now.to_dict().items() if value != then[name]
-    ]
-    refuse_other_settings(folder.root, odd + facts.changes(folder.state["environment"], facts.environment()))
+    refuse_other_settings(folder.root, facts.changes(folder.state["environment"], facts.environment()))
+    folder.identify(now.identity(), allowed=None)  # the three are compared with each other
     folder.state["status"] = "running"
-    return settings
+    return now
 
 
 class _Comparison:

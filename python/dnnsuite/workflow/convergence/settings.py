@@ -16,19 +16,11 @@ __all__ = ["OPTIONS", "ConvergenceSettings", "resolve"]
 # Options that a user may give, by the names of their fields.
 OPTIONS = frozenset(
     {
-        "job",
-        "lrs",
-        "models",
-        "plugins",
-        "preset",
-        "device",
-        "precision",
-        "epochs",
-        "iters_per_epoch",
+        "job", "lrs", "models", "plugins", "preset", "device", "precision", "epochs", "iters_per_epoch",
         "batch_size",
     }
     | {"seed", "data", "dataroot", "threads", "timeout_s", "options", "smooth"}
-)
+)  # fmt: skip
 # Epochs and iterations per epoch; `paper` is HFTA's protocol: CIFAR-10 in batches of 128.
 _LENGTHS = {"quick": (3, 20), "default": (3, 20), "paper": (100, 391)}
 _QUICK = {"resnet": {"width": 8}}  # so that it takes less than a minute on two cores

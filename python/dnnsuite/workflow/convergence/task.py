@@ -20,13 +20,9 @@ def train(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
 
     asked = spec.details
     found = trajectories.train(
-        spec.job,
-        JobConfig.from_dict(spec.config),
-        asked["way"],
-        asked["iterations"],
-        asked["iters_per_epoch"],
-        siblings.wait,
-    )
+        spec.job, JobConfig.from_dict(spec.config), asked["way"], asked["iterations"],
+        asked["iters_per_epoch"], siblings.wait,
+    )  # fmt: skip
     kept = {"losses": found.losses, "start": found.start, "end": found.end, "accuracy": found.accuracy}
     write_json(spec.folder / TRAJECTORY_FILE, kept)
     return {"provenance": found.provenance}

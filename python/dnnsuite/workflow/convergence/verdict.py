@@ -2,8 +2,9 @@
 """Judgement on two trainings that should differ by rounding alone. Pure.
 
 A network is chaotic: rounding errors grow from step to step until two right runs have losses of their own. So no fixed
-tolerance will do. The measure is a control: the same models trained alone with their sums in another order. The array
-may be, at each iteration, as far from the models alone as the control was up to about there, times `MARGIN`.
+tolerance will do. The measure is a control: the same models trained alone in float64 (in float64 itself, with their
+sums in another order), which are as far from the models alone as those are from what is exact. The array may be, at
+each iteration, as far from the models alone as the control was up to about there, times `MARGIN`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MARGIN", "Verdict", "judge", "smoothed"]
 
-# Right arrays were seen up to 6 times as far as the control (they round in other places, too); wrong ones 1000 times.
-MARGIN = 30.0
+# Right arrays were seen up to 4 times as far as the control (they round in other places, too); wrong ones 1000 times.
+MARGIN = 10.0
 # An optimizer that divides by the size of gradients makes steps of roundings, so drift sets in sooner or later.
 # The first losses are before any update.
 _LAG = 3
@@ -122,18 +123,13 @@ def judge(
     first = None if not len(beyond) else (int(beyond[0][0]), int(beyond[0][1]))
     smooth = max(1, min(smooth, len(serial)))
     return Verdict(
-        same=first is None and right_weights and right_scores,
-        loss=float(_apart(*(smoothed(x, smooth) for x in (hfta, serial))).max()),
-        loss_control=float(_apart(*(smoothed(x, smooth) for x in (control, serial))).max()),
-        raw=float(apart.max()),
-        weights=moved,
-        weights_control=moved_control,
-        accuracy=None if scores is None else scores[0],
-        accuracy_control=None if scores is None else scores[1],
-        iteration=None if first is None else first[0],
-        model=None if first is None else first[1],
-        smooth=smooth,
-    )
+        same=first is None and right_weights and right_scores, loss=float(_apart(*(smoothed(x,
+        smooth) for x in (hfta, serial))).max()), loss_control=float(_apart(*(smoothed(x,
+        smooth) for x in (control, serial))).max()), raw=float(apart.max()), weights=moved,
+        weights_control=moved_control, accuracy=None if scores is None else scores[0],
+        accuracy_control=None if scores is None else scores[1], iteration=None if first is None else first[0],
+        model=None if first is None else first[1], smooth=smooth,
+    )  # fmt: skip
 
 
 def _so_far(drift: NDArray[np.float64]) -> NDArray[np.float64]:
