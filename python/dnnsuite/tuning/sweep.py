@@ -14,7 +14,7 @@ import torch
 
 from .._runs.folder import SWEEP_FILE, default_out, opened
 from .._runs.identity import Identity, identity_of
-from .._runs.interrupts import interruptible
+from .._runs.interrupts import Interrupted, interruptible
 from .._runs.shares import Share, shares_of
 from .._seeds import seeded
 from .._torch_threads import threads_of_caller
@@ -181,26 +181,40 @@ def sweep(
         else OnDevices(shares, {**given, "share": Meeting(share or True, identity)})
     )
     began_s = time.monotonic()
-    with (
-        interruptible(),
-        seeded(seed),  # also what models draw from Python's and NumPy's generators as they train
-        _place(out, resume, share, chosen, setting, (identity, tuple(allow_changed)), trainer) as place,
-        Progress(console, quiet) as progress,
-    ):
-        chosen.begin(replace(setting, id=place.id, fits=recipe.fits))
-        progress.plan = plan = chosen.plan()
-        if plan is not None:
-            recipe.feeds.check_count(plan.trials)
-        store = place.store(_named(make_model), mode, where, chosen.keeps_states)
-        engine = place.engine(
-            algorithm=chosen, trainer=trainer, goal=aim, admit=recipe.admit, store=store,
-            check_configs=lambda configs: recipe.refuse_unread(configs, {"batch_size", "seed", *feeds.read}),
-            tell=_teller(progress, callbacks), seed=seed,
-        )  # fmt: skip
-        _run(engine)
-        result = _result(engine, recipe, time.monotonic() - began_s)
-        _finish(engine, result, progress)
+    place: Place | None = None
+    try:
+        with (
+            interruptible(),
+            seeded(seed),  # also what models draw from Python's and NumPy's generators as they train
+            _place(out, resume, share, chosen, setting, (identity, tuple(allow_changed)), trainer) as place,
+            Progress(console, quiet) as progress,
+        ):
+            chosen.begin(replace(setting, id=place.id, fits=recipe.fits))
+            progress.plan = plan = chosen.plan()
+            if isinstance(trainer, Arrays):
+                trainer.say = progress.say
+            if plan is not None:
+                recipe.feeds.check_count(plan.trials)
+            store = place.store(_named(make_model), mode, where, chosen.keeps_states)
+            engine = place.engine(
+                algorithm=chosen, trainer=trainer, goal=aim, admit=recipe.admit, store=store,
+                check_configs=lambda configs: recipe.refuse_unread(configs, {"batch_size", "seed", *feeds.read}),
+                tell=_teller(progress, callbacks), seed=seed,
+            )  # fmt: skip
+            _run(engine)
+            result = _result(engine, recipe, time.monotonic() - began_s)
+            _finish(engine, result, progress)
+    except Interrupted as interrupted:  # the frames between tell a user nothing
+        raise Interrupted(interrupted.number, _way_on(place)) from None
     return result
+
+
+def _way_on(place: Place | None) -> str:
+    """Say in a sentence how an interrupted sweep is continued."""
+    root = None if place is None else place.root
+    if root is None:
+        return "nothing is kept without a directory: leave out=False away"
+    return f"the trials are kept in {root}; to continue, repeat the call with out={str(root)!r}, resume=True"
 
 
 def _search(
@@ -368,6 +382,7 @@ def _result(engine: Engine, recipe: Recipe, seconds: float) -> Sweep:
         points=engine.trajectory,
         plan=engine.algorithm.plan(),
         rebuild=recipe.rebuild,
+        covers=list(getattr(engine.trainer, "covers", {}).values()),
     )
 
 
