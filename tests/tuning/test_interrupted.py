@@ -77,7 +77,8 @@ def test_what_a_kill_leaves_is_at_most_as_old_as_the_last_save(tmp_path, monkeyp
     assert len(rest.epochs) <= whole.epochs - 2 * 4
 
 
-def test_a_kill_at_any_write_of_a_sweep_that_saves_all_the_time(tmp_path, monkeypatch, name="pbt"):
+def test_a_kill_at_any_write_of_a_sweep_that_saves_all_the_time(tmp_path, monkeypatch):
+    name = "pbt"
     monkeypatch.setattr(place, "Engine", functools.partial(Engine, save_every_s=0.0))
     whole = run(False, name, **OPTIONS)
     writes = in_child(lambda: run(tmp_path / "counted", name, **OPTIONS))

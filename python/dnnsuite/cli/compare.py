@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -133,6 +134,10 @@ def _refuse_if_nothing_is_like(found: Sequence[Sequence[Compared]]) -> None:
         )
 
 
+def _plain(numbers: Sequence[float]) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in numbers]
+
+
 class _Written:
     """A comparison as text, Markdown or JSON."""
 
@@ -156,12 +161,17 @@ class _Written:
 
     def plain(self) -> dict[str, Any]:
         """Return plain values for JSON."""
+        from ..results.comparison import overall
+
         return {
             "comparisons": [
                 {
                     "baseline": names[0],
                     "candidate": names[1],
                     "points": [point.to_dict() for point in points],
+                    "overall": dict(
+                        zip(("points", "ratio", "low", "high"), _plain(overall(points)), strict=True)
+                    ),
                     "failing": [
                         point.point for point in points if any(each.meets(point) for each in self._failing)
                     ],

@@ -79,6 +79,7 @@ class ReportEntry:
     seed: int = 0
     hostname: str = ""
     driver: str = ""
+    system: str = ""
     started: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     plan: str = ""
@@ -148,6 +149,7 @@ def _entry(row: Mapping[str, Any], run: str) -> ReportEntry:
         seed=row["seed"],
         hostname=row["hostname"],
         driver=row["driver"],
+        system=row["system"],
         started=row["started"],
         versions={name: row[name] for name in ("torch", "dnnsuite", "commit") if row[name]},
         plan=row["plan"],

@@ -94,6 +94,7 @@ def _machine(record: RunRecord) -> dict[str, Any]:
         "cpus": record.machine.cpus,
         "gpus": ", ".join(record.machine.gpus),
         "driver": record.machine.driver,
+        "system": record.machine.system,
         "device_name": record.device.name,
         "torch": str(record.versions.get("torch") or ""),
         "dnnsuite": str(record.versions.get("dnnsuite") or ""),
