@@ -5,15 +5,8 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
-    "BadData",
-    "Error",
-    "InvalidArgument",
-    "StaleRecording",
-    "StepCancelled",
-    "Unavailable",
-    "did_you_mean",
-    "reason",
-]
+    "BadData", "Error", "InvalidArgument", "StaleRecording", "StepCancelled", "Unavailable", "did_you_mean", "reason",
+]  # fmt: skip
 
 
 class Error(Exception):

@@ -18,16 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "FAILURES",
-    "ReportEntry",
-    "by_job",
-    "by_run",
-    "entries_of",
-    "finished",
-    "mean",
-    "of_suites",
-    "rows_of_report",
-]
+    "FAILURES", "ReportEntry", "by_job", "by_run", "entries_of", "finished", "mean", "of_suites", "rows_of_report",
+]  # fmt: skip
 
 # The classes of failure, in the order in which they are shown. `data`: the data asked for were not there.
 FAILURES = (

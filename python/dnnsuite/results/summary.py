@@ -16,16 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "BASELINE",
-    "SPEEDUP",
-    "by_mode",
-    "of_sessions",
-    "ratio_of",
-    "runs_of",
-    "summarize",
-    "unlike",
-    "wide",
-]
+    "BASELINE", "SPEEDUP", "by_mode", "of_sessions", "ratio_of", "runs_of", "summarize", "unlike", "wide",
+]  # fmt: skip
 
 # What throughput is normalised by: one plain model alone on the device, in single precision.
 BASELINE = ("serial", "fp32", 1)

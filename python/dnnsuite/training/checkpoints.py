@@ -16,16 +16,9 @@ from .._saved import save_tensors
 from ..errors import Error
 
 __all__ = [
-    "BEST",
-    "CHECKPOINT",
-    "BadCheckpoint",
-    "check_fits",
-    "load_model",
-    "random_state",
-    "read_checkpoint",
-    "save_checkpoint",
-    "set_random_state",
-]
+    "BEST", "CHECKPOINT", "BadCheckpoint", "check_fits", "load_model", "random_state", "read_checkpoint",
+    "save_checkpoint", "set_random_state",
+]  # fmt: skip
 
 CHECKPOINT, BEST = "checkpoint.pt", "best.pt"
 FORMAT, VERSION = "dnnsuite training", 1

@@ -17,18 +17,6 @@ from .optuna_search import OptunaSearch as OptunaSearch
 from .pbt import PBT as PBT
 
 __all__ = [
-    "ASHA",
-    "PBT",
-    "Algorithm",
-    "Decision",
-    "Grid",
-    "Hyperband",
-    "Listed",
-    "OptunaSearch",
-    "Order",
-    "Plan",
-    "Random",
-    "Setting",
-    "SuccessiveHalving",
-    "hyperband_rungs",
-]
+    "ASHA", "PBT", "Algorithm", "Decision", "Grid", "Hyperband", "Listed", "OptunaSearch", "Order", "Plan", "Random",
+    "Setting", "SuccessiveHalving", "hyperband_rungs",
+]  # fmt: skip
