@@ -13,7 +13,7 @@ import typer
 
 from .._shown import duration, metric, ratio
 from ..errors import InvalidArgument, did_you_mean
-from ._options import PRESETS, AllowChanged, Json, Number, Text, Texts
+from ._options import PRESETS, RESUME, AllowChanged, Json, Number, Text, Texts
 from ._status import FAILED
 from .run import parameters
 from .train_on_cluster import command_line
@@ -32,7 +32,8 @@ _MODES = ("hfta", "serial", "concurrent", "mps", "mig")
 def tune(
     context: typer.Context,
     job: Annotated[
-        str, typer.Argument(help="A declared job, as mobilenet_v3_small or pointnet_cls.", show_default=False)
+        str,
+        typer.Argument(help="A declared job, e.g. mobilenet_v3_small or pointnet_cls.", show_default=False),
     ],
     algorithm: Annotated[str, typer.Option(help="random, hyperband, halving, asha or pbt.")] = "hyperband",
     max_iters: Annotated[
@@ -51,7 +52,6 @@ def tune(
     goal: Annotated[Text, typer.Option(help="min or max.  [by the metric]")] = None,
     patience: Annotated[Number, typer.Option(help="Epochs without an improvement that end a trial.")] = None,
     preset: Annotated[str, typer.Option(help=PRESETS)] = "default",
-    quick: Annotated[bool, typer.Option("--quick", help="Same as --preset quick.")] = False,
     repeats: Annotated[int, typer.Option(help="Searches of each mode, each with another seed.")] = 1,
     width: Annotated[Number, typer.Option(help="Trials at once.  [measured]")] = None,
     threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
@@ -72,7 +72,7 @@ def tune(
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/tune-JOB-TIME]")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Do what is missing in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
     allow_changed: AllowChanged = None,
     share: Annotated[
         bool,
@@ -81,11 +81,14 @@ def tune(
         ),
     ] = False,
     cluster: Annotated[
-        Text, typer.Option(help="Deal the trials out to tasks of a cluster: slurm, local or debug.")
+        Text, typer.Option(help="Distribute the trials over cluster tasks: slurm, local or debug.")
     ] = None,
     workers: Annotated[Number, typer.Option(help="Tasks of the cluster.  [4]")] = None,
     cluster_option: Annotated[
-        Texts, typer.Option(help="Of the tasks, as timeout_min=60 or slurm_partition=gpu; repeatable.")
+        Texts,
+        typer.Option(
+            help="Option for the cluster tasks, e.g. timeout_min=60 or slurm_partition=gpu; repeatable."
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     as_json: Json = False,
@@ -106,7 +109,6 @@ def tune(
 
     on_cluster = cluster is not None or workers is not None or bool(cluster_option)
     import_plugins(plugin or [], [os.getcwd()])
-    preset = "quick" if quick else preset
     _check_counts(
         max_iters=max_iters, trials=trials, repeats=repeats, patience=patience, width=width, threads=threads,
         iters_per_epoch=iters_per_epoch, batch_size=batch_size,

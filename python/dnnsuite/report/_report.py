@@ -263,7 +263,7 @@ def _notes(
     if once := [job for job, count in runs.items() if count == 1]:
         notes.append(
             "measured in one run, which shows nothing of how much runs differ, so without an interval: "
-            f"{', '.join(once)}; `--repeat {FEWEST_RUNS}` or more would tell"
+            f"{', '.join(once)}; `--repeats {FEWEST_RUNS}` or more would tell"
         )
     if shaky := [job for job, count in runs.items() if 2 <= count < FEWEST_RUNS]:
         notes.append(

@@ -226,7 +226,7 @@ def _search(
     at_least_1("trials", trials)
     if isinstance(space, str) or not hasattr(space, "__iter__"):
         raise InvalidArgument(
-            f"the space is a {type(space).__name__}: give ranges by name, as {{'lr': LogUniform(1e-4, 1e-1)}}, or a "
+            f"the space is a {type(space).__name__}: give ranges by name, e.g. {{'lr': LogUniform(1e-4, 1e-1)}}, or a "
             "list of configurations"
         )
     if isinstance(space, Mapping):
@@ -244,11 +244,11 @@ def _search(
         setting = Setting({}, configs, epochs, seed, maximize)
     if not isinstance(chosen, Algorithm):
         raise InvalidArgument(
-            f"algorithm is a {type(chosen).__name__}: give one of dnnsuite.tuning, as Hyperband()"
+            f"algorithm is a {type(chosen).__name__}: give one of dnnsuite.tuning, for example Hyperband()"
         )
     if trials is not None and algorithm is not None:
         raise InvalidArgument(
-            f"trials={trials} beside an algorithm: give it there, as {type(chosen).__name__}(trials)"
+            f"trials={trials} beside an algorithm: give it there: {type(chosen).__name__}(trials)"
         )
     return chosen, setting
 
