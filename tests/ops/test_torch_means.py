@@ -7,6 +7,7 @@ import torch.nn.functional as F
 
 import dnnsuite
 from dnnsuite import errors, nn
+from dnnsuite.ops import torch_means
 
 B, N, C = 4, 8, 3
 
@@ -99,3 +100,10 @@ def test_a_gradient_by_torch_autograd_grad_is_looked_at_too():
     layer = nn.Linear(5, C, B=B)
     with pytest.raises(errors.InvalidArgument, match=r"losses\.sum"):
         nn.functional.mse_loss(layer(dnnsuite.stack(x, B=B)), dnnsuite.stack(y, B=B)).mean().backward()
+
+
+def test_torchs_functions_are_taken_over_once():
+    torch_means.take_over()
+    taken = torch.autograd.backward, torch.autograd.grad
+    torch_means.take_over()
+    assert (torch.autograd.backward, torch.autograd.grad) == taken

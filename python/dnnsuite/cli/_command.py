@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What all commands have in common: one vocabulary, values that are checked before torch is imported, and help in
+"""Base of all commands: one vocabulary, values that are checked before torch is imported, and help in
 groups with two examples first.
 
 A preset is quick, default or paper, and `--repeats`, `--resume`, `--data`, `--out`, `--json` and `--quiet` mean the
@@ -60,7 +60,7 @@ _GROUPS = {
 }
 _GROUP_OF = {name: group for group, names in _GROUPS.items() for name in names.split()}
 _METAVARS = {"int": "N", "integer": "N", "float": "X", "path": "PATH"}
-_TYPES = re.compile(r"<(\w+)(?:\[\w+\])?>")
+_TYPES = re.compile(r"<(\w+)[^<>]*>")
 _LONGEST_CHOICE = 34
 
 

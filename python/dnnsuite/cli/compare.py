@@ -109,7 +109,7 @@ def report_comparison(
             say(problem)
     for name, table in zip(names[1:], tables[1:], strict=True):
         if shared := len({*tables[0]["run_id"]} & {*table["run_id"]}):
-            say(f"{shared} runs of {name} are the baseline's own, which tell nothing of a change")
+            say(f"{shared} runs of {name} are the baseline's own: compared with itself it is the same")
     may_differ = comparison.across(across)
     found = [comparison.compare(tables[0], table, ignoring=may_differ, **how) for table in tables[1:]]
     _refuse_if_nothing_is_like(found)

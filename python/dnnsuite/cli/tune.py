@@ -42,7 +42,7 @@ def tune(
     trials: Annotated[
         Number, typer.Option(help="Number of configurations; hyperband sets its own.  [9 for quick, else 81]")
     ] = None,
-    eta: Annotated[int, typer.Option(help="One in ETA trials goes on to the next rung.")] = 3,
+    eta: Annotated[int, typer.Option(help="One in ETA trials continues to the next rung.")] = 3,
     skip_last: Annotated[int, typer.Option(help="Rungs of hyperband to leave out; HFTA leaves out 2.")] = 0,
     modes: Annotated[Texts, typer.Option(help="hfta,serial,concurrent,mps,mig.  [hfta,serial]")] = None,
     space: Annotated[

@@ -235,7 +235,7 @@ class TrialArray:
         return reads_own_values(self._array)
 
     def coverage(self) -> Coverage:
-        """How each part of a trial's model runs in the array."""
+        """List how each part of a trial's model runs in the array."""
         prefix = "model"
         return Coverage(
             c._replace(name=c.name.removeprefix(prefix).removeprefix(".")) for c in coverage(self._array)
