@@ -29,5 +29,5 @@ def plain_owner(parameters: Sequence[torch.Tensor]) -> torch.nn.Module | None:
             if kind.__module__ != torch.nn.ParameterList.__module__ and any(
                 id(parameter) in wanted for parameter in held.values()
             ):
-                return found  # type: ignore[no-any-return]
+                return found
     return None

@@ -154,8 +154,10 @@ class Arrays:
         if kind == "oom":
             self.width.halve(len(trials))
         if kind == "oom" and len(trials) > 1:
-            self.say(
-                f"memory ran out with {len(trials)} models at once; the sweep continues with {self.width.now}"
+            logging.getLogger("dnnsuite").warning(
+                "memory ran out with %d models at once; the sweep goes on with %d",
+                len(trials),
+                self.width.now,
             )
         return []
 
