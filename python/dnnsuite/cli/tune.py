@@ -99,16 +99,18 @@ def tune(
     writes history.csv and trajectory.csv in the form of HFHT's; trials that survive a rung continue, none restarts.
     """
     from .. import jobs
+    from .._runs.plugins import import_plugins
+
+    import_plugins(plugin or [], [os.getcwd()])
+    jobs.get(job, jobs.FusedJob)  # before anything slow is imported
     from .._runs.device import choose_device
     from .._runs.folder import OUT, stamp
-    from .._runs.plugins import import_plugins
     from .._runs.shares import shares_of
     from ..tuning.comparison import compare
     from ..tuning.job import JobSweep
     from ..workflow.job_options import parse_options
 
     on_cluster = cluster is not None or workers is not None or bool(cluster_option)
-    import_plugins(plugin or [], [os.getcwd()])
     _check_counts(
         max_iters=max_iters, trials=trials, repeats=repeats, patience=patience, width=width, threads=threads,
         iters_per_epoch=iters_per_epoch, batch_size=batch_size,
