@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import results
+from ..errors import InvalidArgument
 from ..results.intervals import FEWEST_RUNS
 from ..results.pool import UNKNOWN, reasons, refuse_unlike
 from ._costs import Costs, cost_table, gpu_watts
@@ -187,6 +188,12 @@ def make(
     rows = rows_of_report(table[~table["job"].isin(exclude)])
     notes, odd = _notes_on_unlike(rows, allow_unlike)
     entries = entries_of(rows)
+    if not entries:
+        kinds = ", ".join(sorted(set(table["kind"]))) or "no run"
+        raise InvalidArgument(
+            f"nothing to report on in {', '.join(map(str, directories))}: {kinds}, without a rate; a sweep has its "
+            "tables in trials.csv and epochs.csv"
+        )
     suites = of_suites(entries)
     targets: dict[str, Target] | None = load(target) if target else None
     seed = seed_table(suites, targets)
