@@ -30,7 +30,6 @@ _PRESETS = {
 }
 _OWN_PRESETS = {"run": ("fast",)}
 _OF_ALL = ("quick", "default", "paper")
-_FLAGS = {"--repeat": "--repeats", "--modes-only": "--modes"}
 _CHECKED = ("preset", "algorithm", "style", "order", "goal")  # options whose words are all that they take
 
 _EXAMPLES = {
@@ -75,7 +74,8 @@ def in_todays_words(command: str, arguments: Sequence[str]) -> list[str]:
         flag, equals, value = word.partition("=")
         if flag == "--quick":
             flag, equals, value = "--preset", "=", "quick"
-        flag = _FLAGS.get(flag, flag) if flag.startswith("--") else flag
+        elif flag == "--repeat":
+            flag = "--repeats"
         if flag == "--preset":
             value = value if equals else given.pop(0) if given else ""
             found += [flag, _PRESETS.get(command, {}).get(value, value)]
