@@ -156,3 +156,24 @@ def test_a_family_of_processes() -> None:
         shell.pid,
         child,
     ]  # both have ended: they are named, and that is all
+
+
+def test_the_system_is_described_by_what_linux_tells(tmp_path):
+    files = {
+        "proc/meminfo": "MemTotal:  33554432 kB\n",
+        "proc/cpuinfo": "processor : 0\nmicrocode\t: 0xa0011d1\n",
+        "proc/sys/kernel/osrelease": "6.1.0-13-amd64\n",
+        "proc/self/mounts": "/dev/sda1 / ext4 rw 0 0\n/dev/nvme0n1p2 /data xfs rw 0 0\n",
+        "etc/os-release": 'NAME=x\nPRETTY_NAME="Some Linux 12"\n',
+        "sys/block/nvme0n1/device/model": "FAST 2TB\n",
+        "sys/devices/system/node/node0/x": "",
+        "sys/devices/system/node/node1/x": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert host.system(tmp_path, Path("/data/runs")) == {
+        "memory": "32.0 GiB", "NUMA nodes": "2", "storage": "xfs on /dev/nvme0n1p2 (FAST 2TB)",
+        "operating system": "Some Linux 12", "kernel": "6.1.0-13-amd64", "microcode": "0xa0011d1",
+    }  # fmt: skip
+    assert host.system(tmp_path / "nothing") == {}

@@ -13,7 +13,8 @@ __all__ = [
     "Unavailable",
     "did_you_mean",
     "reason",
-]
+    "some_of",
+]  # fmt: skip
 
 
 class Error(Exception):
@@ -70,6 +71,17 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     by_lower_case = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), by_lower_case, 1, 0.6)
     return f" (did you mean {by_lower_case[near[0]]!r}?)" if near else ""
+
+
+def some_of(names: Iterable[str], rest: str = "") -> str:
+    """List names for a message, at most eight; `rest` says where the others are.
+
+    >>> some_of("abcdefghij", "`dnnsuite list`")
+    'a, b, c, d, e, f, g, h and 2 more (`dnnsuite list`)'
+    """
+    every = list(names)
+    more = f" and {len(every) - 8} more{f' ({rest})' if rest else ''}" if len(every) > 8 else ""
+    return ", ".join(every[:8]) + more
 
 
 def reason(error: BaseException) -> str:

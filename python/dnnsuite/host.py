@@ -20,8 +20,8 @@ from typing import Any
 
 __all__ = [
     "Gpu", "available_memory_bytes", "computes_in", "cpu_model", "describe", "family", "gpus", "load_average",
-    "memory_limit_bytes", "num_cpus", "oom_kills", "register_vendor_folders", "torch_has_cuda", "vendor_folders",
-    "versions",
+    "memory_limit_bytes", "num_cpus", "oom_kills", "register_vendor_folders", "system", "torch_has_cuda",
+    "vendor_folders", "versions",
 ]  # fmt: skip
 
 
@@ -261,6 +261,43 @@ def computes_in(precision: str, root: Path = Path("/")) -> bool:
     return flags is not None and not _HALF_UNITS[precision].isdisjoint(flags[1].split())
 
 
+def system(root: Path = Path("/"), folder: Path = Path()) -> dict[str, str]:
+    """Describe the machine beside its processors and GPUs, as a buyer is told of it; what Linux does not tell is left
+    out.
+
+    Args:
+        root: root folder of the files to read; tests give another one.
+        folder: folder whose file system is the storage that is named.
+    """
+    memory = re.search(r"^MemTotal:\s+(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)
+    microcode = re.search(r"^microcode\s*:\s*(\S+)", _read(root / "proc/cpuinfo"), re.MULTILINE)
+    release = re.search(r'^PRETTY_NAME="?([^"\n]+)', _read(root / "etc/os-release"), re.MULTILINE)
+    nodes = list((root / "sys/devices/system/node").glob("node[0-9]*"))
+    found = {
+        "memory": f"{int(memory[1]) / 2**20:.1f} GiB" if memory else "",
+        "NUMA nodes": str(len(nodes) or ""),
+        "storage": _storage(root, folder.resolve()),
+        "operating system": release[1] if release else "",
+        "kernel": _read(root / "proc/sys/kernel/osrelease").strip(),
+        "governor": _read(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip(),
+        "microcode": microcode[1] if microcode else "",
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _storage(root: Path, folder: Path) -> str:
+    """Name the file system and the device that a folder lies on."""
+    mounts = [line.split()[:3] for line in _read(root / "proc/self/mounts").splitlines()]
+    of_folder = [mount for mount in mounts if len(mount) == 3 and folder.is_relative_to(mount[1])]
+    if not of_folder:
+        return ""
+    device, _, kind = max(of_folder, key=lambda mount: len(Path(mount[1]).parts))
+    name = Path(device).name
+    disk = name if (root / "sys/block" / name).is_dir() else re.sub(r"p?\d+$", "", name)
+    model = _read(root / "sys/block" / disk / "device/model").strip()
+    return f"{kind} on {device}{f' ({model})' if model else ''}"
+
+
 def describe() -> dict[str, Any]:
     """Return the machine as it goes into every record."""
     total = re.search(r"^MemTotal:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
@@ -271,6 +308,7 @@ def describe() -> dict[str, Any]:
         "cpus_allowed": sorted(os.sched_getaffinity(0)),
         "memory_bytes": int(total[1]) * 1024 if total else None,
         "governor": governor or "unavailable: no cpufreq",
+        "system": system(),
         "gpus": [asdict(gpu) for gpu in gpus()],
     }
 

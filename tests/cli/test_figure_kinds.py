@@ -31,3 +31,13 @@ def test_the_kind_is_that_of_the_results_unless_named(
 def test_an_unknown_kind_lists_what_is_accepted() -> None:
     with pytest.raises(InvalidArgument, match="--kind pie: accepted are throughput"):
         kind_for("pie", [Path()])
+
+
+def test_a_sweep_is_neither_drawn_nor_reported_on_as_an_empty_success(tmp_path, capsys):
+    from command_line import status
+    from small_sweep import run
+
+    run(tmp_path / "search", "random", epochs=1)
+    for command in ("plot", "report"):
+        assert status(command, str(tmp_path / "search")) == 2
+        assert "epochs.csv" in capsys.readouterr().err

@@ -26,8 +26,8 @@ TOY = ("toy-nap", "--plugin", "suite_toys", "--device", "cpu")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--preset", "x"], "unknown preset 'x'; accepted: smoke, fast, baselines"),
-        (["--repeat", "0"], "--repeat 0: must be 1 to 10,000"),
+        (["--preset", "x"], "unknown preset 'x'; accepted: quick, default, paper, fast"),
+        (["--repeat", "0"], "--repeats 0: must be 1 to 10,000"),
         (["--copies", "few"], "--copies few: wants per-gpu, all, or a number from 1"),
         (["--pin", "x"], "--pin x: accepted: auto, cgroup, affinity, none"),
         (["--name", "vae"], "no job 'vae' in this suite; it has toy-nap"),
@@ -102,7 +102,7 @@ def test_a_suite_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert (said["suite"], said["ok"]) == ("toy-nap", True)
     assert [(run["job"], run["status"]) for run in said["runs"]] == [("toy-nap", "ok")]
     assert said["out"].startswith("dnnsuite-runs/toy-nap-")
-    assert "[ 1/ 1][  /  ] PASSED" in captured.err
+    assert "[ 1/ 1] toy-nap: passed in " in captured.err
     assert status("run", *TOY, "--resume") == 0  # the last one, whole already
     assert "0 of 1 to run" in capsys.readouterr().err
 

@@ -28,7 +28,7 @@ def _in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["lr=fast"], "lr is 'fast': not a number"),
         (["gone.yaml"], "gone.yaml cannot be read"),
         (["a.yaml", "b.yaml"], "'b.yaml' is no key=value, and a.yaml is the file already"),
-        (["--preset", "slow"], "unknown preset 'slow'; accepted: quick, full"),
+        (["--preset", "slow"], "unknown preset 'slow'; accepted: quick, default, paper"),
         (["--dataroot", "gone"], "'gone' is not a folder"),
         (["--device", "abacus"], "unknown device 'abacus'"),
         (["--vary", "lr=0.1,fast"], "lr is 'fast': not a number"),

@@ -249,9 +249,9 @@ made = [torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Lin
 array = dnnsuite.fuse(made)
 x = torch.randn(3, 8, 4)
 parallel = torch.nn.parallel.DistributedDataParallel(array)
-parallel(x[:, 4 * rank : 4 * rank + 4]).square().mean().backward()
+parallel(x[:, 4 * rank : 4 * rank + 4]).square().mean((1, 2)).sum().backward()
 for index, model in enumerate(made):
-    model(x[index]).square().mean().div(3).backward()
+    model(x[index]).square().mean().backward()
     for (name, a), b in zip(array.named_parameters(), model.parameters()):
         torch.testing.assert_close(a.grad[index], b.grad, rtol=1e-4, atol=1e-6, msg=name)
 print("equal", flush=True)

@@ -19,7 +19,7 @@ def test_it_passes_when_every_job_has_a_row_and_nothing_failed(suite):
 def test_too_few_runs_and_flags_become_notes(suite):
     made = report.make([suite(record(flags=["contaminated: load 7"]))])
     assert "fewer than 4 runs" in made.notes[0]
-    assert made.notes[1].endswith("so without an interval: vae; `--repeat 6` or more would tell")
+    assert made.notes[1].endswith("so without an interval: vae; `--repeats 6` or more would tell")
     assert made.notes[2] == "1 result is flagged: contaminated: load 7"
 
 
@@ -138,7 +138,20 @@ def test_a_pass_says_no_more_than_it_knows(mila_tree, suite):
     every = report.make([mila_tree], "baselines")
     assert (every.verdict, every.headline) == ("PASS", "PASS, with no target")
     assert report.make([suite(record(failure="oom"))]).headline == "FAIL"
-    assert report.make([suite(record(), directory="one")]).headline == "FAIL: no job has 4 runs"
+    one = report.make([suite(record(), directory="one")])
+    assert (one.verdict, one.headline, one.passed) == ("NOT ENOUGH RUNS", "NOT ENOUGH RUNS: 1 of 4", False)
+    assert 'class="verdict OPEN"' in report.html(one)
+    assert "bad" not in report.html(one).partition("</style>")[2]
+
+
+def test_a_job_whose_copies_differ_is_flagged_and_the_others_are_reported(suite):
+    copies = [record(job, slot=slot) | {"copies": 2} for job in ("vae", "wlm") for slot in (0, 1)]
+    copies[1]["unit"] = "tokens"
+    made = report.make([suite(*copies)])
+    assert list(made.summary.index) == ["vae", "wlm"]
+    assert made.uncompared == {"vae": ["its copies differ in unit (images, tokens)"]}
+    assert any(note.startswith("vae is not compared: its copies differ in unit") for note in made.notes)
+    assert "vae" in report.text(made)
 
 
 def test_devices_of_the_originals_tree_are_copies(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.results import compare
-from dnnsuite.results.comparison import across
+from dnnsuite.results.comparison import Compared, across, overall
 from dnnsuite.results.table import Row, frame_of
 
 COMMON: dict[str, Any] = {
@@ -162,7 +162,7 @@ def test_runs_that_failed_in_part_are_told_and_do_not_count() -> None:
     shares = [runs([100.0, 101.0, 100.5], share=str(i), copies=2) for i in range(2)]
     (found,) = compare(pd.concat(shares), pd.concat([alone, other]))
     assert (found.runs, found.failed) == ((3, 2), (0, 1))
-    assert found.candidate == pytest.approx(100.3)
+    assert found.candidate == pytest.approx(math.sqrt(100.0 * 100.6))
 
 
 def test_what_disturbed_runs_is_told() -> None:
@@ -205,3 +205,19 @@ def test_refusals(options: dict[str, Any], words: str) -> None:
 def test_pairs_want_as_many_runs() -> None:
     with pytest.raises(InvalidArgument, match="--method paired: vae has 2 runs in the baseline and 3"):
         compare(runs([1.0, 1.0]), runs([1.0, 1.0, 1.0], "B"), method="paired")
+
+
+def test_one_number_for_two_machines_is_the_geometric_mean_of_the_jobs():
+    points = [Compared(str(i), "faster", r, r / 1.1, r * 1.1) for i, r in enumerate((2.0, 0.5, 4.0, 1.0))]
+    count, ratio, low, high = overall([*points, Compared("odd", "unlike")])
+    assert (count, ratio) == (4, pytest.approx(4 ** (1 / 4)))
+    assert math.log(high / ratio) == pytest.approx(math.log(1.1) / 2)  # a quarter of the root of four squares
+    assert low == pytest.approx(ratio**2 / high)
+    assert math.isnan(overall([*points, Compared("one", "inconclusive", 1.5)])[2])
+    assert overall([])[0] == 0
+
+
+def test_the_change_is_that_of_the_two_rates_that_are_shown():
+    one, two = (runs([100.0, 400.0, 100.0], "A"), runs([90.0, 90.0, 420.0], "B"))
+    (found,) = compare(one, two, method="unpaired")
+    assert found.candidate / found.baseline == pytest.approx(found.ratio)

@@ -169,7 +169,7 @@ def test_nothing_to_do_is_done_at_once(finished: Finished, run_toy) -> None:
     assert (finished.root / "summary.txt").read_text() == before
     with pytest.raises(InvalidArgument, match=r"was made with other settings: --copies is 1, was 2"):
         run_toy("toys", finished.root, resume=True, copies="1")
-    with pytest.raises(InvalidArgument, match=r"--repeat 1: .* has 2 already"):
+    with pytest.raises(InvalidArgument, match=r"--repeats 1: .* has 2 already"):
         run_toy("toys", finished.root, resume=True, repeat=1)
     with pytest.raises(InvalidArgument, match="the suite is baselines, was toys"):
         run_toy("baselines", finished.root, resume=True)

@@ -13,7 +13,7 @@ def test_what_is_not_given_keeps_its_default():
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"repeat": 0}, "--repeat 0: must be 1 to 10,000"),
+        ({"repeat": 0}, "--repeats 0: must be 1 to 10,000"),
         ({"timeout_s": 0.0}, "--timeout 0.0: must be a positive number of seconds"),
         ({"timeout_s": float("nan")}, "--timeout nan: must be a positive number of seconds"),
         ({"pin": "hard"}, "--pin hard: accepted: auto, cgroup, affinity, none"),

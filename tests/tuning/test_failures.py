@@ -108,9 +108,7 @@ def test_a_metric_that_is_never_a_number(task):
 
 
 def test_a_factory_that_ignores_its_configuration(task):
-    with pytest.raises(
-        InvalidArgument, match=r"make_model ignores 'fate', in which the trials differ, so all would be"
-    ):
+    with pytest.raises(InvalidArgument, match=r"'fate' varies between trials, but nothing uses it"):
         dnnsuite.sweep(
             lambda config: Fated("well"), {"fate": ["well", "nan"]}, task.loader(), out=False, quiet=True
         )

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import dnnsuite
+from dnnsuite.errors import InvalidArgument
 from dnnsuite.tuning.groups import Group, Groups, values_in
 from dnnsuite.tuning.trial import Trial
 
@@ -76,3 +77,35 @@ def test_a_group_is_parted_twice_at_most():
         assert not groups.outdated(found[0])
         assert (found[0] == found[1]) is again
     assert not groups.outdated(groups.of("feed", "other", 0, model, Trial(0, {}, 0)))
+
+
+class Powered(torch.nn.Module):
+    def __init__(self, power):
+        super().__init__()
+        self.layer, self.power = torch.nn.Linear(4, 2), power
+
+    def forward(self, x):
+        return self.layer(x.abs() ** self.power)
+
+
+def test_a_sweep_says_in_a_line_what_runs_model_by_model_and_lists_all_parts(task, capsys):
+    options = {"batch_size": 16, "epochs": 1, "out": False}
+    apart = dnnsuite.sweep(
+        lambda c: Powered(c["p"]), {"p": [1.0, 2.0, 3.0], "lr": [0.1]}, task.train, **options
+    )
+    said = [line for line in capsys.readouterr().err.splitlines() if "model by model" in line]
+    assert [line.partition(";")[0] for line in said] == [
+        "3 trials run Powered model by model: power of Powered differs from model to model"
+    ]
+    assert [(cover.layer, cover.how) for cover in apart.coverage()] == [("Powered", "per model")]
+    fused = dnnsuite.sweep(
+        lambda c: torch.nn.Linear(4, c["n"]), {"n": [2, 3], "lr": [0.1, 0.2]}, task.train, **options
+    )
+    assert {cover.how for cover in fused.coverage()} == {"fused"}
+    assert "model by model" not in capsys.readouterr().err
+    with pytest.raises(InvalidArgument, match="no trial in an array"):
+        dnnsuite.sweep(small, {"lr": [0.1]}, task.train, mode="concurrent", quiet=True, **options).coverage()
+
+
+def small(config):
+    return torch.nn.Linear(4, 2)

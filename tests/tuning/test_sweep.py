@@ -244,7 +244,7 @@ def test_patience_ends_a_trial_early(task):
         ({"space": []}, "the space is empty"),
         ({"space": {"lr": []}}, "lr has no value"),
         ({"metric": "accc"}, "did you mean 'acc'"),
-        ({"space": {"lr": [0.1], "hiden": [1, 2]}}, "make_model ignores 'hiden'"),
+        ({"space": {"lr": [0.1], "hiden": [1, 2]}}, "'hiden' varies between trials, but nothing uses it"),
         ({"optimizer": "Adamm"}, "did you mean 'Adam'"),
         ({"epochs": 0}, "epochs is a whole number"),
         ({"mode": "hfa"}, "did you mean 'hfta'"),

@@ -73,6 +73,11 @@ def fuse(
     """
     if share not in ("same", "equal"):
         raise InvalidArgument(f"share is 'same' or 'equal', got {share!r}")
+    if isinstance(models, torch.nn.Module) and not isinstance(models, torch.nn.ModuleList):
+        raise InvalidArgument(
+            f"fuse takes a list of models, and got one {type(models).__name__}: dnnsuite.fuse([make_model() for _ in "
+            "range(8)]), or [model] for an array of one"
+        )
     models = list(models)
     if not models:
         raise InvalidArgument("fuse takes one or more models, got none")

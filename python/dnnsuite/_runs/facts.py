@@ -54,6 +54,7 @@ def machine(described: Mapping[str, Any]) -> Machine:
         memory_bytes=described.get("memory_bytes") or 0,
         gpus=tuple(gpu["name"] for gpu in gpus),
         driver=gpus[0]["driver"] if gpus else "",
+        system="; ".join(f"{name}: {value}" for name, value in (described.get("system") or {}).items()),
     )
 
 

@@ -26,16 +26,38 @@ _SAME_PRESS_S = 0.05  # a wrapper that passes Ctrl-C on makes two signals of one
 
 
 class Interrupted(BaseException):
-    """Raised when a signal asks this process to end. Not an Exception: nothing between may swallow it."""
+    """Raised when a signal asks this process to end. Not an Exception: nothing between may swallow it.
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        super().__init__(signal.Signals(number).name)
+    That of Ctrl-C is a KeyboardInterrupt, too.
+
+    Args:
+        way_on: sentence on what is kept and how to continue.
+    """
+
+    def __new__(cls, number: int, way_on: str = "") -> Interrupted:
+        kind = _KeyboardInterrupted if number == signal.SIGINT and cls is Interrupted else cls
+        return super().__new__(kind, number, way_on)
+
+    def __init__(self, number: int, way_on: str = "") -> None:
+        self.number, self.way_on = number, way_on
+        super().__init__(number, way_on)
+
+    @property
+    def signal_name(self) -> str:
+        """SIGINT, SIGTERM or SIGHUP."""
+        return signal.Signals(self.number).name
+
+    def __str__(self) -> str:
+        return f"{self.signal_name}: {self.way_on}" if self.way_on else self.signal_name
 
     @property
     def exit_code(self) -> int:
         """Status that a shell reports for a process ended by this signal: 130 for Ctrl-C, 143 for SIGTERM."""
         return 128 + self.number
+
+
+class _KeyboardInterrupted(Interrupted, KeyboardInterrupt):
+    __qualname__ = "Interrupted"
 
 
 class _Signals:

@@ -53,7 +53,8 @@ class Moment:
 
 @dataclass(frozen=True)
 class Machine:
-    """The computer a run was on. `gpus` are names, one for each GPU; `driver` is NVIDIA's, empty without one."""
+    """The computer a run was on. `gpus` are names, one for each GPU; `driver` is NVIDIA's, empty without one; `system`
+    has the rest, as "kernel: 6.1; microcode: 0x1"."""
 
     hostname: str = ""
     cpu_model: str = ""
@@ -61,6 +62,7 @@ class Machine:
     memory_bytes: int = 0
     gpus: tuple[str, ...] = ()
     driver: str = ""
+    system: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,6 @@ from .restore import Contents, Kept, keep_names
 from .walk import PLAIN, Path, Put, Same, Unknown, Walk, hides_state, slots_of
 
 __all__ = [
-    "PLAIN",
-    "Contents",
-    "Kept",
-    "Path",
-    "Put",
-    "Same",
-    "Unknown",
-    "Walk",
-    "hides_state",
-    "keep_names",
-    "look_at_module",
-    "register",
-    "slots_of",
-]
+    "PLAIN", "Contents", "Kept", "Path", "Put", "Same", "Unknown", "Walk", "hides_state", "keep_names",
+    "look_at_module", "register", "slots_of",
+]  # fmt: skip

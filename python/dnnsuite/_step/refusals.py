@@ -16,13 +16,8 @@ from ..optim import ArrayOptimizer, GradScaler
 from .batches import opened
 
 __all__ = [
-    "check_batch",
-    "check_counts",
-    "check_optimizer",
-    "check_scaler",
-    "hooks_after_a_step",
-    "in_parts",
-]
+    "check_batch", "check_counts", "check_optimizer", "check_scaler", "hooks_after_a_step", "in_parts",
+]  # fmt: skip
 
 
 def check_counts(named: Mapping[str, Any]) -> None:

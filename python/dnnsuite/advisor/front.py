@@ -127,6 +127,7 @@ def _subject(job: str, given: Mapping[str, Any]) -> tuple[JobSubject, int]:
     if precision not in offered:
         raise InvalidArgument(
             f"unknown precision {precision!r}{did_you_mean(precision, offered)}; job {job} has {', '.join(offered)}"
+            f"{'; amp needs a GPU' if precision == 'amp' else ''}"
         )
     config = jobs.JobConfig(
         device=device, precision=precision, batch_size=asked.pop("batch_size", preset.get("batch_size", 32)),

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["beginning", "with_completion"]
+__all__ = ["beginning", "with_completion", "words_of"]
 
 Words = Callable[[], Iterable[str]]
 
@@ -50,14 +50,13 @@ _WORDS: dict[str, Words | str] = {
     "run.exclude": _jobs,
     "run.order": "fixed shuffled",
     "run.pin": "auto cgroup affinity none",
-    "run.preset": "smoke fast baselines",
     "workflow.name": _workflows,
     "workflow.modes": _MODES,
     "precisions": "fp32 amp bf16 fp64",
     "tune.job": _workflows,
     "tune.modes": _MODES,
     "algorithm": "random hyperband halving asha pbt",
-    "goal": "min max",
+    "tune.goal": "min max",
     "where.name": _data_sets,
     "prepare_set.name": _data_sets,
     "plot.kind": _kinds,
@@ -72,9 +71,6 @@ _WORDS: dict[str, Words | str] = {
     "backend": "auto cgroup affinity none",
     "require": "cgroup affinity",
     "cluster": "slurm local debug",
-    "train.preset": "quick full",
-    "throughput.preset": "quick full",
-    "ladder.preset": "quick full",
     "preset": "quick default paper",
     "device": "auto cpu cuda",
     "precision": "fp32 amp bf16 fp16",
@@ -84,6 +80,12 @@ _WORDS: dict[str, Words | str] = {
     "jobs": _jobs,
     "job": _jobs,
 }
+
+
+def words_of(command: str, name: str) -> list[str]:
+    """Return the words that an option of a command takes, where they are in the table as such."""
+    words = _WORDS.get(f"{command}.{name}") or _WORDS.get(name)
+    return words.split() if isinstance(words, str) else []
 
 
 def with_completion(command: Callable[..., Any], shown: Callable[..., Any]) -> None:

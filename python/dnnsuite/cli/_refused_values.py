@@ -16,6 +16,10 @@ _KINDS = {"float_parsing": "a number", "int_parsing": "a whole number", "int_fro
 class Commands(TyperGroup):
     """Group of commands whose refusals of a value name it, which typer's do not from 0.29 on."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; `help COMMAND` is its help."""
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         try:

@@ -33,7 +33,7 @@ def reporting(command: Callable[..., int]) -> Callable[..., None]:
                 status = command(*args, **kwargs)
                 sys.stdout.flush()
         except Interrupted as interrupted:
-            say(f"interrupted by {interrupted}")
+            say(f"interrupted by {interrupted.signal_name}")
             status = interrupted.exit_code
         except BrokenPipeError:  # the reader of a pipe, `head` say, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -32,6 +32,7 @@ from . import (
     tune,
     workflow,
 )
+from ._command import Command
 from ._refused_values import Commands
 from ._status import USAGE, reporting
 from .tune_on_cluster import run_part
@@ -57,10 +58,10 @@ Begin with
 
 Multiply: train B models as one array
   dnnsuite workflow bert --preset quick       models alone, side by side and as one array: who is faster
-  dnnsuite tune mobilenet_v3_small --quick    a search for hyper-parameters, many trials at once
+  dnnsuite tune bert --preset quick           a search for hyper-parameters, many trials at once
 
 Measure
-  dnnsuite run toy_reg --preset smoke         a benchmark, in isolated shares of the machine
+  dnnsuite run toy_reg --preset quick         a benchmark, in isolated shares of the machine
   dnnsuite throughput toy_reg --preset quick  items per second at each batch size
 
 See
@@ -86,7 +87,8 @@ def _version() -> str:
 def start(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option("--version", "-V", help="Print the version.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
     """Measure, see and multiply the training of deep neural networks."""
@@ -96,22 +98,14 @@ def start(
 
 
 # In the order of the help: what most users need first.
-app.command()(reporting(doctor.doctor))
-app.command("list")(reporting(list_.list_jobs))
-app.command()(reporting(show.show))
-app.command()(reporting(workflow.workflow))
-app.command()(reporting(tune.tune))
-app.command()(reporting(advise.advise))
-app.command("run")(reporting(run.run))
-app.command()(reporting(train.train))
-app.command()(reporting(throughput.throughput))
-app.command()(reporting(ladder.ladder))
-app.command()(reporting(profile.profile))
-app.command("import")(reporting(import_.import_file))
-app.command()(reporting(roofline.roofline))
-app.command()(reporting(report.report))
-app.command()(reporting(compare.compare))
-app.command()(reporting(plot.plot))
+for _name, _command in (
+    ("doctor", doctor.doctor), ("list", list_.list_jobs), ("show", show.show), ("workflow", workflow.workflow),
+    ("tune", tune.tune), ("advise", advise.advise), ("run", run.run), ("train", train.train),
+    ("throughput", throughput.throughput), ("ladder", ladder.ladder), ("profile", profile.profile),
+    ("import", import_.import_file), ("roofline", roofline.roofline), ("report", report.report),
+    ("compare", compare.compare), ("plot", plot.plot),
+):  # fmt: skip
+    app.command(_name, cls=Command)(reporting(_command))
 app.add_typer(baseline.commands(reporting), name="baseline")
 app.add_typer(data.commands(reporting), name="data")
 app.add_typer(metrics.commands(reporting), name="metrics")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -108,7 +109,7 @@ def report_comparison(
             say(problem)
     for name, table in zip(names[1:], tables[1:], strict=True):
         if shared := len({*tables[0]["run_id"]} & {*table["run_id"]}):
-            say(f"{shared} runs of {name} are the baseline's own, which tell nothing of a change")
+            say(f"{shared} runs of {name} are the baseline's own: compared with itself it is the same")
     may_differ = comparison.across(across)
     found = [comparison.compare(tables[0], table, ignoring=may_differ, **how) for table in tables[1:]]
     _refuse_if_nothing_is_like(found)
@@ -131,6 +132,10 @@ def _refuse_if_nothing_is_like(found: Sequence[Sequence[Compared]]) -> None:
             f"these runs cannot be compared: {points[0].point}: {'; '.join(points[0].reasons)}; if that is what you "
             "compare, say so: --across machine, --across software, or the name of the condition"
         )
+
+
+def _plain(numbers: Sequence[float]) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in numbers]
 
 
 class _Written:
@@ -156,12 +161,17 @@ class _Written:
 
     def plain(self) -> dict[str, Any]:
         """Return plain values for JSON."""
+        from ..results.comparison import overall
+
         return {
             "comparisons": [
                 {
                     "baseline": names[0],
                     "candidate": names[1],
                     "points": [point.to_dict() for point in points],
+                    "overall": dict(
+                        zip(("points", "ratio", "low", "high"), _plain(overall(points)), strict=True)
+                    ),
                     "failing": [
                         point.point for point in points if any(each.meets(point) for each in self._failing)
                     ],

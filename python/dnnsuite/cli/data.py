@@ -106,10 +106,10 @@ def prepare_set(
         ),
     ] = None,
     fake: Annotated[
-        Number, typer.Option(help="Write this many samples of noise in the real form instead.")
+        Number, typer.Option(help="Write this many random samples in the data set's format instead.")
     ] = None,
     unchecked: Annotated[
-        bool, typer.Option("--unchecked", help="Take archives whose hash is not the known one.")
+        bool, typer.Option("--unchecked", help="Accept archives with an unknown checksum.")
     ] = False,
 ) -> int:
     """Unpack a data set's archives, or write a fake one.

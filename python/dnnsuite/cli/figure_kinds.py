@@ -49,6 +49,7 @@ def kind_for(name: str | None, directories: Sequence[Path]) -> Kind:
         InvalidArgument: there is no such kind; the message lists them.
     """
     if name is None:
+        _refuse_sweep(directories[0])
         return next(
             (kind for kind in KINDS if kind.file and (directories[0] / kind.file).is_file()), KINDS[0]
         )
@@ -57,6 +58,14 @@ def kind_for(name: str | None, directories: Sequence[Path]) -> Kind:
             return kind
     known = [kind.name for kind in KINDS]
     raise InvalidArgument(f"--kind {name}: accepted are {', '.join(known)}{did_you_mean(name, known)}")
+
+
+def _refuse_sweep(directory: Path) -> None:
+    if (directory / "sweep.json").is_file():
+        raise InvalidArgument(
+            f"{directory} holds a sweep, of which there is no figure: epochs.csv has a row per trial and epoch, "
+            "trials.csv one per trial, trajectory.csv the best value over time"
+        )
 
 
 def draw(kind: Kind, request: Request) -> Drawn:

@@ -55,7 +55,9 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=name, description=about)
     parser.add_argument("--outdirs", required=True, nargs="+", type=Path, help=_OUTDIRS)
     parser.add_argument(
-        "--device-model", required=True, help="as v100, a100 or rtx6000; no matter for our outputs"
+        "--device-model",
+        required=True,
+        help="e.g. v100, a100 or rtx6000 (ignored for dnnsuite's own outputs)",
     )
     parser.add_argument(
         "--precs", nargs="*", choices=_PRECISIONS, help="precisions; all there are by default"

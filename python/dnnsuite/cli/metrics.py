@@ -20,7 +20,7 @@ __all__ = ["commands"]
 
 Text = Optional[str]  # noqa: UP045
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-Chip = Annotated[Text, typer.Option(help="A chip, as GH100 (H100, H200).  [this machine's GPU]")]
+Chip = Annotated[Text, typer.Option(help="A chip, e.g. GH100 (H100, H200).  [this machine's GPU]")]
 Pattern = Annotated[str, typer.Argument(help="A shell pattern, or a part of the name.")]
 # Chips of the products that users know by another name.
 PRODUCTS = {
@@ -169,7 +169,7 @@ def _summary(made: CounterPlan, kernels: bool) -> str:
 
 def roles(
     pattern: Annotated[str, typer.Argument(help="Roles to show.")] = "*",
-    chip: Annotated[Text, typer.Option(help="A chip, as GH100 (H100, H200).  [all]")] = None,
+    chip: Annotated[Text, typer.Option(help="A chip, e.g. GH100 (H100, H200).  [all]")] = None,
     sampling: Sampling = False,
     as_json: Json = False,
 ) -> int:

@@ -30,7 +30,9 @@ def report(
     directories: Annotated[
         list[Path], typer.Argument(help="Outputs of `dnnsuite run`, or of other runs.", show_default=False)
     ],
-    name: Annotated[Text, typer.Option(help="Name of the suite, as baselines.  [all that is there]")] = None,
+    name: Annotated[
+        Text, typer.Option(help="Name of the suite, e.g. baselines.  [all that is there]")
+    ] = None,
     gpu_model: Annotated[Text, typer.Option(help="Target: V100, MI50, RTX or a CSV file.")] = None,
     style: Annotated[
         str, typer.Option(help="Parts to print: full, seed (table and statistics) or score.")
@@ -39,7 +41,7 @@ def report(
         Optional[list[Path]],  # noqa: UP045
         typer.Option(help="Also write to this .txt, .md, .csv, .json, .html or .pdf file; repeatable."),
     ] = None,
-    exclude: Annotated[Text, typer.Option(help="Jobs to leave out, as a,b.")] = None,
+    exclude: Annotated[Text, typer.Option(help="Jobs to leave out, e.g. a,b.")] = None,
     alone: Annotated[
         Optional[list[Path]],  # noqa: UP045
         typer.Option(help="Output of `dnnsuite run --alone`: adds what sharing costs; repeatable."),
@@ -50,12 +52,12 @@ def report(
     weights: Annotated[
         File, typer.Option(help="CSV with bench, weight, base, instead of the published ones.")
     ] = None,
-    pdf: Annotated[
-        File, typer.Option(help="Also print the page to this file, by a browser that is here.")
+    pdf: Annotated[File, typer.Option(help="Also save the page as PDF, using an installed browser.")] = None,
+    price: Annotated[
+        float | None, typer.Option(help="Price of the machine; adds the cost per score point.")
     ] = None,
-    price: Annotated[Optional[float], typer.Option(help="Machine's price, for the price of a point.")] = None,  # noqa: UP045
     cost_per_hour: Annotated[Optional[float], typer.Option(help="Price of an hour of the machine.")] = None,  # noqa: UP045
-    currency: Annotated[str, typer.Option(help="Of the prices, as EUR.")] = "",
+    currency: Annotated[str, typer.Option(help="Currency of the prices, e.g. EUR.")] = "",
     watts: Annotated[
         float | None, typer.Option(help="Power of the machine, for the energy of an item.")
     ] = None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from ._options import AllowChanged, Number, Text, Texts
+from ._options import RESUME, AllowChanged, Number, Text, Texts
 from ._status import say, tell
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def run(
         str, typer.Argument(help="baselines, fast, a jobs file (*.json), or a job.", show_default=False)
     ],
     name: Annotated[Texts, typer.Option(help="Run this job only; repeatable, or a,b.")] = None,
-    exclude: Annotated[Texts, typer.Option(help="Leave these jobs out, as a,b.")] = None,
-    repeat: Annotated[Number, typer.Option(help="Runs of the whole suite.  [1]")] = None,
+    exclude: Annotated[Texts, typer.Option(help="Leave these jobs out, e.g. a,b.")] = None,
+    repeats: Annotated[Number, typer.Option(help="Runs of the whole suite.  [1]")] = None,
     copies: Annotated[
         Text, typer.Option(help="Copies of a job at once: per-gpu, a number, or all.  [per-gpu]")
     ] = None,
@@ -36,7 +36,9 @@ def run(
     ] = False,
     device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
     precision: Annotated[Text, typer.Option(help="fp32, bf16 or fp16, where a job has it.  [each job's]")] = None,
-    preset: Annotated[Text, typer.Option(help="smoke (minutes on two cores), fast or baselines.")] = None,
+    preset: Annotated[
+        Text, typer.Option(help="quick (minutes on two cores), fast, or default and paper: each job's own sizes.")
+    ] = None,
     batch_size: Annotated[Number, typer.Option(help="Items of a batch, for every job.  [each job's]")] = None,
     order: Annotated[Text, typer.Option(help="Order of the jobs in each run: fixed or shuffled.  [fixed]")] = None,
     timeout: Annotated[Optional[float], typer.Option(help="Seconds a job may take.  [14400]")] = None,  # noqa: UP045
@@ -56,13 +58,13 @@ def run(
         bool, typer.Option("--cold", help="Drop each job's own files from the page cache before it; needs no root.")
     ] = False,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/SUITE-TIME]")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Do what is missing in --out (or the last one).")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
     allow_changed: AllowChanged = None,
     cluster: Annotated[
         Text, typer.Option(help="Run each job of each run as a task of a cluster: slurm, local or debug.")
     ] = None,
     cluster_option: Annotated[
-        Texts, typer.Option(help="Option of the tasks, as timeout_min=60 or slurm_partition=gpu; repeatable.")
+        Texts, typer.Option(help="Option for the cluster tasks, e.g. timeout_min=60; repeatable.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command of each job; run nothing.")] = False,
     show: Annotated[
@@ -75,7 +77,7 @@ def run(
     Jobs of one user run as several copies at once, each in its share; jobs that want the whole machine run alone.
     """
     asked = {
-        "names": _split(name), "exclude": _split(exclude), "repeat": repeat, "copies": copies,
+        "names": _split(name), "exclude": _split(exclude), "repeat": repeats, "copies": copies,
         "alone": alone or None, "device": device,
         "precision": precision, "preset": preset, "batch_size": batch_size, "order": order, "timeout_s": timeout,
         "pin": pin, "require": require, "seed": seed, "data": data, "dataroot": dataroot, "plugins": plugin,

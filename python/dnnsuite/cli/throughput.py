@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from .._shown import duration, percent, rate, size
-from ._options import Json, Number, Text, Texts
+from ._options import RESUME, Json, Number, Text, Texts
 from ._status import FAILED, say, tell
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def throughput(
         Text, typer.Option(help="Batch sizes, as 1,2,4,8.  [1,2,4,8,16,32,64,96,128; quick: 1,2,4,8]")
     ] = None,
     preset: Annotated[
-        str, typer.Option(help="quick (a small model, a minute on two cores) or full.")
+        str, typer.Option(help="quick (a small model, a minute on two cores), default or paper.")
     ] = "full",
     stop_iteration: Annotated[
         Number, typer.Option(help="Iterations of a run, as TBD counts them.  [until the rate is known]")
@@ -59,7 +59,7 @@ def throughput(
     seed: Annotated[int, typer.Option(help="Seed of the first run of each size; run k uses seed + k.")] = 0,
     data: Annotated[str, typer.Option(help="Source of the data: auto, real or synthetic.")] = "auto",
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
-    option: Annotated[Texts, typer.Option(help="Option of the job, as NAME=VALUE; repeatable.")] = None,
+    option: Annotated[Texts, typer.Option(help="Option of the job: NAME=VALUE; repeatable.")] = None,
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that one run may take in all.")] = 3600.0,
     utilization: Annotated[
@@ -68,9 +68,7 @@ def throughput(
     out: Annotated[
         Path | None, typer.Option(help="Output directory.  [dnnsuite-runs/throughput-JOB-TIME]")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Measure what --out (or the last folder) lacks.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no progress.")] = False,
     as_json: Json = False,
 ) -> int:

@@ -40,7 +40,9 @@ def train(
         ),
     ] = None,
     config: Annotated[Text, typer.Option(help="Configuration in the file.  [default]")] = None,
-    preset: Annotated[Text, typer.Option(help="quick (a minute on two cores) or full.  [full]")] = None,
+    preset: Annotated[
+        Text, typer.Option(help="quick (a minute on two cores), default or paper.  [default]")
+    ] = None,
     vary: Annotated[
         Texts,
         typer.Option(
@@ -76,7 +78,7 @@ def train(
         Number, typer.Option(help="GPUs of a node, a process for each.  [none: a process per node]")
     ] = None,
     cluster_option: Annotated[
-        Texts, typer.Option(help="Option of the task, as timeout_min=60 or slurm_partition=gpu; repeatable.")
+        Texts, typer.Option(help="Option for the cluster task, e.g. timeout_min=60; repeatable.")
     ] = None,
     as_json: Json = False,
 ) -> int:

@@ -13,7 +13,7 @@ import typer
 
 from .._shown import duration, metric, ratio
 from ..errors import InvalidArgument, did_you_mean
-from ._options import PRESETS, AllowChanged, Json, Number, Text, Texts
+from ._options import PRESETS, RESUME, AllowChanged, Json, Number, Text, Texts
 from ._status import FAILED
 from .run import parameters
 from .train_on_cluster import command_line
@@ -32,7 +32,8 @@ _MODES = ("hfta", "serial", "concurrent", "mps", "mig")
 def tune(
     context: typer.Context,
     job: Annotated[
-        str, typer.Argument(help="A declared job, as mobilenet_v3_small or pointnet_cls.", show_default=False)
+        str,
+        typer.Argument(help="A declared job, e.g. mobilenet_v3_small or pointnet_cls.", show_default=False),
     ],
     algorithm: Annotated[str, typer.Option(help="random, hyperband, halving, asha or pbt.")] = "hyperband",
     max_iters: Annotated[
@@ -41,7 +42,7 @@ def tune(
     trials: Annotated[
         Number, typer.Option(help="Number of configurations; hyperband sets its own.  [9 for quick, else 81]")
     ] = None,
-    eta: Annotated[int, typer.Option(help="One in ETA trials goes on to the next rung.")] = 3,
+    eta: Annotated[int, typer.Option(help="One in ETA trials continues to the next rung.")] = 3,
     skip_last: Annotated[int, typer.Option(help="Rungs of hyperband to leave out; HFTA leaves out 2.")] = 0,
     modes: Annotated[Texts, typer.Option(help="hfta,serial,concurrent,mps,mig.  [hfta,serial]")] = None,
     space: Annotated[
@@ -51,7 +52,6 @@ def tune(
     goal: Annotated[Text, typer.Option(help="min or max.  [by the metric]")] = None,
     patience: Annotated[Number, typer.Option(help="Epochs without an improvement that end a trial.")] = None,
     preset: Annotated[str, typer.Option(help=PRESETS)] = "default",
-    quick: Annotated[bool, typer.Option("--quick", help="Same as --preset quick.")] = False,
     repeats: Annotated[int, typer.Option(help="Searches of each mode, each with another seed.")] = 1,
     width: Annotated[Number, typer.Option(help="Trials at once.  [measured]")] = None,
     threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
@@ -72,7 +72,7 @@ def tune(
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/tune-JOB-TIME]")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Do what is missing in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
     allow_changed: AllowChanged = None,
     share: Annotated[
         bool,
@@ -81,11 +81,14 @@ def tune(
         ),
     ] = False,
     cluster: Annotated[
-        Text, typer.Option(help="Deal the trials out to tasks of a cluster: slurm, local or debug.")
+        Text, typer.Option(help="Distribute the trials over cluster tasks: slurm, local or debug.")
     ] = None,
     workers: Annotated[Number, typer.Option(help="Tasks of the cluster.  [4]")] = None,
     cluster_option: Annotated[
-        Texts, typer.Option(help="Of the tasks, as timeout_min=60 or slurm_partition=gpu; repeatable.")
+        Texts,
+        typer.Option(
+            help="Option for the cluster tasks, e.g. timeout_min=60 or slurm_partition=gpu; repeatable."
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     as_json: Json = False,
@@ -96,17 +99,18 @@ def tune(
     writes history.csv and trajectory.csv in the form of HFHT's; trials that survive a rung continue, none restarts.
     """
     from .. import jobs
+    from .._runs.plugins import import_plugins
+
+    import_plugins(plugin or [], [os.getcwd()])
+    jobs.get(job, jobs.FusedJob)  # before anything slow is imported
     from .._runs.device import choose_device
     from .._runs.folder import OUT, stamp
-    from .._runs.plugins import import_plugins
     from .._runs.shares import shares_of
     from ..tuning.comparison import compare
     from ..tuning.job import JobSweep
     from ..workflow.job_options import parse_options
 
     on_cluster = cluster is not None or workers is not None or bool(cluster_option)
-    import_plugins(plugin or [], [os.getcwd()])
-    preset = "quick" if quick else preset
     _check_counts(
         max_iters=max_iters, trials=trials, repeats=repeats, patience=patience, width=width, threads=threads,
         iters_per_epoch=iters_per_epoch, batch_size=batch_size,

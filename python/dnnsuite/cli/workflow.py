@@ -11,7 +11,7 @@ import typer
 
 from ..errors import Error, InvalidArgument
 from . import convergence
-from ._options import PRESETS, AllowChanged, Json, Number, Text, Texts
+from ._options import PRESETS, RESUME, AllowChanged, Json, Number, Text, Texts
 from ._search_flags import with_search_flags
 from ._status import FAILED, say
 
@@ -96,9 +96,7 @@ def workflow(
     hfta_tree: Annotated[
         Text, typer.Option(help="Also write the finished runs to this folder, as HFTA lays them out.")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Do what is missing in --out (or the last one).")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
     allow_changed: AllowChanged = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the runs in their order; run nothing.")

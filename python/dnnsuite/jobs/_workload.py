@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, did_you_mean, some_of
 
 WorkloadT = TypeVar("WorkloadT", bound="type[Workload]")
 
@@ -260,12 +260,14 @@ def get(name: str, kind: type = Workload) -> Any:
         if name in _REGISTRY.get(family, {}):
             return _REGISTRY[family][name]
     if name in names():
-        others = ", ".join(names(kind))
+        others = some_of(names(kind), "`dnnsuite list`")
         raise InvalidArgument(
             f"job {name!r} is no {kind.__name__}, and one is needed here; there is {others}"
         )
     known = names(kind)
-    raise InvalidArgument(f"no job {name!r}{did_you_mean(name, known)}; there is {', '.join(known)}")
+    raise InvalidArgument(
+        f"no job {name!r}{did_you_mean(name, known)}; there is {some_of(known, '`dnnsuite list`')}"
+    )
 
 
 def option(options: Mapping[str, Any], allowed: Sequence[str], job: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..errors import did_you_mean, some_of
 from .array_module import ArrayModule, check_width
 
 
@@ -45,9 +46,10 @@ class ArrayNamespace:
         layer = self._layers.get(name)
         if layer is not None:
             return functools.partial(layer, B=self.B)
-        known = ", ".join(sorted(self._layers))
+        near = did_you_mean(name, self._layers)
+        known = some_of(sorted(self._layers), "dnnsuite.nn")
         raise AttributeError(
-            f"nn.array({self.B}) has no {name}; it has {known} and torch's elementwise layers"
+            f"nn.array({self.B}) has no {name}{near}; it has torch's elementwise layers and {known}"
         )
 
     def __repr__(self) -> str:

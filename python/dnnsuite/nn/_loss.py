@@ -131,23 +131,7 @@ class Loss(ArrayModule):
         options = {name: getattr(self, name) for name in self._option_names}
         if sample_weight is not None:
             options["sample_weight"] = sample_weight
-        lists = {name: options[name] for name in self.per_model_lists}
-        function = type(self).function
-        if all(value == values[0] for values in lists.values() for value in values):
-            return function(
-                *inputs, **options | {name: values[0] for name, values in lists.items() if values}
-            )
-        each = [
-            function(*(x[i : i + 1] for x in inputs), **{n: _of_model(v, i) for n, v in options.items()})
-            for i in range(self.B)
-        ]
-        return torch.cat(each)
-
-
-def _of_model(option: Any, index: int) -> Any:
-    if isinstance(option, Tensor):
-        return option[index : index + 1]
-    return option[index] if isinstance(option, list) else option
+        return type(self).function(*inputs, **options)
 
 
 class CrossEntropyLoss(Loss):
@@ -292,7 +276,7 @@ class MultiMarginLoss(Loss):
 
     torch_class = torch.nn.MultiMarginLoss
     function = functional.multi_margin_loss
-    per_model_lists = ("margin",)
+    per_model_lists = ("margin", "p")
     weights, class_weights = ("weight",), True
 
 
@@ -335,7 +319,7 @@ class TripletMarginLoss(Loss):
 
     torch_class = torch.nn.TripletMarginLoss
     function = functional.triplet_margin_loss
-    per_model_lists = ("margin",)
+    per_model_lists = ("margin", "p", "eps")
 
 
 class TripletMarginWithDistanceLoss(Loss):

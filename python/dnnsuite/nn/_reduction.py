@@ -13,7 +13,7 @@ from .._torch import transforming
 from ..errors import InvalidArgument
 from ..ops.device import on_cpu
 
-__all__ = ["align", "check_reduction", "in_whole_vectors", "legacy", "model_sum", "reduce"]
+__all__ = ["align", "check_reduction", "each_in_one", "in_whole_vectors", "legacy", "model_sum", "reduce"]
 
 VECTORS = 64
 """Number of elements that is a multiple of every vector width and of torch's unrolled loops."""
@@ -37,11 +37,29 @@ def legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> st
     return word
 
 
-def align(x: Tensor, like: Tensor) -> Tensor:
+def align(x: Any, like: Tensor) -> Tensor:
     """Reshape x [B, ...] to as many dimensions as `like`, so that the dimensions after the first broadcast as in one
-    model."""
+    model. A list has the tensor or number of each model."""
+    x = each_in_one(x, like)
     missing = like.dim() - x.dim()
+    if missing > 0 and len(x) not in (1, len(like)):
+        raise InvalidArgument(
+            f"{list(x.shape)} beside {list(like.shape)} of {len(like)} models: what all models share is "
+            f"dnnsuite.stack(..., B={len(like)})"
+        )
     return x if missing <= 0 else x.view(x.shape[:1] + (1,) * missing + x.shape[1:])
+
+
+def each_in_one(value: Any, like: Tensor) -> Tensor:
+    """Stack a weight that is given as a list, with a tensor or a number for each model."""
+    if isinstance(value, Tensor):
+        return value
+    found = torch.stack([torch.as_tensor(one, dtype=like.dtype, device=like.device) for one in value])
+    if len(found) != len(like):
+        raise InvalidArgument(
+            f"a list of {len(found)} weights for {len(like)} models: give one, or one per model"
+        )
+    return found
 
 
 def in_whole_vectors(function: Callable[..., Tensor], *inputs: tuple[Tensor, float]) -> Tensor:

@@ -17,6 +17,7 @@ from ..ops.clipping import clip_factors
 from . import _convert
 from ._group import Group, HyperParameter, ParameterGroup, plain
 from ._kept_answers import KeptAnswers
+from ._plain_owner import plain_owner
 from ._plan import Hyper, refuse_other_width, refuse_sparse
 from ._updates import PlannedUpdates
 from ._values import check_indices
@@ -76,6 +77,10 @@ class ArrayOptimizer(PlannedUpdates):
         max_grad_norm: Any = None,
         **options: Any,
     ) -> None:
+        if isinstance(params, torch.nn.Module):
+            raise InvalidArgument(
+                f"give the array's parameters: {type(self).__name__}(array.parameters(), ...)"
+            )
         for name, value in options.items():
             if name not in (*_TORCH_ONLY, "differentiable"):
                 raise TypeError(f"{type(self).__name__} has no argument {name!r}")
@@ -129,6 +134,14 @@ class ArrayOptimizer(PlannedUpdates):
         self.note_change()
 
     def _check_group(self, group: Group) -> None:
+        owner = plain_owner(group["params"])
+        if owner is not None:
+            name = type(self).__name__
+            raise InvalidArgument(
+                f"these are the parameters of a plain {type(owner).__name__}, which have no dimension for the models: "
+                f"array = dnnsuite.fuse(models), then dnnsuite.optim.{name}(array.parameters(), ...); for one model "
+                f"alone {'torch.optim.' + name if self.torch_class else 'fuse([model])'}"
+            )
         for parameter in group["params"]:
             if parameter.dim() == 0:
                 raise InvalidArgument(

@@ -43,7 +43,7 @@ class Costs:
             if value is not None and not 0 < value < math.inf:
                 raise InvalidArgument(f"--{flag} {value:g}: must be a positive number")
         if (self.price or self.per_hour) and not self.currency.isprintable():
-            raise InvalidArgument(f"--currency {self.currency!r}: wants a word, as EUR")
+            raise InvalidArgument(f"--currency {self.currency!r}: wants a word, for example EUR")
 
 
 def machine_rate(of_job: Sequence[ReportEntry]) -> float:

@@ -18,16 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "FAILURES",
-    "ReportEntry",
-    "by_job",
-    "by_run",
-    "entries_of",
-    "finished",
-    "mean",
-    "of_suites",
-    "rows_of_report",
-]
+    "FAILURES", "ReportEntry", "by_job", "by_run", "entries_of", "finished", "mean", "of_suites", "rows_of_report",
+]  # fmt: skip
 
 # The classes of failure, in the order in which they are shown. `data`: the data asked for were not there.
 FAILURES = (
@@ -79,6 +71,7 @@ class ReportEntry:
     seed: int = 0
     hostname: str = ""
     driver: str = ""
+    system: str = ""
     started: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     plan: str = ""
@@ -148,6 +141,7 @@ def _entry(row: Mapping[str, Any], run: str) -> ReportEntry:
         seed=row["seed"],
         hostname=row["hostname"],
         driver=row["driver"],
+        system=row["system"],
         started=row["started"],
         versions={name: row[name] for name in ("torch", "dnnsuite", "commit") if row[name]},
         plan=row["plan"],

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import results
+from ..errors import InvalidArgument
 from ..results.intervals import FEWEST_RUNS
 from ..results.pool import UNKNOWN, reasons, refuse_unlike
 from ._costs import Costs, cost_table, gpu_watts
@@ -68,8 +69,13 @@ class SuiteReport:
 
     @property
     def verdict(self) -> str:
-        """PASS, FAIL, or NOT COMPARABLE: what was compared passes, and some jobs must not be compared."""
-        bad = self.failures or any(not line.passed for line in self.statistics)
+        """PASS, FAIL, NOT COMPARABLE (what was compared passes, and some jobs must not be compared), or NOT ENOUGH
+        RUNS: nothing failed, and the suite is too short for its statistics."""
+        if self.failures:
+            return "FAIL"
+        if self.statistics and self.seed["sd"].isna().any():
+            return "NOT ENOUGH RUNS"
+        bad = any(not line.passed for line in self.statistics)
         return "FAIL" if bad else "NOT COMPARABLE" if self.uncompared else "PASS"
 
     @property
@@ -81,8 +87,8 @@ class SuiteReport:
     @property
     def headline(self) -> str:
         """The verdict in words, with its rule: the original's is the mean over all jobs."""
-        if self.verdict == "FAIL" and not self.failures and self.seed["sd"].isna().all():
-            return f"FAIL: no job has {LEAST_RUNS} runs"
+        if self.verdict == "NOT ENOUGH RUNS":
+            return f"NOT ENOUGH RUNS: {self.summary['runs'].min()} of {LEAST_RUNS}"
         if self.verdict != "PASS":
             return self.verdict
         if self.target is None:
@@ -180,12 +186,18 @@ def make(
     prices = Costs(price, cost_per_hour, watts, currency)
     table = results.load(*directories, name=name)
     rows = rows_of_report(table[~table["job"].isin(exclude)])
-    notes = _notes_on_unlike(rows, allow_unlike)
+    notes, odd = _notes_on_unlike(rows, allow_unlike)
     entries = entries_of(rows)
+    if not entries:
+        kinds = ", ".join(sorted(set(table["kind"]))) or "no run"
+        raise InvalidArgument(
+            f"nothing to report on in {', '.join(map(str, directories))}: {kinds}, without a rate; a sweep has its "
+            "tables in trials.csv and epochs.csv"
+        )
     suites = of_suites(entries)
     targets: dict[str, Target] | None = load(target) if target else None
     seed = seed_table(suites, targets)
-    unlike = uncompared(suites, targets) if targets else {}
+    unlike = (uncompared(suites, targets) if targets else {}) | odd
     comparable = _comparable(suites, unlike)
     last: dict[str, Target] | None = load(target, last=True) if target and comparable else None
     differing = _differing(entries)
@@ -214,12 +226,18 @@ def make(
     )
 
 
-def _notes_on_unlike(rows: pandas.DataFrame, allowed: bool) -> list[str]:
-    """Return how the runs differ in what ran or where; refuse them if that is not allowed."""
+def _notes_on_unlike(rows: pandas.DataFrame, allowed: bool) -> tuple[list[str], dict[str, list[str]]]:
+    """Return how the runs differ in what ran or where, and the jobs of which the copies of one run differ, as they may
+    by the steps that they skip: these are flagged. Other differences are refused if they are not allowed."""
+    odd: dict[str, list[str]] = {}
+    for _, copies in rows.groupby(["plan_id", "repeat"]):
+        for reason in reasons(copies, _JOB):
+            said = f"its copies differ in {reason.condition} ({', '.join(sorted(reason.values))})"
+            odd[reason.what] = sorted({*odd.get(reason.what, ()), said})
     if allowed:
-        return [str(reason) for reason in reasons(rows, _JOB)]
-    refuse_unlike(rows, _JOB)
-    return []
+        return [str(reason) for reason in reasons(rows, _JOB)], odd
+    refuse_unlike(rows[~rows["job"].isin(odd)], _JOB)
+    return [], odd
 
 
 def _title(entries: Sequence[ReportEntry]) -> str:
@@ -244,7 +262,7 @@ def _notes(
             "targets, the original's table and a score are for runs of a suite; `dnnsuite plot` draws speedup curves"
         )
     for job, why in unlike.items():
-        notes.append(f"{job} is not compared with its target: {'; '.join(why)}")
+        notes.append(f"{job} is not compared: {'; '.join(why)}")
     few = [str(job) for job in seed.index[seed["sd"].isna()]]
     if few:
         notes.append(f"fewer than {LEAST_RUNS} runs, so left out of the statistics: {', '.join(few)}")
@@ -252,7 +270,7 @@ def _notes(
     if once := [job for job, count in runs.items() if count == 1]:
         notes.append(
             "measured in one run, which shows nothing of how much runs differ, so without an interval: "
-            f"{', '.join(once)}; `--repeat {FEWEST_RUNS}` or more would tell"
+            f"{', '.join(once)}; `--repeats {FEWEST_RUNS}` or more would tell"
         )
     if shaky := [job for job, count in runs.items() if 2 <= count < FEWEST_RUNS]:
         notes.append(
@@ -286,8 +304,8 @@ def _flags(entries: Sequence[ReportEntry]) -> dict[str, list[ReportEntry]]:
 
 
 def _machine(entries: Sequence[ReportEntry]) -> dict[str, str]:
-    """Return the conditions that all entries share, where they are known; then the machine's name, its driver, the
-    dates."""
+    """Return the conditions that all entries share, where they are known; then the machine's name, its driver and
+    system, the dates."""
     shared: dict[str, str] = {}
     for name in dict.fromkeys(key for entry in entries for key in entry.conditions):
         values = {entry.conditions.get(name, UNKNOWN) for entry in entries}
@@ -299,6 +317,10 @@ def _machine(entries: Sequence[ReportEntry]) -> dict[str, str]:
     ):
         if known := sorted(found - {""}):
             shared[name] = ", ".join(known)
+    systems: dict[str, set[str]] = {}
+    for part in {part for entry in entries for part in entry.system.split("; ")}:
+        systems.setdefault(part.partition(": ")[0], set()).add(part.partition(": ")[2])
+    shared |= {name: "; ".join(sorted(found)) for name, found in sorted(systems.items()) if name}
     for name in ("torch", "dnnsuite", "commit"):
         found = {entry.versions.get(name, "") for entry in entries} - {""}
         if found:

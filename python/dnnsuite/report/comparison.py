@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .._runs.words import printable
 from .._shown import interval, percent, rate
 from ..errors import InvalidArgument, did_you_mean
-from ..results.comparison import VERDICTS, Compared
+from ..results.comparison import VERDICTS, Compared, overall
 
 __all__ = ["FailOn", "comparison_markdown", "comparison_text", "fail_on"]
 
@@ -121,6 +121,15 @@ def _change_interval(point: Compared) -> str:
     return f"{found.strip()} %" if found else "-"
 
 
+def _overall(points: Sequence[Compared]) -> list[str]:
+    """The one number of two machines or versions."""
+    count, ratio, low, high = overall(points)
+    if count < 2:
+        return []
+    within = f"95 % interval {low:.3f} to {high:.3f}" if low == low else "no interval: a job has one run"
+    return [f"geometric mean over {count} jobs or points: {ratio:.3f} times the baseline's speed ({within})"]
+
+
 def _summary(points: Sequence[Compared]) -> str:
     counts = [(verdict, sum(point.verdict == verdict for point in points)) for verdict in VERDICTS]
     return ", ".join(f"{count} {verdict}" for verdict, count in counts if count)
@@ -128,7 +137,7 @@ def _summary(points: Sequence[Compared]) -> str:
 
 def _remarks(points: Sequence[Compared], failing: Sequence[FailOn]) -> list[str]:
     """Sentences below the table: what is missing for a verdict, why points are not compared, what fails the check."""
-    found = [_summary(points)]
+    found = [_summary(points), *_overall(points)]
     paired = {point.method for point in points if point.method}
     if paired:
         found.append(f"method: {' and '.join(sorted(paired))} runs, Student's t on logarithms, 95 %")

@@ -33,8 +33,8 @@ from .table import complete as complete
 from .table import save_csv as save_csv
 
 __all__ = [
-    "BASELINE", "COLUMNS", "SEPARATOR", "Compared", "Reason", "UnlikeRuns", "by_batch_size", "by_mode",
-    "compare", "complete", "conditions", "gains", "gains_markdown", "knee", "load", "load_monitors",
-    "read_monitor", "reasons", "refuse_unlike", "save_csv", "save_hfta_tree", "steps", "styled", "summarize",
-    "summarize_monitors", "weak_scaling", "wide",
+    "BASELINE", "COLUMNS", "SEPARATOR", "Compared", "Reason", "UnlikeRuns", "by_batch_size", "by_mode", "compare",
+    "complete", "conditions", "gains", "gains_markdown", "knee", "load", "load_monitors", "read_monitor", "reasons",
+    "refuse_unlike", "save_csv", "save_hfta_tree", "steps", "styled", "summarize", "summarize_monitors",
+    "weak_scaling", "wide",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InvalidArgument, did_you_mean
 from . import pool
 from .drift import AFTER, drift_of, one_after_the_other
-from .intervals import mean, of_rates
+from .intervals import mean
 from .table import SEPARATOR, complete
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..timing import Comparison
 
-__all__ = ["ACROSS", "METHODS", "VERDICTS", "Compared", "across", "compare"]
+__all__ = ["ACROSS", "METHODS", "VERDICTS", "Compared", "across", "compare", "overall"]
 
 VERDICTS = ("faster", "slower", "same", "inconclusive", "unlike", "failed", "missing")
 METHODS = ("auto", "paired", "unpaired")
@@ -44,7 +44,7 @@ class Compared:
         verdict: one of `VERDICTS`. `unlike`: measured under other conditions; `failed`: it failed in the candidate;
             `missing`: it is not there, or failed in the baseline.
         ratio: speed of the candidate over the baseline's, with its 95 % interval `low` to `high`; above 1 is faster.
-        baseline, candidate: means of the runs, in `unit`.
+        baseline, candidate: geometric means of the runs, in `unit`, of which `ratio` is that of independent runs.
         runs: numbers of runs of the baseline and of the candidate that count.
         more_runs: further runs of each side that an inconclusive verdict needs; None if unknown.
         method: `paired` where the runs of both were made in turns on one machine, else `unpaired`.
@@ -151,6 +151,21 @@ def compare(
         )
         for point in dict.fromkeys([*sides[0], *sides[1]])
     ]
+
+
+def overall(points: Sequence[Compared]) -> tuple[int, float, float, float]:
+    """Return (points, ratio, low, high): the geometric mean of their ratios, with its 95 % interval.
+
+    Points without a ratio, as those that must not be compared, do not count. The interval is that of these points,
+    whose errors are independent; NaN where a point has none.
+    """
+    kept = [point for point in points if point.ratio > 0]
+    if not kept:
+        return 0, math.nan, math.nan, math.nan
+    centre = mean(math.log(point.ratio) for point in kept)
+    halves = [math.log(point.high / point.low) / 2 if point.low > 0 else math.nan for point in kept]
+    half = math.sqrt(math.fsum(value**2 for value in halves)) / len(kept)
+    return len(kept), math.exp(centre), math.exp(centre - half), math.exp(centre + half)
 
 
 def _points(table: pd.DataFrame, metric: str) -> dict[str, pd.DataFrame]:
@@ -308,7 +323,7 @@ def _judged(
 
     slow = unit in _SLOW_UNITS
     seconds = [(side["value"] if slow else 1 / side["value"]).tolist() for side in good]
-    means = [of_rates(side["value"].tolist()).mean for side in good]
+    means = [math.exp(mean(map(math.log, side["value"]))) for side in good]
     paired = _is_paired(method, point, good, counts)
     told: tuple[str, ...] = () if paired or not one_after_the_other(*good) else (AFTER,)
     if paired and _in_turns(*good):

@@ -62,6 +62,7 @@ def _machine(record: RunRecord) -> dict[str, Any]:
         "isolation": record.isolation.level, "page_cache": record.page_cache,
         "hostname": record.machine.hostname, "cpu_model": record.machine.cpu_model,
         "cpus": record.machine.cpus, "gpus": ", ".join(record.machine.gpus), "driver": record.machine.driver,
+        "system": record.machine.system,
         "device_name": record.device.name, "torch": str(record.versions.get("torch") or ""),
         "dnnsuite": str(record.versions.get("dnnsuite") or ""), "commit": record.commit,
     }  # fmt: skip

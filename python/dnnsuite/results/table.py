@@ -94,6 +94,7 @@ class Row:
     cpus: int = 0
     gpus: str = ""
     driver: str = ""
+    system: str = ""
     device_name: str = ""
     torch: str = ""
     dnnsuite: str = ""

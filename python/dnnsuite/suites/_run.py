@@ -186,7 +186,7 @@ def _continued(record: PlanFolder, suite: str, asked: Mapping[str, Any]) -> tupl
     changed = {name: asked[name] for name in _MAY_CHANGE if asked.get(name) is not None}
     settings = SuiteSettings.of({**state["settings"], **changed})
     if settings.repeat < recorded.repeat:
-        raise InvalidArgument(f"--repeat {settings.repeat}: {record.root} has {recorded.repeat} already")
+        raise InvalidArgument(f"--repeats {settings.repeat}: {record.root} has {recorded.repeat} already")
     where = suite if Path(suite).is_file() else state.get("source") or suite
     now = prepare(
         where, {**state["asked"], **_plain(asked), "plugins": state["plugins"], "preset": state["preset"]}

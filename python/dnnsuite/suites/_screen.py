@@ -66,11 +66,11 @@ class Screen:
         self._progress.tick()
 
     def _heard(self) -> str:
-        """Return the last ETA line of the first copy."""
+        """Return how far the first copy is, by its last line."""
         for directory in self._directories[:1]:
             for line in reversed(read_tail(directory / "stdout.txt", 400).splitlines()):
                 if line.startswith("[") and "ETA:" in line:
-                    return line.rpartition(" | ")[0]
+                    return "step " + " of ".join(line[1:].partition("]")[0].replace(" ", "").split("/"))
         return ""
 
     def done(self, key: str, repeat: int, runs: Sequence[RunRecord], line: str, seconds: float) -> None:
@@ -82,7 +82,9 @@ class Screen:
         state = ", ".join(sorted({run.verdict.failure or "crash" for run in bad})) or "passed"
         rate = rate_text(runs)
         self._progress.row(key, state=state, rate=rate, s=f"{seconds:.0f}")
-        self._progress.done(f"{line} | {rate}" if rate else line, self._eta_s())
+        place = line.partition("]")[0] + "]"  # the rest is the original's, which names a script of its own
+        shown = f"{place} {key}: {state} in {seconds:.0f} s"
+        self._progress.done(f"{shown}, {rate}" if rate else shown, self._eta_s())
         for run in bad:
             which = f"{run.details['key']} copy {run.details['slot']}"
             self.line(f"        {which}: {run.verdict.failure}: {run.verdict.message}")

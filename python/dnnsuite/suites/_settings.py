@@ -54,7 +54,7 @@ class SuiteSettings:
         names = {each.name for each in fields(cls)}
         made = cls(**{name: asked[name] for name in names if asked.get(name) is not None})
         if not 1 <= made.repeat <= _MOST_REPEATS:
-            raise InvalidArgument(f"--repeat {made.repeat}: must be 1 to {_MOST_REPEATS:,}")
+            raise InvalidArgument(f"--repeats {made.repeat}: must be 1 to {_MOST_REPEATS:,}")
         if not 0 <= made.seed < _SEEDS:
             raise InvalidArgument(f"--seed {made.seed}: must be 0 to {_SEEDS - 1:,}")
         if not 0 < made.timeout_s < math.inf:

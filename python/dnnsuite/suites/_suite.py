@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from .._runs.device import choose_device
 from .._runs.identity import Identity, identity_of
 from .._runs.plugins import import_plugins
-from ..errors import Error, InvalidArgument, did_you_mean
+from ..errors import Error, InvalidArgument, did_you_mean, some_of
 from ._flags import JobFlags, settings_of
 from .definitions import FAST, SUITES, job_of_command
 from .entry import SuiteEntry
@@ -116,7 +116,7 @@ def _definitions(suite: str) -> tuple[str, str, list[Definition]]:
         return suite, "", [_bare(1, suite)]
     raise InvalidArgument(
         f"no suite {suite!r}{did_you_mean(suite, [*SUITES, *jobs.names()])}; there is {', '.join(SUITES)}, "
-        f"a jobs file (*.json), or a job: {', '.join(jobs.names())}"
+        f"a jobs file (*.json), or a job: {some_of(jobs.names(), '`dnnsuite list`')}"
     )
 
 
@@ -132,7 +132,7 @@ def _chosen(
     for name in (*wanted, *unwanted):
         if name not in known:
             near = did_you_mean(name, known)
-            raise InvalidArgument(f"no job {name!r} in this suite{near}; it has {', '.join(known)}")
+            raise InvalidArgument(f"no job {name!r} in this suite{near}; it has {some_of(known, '--show')}")
     chosen = [d for d in definitions if (not wanted or d.name in wanted) and d.name not in unwanted]
     if not chosen:
         raise InvalidArgument("--exclude leaves no job of the suite: exclude fewer")
@@ -228,7 +228,7 @@ def _job_of(definition: Definition) -> str:
     if job is None:
         raise InvalidArgument(
             f"{definition.where}: neither the name {definition.name!r} nor the command {definition.command!r} "
-            f"is known; there is {', '.join(jobs.names())}"
+            f"is known; there is {some_of(jobs.names(), '`dnnsuite list`')}"
         )
     return job
 

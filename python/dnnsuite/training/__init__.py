@@ -31,8 +31,7 @@ from .vary import data_of as data_of
 from .vary import varied as varied
 
 __all__ = [
-    "SHIPPED", "VARYING", "BadCheckpoint", "Data", "Experiment", "ExperimentArray", "PerEpoch",
-    "ProfileWindow", "Settings", "SteppedWarmup", "TopK", "Trained", "WarmupPlateau", "array_of",
-    "configuration", "configurations", "data_of", "evaluate", "experiment_of", "find_data", "load_model",
-    "read_metrics", "run", "varied",
+    "SHIPPED", "VARYING", "BadCheckpoint", "Data", "Experiment", "ExperimentArray", "PerEpoch", "ProfileWindow",
+    "Settings", "SteppedWarmup", "TopK", "Trained", "WarmupPlateau", "array_of", "configuration", "configurations",
+    "data_of", "evaluate", "experiment_of", "find_data", "load_model", "read_metrics", "run", "varied",
 ]  # fmt: skip

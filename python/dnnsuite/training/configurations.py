@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import Error, InvalidArgument, Unavailable, did_you_mean, reason
+from ..errors import Error, InvalidArgument, Unavailable, did_you_mean, reason, some_of
 from .settings import Settings
 
 __all__ = ["SHIPPED", "configuration", "configurations", "overrides"]
@@ -55,7 +55,7 @@ def configuration(name: str, path: str | Path = SHIPPED) -> Settings:
     if name not in named:
         file = path if path != SHIPPED else SHIPPED.stem
         raise InvalidArgument(
-            f"{file} has no configuration {name!r}{did_you_mean(name, named)}; it has {', '.join(named)}"
+            f"{file} has no configuration {name!r}{did_you_mean(name, named)}; it has {some_of(named, '--list')}"
         )
     return Settings.from_mapping(named[name], f"{path}: {name}")
 

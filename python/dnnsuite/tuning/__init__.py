@@ -26,7 +26,7 @@ from .space import Uniform as Uniform
 from .sweep import sweep as sweep
 
 __all__ = [
-    "ASHA", "PBT", "Algorithm", "Choice", "Decision", "Event", "Grid", "Hyperband", "Int", "Listed",
-    "LogUniform", "MLflow", "OptunaSearch", "Order", "Random", "Setting", "SuccessiveHalving", "Sweep",
-    "TensorBoard", "Uniform", "WandB", "hyperband_rungs", "sweep",
+    "ASHA", "PBT", "Algorithm", "Choice", "Decision", "Event", "Grid", "Hyperband", "Int", "Listed", "LogUniform",
+    "MLflow", "OptunaSearch", "Order", "Random", "Setting", "SuccessiveHalving", "Sweep", "TensorBoard", "Uniform",
+    "WandB", "hyperband_rungs", "sweep",
 ]  # fmt: skip

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from .._fuse import asks_for_numbers, fuse, reads_own_values, run_in_a_loop, state_bytes
+from .._fuse import asks_for_numbers, coverage, fuse, reads_own_values, run_in_a_loop, state_bytes
+from .._fuse.coverage import Coverage
 from .._seeds import seeded, watched
 from .._step import StepRunner
 from ..adapters.configs import Configs, configs_in, take_configs
@@ -55,13 +56,13 @@ class TrialArray:
     Attributes:
         steps: steps of the last epoch.
         drew: in the last epoch the loss or measure drew from torch's, NumPy's or Python's own generator.
+        in_epoch: True while an epoch is trained, when the slots hold no state that a trial could go on from.
     """
 
     def __init__(self, recipe: Recipe, evaluation: Evaluation, metric: str, threads: int) -> None:
         self._recipe, self._evaluation, self._metric, self._threads = recipe, evaluation, metric, threads
         self.trials: list[Trial] = []
-        self.steps = 0
-        self.drew = False
+        self.steps, self.drew, self.in_epoch = 0, False, False
         self._trained: dict[int, int] = {}  # epochs in the slots' weights, by trial
         self._moves: dict[int, int] = {}  # times that its schedule has moved, by trial
         self._begun: dict[int, list[float]] = {}  # learning rates of its groups at its beginning, by trial
@@ -235,6 +236,13 @@ class TrialArray:
         """True if models ran one by one, as code reads values of which each has its own."""
         return reads_own_values(self._array)
 
+    def coverage(self) -> Coverage:
+        """List how each part of a trial's model runs in the array."""
+        prefix = "model"
+        return Coverage(
+            c._replace(name=c.name.removeprefix(prefix).removeprefix(".")) for c in coverage(self._array)
+        )
+
     # -- an epoch --------------------------------------------------------------------------------------------------
 
     def epoch(self) -> list[Found]:
@@ -245,6 +253,7 @@ class TrialArray:
         """
         assert self._runner is not None
         began, audits = time.perf_counter(), self._runner.audits_passed
+        self.in_epoch = True
         with watched(_seed_of(self.trials[0])) as drawn:
             losses = self._train()
             found: list[Found] = [{"train_loss": loss} for loss in losses.tolist()]
@@ -260,6 +269,7 @@ class TrialArray:
             trial.audits_passed += audits
             trial.trained += 1
             self._trained[trial.number] = trial.trained
+        self.in_epoch = False
         return found
 
     def _train(self) -> torch.Tensor:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from .._fuse.coverage import Coverage
 from .._runs.failures import classify
 from .array_trainer import Evaluation, Found, TrialArray
+from .groups import Group
 from .recipe import Recipe
 from .slots import load_state
 from .trial import Trial
@@ -30,6 +32,8 @@ class Arrays:
     ) -> None:
         self._recipe, self._evaluation, self._metric, self.threads = recipe, evaluation, metric, threads
         self.width = width
+        self.say: Callable[[str], None] = logging.getLogger("dnnsuite").warning
+        self.covers: dict[Any, Coverage] = {}  # by group, as it was before it was parted
         self._held: dict[Any, TrialArray] = {}
 
     def chosen(self, ready: Sequence[Trial]) -> list[Trial]:
@@ -64,12 +68,27 @@ class Arrays:
             self._park_others(array, trials)
             array.hold(trials)
             found = dict(zip(map(id, array.trials), array.epoch(), strict=True))
+            self._cover(group, array)
             if len(trials) > 1 and (array.runs_apart or array.drew):
                 return self._parted(group, array.drew)
         except Exception as error:
             return self._lost(group, trials, error)
         self.width.measured(len(trials), time.perf_counter() - began, array.steps)
         return [(trial, found[id(trial)]) for trial in trials]
+
+    def _cover(self, group: Group, array: TrialArray) -> None:
+        """Keep how the parts of a group's models run, and say once what runs model by model."""
+        if group.finer is not None and group._replace(finer=None) in self.covers:
+            return
+        before = self.covers.get(group, ())
+        found = self.covers[group] = array.coverage()
+        apart = [cover for cover in found if cover.how == "per model"]
+        if apart and len(array.trials) > 1 and all(cover.how != "per model" for cover in before):
+            first, more = apart[0], f" and {len(apart) - 1} more parts" if len(apart) > 1 else ""
+            self.say(
+                f"{len(array.trials)} trials run {first.name or first.layer}{more} model by model: {first.reason}; "
+                "sweep.coverage() lists all parts"
+            )
 
     def _array(self, group: Any) -> TrialArray:
         """Return the array of a group, which becomes the last used; the first used of too many ends."""
@@ -97,10 +116,10 @@ class Arrays:
         return trial.state
 
     def peek(self, trial: Trial) -> Any:
-        """Copy a trial's state; it stays where it is."""
+        """Copy a trial's state; it stays where it is. None in the middle of an epoch."""
         array = self._held.get(trial.group)
         if array is not None and any(trial is one for one in array.trials):
-            return array.state(trial)
+            return None if array.in_epoch else array.state(trial)
         return trial.state
 
     def weights(self, trial: Trial) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +22,9 @@ from .store import Kept, Store
 from .trial import Trial
 
 __all__ = ["Engine", "NothingTrained", "Trainer"]
+
+
+_WAITED_FOR_S = 10.0  # a signal waits for the end of an epoch that is this short, so that none of it is lost
 
 
 class NothingTrained(Error):
@@ -85,22 +89,34 @@ class Engine:
         self._unwritten: dict[int, Trial] = {}  # trials of which a rung or the end is not on disk yet
         self._began_s = self._saved_s = time.monotonic()
         self.metric = self.goal.metric or ""
-        self.train_s = 0.0
-        while True:
-            check()
-            self._take_orders()
-            self._write()
-            ready = [trial for trial in self._active.values() if trial.number not in self._heard]
-            if not ready:
-                if not self._heard:
-                    break
-                self._deliver()
-                continue
-            self._train(ready)
-            if self.algorithm.parallel is None:
-                self._deliver()
-            self._save_sometimes()
+        self.train_s, self._epoch_s = 0.0, math.inf
+        try:
+            going = True
+            while going:
+                check()
+                with deferred() if self._epoch_s < _WAITED_FOR_S else nullcontext():
+                    going = self._go_on()
+        except BaseException:
+            with suppress(Exception):  # what ended the sweep is told, not that the disk is full, too
+                self._save_under_way()
+            raise
         self._save_best()
+
+    def _go_on(self) -> bool:
+        """Train an epoch of some of the trials; False if the algorithm orders nothing more."""
+        self._take_orders()
+        self._write()
+        ready = [trial for trial in self._active.values() if trial.number not in self._heard]
+        if not ready:
+            more = bool(self._heard)
+            self._deliver()
+            return more
+        self._train(ready)
+        if self.algorithm.parallel is None:
+            self._deliver()
+        if time.monotonic() - self._saved_s >= self.save_every_s:
+            self._save_under_way()
+        return True
 
     # -- orders ----------------------------------------------------------------------------------------------------
 
@@ -206,7 +222,8 @@ class Engine:
             self.check_configs([trial.config for trial in self.trials.values()])
         began = time.monotonic()
         outcomes = self.trainer.train(trials)
-        self.train_s += time.monotonic() - began
+        self._epoch_s = time.monotonic() - began
+        self.train_s += self._epoch_s
         outcomes = [(trial, found) for trial, found in outcomes if self._is_new(trial, found)]
         for trial, found in outcomes:
             self._heard[trial.number] = (trial, found)
@@ -251,9 +268,9 @@ class Engine:
 
     def _deliver(self) -> None:
         """Tell the algorithm what was heard, in the order of the trials, and do as it decides."""
-        heard, self._heard = self._heard, {}
         try:
-            for _, (trial, found) in sorted(heard.items()):
+            for number in sorted(self._heard):
+                trial, found = self._heard.pop(number)
                 if isinstance(found, BaseException):
                     self._hear_of_failure(trial, found)
                 else:
@@ -359,18 +376,22 @@ class Engine:
             value, trial, epoch = found["key"]
             self.best = Best((float(value), int(trial), int(epoch)), found["weights"])
 
-    def _save_sometimes(self) -> None:
-        """Write the trials that are under way, at intervals."""
-        if (
-            self.store is None
-            or self.algorithm.keeps_states
-            or time.monotonic() - self._saved_s < self.save_every_s
-        ):
+    def _save_under_way(self) -> None:
+        """Write the trials under way as they are after their last whole epoch, told to the algorithm or not."""
+        if self.store is None:
             return
-        for trial in self._active.values():
-            state = self.trainer.peek(trial) if trial.trained == trial.epoch > 0 else None
+        for trial in list(self._active.values()):
+            found = self._heard.get(trial.number, (trial, None))[1]
+            told = [dict(found)] if isinstance(found, dict) else []
+            if not trial.trained or trial.trained != trial.epoch + len(told):
+                continue
+            state = self.trainer.peek(trial)
             if state is not None and not isinstance(state, Path):
-                self._save(trial, state)
+                trial.history += told
+                try:
+                    self._save(trial, state)
+                finally:
+                    del trial.history[len(trial.history) - len(told) :]
         self._saved_s = time.monotonic()
 
     def _say(self, kind: str, trial: Trial) -> None:

@@ -177,13 +177,15 @@ class Feeds:
 def _refuse_arrays(source: Any) -> None:
     """Refuse arrays that are no tensors, and tensors that are in no tuple: rows, or one source for each trial."""
     if isinstance(source, torch.Tensor):
-        raise InvalidArgument("the data are one tensor: give a tuple, as (inputs,) or (inputs, targets)")
+        raise InvalidArgument(
+            "the data are one tensor: give a tuple, for example (inputs,) or (inputs, targets)"
+        )
     if not isinstance(source, (tuple, list)):
         source = [source]
     elif isinstance(source, list) and any(isinstance(part, torch.Tensor) for part in source):
         raise InvalidArgument(
             "a list of tensors is given, and a list has the data of trial i at place i: for data of all trials "
-            "give a tuple, as (inputs, targets)"
+            "give a tuple, for example (inputs, targets)"
         )
     for part in source:
         if hasattr(part, "__array__") and not isinstance(part, torch.Tensor):

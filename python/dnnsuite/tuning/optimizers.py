@@ -169,7 +169,7 @@ def _class_of(given: Any, room: Any, what: str) -> tuple[Any, Values]:
         hint = did_you_mean(str(name), room.__all__)
         raise InvalidArgument(
             f"{what} {given!r} is none of dnnsuite.{'optim' if what == 'optimizer' else 'optim.lr_scheduler'}{hint}; "
-            f"name one, as {'AdamW' if what == 'optimizer' else 'CosineAnnealingLR'!r}"
+            f"name one, for example {'AdamW' if what == 'optimizer' else 'CosineAnnealingLR'!r}"
         )
     return found, constants
 

@@ -35,6 +35,11 @@ class Place:
         self.began = False  # True once the directory is this sweep's
 
     @property
+    def root(self) -> Path | None:
+        """The directory; None without one."""
+        return None if self._folder is None else self._folder.root
+
+    @property
     def id(self) -> str:
         """Id of the directory; empty without one."""
         return "" if self._folder is None else self._folder.id

@@ -42,6 +42,7 @@ class Processes:
         self._made = lambda: Arrays(recipe, evaluation, metric, self._threads, Width(1))
         self._workers: list[_Worker | None] = [None] * count
         self._home: dict[int, int] = {}  # process by trial
+        self._busy = False
         self._in_use: dict[int, int] = {}  # number of trials by process
 
     def chosen(self, ready: Sequence[Trial]) -> list[Trial]:
@@ -60,10 +61,13 @@ class Processes:
 
     def train(self, trials: Sequence[Trial]) -> list[Outcome]:
         """Train an epoch of each, at the same time."""
+        self._busy = True
         for trial in trials:
             self._worker(trial).send("train", trial)
             trial.state = None
-        return [self._answer(trial) for trial in trials]
+        found = [self._answer(trial) for trial in trials]
+        self._busy = False
+        return found
 
     def _answer(self, trial: Trial) -> Outcome:
         place = self._home[trial.number]
@@ -90,7 +94,9 @@ class Processes:
         return trial.state
 
     def peek(self, trial: Trial) -> Any:
-        """Copy a trial's state."""
+        """Copy a trial's state; None in the middle of an epoch."""
+        if self._busy:
+            return None
         return self._asked("state", trial) if trial.number in self._home else trial.state
 
     def weights(self, trial: Trial) -> dict[str, Any]:

@@ -94,6 +94,10 @@ class Progress:
             self._shown.row(row[0], **dict(zip(columns[1:], row[1:], strict=True)))
         self._shown.at(self._trained, self._line(engine), self._eta_s())
 
+    def say(self, line: str) -> None:
+        """Print a line beside the progress."""
+        self._shown.line(line)
+
     def end(self, line: str) -> None:
         """Print the last line: how the sweep ended."""
         if self._live is not None:

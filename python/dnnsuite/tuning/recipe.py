@@ -195,12 +195,21 @@ class Recipe:
             name for name in unread if any(not alike(c.get(name), configs[0].get(name)) for c in configs)
         ]
         if differing and not isinstance(self.optimization, OfTorch):
-            reads = ", ".join(sorted(self.read & set(names))) or "nothing of it"
-            clipping = "; the norm of gradients is clipped by max_grad_norm" if "clip" in differing[0] else ""
+            read = ", ".join(sorted(self.read & set(names))) or "nothing"
+            taken_by_optimizer = ", ".join(sorted(set(names) & taken - self.read)) or "nothing"
+            way = next((said for word, said in _WAYS.items() if word in differing[0]), "")
             raise InvalidArgument(
-                f"make_model ignores {differing[0]!r}, in which the trials differ, so all would be equal: it reads "
-                f"{reads}, the optimizer {', '.join(sorted(set(names) & taken - self.read)) or 'nothing'}{clipping}"
+                f"{differing[0]!r} varies between trials, but nothing uses it: make_model reads {read}, the optimizer "
+                f"{taken_by_optimizer}{way}"
             )
+
+
+_WAYS = {
+    "clip": ". The norm of gradients is clipped by max_grad_norm",
+    "optim": ". To choose the optimizer by trial, give optimizer=lambda parameters, config: ...",
+    "sched": ". To choose the schedule by trial, give scheduler=lambda optimizer, config: ...",
+    "rate": ". The optimizer's learning rate is lr",
+}  # by a part of the name
 
 
 def _uncopied(code: Any) -> Any:

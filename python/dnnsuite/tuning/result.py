@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._files import write_text
+from .._fuse.coverage import Coverage
 from .._shown import duration, metric, setting
+from ..errors import InvalidArgument
 from .algorithms import Plan
 from .trial import Trial
 
@@ -92,6 +94,7 @@ class Sweep:
     resumed: bool = False
     points: Sequence[tuple[float, float]] = field(repr=False, default=())
     plan: Plan | None = field(repr=False, default=None)
+    covers: Sequence[Coverage] = field(repr=False, default=())
     rebuild: Callable[[Trial], torch.nn.Module] = field(repr=False, default=lambda trial: None)  # type: ignore[assignment]
 
     @property
@@ -143,6 +146,19 @@ class Sweep:
         model = self.rebuild(self._best)
         model.load_state_dict(copy.copy(self.best_state_dict))
         return model.eval()
+
+    def coverage(self) -> Coverage:
+        """List how each part of the models ran, as an array's `coverage()` does; models of other shapes follow.
+
+        Raises:
+            InvalidArgument: nothing was trained in arrays of this process.
+        """
+        if not self.covers:
+            raise InvalidArgument(
+                "this process trained no trial in an array (mode, devices, or all was there already): see "
+                "dnnsuite.fuse([make_model(config), ...]) and its coverage()"
+            )
+        return Coverage(dict.fromkeys(cover for covers in self.covers for cover in covers))
 
     def describe(self) -> str:
         """One line: the best trial, and what the sweep took."""

@@ -117,7 +117,7 @@ def checked_space(space: Mapping[str, Any]) -> dict[str, Range]:
     """
     if not space:
         raise InvalidArgument(
-            "the space is empty: give a range, as {'lr': LogUniform(1e-4, 1e-1)}, or configurations"
+            "the space is empty: give a range, for example {'lr': LogUniform(1e-4, 1e-1)}, or configurations"
         )
     for name in space:
         if not isinstance(name, str):
@@ -131,6 +131,11 @@ def _range_of(name: str, value: Any) -> Range:
     if isinstance(value, Set) and not isinstance(value, KeysView):
         raise InvalidArgument(f"{name} is a set, whose order may change: give a list of its values")
     value = _listed(value)
+    if isinstance(value, tuple) and len(value) == 2 and all(type(end) in (int, float) for end in value):
+        raise InvalidArgument(
+            f"{name} is {value}: for a range write LogUniform{value} or Uniform{value}, for a choice of two "
+            f"{list(value)}, for one fixed pair [{value}]"
+        )
     if isinstance(value, (list, tuple)):
         if not value:
             raise InvalidArgument(f"the space is empty: {name} has no value to choose")

@@ -26,6 +26,7 @@ from .trial import Trial
 __all__ = ["BEST_FILE", "Asked", "Kept", "Store", "as_json_value"]
 
 BEST_FILE = "best.pt"
+_UNDER_WAY = "-under-way"
 Asked = tuple[Identity, tuple[str, ...]]  # what decides the numbers, and names of what may differ
 
 
@@ -111,11 +112,11 @@ class Store:
         if not (directory / RUN_FILE).is_file():
             temporary = self.folder.begin_run(directory.name)
             if state is not None:
-                save_tensors(temporary / _file_of(trial.trained), state)
+                save_tensors(temporary / _file_of(trial), state)
             return _states_in(self.folder.finish_run(temporary, record))
         before = _states_in(directory)
         if state is not None:  # before the record that tells of it: a kill between them loses nothing
-            save_tensors(directory / _file_of(trial.trained), state)
+            save_tensors(directory / _file_of(trial), state)
         write_run(directory, record)
         for epochs in before.keys() - self._needed(before, trial, state):
             before[epochs].unlink(missing_ok=True)
@@ -128,7 +129,8 @@ class Store:
         """
         if not self._keeps_states:
             return set() if state is None else {trial.trained}
-        return {trial.trained, *sorted(epochs for epochs in before if epochs < trial.trained)[-1:]}
+        rungs = sorted(n for n, path in before.items() if n < trial.trained and _UNDER_WAY not in path.name)
+        return {trial.trained, *rungs[-2 if trial.status == "running" else -1 :]}
 
     def states_of(self, trial: int) -> dict[int, Path]:
         """Files of a trial's states by epochs."""
@@ -206,8 +208,9 @@ class Store:
         self.folder.drop_unfinished()
 
 
-def _file_of(epochs: int) -> str:
-    return f"state-{epochs}.pt"
+def _file_of(trial: Trial) -> str:
+    """Name the file of a trial's state: one between two rungs is never that of the rung that others may ask for."""
+    return f"state-{trial.trained}{_UNDER_WAY if trial.status == 'running' else ''}.pt"
 
 
 def _folder_of(trial: int) -> str:

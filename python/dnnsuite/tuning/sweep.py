@@ -14,7 +14,7 @@ import torch
 
 from .._runs.folder import SWEEP_FILE, default_out, opened
 from .._runs.identity import Identity, identity_of
-from .._runs.interrupts import interruptible
+from .._runs.interrupts import Interrupted, interruptible
 from .._runs.shares import Share, shares_of
 from .._torch_threads import threads_of_caller
 from ..errors import InvalidArgument, did_you_mean
@@ -181,25 +181,39 @@ def sweep(
         else OnDevices(shares, {**given, "share": Meeting(share or True, identity)})
     )
     began_s = time.monotonic()
-    with (
-        interruptible(),
-        _place(out, resume, share, chosen, setting, (identity, tuple(allow_changed)), trainer) as place,
-        Progress(console, quiet) as progress,
-    ):
-        chosen.begin(replace(setting, id=place.id, fits=recipe.fits))
-        progress.plan = plan = chosen.plan()
-        if plan is not None:
-            recipe.feeds.check_count(plan.trials)
-        store = place.store(_named(make_model), mode, where, chosen.keeps_states)
-        engine = place.engine(
-            algorithm=chosen, trainer=trainer, goal=aim, admit=recipe.admit, store=store,
-            check_configs=lambda configs: recipe.refuse_unread(configs, {"batch_size", "seed", *feeds.read}),
-            tell=_teller(progress, callbacks), seed=seed,
-        )  # fmt: skip
-        _run(engine)
-        result = _result(engine, recipe, time.monotonic() - began_s)
-        _finish(engine, result, progress)
+    place: Place | None = None
+    try:
+        with (
+            interruptible(),
+            _place(out, resume, share, chosen, setting, (identity, tuple(allow_changed)), trainer) as place,
+            Progress(console, quiet) as progress,
+        ):
+            chosen.begin(replace(setting, id=place.id, fits=recipe.fits))
+            progress.plan = plan = chosen.plan()
+            if isinstance(trainer, Arrays):
+                trainer.say = progress.say
+            if plan is not None:
+                recipe.feeds.check_count(plan.trials)
+            store = place.store(_named(make_model), mode, where, chosen.keeps_states)
+            engine = place.engine(
+                algorithm=chosen, trainer=trainer, goal=aim, admit=recipe.admit, store=store,
+                check_configs=lambda configs: recipe.refuse_unread(configs, {"batch_size", "seed", *feeds.read}),
+                tell=_teller(progress, callbacks), seed=seed,
+            )  # fmt: skip
+            _run(engine)
+            result = _result(engine, recipe, time.monotonic() - began_s)
+            _finish(engine, result, progress)
+    except Interrupted as interrupted:  # the frames between tell a user nothing
+        raise Interrupted(interrupted.number, _way_on(place)) from None
     return result
+
+
+def _way_on(place: Place | None) -> str:
+    """Say in a sentence how an interrupted sweep is continued."""
+    root = None if place is None else place.root
+    if root is None:
+        return "nothing is kept without a directory: leave out=False away"
+    return f"the trials are kept in {root}; to continue, repeat the call with out={str(root)!r}, resume=True"
 
 
 def _search(
@@ -211,7 +225,7 @@ def _search(
     at_least_1("trials", trials)
     if isinstance(space, str) or not hasattr(space, "__iter__"):
         raise InvalidArgument(
-            f"the space is a {type(space).__name__}: give ranges by name, as {{'lr': LogUniform(1e-4, 1e-1)}}, or a "
+            f"the space is a {type(space).__name__}: give ranges by name, e.g. {{'lr': LogUniform(1e-4, 1e-1)}}, or a "
             "list of configurations"
         )
     if isinstance(space, Mapping):
@@ -229,11 +243,11 @@ def _search(
         setting = Setting({}, configs, epochs, seed, maximize)
     if not isinstance(chosen, Algorithm):
         raise InvalidArgument(
-            f"algorithm is a {type(chosen).__name__}: give one of dnnsuite.tuning, as Hyperband()"
+            f"algorithm is a {type(chosen).__name__}: give one of dnnsuite.tuning, for example Hyperband()"
         )
     if trials is not None and algorithm is not None:
         raise InvalidArgument(
-            f"trials={trials} beside an algorithm: give it there, as {type(chosen).__name__}(trials)"
+            f"trials={trials} beside an algorithm: give it there: {type(chosen).__name__}(trials)"
         )
     return chosen, setting
 
@@ -363,6 +377,7 @@ def _result(engine: Engine, recipe: Recipe, seconds: float) -> Sweep:
         out=engine.store.folder.root if engine.store else None,
         changed=dict(engine.store.changed) if engine.store else {}, resumed=engine.resumed,
         points=engine.trajectory, plan=engine.algorithm.plan(), rebuild=recipe.rebuild,
+        covers=list(getattr(engine.trainer, "covers", {}).values()),
     )  # fmt: skip
 
 

@@ -159,6 +159,7 @@ def one_of(what: str, value: str, accepted: Sequence[str]) -> str:
     if value not in accepted:
         raise InvalidArgument(
             f"unknown {what} {value!r}; accepted: {', '.join(accepted)}{did_you_mean(value, accepted)}"
+            f"{'; amp needs a GPU' if value == 'amp' else ''}"
         )
     return value
 

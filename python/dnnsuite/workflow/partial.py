@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from ..plots import Drawn, Request
 
 __all__ = [
-    "SUFFIX", "draw", "is_partial", "number_of", "options_of", "table_of", "unfused_names", "units_of",
-    "write",
+    "SUFFIX", "draw", "is_partial", "number_of", "options_of", "table_of", "unfused_names", "units_of", "write",
 ]  # fmt: skip
 
 SUFFIX = "_partially_fused"

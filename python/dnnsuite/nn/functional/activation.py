@@ -41,6 +41,7 @@ from ...ops.memory_order import by_memory_order, memory_order, way_back
 from .._models import each_model, shifted
 from ..random_draws import fill
 from ..waiting_gate import FEWEST_NUMBERS
+from ._own_numbers import takes_own_numbers
 
 _SELU = 1.6732632423543772, 1.0507009873554805  # alpha and scale (Klambauer et al., NIPS 2017)
 
@@ -151,6 +152,7 @@ def log_softmax(
     )
 
 
+@takes_own_numbers("tau")
 def gumbel_softmax(
     logits: torch.Tensor,
     tau: float = 1,

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from ...errors import InvalidArgument
 from .._reduction import align, check_reduction, in_whole_vectors, legacy, reduce
+from ._own_numbers import takes_own_numbers
 
 _reduce = reduce  # torch calls one of the arguments `reduce`
 
@@ -46,6 +47,7 @@ def mse_loss(
     return _reduce(values, reduction, _product(weight, sample_weight))
 
 
+@takes_own_numbers("beta")
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -63,6 +65,7 @@ def smooth_l1_loss(
     return _reduce(values, reduction, sample_weight)
 
 
+@takes_own_numbers("delta")
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -103,6 +106,7 @@ def kl_div(
     return _reduce(values, "mean", sample_weight, samples=values.shape[1] if values.dim() > 1 else 1)
 
 
+@takes_own_numbers("eps")
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -126,6 +130,7 @@ def poisson_nll_loss(
     return _reduce(values, reduction, sample_weight)
 
 
+@takes_own_numbers("eps")
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,

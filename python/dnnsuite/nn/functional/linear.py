@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ... import ops
 from ...errors import InvalidArgument
+from ._own_numbers import takes_own_numbers
 from .loss import as_torch, cross_entropy
 
 
@@ -21,6 +22,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activat
     return ops.linear(input, weight, bias, activation)
 
 
+@takes_own_numbers("label_smoothing")
 def linear_cross_entropy(
     input: Tensor,
     linear_weight: Tensor,

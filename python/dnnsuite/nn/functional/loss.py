@@ -14,11 +14,13 @@ from torch.nn import functional as F
 from ... import ops
 from ...errors import InvalidArgument
 from .._precision import computable
-from .._reduction import align, check_reduction, in_whole_vectors, legacy, model_sum, reduce
+from .._reduction import align, check_reduction, each_in_one, in_whole_vectors, legacy, model_sum, reduce
+from ._own_numbers import takes_own_numbers
 
 IGNORED = -100
 
 
+@takes_own_numbers("label_smoothing")
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -102,7 +104,8 @@ def _class_last(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor, torch.Si
     shape = input.shape[:-1]
     if not soft and target.shape != shape:
         raise InvalidArgument(
-            f"an input of {list(input.shape)} (class last) wants class indices {list(shape)}; got {list(target.shape)}"
+            f"an input of {list(input.shape)} (class last) wants class indices {list(shape)}; got "
+            f"{list(target.shape)}; what all models share is dnnsuite.stack(target, B={len(input)})"
         )
     if input.dim() == 3:  # rows already: a view would have a gradient of its own
         return input, target, shape
@@ -127,6 +130,7 @@ def _rows(sample_weight: Tensor, shape: torch.Size) -> Tensor:
 def _class_weight(weight: Tensor, log_p: Tensor) -> Tensor:
     """Reshape a class weight `[C]` or `[B, C]` to `[B, 1, C]`."""
     models, _, classes = log_p.shape
+    weight = each_in_one(weight, log_p)
     if weight.shape not in ((classes,), (models, classes)):
         raise InvalidArgument(f"weight must be {[models, classes]} or {[classes]}, not {list(weight.shape)}")
     return weight.to(log_p.dtype).expand(models, classes).unsqueeze(1)
@@ -170,6 +174,14 @@ def _reduced_rows(
     return model_sum(rows) / model_sum(counted) if reduction == "mean" else model_sum(rows)
 
 
+def _check_shapes(input: Tensor, target: Tensor) -> None:
+    if input.shape != target.shape:
+        raise InvalidArgument(
+            f"the target {list(target.shape)} must have the shape of the input {list(input.shape)}; what all models "
+            f"share is dnnsuite.stack(target, B={len(input)})"
+        )
+
+
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -183,6 +195,7 @@ def binary_cross_entropy(
     """Binary cross-entropy of probabilities `[B, N, ...]`; `weight` `[B, ...]` is each model's, as in torch."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
+    _check_shapes(input, target)
     values = in_whole_vectors(
         lambda x, y: F.binary_cross_entropy(x, y, reduction="none"), (input, 0.5), (target, 0.5)
     )
@@ -204,6 +217,7 @@ def binary_cross_entropy_with_logits(
     """Binary cross-entropy of logits `[B, N, ...]`; `weight`, `pos_weight` `[B, ...]` are each model's, as torch's."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
+    _check_shapes(input, target)
     if pos_weight is None:
         values = in_whole_vectors(
             lambda x, y: F.binary_cross_entropy_with_logits(x, y, reduction="none"),
@@ -221,6 +235,7 @@ def binary_cross_entropy_with_logits(
     return _reduce(values, reduction, sample_weight)
 
 
+@takes_own_numbers("margin", "p")
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,

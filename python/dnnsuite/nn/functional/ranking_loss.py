@@ -10,10 +10,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .._reduction import check_reduction, in_whole_vectors, legacy, reduce
+from ._own_numbers import takes_own_numbers
 
 _reduce = reduce  # torch calls one of the arguments `reduce`
 
 
+@takes_own_numbers("margin")
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -50,6 +52,7 @@ def soft_margin_loss(
     return _reduce(values, reduction, sample_weight)
 
 
+@takes_own_numbers("margin")
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -68,6 +71,7 @@ def margin_ranking_loss(
     return _reduce(values, reduction, sample_weight)
 
 
+@takes_own_numbers("margin")
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -89,6 +93,7 @@ def cosine_embedding_loss(
     return _reduce(rows.view(shape), reduction, sample_weight)
 
 
+@takes_own_numbers("margin", "p", "eps")
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -110,6 +115,7 @@ def triplet_margin_loss(
     return _reduce(values, reduction, sample_weight)
 
 
+@takes_own_numbers("margin")
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
     positive: Tensor,

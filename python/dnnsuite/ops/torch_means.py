@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""Means over all models of an array, which give each of them 1/B of its own gradient.
+
+A script can train with `torch.nn.functional.mse_loss(array(x), y)` and with `losses.mean()`: nothing in them is wrong
+but the size of every gradient. Once there is a layer of an array, `torch.autograd.backward`, which `Tensor.backward`
+calls, and `torch.autograd.grad` look at the graph of a scalar: a mean over tensors of an array in which no model was
+picked out, and that nothing multiplies by B again, is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgument
+from . import array_layers
+
+__all__ = ["take_over"]
+
+_FARTHEST = 64  # nodes between a mean and the first parameter behind it
+_PICKS_MODELS = ("Select", "Unbind", "Slice", "Split", "Index", "Narrow", "MaskedSelect")
+_WHOLE_SLICE = (0, sys.maxsize, 1)
+_TERMS = ("AddBackward0", "SubBackward0", "NegBackward0", "ToCopyBackward0")
+_PRODUCTS = ("MulBackward0", "DivBackward0", "DivBackward1")
+_LOSSES = {
+    "MseLoss": "mse_loss", "SmoothL1Loss": "smooth_l1_loss", "HuberLoss": "huber_loss", "NllLoss": "cross_entropy",
+    "NllLoss2D": "cross_entropy", "BinaryCrossEntropy": "binary_cross_entropy", "SoftMarginLoss": "soft_margin_loss",
+    "BinaryCrossEntropyWithLogits": "binary_cross_entropy_with_logits", "MultiMarginLoss": "multi_margin_loss",
+}  # fmt: skip
+
+
+def take_over() -> None:
+    """Look at what is differentiated, from now on."""
+    for name in ("backward", "grad"):
+        original = getattr(torch.autograd, name)
+        if not hasattr(original, "looks_for_means"):
+            setattr(torch.autograd, name, _looking(original))
+
+
+def _looking(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def gradients(*args: Any, **kwargs: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            given = args[0] if args else next(iter(kwargs.values()), None)
+            for tensor in (given,) if isinstance(given, torch.Tensor) else given or ():
+                if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None and not tensor.dim():
+                    _check(tensor.grad_fn)
+        return original(*args, **kwargs)
+
+    gradients.__dict__["looks_for_means"] = True
+    return gradients
+
+
+def _check(root: Any) -> None:
+    for node, factors in _means(root):
+        found = _model_count(node)
+        if found is None or any(_is_number(factor, found) for factor in factors):
+            continue
+        of_losses = list(_saved(node, "self_sym_sizes") or ()) == [found]
+        if of_losses:
+            raise InvalidArgument(
+                f"this is the mean of the losses of {found} models, which gives each 1/{found} of its own gradient: "
+                "write losses.sum().backward()"
+            )
+        kind = node.name().removesuffix("Backward0")
+        name = _LOSSES.get(kind, "mse_loss")
+        raise InvalidArgument(
+            f"this loss is one mean over the outputs of {found} models, which gives each 1/{found} of its own "
+            f"gradient: write dnnsuite.nn.functional.{name}(outputs, targets).sum().backward(), "
+            f"with {'the' if kind in _LOSSES else 'any'} loss of dnnsuite.nn.functional, which is one per model"
+        )
+
+
+def _means(root: Any) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield the means among the terms of a scalar, with what multiplies each."""
+    todo: list[tuple[Any, list[Any]]] = [(root, [])]
+    for _ in range(_FARTHEST):
+        if not todo:
+            return
+        node, factors = todo.pop()
+        name = node.name()
+        if name.startswith("Mean") or _saved(node, "reduction") == 1 or _is_soft_cross_entropy(node):
+            yield node, factors
+        elif name in _TERMS or name in _PRODUCTS:
+            more = [node] if name == "MulBackward0" else []
+            todo += [(inner, factors + more) for inner, _ in node.next_functions if inner is not None]
+
+
+def _is_soft_cross_entropy(node: Any) -> bool:
+    """Return True for torch's cross_entropy with probabilities, over dimension 1: in an array that of the samples."""
+    for name in ("DivBackward", "NegBackward", "SumBackward", "MulBackward"):
+        if node is None or not node.name().startswith(name):
+            return False
+        node = node.next_functions[0][0]
+    if node is None or node.name() != "LogSoftmaxBackward0":
+        return False
+    return _saved(node, "dim") == 1 and _saved(node, "result").dim() > 2
+
+
+def _is_number(product: Any, number: int) -> bool:
+    """Return True if a product's other factor is `number`."""
+    for factor in (_saved(product, "other"), _saved(product, "self")):
+        if isinstance(factor, torch.Tensor) and factor.numel() == 1 and factor.grad_fn is None:
+            return float(factor) == number
+    return False
+
+
+def _model_count(mean: Any) -> int | None:
+    """Return B if the mean is over tensors of an array of several models; None where the parameter that is nearest to
+    it is no array's, or where the graph tells models apart."""
+    todo: deque[tuple[Any, bool]] = deque((inner, False) for inner, _ in mean.next_functions)
+    seen: set[Any] = set()
+    while todo and len(seen) < _FARTHEST:
+        node, stacked = todo.popleft()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        name = node.name()
+        parameter = getattr(node, "variable", None)
+        if parameter is not None:
+            if isinstance(parameter, torch.nn.Parameter):
+                return len(parameter) if array_layers.has_any([parameter]) and len(parameter) > 1 else None
+            continue
+        if _takes_models_apart(node, name) and not stacked:
+            return None
+        stacked = stacked or name == "StackBackward0"
+        todo += [(inner, stacked) for inner, _ in node.next_functions]
+    return None
+
+
+def _takes_models_apart(node: Any, name: str) -> bool:
+    dims = _saved(node, "dim")
+    of_models = dims == 0 or (isinstance(dims, (tuple, list)) and 0 in dims)
+    if name == "SliceBackward0":  # `x[:, 0]` has a slice of all models
+        return (
+            of_models and (_saved(node, "start"), _saved(node, "end"), _saved(node, "step")) != _WHOLE_SLICE
+        )
+    if name.startswith(_PICKS_MODELS):
+        indices = _saved(node, "indices")
+        return of_models or (dims is None and not (indices and indices[0] is None))
+    return of_models and name not in ("StackBackward0", "CatBackward0")
+
+
+def _saved(node: Any, name: str) -> Any:
+    """Return what torch keeps for a node's gradient under the argument's name; None if that is nothing, or gone."""
+    try:
+        return getattr(node, f"_saved_{name}", None)
+    except RuntimeError:  # after the backward pass
+        return None

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: MIT
+"""What a script of plain torch does to an array's losses: the gradient of each model is its own, or it is refused."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dnnsuite
+from dnnsuite import errors, nn
+from dnnsuite.ops import torch_means
+
+B, N, C = 4, 8, 3
+
+
+def _parts():
+    torch.manual_seed(0)
+    models = [
+        torch.nn.Sequential(torch.nn.Linear(5, 6), torch.nn.ReLU(), torch.nn.Linear(6, C)) for _ in range(B)
+    ]
+    x, y, classes = torch.randn(N, 5), torch.randn(N, C), torch.randint(C, (N,))
+    return models, x, y, classes
+
+
+def _own_gradients(models, x, loss):
+    for model in models:
+        loss(model(x)).backward()
+    return torch.stack([model[2].weight.grad for model in models])
+
+
+REFUSED = {
+    "a loss of torch": lambda o, y, c: F.mse_loss(o, y),
+    "its module": lambda o, y, c: torch.nn.SmoothL1Loss()(o, y),
+    "one that torch composes": lambda o, y, c: F.l1_loss(o, y),
+    "huber": lambda o, y, c: torch.nn.HuberLoss()(o, y),
+    "logits": lambda o, y, c: F.binary_cross_entropy_with_logits(o, y.sigmoid()),
+    "rows of all models": lambda o, y, c: F.cross_entropy(o.flatten(0, 1), c.flatten()),
+    "a view of rows": lambda o, y, c: F.cross_entropy(o.reshape(-1, C), c.reshape(-1)),
+    "probabilities": lambda o, y, c: F.cross_entropy(o, y.softmax(2)),
+    "a formula": lambda o, y, c: ((o - y) ** 2).mean(),
+    "dimensions": lambda o, y, c: (o - y).abs().mean((0, 1, 2)),
+    "a mean of losses": lambda o, y, c: nn.functional.cross_entropy(o, c).mean(),
+    "of dimension 0": lambda o, y, c: nn.functional.mse_loss(o, y).mean(0),
+    "with a penalty": lambda o, y, c: nn.functional.mse_loss(o, y).mean() + 1e-3 * o.pow(2).sum(),
+    "in two steps": lambda o, y, c: F.mse_loss(o, y, reduction="none").flatten(1).mean(1).mean(),
+    "divided for accumulation": lambda o, y, c: F.mse_loss(o, y) / 2,
+    "stacked": lambda o, y, c: torch.stack([F.mse_loss(o[i], y[i]) for i in range(B)]).mean(),
+    "one column": lambda o, y, c: F.mse_loss(o[:, :, 0], y[:, :, 0]),
+}
+ALLOWED = {
+    "the sum of losses": lambda o, y, c: nn.functional.mse_loss(o, y).sum(),
+    "a sum of torch's": lambda o, y, c: F.mse_loss(o, y, reduction="sum") / (N * C),
+    "the mean times B": lambda o, y, c: nn.functional.mse_loss(o, y).mean() * B,
+    "a loop over models": lambda o, y, c: sum(F.mse_loss(o[i], y[i]) for i in range(B)),
+    "unbound": lambda o, y, c: sum(F.mse_loss(one, t) for one, t in zip(o.unbind(), y, strict=True)),
+    "pieces": lambda o, y, c: sum(F.mse_loss(o[i : i + 1], y[i : i + 1]) for i in range(B)),
+    "formula of each": lambda o, y, c: ((o - y) ** 2).mean((1, 2)).sum(),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_mean_over_models_is_refused_with_the_line_to_write(name):
+    models, x, y, classes = _parts()
+    array = dnnsuite.fuse(models)
+    loss = REFUSED[name](array(dnnsuite.stack(x, B=B)), dnnsuite.stack(y, B=B), dnnsuite.stack(classes, B=B))
+    with pytest.raises(
+        errors.InvalidArgument, match=r"1/4 of its own gradient: write .*\.sum\(\)\.backward\(\)"
+    ):
+        loss.backward()
+    assert all(p.grad is None for p in array.parameters())
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_other_ways_to_write_it_give_each_model_its_own_gradient(name):
+    models, x, y, classes = _parts()
+    array = dnnsuite.fuse(models)
+    loss = ALLOWED[name](array(dnnsuite.stack(x, B=B)), dnnsuite.stack(y, B=B), dnnsuite.stack(classes, B=B))
+    loss.backward()
+    own = _own_gradients(models, x, lambda o: F.mse_loss(o, y))
+    torch.testing.assert_close(array.state_dict(keep_vars=True)["2.weight"].grad, own)
+
+
+def test_means_of_no_array_and_of_an_ensemble_are_nobodys_mistake():
+    models, x, y, _ = _parts()
+    array = dnnsuite.fuse(models)
+    F.mse_loss(models[0](x), y).backward()
+    head = torch.nn.Linear(C, 1)
+    head(array(dnnsuite.stack(x, B=B)).mean(0)).mean().backward()
+    F.mse_loss(array(dnnsuite.stack(x, B=B)).mean(0), y).backward()
+    F.mse_loss(dnnsuite.fuse(models[:1])(dnnsuite.stack(x, B=1)), dnnsuite.stack(y, B=1)).backward()
+    assert all(p.grad is not None for p in array.parameters())
+
+
+def test_a_gradient_by_torch_autograd_grad_is_looked_at_too():
+    models, x, y, _ = _parts()
+    array = dnnsuite.fuse(models)
+    with pytest.raises(errors.InvalidArgument, match="mse_loss"):
+        torch.autograd.grad(
+            F.mse_loss(array(dnnsuite.stack(x, B=B)), dnnsuite.stack(y, B=B)), [*array.parameters()]
+        )
+    layer = nn.Linear(5, C, B=B)
+    with pytest.raises(errors.InvalidArgument, match=r"losses\.sum"):
+        nn.functional.mse_loss(layer(dnnsuite.stack(x, B=B)), dnnsuite.stack(y, B=B)).mean().backward()
+
+
+def test_torchs_functions_are_taken_over_once():
+    torch_means.take_over()
+    taken = torch.autograd.backward, torch.autograd.grad
+    torch_means.take_over()
+    assert (torch.autograd.backward, torch.autograd.grad) == taken
