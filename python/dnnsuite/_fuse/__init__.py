@@ -26,6 +26,8 @@ from .edits import edition_of as edition_of
 from .fusing import fuse as fuse
 from .fusing import unfuse as unfuse
 from .fusing import width as width
+from .hooks import has_backward_hook as has_backward_hook
+from .hooks import hooks_in as hooks_in
 from .hooks import hooks_so_far as hooks_so_far
 from .hooks import take_hooks as take_hooks
 from .left_tensors import joined as joined
@@ -60,7 +62,9 @@ __all__ = [
     "edition_of",
     "fuse",
     "generator_loans",
+    "has_backward_hook",
     "holds_module",
+    "hooks_in",
     "hooks_so_far",
     "is_record",
     "joined",

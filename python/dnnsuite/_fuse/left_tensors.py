@@ -17,6 +17,7 @@ import torch
 
 from ..nn.model_tensor import ModelTensor
 from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
+from .hooks import counterparts
 from .module_copies import copied
 
 _DEEP = 3  # containers in containers that are looked into
@@ -107,8 +108,7 @@ def give_attributes(
     source: torch.nn.Module, target: torch.nn.Module, names: Iterable[str], index: int = 0
 ) -> None:
     """Copy the attributes `names` of model `index` in `source` to `target`, a module with the same parts."""
-    parts = dict(target.named_modules())
-    memo = {id(part): parts[path] for path, part in source.named_modules() if path in parts}
+    memo = counterparts(source, target)
     held = vars(source)
     vars(target).update({name: value_of_model(held[name], index, memo) for name in names if name in held})
 

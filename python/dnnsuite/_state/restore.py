@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from .kinds import is_opaque, stands_by_identity
-from .walk import PLAIN, Unknown, dictionary_of, hides_state, slots_in
+from .walk import PLAIN, Unknown, bare_dictionary, dictionary_of, hides_state, slots_in
 
 _MANY = 20_000  # objects that are looked into
 _PLAIN_TYPES = frozenset(PLAIN)
@@ -170,12 +170,14 @@ def _slot(slot: Any, value: Any) -> Kept:
 
 
 def _dictionary(value: Any) -> Iterable[Kept]:
+    kind = bare_dictionary(value)
+
     def read() -> list[Any]:
-        return [part for item in dict.items(value) for part in item]
+        return [part for item in kind.items(value) for part in item]
 
     def write(content: list[Any]) -> None:
-        dict.clear(value)
-        dict.update(value, zip(content[::2], content[1::2], strict=True))
+        kind.clear(value)
+        kind.update(value, zip(content[::2], content[1::2], strict=True))
 
     yield Kept(read, write)
 

@@ -20,7 +20,7 @@ from ..._torch import TorchDispatchMode, mark_parameter, tree_leaves, tree_map
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, state
 from ..function_state import keeps_state
-from ..hooks import FORWARD_HOOKS
+from ..hooks import take_hooks
 from ..single_model import model_of, with_dense_gradients
 from ..slices import narrow
 from .checkpoints import torchs_checkpoints
@@ -57,7 +57,7 @@ class PlainModels:
         self._find_state()
         for part in self._parts:
             for owner in part.owners:
-                owner.__dict__.update({name: copy.copy(vars(part.module)[name]) for name in FORWARD_HOOKS})
+                take_hooks(part.module, owner)
         self._refusals: dict[Any, str] = {}
         self._writing: set[Any] = set()  # calls that write, or may, into parameters
         self._acting: set[Any] = set()  # calls that set attributes

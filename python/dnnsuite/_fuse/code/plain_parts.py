@@ -13,7 +13,7 @@ import torch
 
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import NotFusable, Refused
-from ..hooks import FORWARD_HOOKS, take_hooks
+from ..hooks import hooks_in, take_hooks
 from ..left_tensors import give_attributes
 from ..rebound import holds_module
 from ..single_model import parts_of
@@ -34,7 +34,7 @@ class Part:
         self.held = dict(vars(module))
         self.containers = Containers(self._own())
         self.in_place = self._in_place()
-        self.hooks = [dict(held) for held in hooks_of(module)]
+        self.hooks = [dict(held) for held in hooks_in(module)]
         self.taken = dict(vars(owners[0]))  # of model 0, after its last call
 
     def _own(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Part:
         """Set in the plain models what was set in the array; return False if they must be made anew."""
         if list(self.module._modules.values()) != self.children:
             return False
-        if hooks_of(self.module) != self.hooks:
+        if hooks_in(self.module) != self.hooks:
             self._follow_hooks()
         inside = [] if self.in_place is None else self.in_place.changed()
         if any(holds_module(vars(self.module)[name]) for name in inside):
@@ -101,9 +101,9 @@ class Part:
 
     def _follow_hooks(self) -> None:
         """Give the plain models the hooks that were registered in the array, beside those of their own code."""
-        before, self.hooks = self.hooks, [dict(held) for held in hooks_of(self.module)]
+        before, self.hooks = self.hooks, [dict(held) for held in hooks_in(self.module)]
         for owner in self.owners:
-            for held, old, new in zip(hooks_of(owner), before, self.hooks, strict=True):
+            for held, old, new in zip(hooks_in(owner), before, self.hooks, strict=True):
                 for key in old.keys() - new.keys():
                     held.pop(key, None)
                 held.update({key: hook for key, hook in new.items() if key not in old})
@@ -127,9 +127,9 @@ class Part:
     def take(self) -> None:
         """Give the module what all models' code has set alike, such as a counter: new models begin with it."""
         now = vars(self.owners[0])
-        if hooks_of(self.owners[0]) != self.hooks:  # code that finds them in a new model registers no more
-            take_hooks(self.owners[0], self.module)
-            self.hooks = [dict(held) for held in hooks_of(self.module)]
+        if hooks_in(self.owners[0]) != self.hooks:  # code that finds them in a new model registers no more
+            take_hooks(self.owners[0], self.module, self.hooks)
+            self.hooks = [dict(held) for held in hooks_in(self.module)]
         with suppress(Exception):  # tensors and arrays have no one answer
             if now == self.taken:  # at the speed of C
                 return
@@ -142,11 +142,6 @@ class Part:
                 continue
             if all(_agree(vars(owner).get(name, self), value) for owner in self.owners):
                 self.module.__dict__[name] = self.held[name] = value
-
-
-def hooks_of(module: torch.nn.Module) -> list[dict[int, Any]]:
-    """List the forward hooks of a module, by kind."""
-    return [vars(module)[name] for name in FORWARD_HOOKS]
 
 
 def _agree(a: Any, b: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...nn.model_tensor import ModelTensor, NotFusable, expanded, outside, wrap
+from ...nn.model_tensor import ModelTensor, NotFusable, Refused, expanded, outside, wrap
 from ...nn.sharing import is_shared, own
 from .table import FINDERS, rule, settle
 
@@ -67,3 +67,19 @@ def requires_grad(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 
 FINDERS.append(lambda func: requires_grad if func == torch.Tensor.requires_grad.__set__ else None)  # type: ignore[attr-defined]
+
+
+def gradient_hook(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Refuse a hook that a forward registers on a parameter; one on what it computes is each model's own."""
+    value = args[0].value if type(args[0]) is ModelTensor else args[0]
+    if value.is_leaf and value.requires_grad:
+        raise Refused(
+            f"the forward registers a hook on the gradient of a parameter ({func.__name__}), whose parts are other "
+            "tensors in each step: register it on the array's parameter after fuse, for the gradients of all models, "
+            "[B, ...]"
+        )
+    raise NotFusable(func.__name__)
+
+
+_HOOKS = (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
+FINDERS.append(lambda func: gradient_hook if func in _HOOKS else None)

@@ -178,15 +178,19 @@ def _flatten(value: Any, tensors: list[torch.Tensor], signature: list[Any], numb
 
 
 def reach_of(
-    function: Callable[..., Any] | tuple[Callable[..., Any], ...], array: torch.nn.Module | None = None
+    function: Callable[..., Any] | tuple[Callable[..., Any], ...],
+    array: torch.nn.Module | None = None,
+    whole: torch.nn.Module | None = None,
 ) -> Reach:
     """Find the plain values that `function`, or each of several, and the code of an array's modules can see beside
-    their arguments: variables that they close over, and the globals and attributes of objects that they name."""
-    reach = Reach()
-    for one in function if type(function) is tuple else (function,):
-        reach.call(one)
+    their arguments: variables that they close over, and the globals and attributes of objects that they name. `array` may be a part of
+    the `whole` one."""
     modules = [] if array is None else [module for _, module in modules_of(array)]
     modules += [apart for module in modules[:] for _, apart in models_apart(module)]
+    others = [] if whole is None else [module for _, module in modules_of(whole)]
+    reach = Reach([*modules, *others, *filter(None, (array, whole))])
+    for one in function if type(function) is tuple else (function,):
+        reach.call(one)
     reach.code_of((type(module), functools.partial(_state_of, module)) for module in modules)
     return reach
 

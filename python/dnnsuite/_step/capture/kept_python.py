@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..._fuse import models_apart, plain_models_of
+from ..._fuse import hooks_in, models_apart, plain_models_of
 from ..._state import Contents, Kept, Unknown, keep_names
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
@@ -95,7 +95,9 @@ def _is_of_steps(value: Any) -> bool:
 
 
 def _module(module: torch.nn.Module) -> Iterable[Kept]:
-    return () if isinstance(module, ArrayModule) else (keep_names(vars(module), _is_kept),)
+    yield Kept(lambda: None, lambda content: None, lambda content: hooks_in(module))
+    if not isinstance(module, ArrayModule):
+        yield keep_names(vars(module), _is_kept)
 
 
 def _tensor(tensor: ModelTensor) -> Iterable[Kept]:
