@@ -4,6 +4,8 @@
 from .array import Array as Array
 from .batch import stack as stack
 from .batch import unstack as unstack
+from .code.joined_outputs import is_record as is_record
+from .code.joined_outputs import names_of_record as names_of_record
 from .code.kept_state import SharedNumbers as SharedNumbers
 from .code.one_by_one import generator_loans as generator_loans
 from .code.one_by_one import models_apart as models_apart
@@ -11,8 +13,6 @@ from .code.one_by_one import plain_models_of as plain_models_of
 from .code.one_by_one import reads_own_values as reads_own_values
 from .code.own_values import names_of_own as names_of_own
 from .code.own_values import numbers_read as numbers_read
-from .code.records import is_record as is_record
-from .code.records import names_of_record as names_of_record
 from .code.stand_in import attributes_alone as attributes_alone
 from .code.stand_in import stands_in as stands_in
 from .coverage import Cover as Cover
@@ -21,7 +21,7 @@ from .coverage import notes as notes
 from .coverage import take_notes as take_notes
 from .diverged import Divergence as Divergence
 from .diverged import take_from_models as take_from_models
-from .edit_count import EditsInPlace as EditsInPlace
+from .edits import EditsInPlace as EditsInPlace
 from .edits import edition_of as edition_of
 from .fusing import fuse as fuse
 from .fusing import unfuse as unfuse
@@ -43,8 +43,8 @@ from .rules import elementwise, gradients, layers, products, random, shapes  # n
 from .slices import OwnAttributes as OwnAttributes
 from .slices import narrow as narrow
 from .slices import views as views
-from .state_bytes import StateBytes as StateBytes
-from .state_bytes import state_bytes as state_bytes
+from .state import StateBytes as StateBytes
+from .state import state_bytes as state_bytes
 
 __all__ = [
     "Array",

@@ -35,8 +35,7 @@ from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, know_layers_of, s
 from .module_copies import copied
 from .rebound import rebind
 from .sparse_buffers import sparse_once
-from .state import stacked_parameter, stacked_tensor
-from .ties import tie
+from .state import stacked_parameter, stacked_tensor, tie
 from .unfused import ASKED
 from .written_names import CodeNames, names_in_code, written_names
 

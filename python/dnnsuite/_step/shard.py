@@ -14,7 +14,7 @@ from .._fuse import width as array_width
 from .._under_way import whole_array_used
 from ..errors import InvalidArgument
 from .batches import with_parts
-from .capture.facts import module_facts
+from .capture.guards import module_facts
 from .part import Plans, ShardPart, StepPart, of_all_parts
 
 Vectors = Sequence[Mapping[str, torch.Tensor]]

@@ -211,9 +211,9 @@ def put_back(kept: Kept) -> None:
         kept.numbers.put_back()
     for attributes in kept.attributes:
         attributes.put_back()
-    for hooks, before in kept.hooks:
+    for hooks, known in kept.hooks:
         hooks.clear()
-        hooks.update(before)
+        hooks.update(known)
     kept.objects.restore()
     if kept.outside is not None:
         kept.outside.put_back()

@@ -17,9 +17,8 @@ import torch
 
 from ...errors import StaleRecording
 from . import guards
-from .comparison import State
-from .kept_python import CannotBeKept, KeptPython
-from .left import put_back, tensors_left
+from .comparison import CannotBeKept, KeptPython, State
+from .guards import put_back, tensors_left
 from .python_state import python_values
 from .script import described
 from .watch import StepWatch

@@ -26,7 +26,7 @@ from ..._torch import (
     parse_ir,
     set_graph_optimize,
 )
-from .left import leave_in
+from .guards import leave_in
 from .looks import CheckedReplay, Replay, changed_before_looks, guard_of
 from .operators import known_operator
 from .plan import ReplayPlan, make_plan

@@ -13,21 +13,18 @@ from ..._fuse import differ_by_numbers
 from ..._torch import no_capture
 from . import guards
 from .arithmetic import is_number
-from .attempt import Attempt, Attempts
 from .audit import Audit
-from .batch_numbers import BatchNumbers, on_filled
-from .changing_numbers import NO_STATE, ChangingNumbers, HeldState
+from .changing_numbers import NO_STATE, BatchNumbers, ChangingNumbers, HeldState, on_filled
 from .comparison import reads_of
 from .cuda import CudaGraphs
-from .exchange import Exchange
+from .exchange import Attempt, Attempts, Exchange
 from .library import Recordings, Subject
 from .looks import Looks, Replay, ValueChanged
-from .numbered_step import NumberedSteps
 from .python_state import python_numbers
 from .reach import Reach
 from .script import NotScriptable, Scripts
 from .unseen import Unseen
-from .watch import StepInputs, StepWatch, Train, refuse_writes_under_reads
+from .watch import NumberedSteps, StepInputs, StepWatch, Train, refuse_writes_under_reads
 
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
 _CHANGES_OUTSIDE = "the loss function changes a value outside of it"

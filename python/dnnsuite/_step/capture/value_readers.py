@@ -14,7 +14,8 @@ _PLAIN_TYPES = frozenset(PLAIN)
 
 class Scope:
     """Names that the code of a step uses for attributes: those of all its functions, for one hands an object to
-    another. `names` is None where code makes names as it runs. `own` are the ids of the modules that the step trains."""
+    another. `names` is None where code makes names as it runs. `own` are the ids of the modules that the step trains.
+    """
 
     def __init__(self) -> None:
         self.names: frozenset[str] | None = frozenset()
