@@ -23,21 +23,9 @@ from typing import Any
 from .errors import Error, reason
 
 __all__ = [
-    "TEMPORARY",
-    "OutputError",
-    "cache_folder",
-    "final_name",
-    "is_abandoned",
-    "place",
-    "read_json",
-    "read_tail",
-    "regular",
-    "replacing",
-    "runs_here",
-    "temporary_name",
-    "write_json",
-    "write_text",
-]
+    "TEMPORARY", "OutputError", "cache_folder", "final_name", "is_abandoned", "place", "read_json",
+    "read_tail", "regular", "replacing", "runs_here", "temporary_name", "write_json", "write_text",
+]  # fmt: skip
 
 TEMPORARY = ".tmp-"  # how the names of unfinished files and directories begin
 _OWNED = re.compile(re.escape(TEMPORARY) + r"(\d+)(?:\.([0-9a-f]{8}))?-")

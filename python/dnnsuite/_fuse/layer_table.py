@@ -27,13 +27,9 @@ RULES: dict[Any, type[ArrayModule]] = {
 _OWN = frozenset(vars(torch.nn.Module()))
 _FORWARD = {kind: kind.forward for kind in RULES}
 CONTAINERS: tuple[type[torch.nn.Module], ...] = (
-    torch.nn.Sequential,
-    Sequential,
-    torch.nn.ModuleList,
-    torch.nn.ModuleDict,
-    torch.nn.ParameterList,
+    torch.nn.Sequential, Sequential, torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList,
     torch.nn.ParameterDict,
-)
+)  # fmt: skip
 #: Layers without parameters that work element by element, so they are right on `[B, ...]` unchanged.
 ELEMENTWISE: tuple[type[torch.nn.Module], ...] = tuple(
     getattr(torch.nn, name)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .._code import codes_of
+from .._code import codes_of, functions_in, stored_attributes, texts_of
 
 #: Functions that write into buffers that they are given.
 _WRITING = frozenset({"batch_norm", "instance_norm", "register_buffer", "setattr"})
@@ -59,7 +59,7 @@ def names_in_code(modules: Iterable[torch.nn.Module], held: bool = True) -> Code
         for function in _held_functions(value)
         for code in codes_of(function.__code__)
     }
-    entries = _ENTRIES.union(*({*code.co_names, *_texts(code.co_consts)} for code in codes))
+    entries = _ENTRIES.union(*({*code.co_names, *texts_of(code)} for code in codes))
     found = _names(frozenset(type(part) for part in parts), entries)
     own = _names_of(codes)
     return CodeNames(*(a | b for a, b in zip(found, own, strict=True)))
@@ -73,10 +73,10 @@ def _names(kinds: frozenset[Any], entries: frozenset[str]) -> CodeNames:
 def _names_of(codes: Iterable[types.CodeType]) -> CodeNames:
     read, stored, beside_types = set[str](), set[str](), set[str]()
     for code in codes:
-        texts = set(_texts(code.co_consts))
+        texts = texts_of(code)
         names = {*code.co_names, *texts}
         read |= names
-        stored |= _stored_in(code) | (texts if not _SETTING.isdisjoint(code.co_names) else set())
+        stored |= stored_attributes(code) | (texts if not _SETTING.isdisjoint(code.co_names) else set())
         beside_types |= set() if _KINDS.isdisjoint(code.co_names) else names
     return CodeNames(frozenset(read), frozenset(stored), frozenset(beside_types))
 
@@ -90,7 +90,7 @@ def _reachable(kinds: frozenset[Any], entries: frozenset[str]) -> list[types.Cod
     while waiting:
         for code in methods.get(waiting.pop(), ()):
             found.append(code)
-            new = {*code.co_names, *_texts(code.co_consts)} & methods.keys() - seen
+            new = {*code.co_names, *texts_of(code)} & methods.keys() - seen
             seen |= new
             waiting += new
     return found
@@ -102,7 +102,7 @@ def _methods(kinds: frozenset[Any]) -> dict[str, list[types.CodeType]]:
     found: dict[str, list[types.CodeType]] = {}
     for base in {base for kind in kinds for base in kind.__mro__} - {torch.nn.Module, object}:
         for name, value in vars(base).items():
-            for function in _functions(value):
+            for function in functions_in(value):
                 found.setdefault(name, []).extend(codes_of(function.__code__))
     return found
 
@@ -112,36 +112,20 @@ def _held_functions(value: Any) -> Iterator[types.FunctionType]:
     if isinstance(value, functools.partial):
         yield from _held_functions(value.func)
     elif isinstance(value, (types.FunctionType, types.MethodType)):
-        for function in _functions(value):
+        for function in functions_in(value):
             yield function
             for cell in function.__closure__ or ():
                 with contextlib.suppress(ValueError):  # not assigned yet
                     held = cell.cell_contents
                     yield from (
-                        _functions(held) if isinstance(held, types.FunctionType | types.MethodType) else ()
+                        functions_in(held) if isinstance(held, types.FunctionType | types.MethodType) else ()
                     )
-
-
-def _functions(value: Any) -> Iterator[types.FunctionType]:
-    """Yield a function, the getter of a property, and what they wrap."""
-    value = getattr(value, "fget", None) or getattr(value, "__func__", None) or value
-    while isinstance(value, types.FunctionType):
-        yield value
-        value = getattr(value, "__wrapped__", None)
-
-
-@functools.lru_cache(maxsize=4096)
-def _stored_in(code: types.CodeType) -> frozenset[str]:
-    steps = dis.get_instructions(code)
-    return frozenset(step.argval for step in steps if step.opname in ("STORE_ATTR", "DELETE_ATTR"))
 
 
 @functools.lru_cache(maxsize=4096)
 def _written_in(code: types.CodeType) -> frozenset[str]:
-    steps = list(dis.get_instructions(code))
-    stored = frozenset(step.argval for step in steps if step.opname == "STORE_ATTR")
-    names = set(code.co_names)
-    texts = {text for constant in code.co_consts for text in _texts(constant)}
+    steps, stored = dis.get_instructions(code), stored_attributes(code)
+    names, texts = set(code.co_names), texts_of(code)
     writes = (
         any(name.endswith("_") and not name.endswith("__") for name in names)
         or any(step.opname == "STORE_SUBSCR" for step in steps)
@@ -149,9 +133,3 @@ def _written_in(code: types.CodeType) -> frozenset[str]:
         or "out" in texts
     )
     return stored | names | texts if writes else stored
-
-
-def _texts(constant: Any) -> Iterator[str]:
-    for text in constant if isinstance(constant, tuple) else (constant,):
-        if isinstance(text, str):
-            yield text

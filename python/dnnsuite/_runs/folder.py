@@ -17,19 +17,9 @@ from .reading import RUN_FILE, ReadRun, read_runs
 from .record import RunRecord, new_id
 
 __all__ = [
-    "CLUSTER_FILE",
-    "OUT",
-    "PROFILES_FILE",
-    "SUITE_FILE",
-    "SWEEP_FILE",
-    "THROUGHPUT_FILE",
-    "WORKFLOW_FILE",
-    "PlanFolder",
-    "default_out",
-    "joined",
-    "opened",
-    "stamp",
-]
+    "CLUSTER_FILE", "OUT", "PROFILES_FILE", "SUITE_FILE", "SWEEP_FILE", "THROUGHPUT_FILE", "WORKFLOW_FILE",
+    "PlanFolder", "default_out", "joined", "opened", "stamp",
+]  # fmt: skip
 
 WORKFLOW_FILE, SUITE_FILE, CLUSTER_FILE = "workflow.json", "suite.json", "cluster.json"
 SWEEP_FILE = "sweep.json"

@@ -22,16 +22,9 @@ _WORKFLOW_SAMPLES = ("i", "epoch", "t_start_ns", "t_stop_ns", "items")
 _SUITE_SAMPLES = ("i", "t_start_ns", "t_stop_ns", "items", "phase", "flag")
 # What has a field of its own in a record; the rest of a workflow's run.json goes to `details` under its own name.
 _WORKFLOW_DETAILS = (
-    "width",
-    "epochs",
-    "iters_per_epoch",
-    "configs",
-    "variables",
-    "load_before",
-    "load_after",
-    "replicas",
+    "width", "epochs", "iters_per_epoch", "configs", "variables", "load_before", "load_after", "replicas",
     "equality",
-)
+)  # fmt: skip
 _SUITE_DETAILS = (
     "key", "program", "index", "scope", "seed_unit", "number", "arguments", "hashes", "data_wait_share", "losses",
     "contention", "setup_s", "provenance", "environment", "items_per_batch",

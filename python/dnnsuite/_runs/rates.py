@@ -14,16 +14,9 @@ from .. import timing
 from ..errors import InvalidArgument
 
 __all__ = [
-    "FEWEST",
-    "RateInterval",
-    "Steps",
-    "block_rates",
-    "common_window",
-    "interval",
-    "items_between",
-    "rate",
+    "FEWEST", "RateInterval", "Steps", "block_rates", "common_window", "interval", "items_between", "rate",
     "warmup",
-]
+]  # fmt: skip
 
 Int64s = npt.NDArray[np.int64]
 Float64s = npt.NDArray[np.float64]

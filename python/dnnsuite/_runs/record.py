@@ -28,25 +28,9 @@ from .record_parts import (
 )
 
 __all__ = [
-    "FASTEST",
-    "KINDS",
-    "VERSION",
-    "WITH_LOADER",
-    "BadRecord",
-    "Device",
-    "Isolation",
-    "Kind",
-    "Machine",
-    "Metric",
-    "Moment",
-    "RunRecord",
-    "Samples",
-    "Status",
-    "Verdict",
-    "checked",
-    "data_source",
-    "new_id",
-]
+    "FASTEST", "KINDS", "VERSION", "WITH_LOADER", "BadRecord", "Device", "Isolation", "Kind", "Machine",
+    "Metric", "Moment", "RunRecord", "Samples", "Status", "Verdict", "checked", "data_source", "new_id",
+]  # fmt: skip
 
 VERSION = 2  # of the form below; 1 is what workflows and suites each wrote in a form of their own
 

@@ -15,21 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["check_rate", "checked"]
 
 _TEXTS = (
-    "id",
-    "plan_id",
-    "plan",
-    "job",
-    "mode",
-    "precision",
-    "unit",
-    "share",
-    "preset",
-    "data",
-    "job_version",
-    "variant",
-    "feed",
-    "page_cache",
-)
+    "id", "plan_id", "plan", "job", "mode", "precision", "unit", "share", "preset", "data", "job_version",
+    "variant", "feed", "page_cache",
+)  # fmt: skip
 
 
 def checked(record: RunRecord) -> RunRecord:

@@ -11,22 +11,9 @@ from typing import Any, Literal, get_args
 from ..errors import Error
 
 __all__ = [
-    "FASTEST",
-    "KINDS",
-    "MOST",
-    "WITH_LOADER",
-    "BadRecord",
-    "Device",
-    "Isolation",
-    "Json",
-    "Kind",
-    "Machine",
-    "Metric",
-    "Moment",
-    "Samples",
-    "Status",
-    "Verdict",
-]
+    "FASTEST", "KINDS", "MOST", "WITH_LOADER", "BadRecord", "Device", "Isolation", "Json", "Kind",
+    "Machine", "Metric", "Moment", "Samples", "Status", "Verdict",
+]  # fmt: skip
 
 Kind = Literal["workflow", "suite", "training", "trial", "profile", "throughput"]
 Status = Literal["ok", "failed"]

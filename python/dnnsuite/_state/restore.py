@@ -156,17 +156,36 @@ def keep_names(held: dict[str, Any], names: Callable[[str, Any], bool] = lambda 
     return Kept(read, write, lambda content: content[1::2])
 
 
-def _slot(slot: Any, value: Any) -> Kept:
-    def read() -> Any:
-        return getattr(value, slot.__name__, _EMPTY)
+def keep_reference(read: Callable[[], Any], write: Callable[[Any], None]) -> Kept:
+    """Keep which object `read` returns, which counts by its identity."""
+    return Kept(lambda: [read()], lambda content: write(content[0]))
 
+
+def keep_binding(space: Any, name: str) -> Kept:
+    """Keep what stands under a name, or that nothing does: in a dictionary, a class or a module."""
+
+    def read() -> Any:
+        return (space if isinstance(space, dict) else vars(space)).get(name, _EMPTY)
+
+    def write(content: Any) -> None:
+        if isinstance(space, dict):
+            space.pop(name, None) if content is _EMPTY else space.update({name: content})
+        elif content is _EMPTY:
+            delattr(space, name)
+        else:
+            setattr(space, name, content)
+
+    return keep_reference(read, write)
+
+
+def _slot(slot: Any, value: Any) -> Kept:
     def write(content: Any) -> None:
         if content is _EMPTY:
             slot.__delete__(value)
         else:
             slot.__set__(value, content)
 
-    return Kept(read, write, lambda content: (content,))
+    return keep_reference(lambda: getattr(value, slot.__name__, _EMPTY), write)
 
 
 def _dictionary(value: Any) -> Iterable[Kept]:
@@ -230,20 +249,22 @@ def _variable(value: contextvars.ContextVar[Any]) -> Iterable[Kept]:
         if content is not _EMPTY:
             value.set(content)
 
-    yield Kept(lambda: value.get(_EMPTY), write, lambda content: (content,))
+    yield keep_reference(lambda: value.get(_EMPTY), write)
 
 
 def _function(value: Any) -> Iterable[Kept]:
     yield Kept(lambda: None, _nothing, lambda content: _defaults(value))  # type: ignore[arg-type]
     for cell in value.__closure__ or ():
-        yield _cell(cell)
+        yield keep_cell(cell)
 
 
 def _defaults(function: Any) -> list[Any]:
     return [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
 
 
-def _cell(cell: types.CellType) -> Kept:
+def keep_cell(cell: types.CellType) -> Kept:
+    """Keep a variable that functions close over."""
+
     def read() -> Any:
         try:
             return cell.cell_contents
@@ -256,7 +277,7 @@ def _cell(cell: types.CellType) -> Kept:
         else:
             cell.cell_contents = content
 
-    return Kept(read, write, lambda content: (content,))
+    return keep_reference(read, write)
 
 
 def _inner(*names: str) -> Callable[[Any], Iterable[Kept]]:

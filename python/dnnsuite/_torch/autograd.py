@@ -13,15 +13,9 @@ from .lookup import find, get, note_lost, one
 from .names import NAMES
 
 __all__ = [
-    "at_end_of_backward",
-    "backward_pass",
-    "below_autograd",
-    "forward_gradients",
-    "function_apply_code",
-    "gradient_asked",
-    "has_gradient_hook",
-    "transforming",
-]
+    "at_end_of_backward", "backward_pass", "below_autograd", "forward_gradients", "function_apply_code",
+    "gradient_asked", "has_gradient_hook", "transforming",
+]  # fmt: skip
 
 
 def _search_for_backward() -> int:

@@ -12,25 +12,11 @@ import torch
 from .lookup import get, note_lost, one
 
 __all__ = [
-    "StorageWeakRef",
-    "TorchDispatchMode",
-    "assert_true",
-    "dispatch_modes",
-    "foreach_copy_",
-    "foreach_mul_",
-    "foreach_norm",
-    "hidden_from_function_modes",
-    "hidden_from_modes",
-    "innermost_function_mode",
-    "mark_parameter",
-    "sample_dirichlet",
-    "standard_gamma",
-    "standard_gamma_grad",
-    "to_copy",
-    "unsafe_view",
-    "weight_norm",
-    "wrapper_subclass",
-]
+    "StorageWeakRef", "TorchDispatchMode", "assert_true", "dispatch_modes", "foreach_copy_", "foreach_mul_",
+    "foreach_norm", "hidden_from_function_modes", "hidden_from_modes", "innermost_function_mode",
+    "mark_parameter", "sample_dirichlet", "standard_gamma", "standard_gamma_grad", "to_copy", "unsafe_view",
+    "weight_norm", "wrapper_subclass",
+]  # fmt: skip
 
 dispatch_modes: Callable[[], int] = one("dispatch modes", lambda: 1)
 """The number of `TorchDispatchMode`s that look at the operators of this thread; 1 where that cannot be known."""

@@ -22,15 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Ranks",
-    "analyse_trace",
-    "by_name",
-    "compare_traces",
-    "data_waits",
-    "merge_ranks",
-    "summed",
-    "updates",
-]
+    "Ranks", "analyse_trace", "by_name", "compare_traces", "data_waits", "merge_ranks", "summed", "updates",
+]  # fmt: skip
 
 _DATA = re.compile(r"enumerate\(DataLoader")
 _UPDATE = re.compile(r"Optimizer\.step#")

@@ -23,23 +23,7 @@ from .vae import VAE as VAE
 from .vae import negative_elbo as negative_elbo
 
 __all__ = [
-    "BERT",
-    "ESPCN",
-    "MLP",
-    "VAE",
-    "Discriminator",
-    "Generator",
-    "LSTMLanguageModel",
-    "PointNetClassifier",
-    "PointNetSegmenter",
-    "ResNet18",
-    "ResNet50",
-    "SineLSTM",
-    "TransformNet",
-    "TransformerLanguageModel",
-    "TransformerNet",
-    "VGG16Features",
-    "gram_matrix",
-    "negative_elbo",
-    "orthogonality_loss",
-]
+    "BERT", "ESPCN", "MLP", "VAE", "Discriminator", "Generator", "LSTMLanguageModel", "PointNetClassifier",
+    "PointNetSegmenter", "ResNet18", "ResNet50", "SineLSTM", "TransformNet", "TransformerLanguageModel",
+    "TransformerNet", "VGG16Features", "gram_matrix", "negative_elbo", "orthogonality_loss",
+]  # fmt: skip

@@ -21,25 +21,10 @@ from .sharing import is_frozen
 from .variable import Variable, can_follow_variables
 
 __all__ = [
-    "Deferred",
-    "Fresh",
-    "ModelTensor",
-    "NotFusable",
-    "Refused",
-    "RunsAnew",
-    "Stray",
-    "WritesShared",
-    "check_stray",
-    "expanded",
-    "mark_fresh",
-    "outside",
-    "physical",
-    "settle_all",
-    "state",
-    "wrap",
-    "wrap_all",
-    "wrap_parameter",
-]
+    "Deferred", "Fresh", "ModelTensor", "NotFusable", "Refused", "RunsAnew", "Stray", "WritesShared",
+    "check_stray", "expanded", "mark_fresh", "outside", "physical", "settle_all", "state", "wrap",
+    "wrap_all", "wrap_parameter",
+]  # fmt: skip
 
 
 def handler(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -15,14 +15,9 @@ from .model_tensor import ModelTensor, expanded, physical, wrap_parameter
 from .sharing import SharedState
 
 __all__ = [
-    "GivenTensors",
-    "OwnTensors",
-    "given_in_forward",
-    "ranks_of",
-    "refuse_deletion",
-    "seen_in_forward",
+    "GivenTensors", "OwnTensors", "given_in_forward", "ranks_of", "refuse_deletion", "seen_in_forward",
     "set_in_forward",
-]
+]  # fmt: skip
 
 
 def ranks_of(module: torch.nn.Module) -> dict[str, int]:

@@ -23,21 +23,9 @@ from .array_module import ArrayModule
 from .computed_once import FUNCTION_STREAM
 
 __all__ = [
-    "FUNCTION_STREAM",
-    "advance",
-    "generators_of",
-    "get_rng_state",
-    "new_stream",
-    "noted",
-    "pass_over",
-    "repeated",
-    "seed",
-    "seed_slots",
-    "seeds_of",
-    "set_rng_state",
-    "stream_key",
-    "streams",
-]
+    "FUNCTION_STREAM", "advance", "generators_of", "get_rng_state", "new_stream", "noted", "pass_over",
+    "repeated", "seed", "seed_slots", "seeds_of", "set_rng_state", "stream_key", "streams",
+]  # fmt: skip
 
 _MASK64 = (1 << 64) - 1
 

@@ -21,19 +21,9 @@ from .._torch import below_autograd, gradient_asked, transforming
 from ..errors import Unavailable
 
 __all__ = [
-    "applied",
-    "below_autograd",
-    "cuda_kernels",
-    "differentiable",
-    "eager",
-    "in_gradient",
-    "instruction_set",
-    "library",
-    "library_folder",
-    "tracing",
-    "transforming",
-    "without_operators",
-]
+    "applied", "below_autograd", "cuda_kernels", "differentiable", "eager", "in_gradient",
+    "instruction_set", "library", "library_folder", "tracing", "transforming", "without_operators",
+]  # fmt: skip
 
 
 def library_folder() -> Path:

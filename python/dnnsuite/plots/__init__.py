@@ -17,18 +17,6 @@ from ._throughput import rates as rates
 from ._throughput import throughput as throughput
 
 __all__ = [
-    "DPI",
-    "Drawn",
-    "Request",
-    "batch_sizes",
-    "comparison",
-    "convergence",
-    "hfta",
-    "machine_load",
-    "partially_fused",
-    "rates",
-    "save",
-    "svg",
-    "throughput",
-    "weak_scaling",
-]
+    "DPI", "Drawn", "Request", "batch_sizes", "comparison", "convergence", "hfta", "machine_load",
+    "partially_fused", "rates", "save", "svg", "throughput", "weak_scaling",
+]  # fmt: skip

@@ -21,16 +21,8 @@ from ..errors import Unavailable
 from .sampler import Reading
 
 __all__ = [
-    "BY_NAME",
-    "ENTITY",
-    "FIELDS",
-    "HEADER",
-    "NOTHING",
-    "DcgmStream",
-    "Field",
-    "column_of",
-    "device_of",
-]
+    "BY_NAME", "ENTITY", "FIELDS", "HEADER", "NOTHING", "DcgmStream", "Field", "column_of", "device_of",
+]  # fmt: skip
 
 
 class Field(NamedTuple):

@@ -20,21 +20,7 @@ from .comparison import comparison_text as comparison_text
 from .comparison import fail_on as fail_on
 
 __all__ = [
-    "FAILURES",
-    "FailOn",
-    "Report",
-    "ReportEntry",
-    "SuiteReport",
-    "UnlikeRuns",
-    "comparison_markdown",
-    "comparison_text",
-    "fail_on",
-    "html",
-    "make",
-    "markdown",
-    "print_pdf",
-    "read",
-    "style_score",
-    "style_seed",
-    "text",
-]
+    "FAILURES", "FailOn", "Report", "ReportEntry", "SuiteReport", "UnlikeRuns", "comparison_markdown",
+    "comparison_text", "fail_on", "html", "make", "markdown", "print_pdf", "read", "style_score",
+    "style_seed", "text",
+]  # fmt: skip

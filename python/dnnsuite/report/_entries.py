@@ -18,30 +18,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "FAILURES",
-    "ReportEntry",
-    "by_job",
-    "by_run",
-    "entries_of",
-    "finished",
-    "mean",
-    "of_suites",
+    "FAILURES", "ReportEntry", "by_job", "by_run", "entries_of", "finished", "mean", "of_suites",
     "rows_of_report",
-]
+]  # fmt: skip
 
 # The classes of failure, in the order in which they are shown. `data`: the data asked for were not there.
 FAILURES = (
-    "oom",
-    "nan",
-    "invalid",
-    "timeout",
-    "killed",
-    "crash",
-    "no steady state",
-    "contaminated",
-    "data",
+    "oom", "nan", "invalid", "timeout", "killed", "crash", "no steady state", "contaminated", "data",
     "unavailable",
-)
+)  # fmt: skip
 _OF_SUITES = ("suite", "mila")  # kinds of runs that the original suite's targets, table and score are for
 
 

@@ -17,18 +17,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "CELL",
-    "CONDITIONS",
-    "UNKNOWN",
-    "Reason",
-    "UnlikeRuns",
-    "conditions",
-    "counting",
-    "measured",
-    "reasons",
-    "refuse",
-    "refuse_unlike",
-]
+    "CELL", "CONDITIONS", "UNKNOWN", "Reason", "UnlikeRuns", "conditions", "counting", "measured",
+    "reasons", "refuse", "refuse_unlike",
+]  # fmt: skip
 
 Values = Mapping[str, Any]
 

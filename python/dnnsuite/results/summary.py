@@ -16,16 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "BASELINE",
-    "SPEEDUP",
-    "by_mode",
-    "of_sessions",
-    "ratio_of",
-    "runs_of",
-    "summarize",
-    "unlike",
-    "wide",
-]
+    "BASELINE", "SPEEDUP", "by_mode", "of_sessions", "ratio_of", "runs_of", "summarize", "unlike", "wide",
+]  # fmt: skip
 
 # What throughput is normalised by: one plain model alone on the device, in single precision.
 BASELINE = ("serial", "fp32", 1)
@@ -42,22 +34,9 @@ def by_mode(mode: str, precision: str) -> tuple[int, str, bool, str]:
 
 
 _COLUMNS = (
-    "job",
-    "mode",
-    "precision",
-    "B",
-    "unit",
-    "rate",
-    "rate_low",
-    "rate_high",
-    "normalized",
-    "low",
-    "high",
-    "runs",
-    "failed",
-    "failure",
-    "state",
-)
+    "job", "mode", "precision", "B", "unit", "rate", "rate_low", "rate_high", "normalized", "low", "high",
+    "runs", "failed", "failure", "state",
+)  # fmt: skip
 
 
 def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:

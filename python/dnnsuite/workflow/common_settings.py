@@ -15,16 +15,9 @@ from ..errors import InvalidArgument, did_you_mean
 from .job_options import parse_options
 
 __all__ = [
-    "PRESETS",
-    "CommonSettings",
-    "at_least",
-    "dataroot_of",
-    "flag",
-    "one_of",
-    "options_by_name",
-    "positive",
+    "PRESETS", "CommonSettings", "at_least", "dataroot_of", "flag", "one_of", "options_by_name", "positive",
     "resolve_common",
-]
+]  # fmt: skip
 
 PRESETS = ("quick", "default", "paper")
 SettingsT = TypeVar("SettingsT", bound="CommonSettings")

@@ -19,16 +19,9 @@ from .nvidia import Environment, Tools
 from .undo import Undo, mps_environment, recover
 
 __all__ = [
-    "MIG_LIMIT",
-    "Environment",
-    "Tools",
-    "mig_instances",
-    "mig_unavailable",
-    "mps_daemon",
-    "mps_servers",
-    "mps_unavailable",
-    "whole_gpu",
-]
+    "MIG_LIMIT", "Environment", "Tools", "mig_instances", "mig_unavailable", "mps_daemon", "mps_servers",
+    "mps_unavailable", "whole_gpu",
+]  # fmt: skip
 
 MIG_LIMIT = 7  # instances of the GPUs that can be split most often
 

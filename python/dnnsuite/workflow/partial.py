@@ -21,16 +21,9 @@ if TYPE_CHECKING:
     from ..plots import Drawn, Request
 
 __all__ = [
-    "SUFFIX",
-    "draw",
-    "is_partial",
-    "number_of",
-    "options_of",
-    "table_of",
-    "unfused_names",
-    "units_of",
+    "SUFFIX", "draw", "is_partial", "number_of", "options_of", "table_of", "unfused_names", "units_of",
     "write",
-]
+]  # fmt: skip
 
 SUFFIX = "_partially_fused"
 _PREFIX = "hfta-"

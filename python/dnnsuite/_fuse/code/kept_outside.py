@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..._state import Kept, keep_binding, keep_cell, keep_names
 from ..._torch import hidden_from_modes
 from .fused_attributes import is_fused
 from .kept_contents import contents_of
@@ -33,43 +34,42 @@ class KeptOutside:
 
     def __init__(self, root: torch.nn.Module, method: str = "", arguments: Sequence[Any] = ()) -> None:
         inside = set(map(id, root.modules()))
-        self._bindings: dict[tuple[int, str], tuple[Any, str, Any]] = {}
-        self._cells: dict[int, tuple[types.CellType, Any]] = {}
+        self._places: dict[Any, Kept] = {}
         values: list[Any] = []
         functions = [*reachable(root, method), *((one, names_in(one)) for one in _functions_in(arguments))]
         for function, names in functions:
             for name in names & function.__globals__.keys():
                 self._bind(function.__globals__, name, names)
             for cell in function.__closure__ or ():
-                self._cells[id(cell)] = cell, _content(cell)
+                self._places[id(cell)] = keep_cell(cell)
             values += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
         all_names = set[str]().union(*(names for _, names in functions))
         for kind in {base for module in root.modules() for base in type(module).__mro__}:
             self._class(kind, all_names)
-        values += [value for _, _, value in self._bindings.values() if value is not _MISSING]
-        values += [value for _, value in self._cells.values() if value is not _MISSING]
+        kept = list(self._places.values())
+        values += [value for one in kept for value in one.parts]
         values += _held_by_methods(arguments)
-        self._modules = {
-            id(one): (vars(one), users_attributes(vars(one))) for one in values if _is_outside(one, inside)
-        }
-        values += [value for _, held in self._modules.values() for value in held.values()]
+        modules = {id(one): one for one in values if _is_outside(one, inside)}.values()
+        kept += [keep_names(vars(one), _is_a_users) for one in modules]
+        values += [value for one in kept[-len(modules) :] for value in one.parts] if modules else []
         values += [one for one in arguments if not isinstance(one, torch.Tensor)]
         with hidden_from_modes():
             self._objects = contents_of(values)
+        self._objects.add(kept)
 
     def _bind(self, space: dict[str, Any], name: str, names: set[str]) -> None:
         value = space[name]
         if isinstance(value, type):
             self._class(value, names)
         elif not isinstance(value, _NO_VALUES):
-            self._bindings[id(space), name] = space, name, value
+            self._places[id(space), name] = keep_binding(space, name)
 
     def _class(self, kind: Any, names: Any) -> None:
         if not kind.__module__.startswith(NOT_FOLLOWED):
             for name in names.intersection(dir(kind)):
                 value = inspect.getattr_static(kind, name)  # of a base, too: code may give the class its own
                 if not isinstance(value, _NO_VALUES) and not hasattr(type(value), "__get__"):
-                    self._bindings[id(kind), name] = kind, name, vars(kind).get(name, _MISSING)
+                    self._places[id(kind), name] = keep_binding(kind, name)
 
     @property
     def unknown(self) -> str:
@@ -80,32 +80,10 @@ class KeptOutside:
 
     def changed(self) -> bool:
         """Return True if something has changed since."""
-        return (
-            any(_bound(space, name) is not value for space, name, value in self._bindings.values())
-            or any(_content(cell) is not value for cell, value in self._cells.values())
-            or any(_other(held, users_attributes(now)) for now, held in self._modules.values())
-            or self._objects.changed()
-        )
+        return self._objects.changed()
 
     def put_back(self) -> None:
         """Restore everything."""
-        for space, name, value in self._bindings.values():
-            if _bound(space, name) is not value:
-                if isinstance(space, dict):
-                    space[name] = value
-                elif value is _MISSING:
-                    delattr(space, name)
-                else:
-                    setattr(space, name, value)
-        for cell, value in self._cells.values():
-            if value is _MISSING and _content(cell) is not value:
-                del cell.cell_contents
-            elif _content(cell) is not value:
-                cell.cell_contents = value
-        for now, held in self._modules.values():
-            for name in users_attributes(now).keys() - held.keys():
-                del now[name]
-            now.update(held)
         with hidden_from_modes():
             self._objects.restore()
 
@@ -116,15 +94,11 @@ def _is_outside(value: Any, inside: set[int]) -> bool:
 
 def users_attributes(held: dict[str, Any]) -> dict[str, Any]:
     """Select the attributes of a module that are a user's."""
-    return {name: v for name, v in held.items() if name not in _INTERNAL and not name.startswith("_fused_")}
+    return {name: value for name, value in held.items() if _is_a_users(name, value)}
 
 
-def _other(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    return a.keys() != b.keys() or any(value is not b[name] for name, value in a.items())
-
-
-def _bound(space: Any, name: str) -> Any:
-    return (space if isinstance(space, dict) else vars(space)).get(name, _MISSING)
+def _is_a_users(name: str, value: Any) -> bool:
+    return name not in _INTERNAL and not name.startswith("_fused_")
 
 
 def _content(cell: types.CellType) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..._code import branches, names_of, texts_of
 from ...nn.array_module import ArrayModule
 
 #: Functions and methods that draw for a tensor that all models share, if nobody looks out for them.
@@ -45,18 +46,10 @@ _DRAWING = frozenset(
 )
 _GRADIENTS_OFF = frozenset(("no_grad", "set_grad_enabled", "inference_mode"))
 #: Names that write, beside those that end in an underscore: of torch's functions, whose code is not followed.
-_WRITING = frozenset(
-    (
-        "setattr",
-        "__setitem__",
-        "load_state_dict",
-        "vector_to_parameters",
-        "update_parameters",
-        "step",
-        "register_parameter",
-        "apply",
-    )
-)
+_WRITING = frozenset((
+    "setattr", "__setitem__", "load_state_dict", "vector_to_parameters", "update_parameters", "step",
+    "register_parameter", "apply",
+))  # fmt: skip
 _GRADIENTS = frozenset(("requires_grad_", "requires_grad", "grad", "zero_grad"))
 _STORING = frozenset(
     opcode
@@ -70,7 +63,6 @@ _LOOKING = frozenset(("item", "tolist", "numpy", "float", "bool", "equal", "allc
 _NO_CODE = frozenset(
     (bool, int, float, str, type(None), dict, list, set, tuple, OrderedDict, torch.Tensor, torch.nn.Parameter)
 )
-_JUMPS = frozenset(name for name in dis.opmap if "JUMP" in name and "_IF_" in name and "EXC" not in name)
 NOT_FOLLOWED = ("torch", "numpy", "dnnsuite", "builtins")
 
 
@@ -115,8 +107,7 @@ def may_look_later(root: torch.nn.Module, method: str = "") -> bool:
     """Return True if code that a call of `root`, or of its `method`, can reach may look at values in a branch, so
     that a later call does though the first did not."""
     return any(
-        names & _LOOKING and any(step.opname in _JUMPS for step in dis.get_instructions(function.__code__))
-        for function, names in reachable(root, method)
+        names & _LOOKING and branches(function.__code__) for function, names in reachable(root, method)
     )
 
 
@@ -207,16 +198,8 @@ def _functions_of(value: Any) -> list[types.FunctionType]:
 
 def names_in(function: types.FunctionType) -> set[str]:
     """Collect the names in a function's code."""
-    return set(_names_of_code(function.__code__))
-
-
-def _names_of_code(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names_of_code(constant)
-        elif isinstance(constant, str) and constant in _DRAWING:  # getattr(torch, "rand")
-            yield constant
+    code = function.__code__
+    return {*names_of(code), *(texts_of(code) & _DRAWING)}  # the latter: getattr(torch, "rand")
 
 
 def _named(function: types.FunctionType, name: str, names: set[str]) -> list[types.FunctionType]:

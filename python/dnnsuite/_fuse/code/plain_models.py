@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
+from ..._code import keeps_state
 from ..._torch import TorchDispatchMode, mark_parameter, tree_leaves, tree_map
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, state
-from ..function_state import keeps_state
 from ..hooks import take_hooks
 from ..single_model import model_of, with_dense_gradients
 from ..slices import narrow

@@ -24,23 +24,12 @@ _OTHERS = frozenset(
         *("detach_", "apply_", "map_", "__reduce_ex__", "__deepcopy__", "__dlpack__", "__len__", "__iter__"),
     ]
 )
-_DRAWING = frozenset(
-    [
-        *(
-            "rand_like",
-            "randn_like",
-            "randint_like",
-            "normal",
-            "uniform",
-            "exponential",
-            "bernoulli",
-            "geometric",
-        ),
-        *("log_normal", "cauchy", "random", "multinomial", "poisson", "binomial", "rrelu", "gumbel_softmax"),
-        *("fractional_max_pool2d", "fractional_max_pool3d", "fractional_max_pool2d_with_indices"),
-        *("fractional_max_pool3d_with_indices", "multi_head_attention_forward"),
-    ]
-)
+_DRAWING = frozenset([
+    "rand_like", "randn_like", "randint_like", "normal", "uniform", "exponential", "bernoulli", "geometric",
+    "log_normal", "cauchy", "random", "multinomial", "poisson", "binomial", "rrelu", "gumbel_softmax",
+    "fractional_max_pool2d", "fractional_max_pool3d", "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d_with_indices", "multi_head_attention_forward",
+])  # fmt: skip
 _GAMMA = getattr(standard_gamma, "__name__", None)
 #: Functions that drop, and where `training`, or the rate of attention's dropout, stands among their arguments.
 _DROPPING = {

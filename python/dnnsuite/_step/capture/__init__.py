@@ -10,13 +10,6 @@ from .script import Scripts
 from .step import CapturedStep
 
 __all__ = [
-    "Audit",
-    "CapturedStep",
-    "CudaDevice",
-    "CudaGraphs",
-    "NotPlain",
-    "PythonState",
-    "Recordings",
-    "Scripts",
+    "Audit", "CapturedStep", "CudaDevice", "CudaGraphs", "NotPlain", "PythonState", "Recordings", "Scripts",
     "remembers",
-]
+]  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ..._fuse import hooks_in, models_apart, plain_models_of
-from ..._state import Contents, Kept, Unknown, keep_names
+from ..._state import Contents, Kept, Unknown, keep_binding, keep_names, keep_reference
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
 from .guards import is_state, modules_of
@@ -127,7 +127,7 @@ def _place(t: torch.Tensor) -> tuple[Any, ...]:
     return t.data_ptr(), t.shape, t.stride(), t.dtype
 
 
-_STEPS = __name__.removesuffix("capture.kept_python")
+_STEPS = __name__.rpartition("capture.")[0]
 _NAMESPACES = (type, types.ModuleType)
 
 
@@ -175,18 +175,12 @@ class KeptPython:
 def _bindings(reader: Reader) -> Iterator[Kept]:
     """Keep what a reader reads; of a class or a module the values that code names."""
     held = reader.held()
-    yield Kept(reader.held, reader.put, lambda content: (content,))
+    yield keep_reference(reader.held, reader.put)
     if isinstance(held, _NAMESPACES):
         names = reader.walk().names
         for name, value in list(vars(held).items()):
             if not name.startswith("__") and (names is None or name in names) and not _is_code(value):
-                yield _binding(held, name)
-
-
-def _binding(owner: Any, name: str) -> Kept:
-    return Kept(
-        lambda: vars(owner).get(name), lambda value: setattr(owner, name, value), lambda value: (value,)
-    )
+                yield keep_binding(held, name)
 
 
 def _is_code(value: Any) -> bool:

@@ -284,13 +284,8 @@ def _is_plain(value: Any, depth: int) -> bool:
 
 
 _SELF_COPIES = (
-    type,
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.ModuleType,
-    torch.dtype,
-    torch.device,
-)
+    type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, torch.dtype, torch.device,
+)  # fmt: skip
 _NO_FACTS = (frozenset(vars(torch.nn.Module())) - {"training"}) | {"_root", "_plain", "_last_setting", "B"}
 #: Of an array's own bookkeeping, `_fused_...`, the attributes that a step depends on; `_one_by_one` tells of others.
 _FUSED_FACTS = frozenset(("_fused_code", "_fused_withheld"))

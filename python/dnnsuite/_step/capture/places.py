@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import dis
-import functools
 import os
 import sys
-import types
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from ..._code import loops_in
 
 _PACKAGE = Path(__file__).parents[2]
 _END = str(
@@ -25,7 +24,6 @@ _NOT_THE_USERS = (
 )
 
 
-_JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 _kinds: dict[str, int] = {}  # by file: a hash of code takes longer than the whole search
 
 
@@ -58,18 +56,11 @@ def in_a_loop() -> bool:
     while frame is not None:
         kind = _kind(frame.f_code.co_filename)
         if kind == 1:
-            return any(begin <= frame.f_lasti <= end for begin, end in _loops(frame.f_code))
+            return any(begin <= frame.f_lasti <= end for begin, end in loops_in(frame.f_code))
         if kind == -1:
             return False
         frame = frame.f_back
     return False
-
-
-@functools.lru_cache(256)
-def _loops(code: types.CodeType) -> list[tuple[int, int]]:
-    """List where the loops of a function begin and end, in its bytecode: each ends with a jump back."""
-    jumps = (one for one in dis.get_instructions(code) if one.opcode in _JUMPS)
-    return [(one.argval, one.offset) for one in jumps if one.argval < one.offset]
 
 
 def called_by_user() -> str | None:

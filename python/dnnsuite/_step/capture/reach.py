@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 
+from ..._code import any_names, functions_in, names_of, texts_of
 from ..._state import PLAIN, Path, Unknown, Walk, look_at_module, register
 from ...nn.array_module import ArrayModule
-from .any_names import any_names
 from .value_readers import CellReader, ClassReader, DefaultsReader, FixedReader, NameReader, Reader, Scope
 
 _PLAIN_TYPES = frozenset(PLAIN)
@@ -162,12 +162,10 @@ class Reach:
         users = [base for base in kind.__mro__ if not _installed_class(base)]
         for base in users:
             for name, value in list(vars(base).items()):
-                found = value
-                for inner in ("fget", "func", "__func__"):  # of a property, a cached one, a static method
-                    found = getattr(found, inner, None) or found
-                if isinstance(found, types.FunctionType) and found.__name__ != "__init__":
-                    self.bindings.add(base, vars(base), name)
-                    self._function(found, None)
+                for found in functions_in(value):
+                    if found.__name__ != "__init__":
+                        self.bindings.add(base, vars(base), name)
+                        self._function(found, None)
         held = (value for base in users for name, value in vars(base).items() if not name.startswith("__"))
         if not all(isinstance(value, _CODE) for value in held):
             self._add(ClassReader(self._scope, users[0]), id(users[0]))
@@ -180,9 +178,9 @@ class Reach:
             self.code = None
             return
         self._seen.add(key)
-        names = _names(function.__code__)
+        names = names_of(function.__code__)
         self.names |= names
-        self._strings |= _strings(function.__code__)
+        self._strings |= texts_of(function.__code__)
         self._any_name = self._any_name or bool(any_names(function.__code__))
         self.functions.setdefault(function.__code__, function)
         self._note(function, names)
@@ -314,23 +312,6 @@ def _is_installed(value: Any) -> bool:
     if isinstance(value, type):
         return _installed_class(value)
     return isinstance(value, types.ModuleType)
-
-
-@functools.lru_cache(maxsize=4096)
-def _names(code: types.CodeType) -> frozenset[str]:
-    """Collect the names of globals and attributes in a function's code, and in functions inside it."""
-    return frozenset(code.co_names).union(*map(_names, _inner(code)))
-
-
-@functools.lru_cache(maxsize=4096)
-def _strings(code: types.CodeType) -> frozenset[str]:
-    """Collect the words in a function's code that may be names of attributes, as in `getattr(config, "scale")`."""
-    words = (one for one in code.co_consts if isinstance(one, str) and one.isidentifier())
-    return frozenset(words).union(*map(_strings, _inner(code)))
-
-
-def _inner(code: types.CodeType) -> Iterator[types.CodeType]:
-    return (one for one in code.co_consts if isinstance(one, types.CodeType))
 
 
 def _look_at_module(walk: Walk, value: torch.nn.Module, at: Path) -> Any:

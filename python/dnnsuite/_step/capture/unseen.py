@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 import dis
-import functools
 import os
 import sys
 import types
@@ -18,42 +17,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..._code import any_names, line_of, names_of, texts_of
 from ..._fuse import SharedNumbers
 from ..._state import Unknown
-from .any_names import any_names
 from .reach import Reach, is_installed
 
 #: Names under which code finds the clock, files and the like; other things may have them, too.
-_NAMES = frozenset(
-    (
-        *("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "process_time", "thread_time"),
-        *(
-            "now",
-            "today",
-            "utcnow",
-            "open",
-            "read",
-            "readline",
-            "read_text",
-            "read_bytes",
-            "exists",
-            "is_file",
-        ),
-        *(
-            "stat",
-            "getmtime",
-            "listdir",
-            "scandir",
-            "iterdir",
-            "glob",
-            "urandom",
-            "getrandbits",
-            "uuid4",
-            "uuid1",
-        ),
-        *("input", "next", "loadtxt", "load", "eval", "exec", "globals"),
-    )
-)
+_NAMES = frozenset((
+    "time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "process_time", "thread_time", "now",
+    "today", "utcnow", "open", "read", "readline", "read_text", "read_bytes", "exists", "is_file", "stat",
+    "getmtime", "listdir", "scandir", "iterdir", "glob", "urandom", "getrandbits", "uuid4", "uuid1",
+    "input", "next", "loadtxt", "load", "eval", "exec", "globals",
+))  # fmt: skip
 _MODULES = {
     "time": "the clock",
     "posix": "the file system",
@@ -113,7 +88,9 @@ class Unseen:
         if observed.reads:
             return "the step reads {}{}".format(*observed.reads[0])
         codes = [code for code in observed.codes if not is_installed(code.co_filename)]
-        names = frozenset[str]().union(*map(_names_of, codes))
+        names = frozenset(
+            name for code in codes for name in (*names_of(code), *texts_of(code), *code.co_freevars)
+        )
         for one in self._unknown():
             if not one.name or one.name in names or any(any_names(code).has(one.name) for code in codes):
                 place = self._place((one.name or "",), codes)
@@ -129,7 +106,7 @@ class Unseen:
         """Name the line of a user's code that names one of these."""
         for name in names:
             for code in codes:
-                line = _line_of(code, name) if name and not is_installed(code.co_filename) else None
+                line = line_of(code, name) if name and not is_installed(code.co_filename) else None
                 if line is not None:
                     return f" at {os.path.basename(code.co_filename)}:{line} in {code.co_name}"
         return ""
@@ -194,20 +171,3 @@ def _place_of(frame: types.FrameType | None) -> str | None:
     if frame is None:
         return None
     return f" at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} in {frame.f_code.co_name}"
-
-
-@functools.lru_cache(maxsize=4096)
-def _names_of(code: types.CodeType) -> frozenset[str]:
-    words = (one for one in code.co_consts if isinstance(one, str))
-    return frozenset((*code.co_names, *code.co_freevars, *words))
-
-
-@functools.lru_cache(maxsize=4096)
-def _line_of(code: types.CodeType, name: str) -> int | None:
-    """Find the first line of code that uses a name."""
-    line = code.co_firstlineno
-    for step in dis.get_instructions(code):
-        line = step.starts_line if isinstance(step.starts_line, int) and step.starts_line > 1 else line
-        if step.argval == name:
-            return line
-    return None

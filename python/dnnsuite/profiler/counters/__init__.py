@@ -34,30 +34,10 @@ _HOME_OF = {
 }  # fmt: skip
 
 __all__ = [
-    "CORES",
-    "PRESETS",
-    "ROLES",
-    "CounterPlan",
-    "CountersInstrument",
-    "Feature",
-    "Group",
-    "Metric",
-    "Plan",
-    "PmSamplingInstrument",
-    "Role",
-    "Selection",
-    "chips",
-    "core_utilization",
-    "format_core_utilization",
-    "metrics",
-    "overlaps",
-    "plan",
-    "resolve",
-    "select",
-    "step_utilization",
-    "support",
-    "validate",
-]
+    "CORES", "PRESETS", "ROLES", "CounterPlan", "CountersInstrument", "Feature", "Group", "Metric", "Plan",
+    "PmSamplingInstrument", "Role", "Selection", "chips", "core_utilization", "format_core_utilization",
+    "metrics", "overlaps", "plan", "resolve", "select", "step_utilization", "support", "validate",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

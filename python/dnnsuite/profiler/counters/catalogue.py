@@ -12,17 +12,9 @@ from ...errors import Unavailable, did_you_mean
 from .library import ready
 
 __all__ = [
-    "COLLECTIONS",
-    "Metric",
-    "accepts",
-    "chips",
-    "host",
-    "metric_types",
-    "metrics",
-    "passes",
-    "unit_of",
+    "COLLECTIONS", "Metric", "accepts", "chips", "host", "metric_types", "metrics", "passes", "unit_of",
     "version",
-]
+]  # fmt: skip
 
 COLLECTIONS = ("ranges", "sampling")
 TYPES = ("counter", "ratio", "throughput")
