@@ -11,7 +11,7 @@ def example(model, flag):
     for part in model.parts:
         model.total += getattr(part, "size")  # noqa: B009
     inner = lambda value: value.scale  # noqa: E731
-    return model.helper(inner) if flag else dict(first=1)
+    return model.helper(inner) if flag else {"first": len(part.name)}
 
 
 def straight(x):
