@@ -19,9 +19,9 @@ from .._torch_threads import threads_of_caller, torch_threads
 from ..errors import InvalidArgument, StaleRecording
 from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler
-from .audits import Audits
 from .batches import LentBatches
 from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
+from .capture.audit import Audits
 from .carried_python import CarriedPython
 from .deal import Deal, autocast_now, parts_of, shards_of
 from .denormals import Flushed

@@ -2,8 +2,8 @@
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from dnnsuite._step.capture.plan import slots_of
 from dnnsuite._step.capture.record import StepRecorder
-from dnnsuite._step.capture.recording import slots_of
 
 
 def record(function, *inputs, fixed=0):

@@ -11,17 +11,19 @@ import functools
 import inspect
 import random
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from ..._state import Kept, keep_binding, keep_cell, keep_names
+from ..._state import Contents, Kept, keep_binding, keep_cell, keep_names
 from ..._torch import hidden_from_modes
+from ...nn.model_tensor import ModelTensor, physical
+from ..left_tensors import OPAQUE
 from .fused_attributes import is_fused
-from .kept_contents import contents_of
 from .late_draws import NOT_FOLLOWED, names_in, reachable
+from .stand_in import StandInDict
 
 _NO_VALUES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
 _NOT_PUT_BACK = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)
@@ -130,3 +132,31 @@ def _held_by_methods(arguments: Sequence[Any]) -> list[Any]:
     """List the objects of which methods are among arguments, such as the list of `outputs.append`."""
     owners = (getattr(value, "__self__", None) for value in arguments)
     return [owner for owner in owners if owner is not None and not isinstance(owner, types.ModuleType)]
+
+
+_LARGE = 2**16  # elements of a tensor that is not copied
+_SYSTEM = frozenset(("logging", "threading", "_thread", "_io", "io", "weakref", "_weakrefset", "typing"))
+_OF_OURS = __name__.partition(".")[0]
+
+
+def contents_of(values: Iterable[Any]) -> Contents:
+    """Keep all that can be reached from `values` through containers, attributes and slots, not through modules. Not to
+    be kept, nor restored, where operators are recorded."""
+    return Contents(values, {torch.Tensor: _tensor, StandInDict: lambda value: ()}, _is_left_alone)
+
+
+def _is_left_alone(value: Any) -> bool:
+    module = type(value).__module__
+    return isinstance(value, OPAQUE) or module in _SYSTEM or module.startswith(_OF_OURS)
+
+
+def _tensor(value: torch.Tensor) -> Iterable[Kept]:
+    """Keep a tensor that is no parameter and no buffer; of one of all models also what it stands for."""
+    if type(value) not in (torch.Tensor, ModelTensor) or value.is_inference():
+        return
+    held = physical(value)
+    if type(value) is ModelTensor:
+        yield Kept(lambda: value.value, value.become, lambda content: ())
+    if not held.requires_grad and held.numel() <= _LARGE:
+        numbers = held.clone()
+        yield Kept(lambda: held._version, lambda content: held.copy_(numbers), lambda content: ())

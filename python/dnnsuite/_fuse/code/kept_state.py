@@ -19,8 +19,7 @@ from ...nn.model_tensor import physical
 from ...nn.random_streams import FUNCTION_STREAM
 from ..hooks import hooks_in
 from .fused_attributes import is_fused
-from .kept_contents import contents_of
-from .kept_outside import KeptOutside
+from .kept_outside import KeptOutside, contents_of
 from .stand_in import StandInDict
 
 _CONTAINERS = (list, dict, set, collections.deque)

@@ -25,13 +25,11 @@ from ..single_model import model_of, with_dense_gradients
 from ..slices import narrow
 from .checkpoints import torchs_checkpoints
 from .fused_attributes import NO_ATTRIBUTES, is_fused
-from .kept_contents import contents_of
-from .kept_outside import KeptOutside, users_attributes
+from .kept_outside import KeptOutside, contents_of, users_attributes
 from .kept_state import SharedNumbers
 from .late_draws import handles_gradients, may_write_parameters, names_that_draw
-from .lent_parameters import lent, lies_in_another_order
+from .lent_parameters import OwnGradients, lent, let_take, lies_in_another_order
 from .method_name import call_model, method_named
-from .own_gradients import OwnGradients, let_take
 from .plain_draws import Draws, draw_as, generator_back
 from .plain_parts import Buffers, Part, paths_of
 

@@ -17,7 +17,7 @@ from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
 from .guards import is_state, modules_of
 from .placed import Read
-from .recording import StepRecording, TensorSlot, slots_of
+from .plan import StepRecording, TensorSlot, slots_of
 from .script import same_bits
 from .value_readers import Reader
 

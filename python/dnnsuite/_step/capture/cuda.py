@@ -16,7 +16,7 @@ from . import guards
 from .comparison import State
 from .guards import leave_in, tensors_left
 from .looks import Replay
-from .recording import StepRecording
+from .plan import StepRecording
 from .script import NotScriptable
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]

@@ -15,8 +15,8 @@ from .followed_step import FollowedStep
 from .library import Facts, Proven, Recordings, Subject, prove
 from .looks import NO_LOOKS, Looks, Outcomes, Paths, Replay
 from .placed import Read
+from .plan import StepRecording
 from .reach import Reach
-from .recording import StepRecording
 
 
 class Exchange:

@@ -20,9 +20,9 @@ from .arithmetic import Arithmetic, FollowedNumber, Trace, followed_in_math, is_
 from .changing_numbers import ChangingNumbers, Place
 from .guards import newly_left, tensors_left
 from .operators import Operator
+from .plan import OperatorCall, StepRecording, TensorSlot
 from .read_floats import HiddenReads
 from .record import StepRecorder
-from .recording import OperatorCall, StepRecording, TensorSlot
 
 _FIRST = 10**9  # slot of the first number: no step has as many tensors
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "div", "rtruediv", "rdiv", "radd", "rsub", "rmul")

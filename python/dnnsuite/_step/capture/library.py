@@ -17,7 +17,7 @@ import torch
 from .followed_step import FollowedStep
 from .looks import NO_LOOKS, CheckedReplay, Looks, Replay, without_number
 from .placed import Place, PlacedScript, Places, Read, Repeats, Rolled
-from .recording import OperatorCall, TensorSlot
+from .plan import OperatorCall, TensorSlot
 from .script import Script, same_bits
 
 Facts = tuple[Any, ...]

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import torch
 
-from .recording import MARK, OperatorCall, StepRecording, TensorSlot, slots_in, slots_of
+from .plan import MARK, OperatorCall, StepRecording, TensorSlot, slots_in, slots_of
 
 MAX_OUTCOMES = 4  # recordings of one layout of batch, for values that Python read of it
 _MANY = 64  # operators that are too many to run twice in each step

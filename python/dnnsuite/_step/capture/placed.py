@@ -11,8 +11,7 @@ import torch
 
 from ..._torch import assert_true
 from .operators import known_operator
-from .plan import ReplayPlan
-from .recording import OperatorCall, TensorSlot, slots_in, slots_of, written_slots
+from .plan import OperatorCall, ReplayPlan, TensorSlot, slots_in, slots_of, written_slots
 from .script import Script, same_bits
 
 _NOTHING = torch.empty(0)

@@ -25,9 +25,9 @@ from torch.overrides import TorchFunctionMode
 from ..._torch import tree_map
 from ...nn.model_tensor import ModelTensor
 from .arithmetic import FollowedNumber, plain
-from .places import called_by_user
+from .plan import StepRecording
 from .record import READS_A_VALUE, StepRecorder
-from .recording import StepRecording
+from .unseen import called_by_user
 
 _aten = torch.ops.aten
 _CONSTANTS = (bool, int, float, np.float64)

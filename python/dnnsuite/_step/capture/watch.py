@@ -18,10 +18,10 @@ from .exchange import Attempt, NumberedReplay, find_numbered
 from .followed_step import FollowedStep, NotFollowed, WritesElsewhere, follow
 from .guards import newly_left, put_back, tensors_left
 from .looks import Replay, ValueChanged
+from .plan import StepRecording
 from .python_state import python_values
 from .read_floats import HiddenReads
 from .record import StepRecorder
-from .recording import StepRecording
 from .script import NotScriptable, Scripts, described
 from .unseen import Unseen
 
