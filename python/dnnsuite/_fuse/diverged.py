@@ -18,8 +18,7 @@ from .code.fused_attributes import bare_class, is_fused, plain_attributes
 from .code.one_by_one import ModelParts
 from .code.own_values import names_of_own
 from .code.stand_in import StandIn
-from .left_tensors import NotJoined, give_attributes, joined_inside
-from .pictures import may_change_in_place, picture, pictures
+from .left_tensors import NotJoined, give_attributes, joined_inside, may_change_in_place, picture, pictures
 from .single_model import model_of
 
 _MISSING = object()

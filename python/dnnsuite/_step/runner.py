@@ -26,8 +26,7 @@ from .carried_python import CarriedPython
 from .deal import Deal, autocast_now, parts_of, shards_of
 from .denormals import Flushed
 from .dispatch import Dispatch
-from .generators import SharedDraws
-from .outside import width_beside_others
+from .outside import SharedDraws, width_beside_others
 from .part import LossFunction, StepPart
 from .refusals import (
     check_batch,

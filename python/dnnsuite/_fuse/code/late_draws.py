@@ -19,33 +19,11 @@ from ..._code import branches, codes_of, functions_in, names_of, stored_attribut
 from ...nn.array_module import ArrayModule
 
 #: Functions and methods that draw for a tensor that all models share, if nobody looks out for them.
-_DRAWING = frozenset(
-    [
-        *(
-            "rand",
-            "randn",
-            "randint",
-            "randperm",
-            "normal",
-            "bernoulli",
-            "multinomial",
-            "poisson",
-            "binomial",
-        ),
-        *(
-            "normal_",
-            "uniform_",
-            "exponential_",
-            "bernoulli_",
-            "random_",
-            "geometric_",
-            "log_normal_",
-            "cauchy_",
-        ),
-        *("sample", "rsample", "trunc_normal_", "gumbel_softmax"),
-        *(f"{kind}_{law}_" for kind in ("xavier", "kaiming") for law in ("normal", "uniform")),
-    ]
-)
+_DRAWING = frozenset((
+    "rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "poisson", "binomial", "normal_",
+    "uniform_", "exponential_", "bernoulli_", "random_", "geometric_", "log_normal_", "cauchy_", "sample", "rsample",
+    "trunc_normal_", "gumbel_softmax", "xavier_normal_", "xavier_uniform_", "kaiming_normal_", "kaiming_uniform_",
+))  # fmt: skip
 _GRADIENTS_OFF = frozenset(("no_grad", "set_grad_enabled", "inference_mode"))
 #: Names that write, beside those that end in an underscore: of torch's functions, whose code is not followed.
 _WRITING = frozenset((

@@ -24,9 +24,8 @@ from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, outside, s
 from ...nn.random_streams import FUNCTION_STREAM, seeds_of
 from ...ops.partial_use import split_by_model
 from ..hooks import counterparts
-from ..left_tensors import give_attributes
+from ..left_tensors import give_attributes, pictures
 from ..module_copies import copied
-from ..pictures import pictures
 from ..rebound import rebound
 from ..rules.random import next_stream
 from ..rules.table import settle_since

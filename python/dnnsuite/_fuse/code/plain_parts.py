@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from operator import is_
 from typing import Any
@@ -14,15 +14,11 @@ import torch
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import NotFusable, Refused
 from ..hooks import hooks_in, take_hooks
-from ..left_tensors import give_attributes
+from ..left_tensors import OPAQUE, give_attributes, may_change_in_place, parts_inside, picture
 from ..rebound import holds_module
 from ..single_model import parts_of
-from .containers import Containers
 from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
-from .held_in_place import HeldInPlace
-from .stand_in import StandIn
-
-__all__ = ["Buffers", "Part", "paths_of"]
+from .stand_in import Differs, StandIn, StandInDict
 
 
 class Part:
@@ -203,3 +199,86 @@ def paths_of(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     for path, module in root.named_modules():
         if id(module) in wanted:
             yield path, module
+
+
+_DEEP = 3  # containers in containers that are looked into
+
+
+class Containers:
+    """Containers of plain values among `attributes`, with a copy of their contents."""
+
+    def __init__(self, attributes: dict[str, Any]) -> None:
+        self._held = {name: value for name, value in attributes.items() if _is_plain_container(value, _DEEP)}
+        self.known = copy.deepcopy(self._held)
+
+    def holds(self, name: str) -> bool:
+        """Return True if attribute `name` is a container of this kind."""
+        return name in self._held
+
+    def changed(self) -> list[str]:
+        """List the names of the containers that have changed since the last call."""
+        if not self._held:
+            return []
+        if self._held == self.known and _kinds(self._held) == _kinds(self.known):
+            return []
+        names = [name for name, value in self._held.items() if not _alike(value, self.known[name])]
+        self.known = copy.deepcopy(self._held)
+        return names
+
+
+def _alike(a: Any, b: Any) -> bool:
+    return bool(a == b) and _kinds(a) == _kinds(b)
+
+
+def _kinds(value: Any) -> list[Any]:
+    """List the types in a container: the stand-in for a number, used while a step is followed, equals the number."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [type(value), *map(_kinds, parts)]
+
+
+def _is_plain_container(value: Any, depth: int) -> bool:
+    if (type(value) not in (list, dict, set) and not isinstance(value, StandInDict)) or not depth:
+        return False
+    parts = [*value, *value.values()] if isinstance(value, dict) else value
+    return all(
+        isinstance(part, (*PLAIN_VALUES, Differs)) or _is_plain_container(part, depth - 1) for part in parts
+    )
+
+
+_DEEP_FUNCTIONS = 4  # containers and objects in one another that are looked into for functions
+_FEW = 64  # elements of a container of functions
+
+
+class HeldInPlace:
+    """Attributes of a `module` that may change in place, `without` some, and pictures of them as they are now."""
+
+    def __init__(self, module: torch.nn.Module, without: Collection[str] = ()) -> None:
+        held = {name: value for name, value in vars(module).items() if name not in without}
+        self._held = {
+            name: value
+            for name, value in held.items()
+            if may_change_in_place(name, value) and not isinstance(value, StandIn)
+        }
+        self.known = self._pictures()
+
+    def _pictures(self) -> dict[str, Any]:
+        return {
+            name: (picture(value), _functions(value, _DEEP_FUNCTIONS)) for name, value in self._held.items()
+        }
+
+    def changed(self) -> list[str]:
+        """List the names of those that have changed since the last call."""
+        if not self._held:
+            return []
+        before, self.known = self.known, self._pictures()
+        return [name for name, now in self.known.items() if now != before[name]]
+
+
+def _functions(value: Any, depth: int) -> Any:
+    """List functions and modules in a container or an object, by identity."""
+    if isinstance(value, OPAQUE):
+        return id(value)
+    if not depth or isinstance(value, torch.Tensor):
+        return None
+    inside = list(parts_inside(value))
+    return [_functions(one, depth - 1) for one in inside] if len(inside) <= _FEW else None
