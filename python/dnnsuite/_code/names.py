@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the instructions of code name: globals and attributes, texts, attributes that are set, lines, loops, jumps."""
+"""Names in code, read from its instructions: globals, attributes, texts, what is set, lines, loops and branches."""
 
 from __future__ import annotations
 

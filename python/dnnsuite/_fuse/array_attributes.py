@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Attributes of an array that are set from outside: of its models, or of the array alone."""
+"""Attributes of an array that are set from outside, of its models or of it alone, and its `forward` as theirs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Coverage: the way in which each part of an array runs."""
+"""Coverage: the way in which each part of an array runs, as a list and as a table of a notebook."""
 
 from __future__ import annotations
 

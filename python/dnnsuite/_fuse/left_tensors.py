@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Tensors that code of all models has left in attributes, such as a cache of positions: each has all models' values.
+"""Tensors that code of all models has left in attributes, and pictures of what models keep, unequal after a change.
 
-Whatever takes some models of an array, or one, or adds some, takes theirs of these tensors too.
+Whatever takes some models of an array, or one, or adds some, takes theirs of these tensors too: each has all models'.
 """
 
 from __future__ import annotations

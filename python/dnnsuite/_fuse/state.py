@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Stacking of the models' tensors."""
+"""Stacking of the models' tensors, tied weights, and the memory that they take."""
 
 from __future__ import annotations
 

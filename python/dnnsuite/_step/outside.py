@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""State that a step's code sees outside of the array and its batch: it may change while the step is under way."""
+"""State outside of the array and its batch that a step sees: values, and the random generators of the process."""
 
 from __future__ import annotations
 

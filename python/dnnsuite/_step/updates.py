@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Optimizers of a step, one for each of its parts, and their current hyper-parameters."""
+"""Optimizers of a step, their current hyper-parameters, and parameters that the array no longer has."""
 
 from __future__ import annotations
 

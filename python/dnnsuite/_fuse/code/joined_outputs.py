@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Outputs of models that ran one by one, joined into those of all."""
+"""Outputs of models that ran one by one, joined into those of all; records that hold tensors."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Names in a model's code that may draw random numbers, also in a branch that was not taken yet."""
+"""Names in the code that a model's forward can reach: draws, also in a branch not taken yet, reads, writes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Attributes and buffers that the plain models of a part share with the array."""
+"""Attributes and buffers that the plain models of a part share with the array, and changes in place of them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Rules of functions that treat every element alike, and broadcast."""
+"""Rules of functions that treat every element alike, and broadcast, and of matrix products."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Rules of gradients that a forward takes itself, as a gradient penalty does."""
+"""Rules of gradients that a forward takes itself, and of `torch.nn.functional`: the function of that name here."""
 
 from __future__ import annotations
 

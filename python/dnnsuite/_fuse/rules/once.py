@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Functions of tensors that all models share: computed once, as torch would for one model."""
+"""Functions of tensors that all models share, computed once; in-place functions, and what is computed before them."""
 
 from __future__ import annotations
 

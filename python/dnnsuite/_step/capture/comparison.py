@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Comparison of two recordings of a step, and of the tensors they leave."""
+"""Comparison of two recordings of a step, and of the tensors they leave; Python state around a trial step.
+
+A step that is run in addition to those asked for must leave the user's objects unchanged: every flag, every list. If a
+value cannot be restored, such as an iterator, the trial step is not run."""
 
 from __future__ import annotations
 

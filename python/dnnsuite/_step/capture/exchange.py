@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Exchange of recordings between the captured step of one shard and those of others."""
+"""Progress of the capture of one layout of batch, and exchange of recordings with the steps of other shards."""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Guards: assumptions of a recording, checked before each replay."""
+"""Guards: assumptions of a recording, checked before each replay; and the Python state of an array's modules.
+
+`module_facts` lists the state that decides a step's operators; what a step leaves in attributes, such as a map of
+attention, a replay computes as the step does and puts there. `remembers` finds what code has made of tensors.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 The recorder adds a comparison and an assertion to the operators for each. Values that follow from the batch alone, such
 as a mask that is all true, are compared before the step and choose one of several recordings. Other values, as in the
 checks of torch.distributions, and all that a loop of the user's code reads, are compared during the step: if one
-differs, the step's changes are undone, and another path is tried (`paths.py`).
+differs, the step's changes are undone, and another path is tried (`Paths`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Scripts and reads of a recording in terms of roles, so that they serve other shards and hold no tensors of one."""
+"""Scripts and reads of a recording in terms of roles, so that they serve other shards and hold no tensors of one.
+
+Loops over the models are rolled up, one model's operators for those of all, and so are loops that end by a value which
+Python reads: steps of more or fewer models, or rounds, then have the same list of operators."""
 
 from __future__ import annotations
 

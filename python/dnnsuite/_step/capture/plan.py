@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Plan of a replay: the operators of a recorded step that have to run in every step."""
+"""Recording of a step, the list of its operators, and plan of a replay: those that have to run in every step."""
 
 from __future__ import annotations
 

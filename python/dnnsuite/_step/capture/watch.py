@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Steps as written, watched: recorded, and compared with a replay from the same state."""
+"""Eager steps, watched: recorded, and compared with a replay from the same state.
+
+Steps with numbers as inputs are followed once, compared once, then replayed with the numbers of each step."""
 
 from __future__ import annotations
 
