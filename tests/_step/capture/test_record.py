@@ -53,7 +53,6 @@ def test_views_and_writes():
     assert not view.writes
     assert add.writes
     assert add.outputs == view.outputs
-    assert recording.writes_to(state)
     assert recording.written_externals()[0] is state
 
 

@@ -127,7 +127,7 @@ def keep(root: Any, parameters: bool = False, objects: bool = True, others: bool
         ]
         attributes = [KeptAttributes(m) for m in modules if is_fused(m)]
         contents = contents_of(value for one in attributes if objects for value in one.held.values())
-    hooks = [(each, dict(each)) for module in modules for each in hooks_in(module)]
+    hooks = [(each, dict(each)) for module in modules for each in hooks_in(module) if each]
     return Kept(buffers, held, flags, attributes, contents, SharedNumbers(others), _stream(), hooks=hooks)
 
 

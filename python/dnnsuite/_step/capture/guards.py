@@ -209,14 +209,6 @@ def is_state(name: Any, value: Any) -> bool:
     return name not in _INTERNAL and not name.startswith("_fused_") and type(value) is not ModelTensor
 
 
-def function_values(
-    function: Callable[..., Any], array: torch.nn.Module | None = None
-) -> Callable[[], list[Any]]:
-    """Make a fast function that reads all values that `reach_of` finds."""
-    readers = reach_of(function, array).readers
-    return lambda: [read() for read in readers]
-
-
 Place = tuple[int, str]  # number of the module among those of the array, and name of the attribute
 
 

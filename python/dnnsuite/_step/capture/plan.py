@@ -216,9 +216,6 @@ class StepRecording:
         storages = {self.storage[slot] for slot in slots}
         return next((call.place for call in self.calls if storages & self.written_by(call)), "")
 
-    def writes_to(self, tensor: torch.Tensor) -> bool:
-        return tensor.untyped_storage()._cdata in self.written
-
     def written_externals(self) -> list[torch.Tensor]:
         """List the tensors that the step changes and the next one sees."""
         return [t for slot, t in self.external.items() if self.storage[slot] in self.written]
