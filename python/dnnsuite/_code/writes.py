@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a code object changes: globals, attributes, variables of enclosing functions, and what they hold.
+"""Changes that a code object makes: globals, attributes, variables of enclosing functions, and what they hold.
 
 Code keeps state under a name when it sets the name, sets or deletes an item of what the name holds, or calls a method
 that changes a container: `self.seen = 3`, `cache[key] = value`, `counts[part].append(1)`. Each instruction's operands
