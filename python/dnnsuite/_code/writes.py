@@ -19,13 +19,11 @@ from typing import NamedTuple
 __all__ = ["Change", "changed_names", "changes_of", "codes_of", "keeps_state"]
 
 #: Methods that change a list, dict, set, deque, bytearray, or a class like them.
-_MUTATORS = frozenset(
-    (
-        *("append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault", "subtract"),
-        *("pop", "popleft", "popitem", "clear", "remove", "discard", "rotate", "sort", "reverse"),
-        *("__setitem__", "__delitem__", "move_to_end", "difference_update", "intersection_update"),
-    )
-)  # fmt: skip
+_MUTATORS = frozenset((
+    "append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault", "subtract",
+    "pop", "popleft", "popitem", "clear", "remove", "discard", "rotate", "sort", "reverse", "__setitem__",
+    "__delitem__", "move_to_end", "difference_update", "intersection_update",
+))  # fmt: skip
 _SETS_NAME = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "STORE_DEREF", "DELETE_DEREF"))
 _SETS_ATTRIBUTE = frozenset(("STORE_ATTR", "DELETE_ATTR"))
 _ITEMS = {"STORE_SUBSCR": -2, "DELETE_SUBSCR": -2, "STORE_SLICE": -3}  # where the container lies on the stack

@@ -34,22 +34,18 @@ _NEVER_EQUAL = (types.ModuleType, types.GeneratorType)
 #: Objects without a value of their own; handles are those of hooks, which are compared where they are.
 _STATELESS = (type(threading.Lock()), type(threading.RLock()), RemovableHandle)
 #: Classes whose objects hold nothing but elements, a value, `__dict__` and slots.
-_TRANSPARENT = frozenset(
-    [
-        *(object, bool, int, float, complex, str, bytes, bytearray, set, frozenset, list, tuple, dict),
-        *(collections.deque, collections.OrderedDict, collections.defaultdict, types.SimpleNamespace),
-    ]
-)
+_TRANSPARENT = frozenset([
+    object, bool, int, float, complex, str, bytes, bytearray, set, frozenset, list, tuple, dict,
+    collections.deque, collections.OrderedDict, collections.defaultdict, types.SimpleNamespace,
+])  # fmt: skip
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _WORD = struct.calcsize("P")
 _MISSING = object()
 #: What Python notes in a class, and says nothing about its code.
-_OF_A_CLASS = frozenset(
-    [
-        *("__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__slotnames__"),
-        *("__annotations__", "__annotate_func__", "__static_attributes__", "_abc_impl"),
-    ]
-)
+_OF_A_CLASS = frozenset([
+    "__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__slotnames__",
+    "__annotations__", "__annotate_func__", "__static_attributes__", "_abc_impl",
+])  # fmt: skip
 PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 
 

@@ -17,12 +17,9 @@ from ..errors import InvalidArgument
 from .comparison import same
 
 FORWARD_HOOKS = [
-    "_forward_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-    "_forward_pre_hooks",
+    "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
     "_forward_pre_hooks_with_kwargs",
-]
+]  # fmt: skip
 _BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
 _KINDS = len(FORWARD_HOOKS) + len(_BACKWARD_HOOKS)
 _of_forwards: set[int] = set()  # ids of hooks that forwards have registered: those run model by model

@@ -104,12 +104,10 @@ def _pair(a: Any, b: Any) -> Sequence[Any]:
     return aligned((a, b))
 
 
-_SLOW_OF_SLICES = frozenset(
-    {
-        *("celu", "cos", "elu", "erf", "exp", "expm1", "gelu", "log", "log1p"),
-        *("mish", "selu", "sigmoid", "silu", "sin", "softplus", "sqrt", "tanh"),
-    }
-)
+_SLOW_OF_SLICES = frozenset({
+    "celu", "cos", "elu", "erf", "exp", "expm1", "gelu", "log", "log1p", "mish", "selu", "sigmoid", "silu",
+    "sin", "softplus", "sqrt", "tanh",
+})  # fmt: skip
 _SIGMOIDS = frozenset((torch.sigmoid, torch.Tensor.sigmoid, torch.nn.functional.sigmoid))
 _PRODUCTS = frozenset(
     (torch.mul, torch.Tensor.mul, torch.Tensor.__mul__, torch.multiply, torch.Tensor.multiply)

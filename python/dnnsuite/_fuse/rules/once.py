@@ -17,14 +17,12 @@ from ...nn.sharing import is_frozen, own, spread
 from ..code.model_number import ModelNumber
 
 #: Functions whose results are no tensors to go on with, or that change what a tensor is; their rules answer.
-_OTHERS = frozenset(
-    [
-        *("__get__", "__set__", "__bool__", "__int__", "__float__", "__index__", "__contains__", "__array__"),
-        *("bool", "int", "float", "item", "tolist", "is_nonzero", "numpy", "data_ptr", "storage", "set_"),
-        *("untyped_storage", "register_hook", "backward", "retain_grad", "requires_grad_", "share_memory_"),
-        *("detach_", "apply_", "map_", "__reduce_ex__", "__deepcopy__", "__dlpack__", "__len__", "__iter__"),
-    ]
-)
+_OTHERS = frozenset([
+    "__get__", "__set__", "__bool__", "__int__", "__float__", "__index__", "__contains__", "__array__",
+    "bool", "int", "float", "item", "tolist", "is_nonzero", "numpy", "data_ptr", "storage", "set_",
+    "untyped_storage", "register_hook", "backward", "retain_grad", "requires_grad_", "share_memory_",
+    "detach_", "apply_", "map_", "__reduce_ex__", "__deepcopy__", "__dlpack__", "__len__", "__iter__",
+])  # fmt: skip
 _DRAWING = frozenset([
     "rand_like", "randn_like", "randint_like", "normal", "uniform", "exponential", "bernoulli", "geometric",
     "log_normal", "cauchy", "random", "multinomial", "poisson", "binomial", "rrelu", "gumbel_softmax",
@@ -184,12 +182,9 @@ def _name_of(value: torch.Tensor) -> str:
         state.B = before
 
 
-IN_PLACE_OPERATORS = frozenset(
-    [
-        *("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"),
-        *("lshift", "rshift"),
-    ]
-)
+IN_PLACE_OPERATORS = frozenset([
+    "add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift",
+])  # fmt: skip
 
 
 @functools.lru_cache(maxsize=4096)

@@ -24,11 +24,8 @@ from .reach import Reach
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 _HOOKS = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-)
+    "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
+)  # fmt: skip
 _INTERNAL = frozenset((*vars(torch.nn.Module()), "_root", "_plain", "B"))
 _NO_VALUES = frozenset(("_plain", *vars(torch.nn.Module())))  # beside those of the array and its modules
 

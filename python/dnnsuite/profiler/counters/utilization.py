@@ -21,12 +21,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "core_utilization",
-    "format_core_utilization",
-    "step_utilization",
-    "utilization_lines",
+    "core_utilization", "format_core_utilization", "step_utilization", "utilization_lines",
     "utilization_record",
-]
+]  # fmt: skip
 
 _DEFINITIONS = {
     "core": "kind of core; what shares hardware must not be added",
