@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from ._fuse import fuse, stack, unfuse, unstack
     from ._fuse.coverage import coverage
-    from ._fuse.state_bytes import state_bytes
+    from ._fuse.state import state_bytes
     from ._step import StepRunner
     from .adapters.adapt import adapt
     from .advisor import advise

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dnnsuite._fuse.pictures import may_change_in_place, picture
+from dnnsuite._fuse.left_tensors import may_change_in_place, picture
 
 
 class Meter:

@@ -2,7 +2,7 @@
 import torch
 
 import dnnsuite
-from dnnsuite._fuse.state_bytes import StateBytes
+from dnnsuite._fuse.state import StateBytes
 
 
 def test_counts_what_is_shared_once():

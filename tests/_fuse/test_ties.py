@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import dnnsuite
-from dnnsuite._fuse.ties import tie
+from dnnsuite._fuse.state import tie
 from dnnsuite.errors import InvalidArgument
 from helpers import check_matches_models, make_models
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 import torch
 
-from dnnsuite._fuse.written_names import written_names
+from dnnsuite._fuse.code.late_draws import written_names
 
 
 class Code(torch.nn.Module):

@@ -13,7 +13,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, optim
-from dnnsuite._fuse.code.kept_contents import contents_of
+from dnnsuite._fuse.code.kept_outside import contents_of
 from dnnsuite._state import Contents, Unknown
 
 B, STEPS = 3, 6
@@ -172,3 +172,21 @@ def test_loggers_operators_and_getters_are_left_alone(value):
 def test_an_iterator_cannot_be_restored():
     with pytest.raises(Unknown, match="iterator"):
         Contents([iter([1])], {}, lambda value: False, strict=True)
+
+
+def test_a_variable_that_closes_over_a_tensor_and_an_order_are_restored():
+    average, cache = torch.zeros(3), collections.OrderedDict(a=1, b=2)
+    first = average
+
+    def step():
+        nonlocal average
+        average = average + 1
+        cache.move_to_end("a")
+        cache["c"] = 3
+
+    kept = Contents([step], {}, lambda value: False)
+    step()
+    assert kept.changed()
+    kept.restore()
+    assert average is first
+    assert list(cache.items()) == [("a", 1), ("b", 2)]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A walk's snapshot is equal to that of an unchanged value and to no other; what it cannot tell, it lists."""
 
+import collections
 import itertools
 import types
 from collections.abc import Iterator
@@ -120,3 +121,12 @@ def test_slots_are_looked_into(change):
     change(value)
     assert not walk.same()
     assert Walk(value).snapshot != walk.snapshot
+
+
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict])
+def test_another_order_of_a_dictionary_is_another_value(kind):
+    held = kind(a=1, b=2)
+    before = Walk(held)
+    held["a"] = held.pop("a")
+    assert not before.same()
+    assert Walk(held).snapshot != before.snapshot

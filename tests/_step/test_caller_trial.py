@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dnnsuite
-from dnnsuite._step.caller_trial import CallerTrial
+from dnnsuite._step.dispatch import CallerTrial
 
 
 class Clock:

@@ -6,7 +6,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, optim
-from dnnsuite._step.generators import SharedDraws
+from dnnsuite._step.outside import SharedDraws
 
 
 class Square(torch.autograd.Function):

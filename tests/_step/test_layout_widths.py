@@ -7,7 +7,7 @@ import torch
 import dnnsuite
 from dnnsuite import _tune as tune
 from dnnsuite import nn, optim
-from dnnsuite._step.layout_widths import LayoutWidths, layout_of
+from dnnsuite._step.shard_widths import LayoutWidths, layout_of
 
 B = 4
 

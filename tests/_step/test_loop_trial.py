@@ -4,7 +4,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import _tune as tune
-from dnnsuite._step.loop_trial import LoopTrial
+from dnnsuite._step.shard_widths import LoopTrial
 from helpers import make_models
 
 

@@ -8,7 +8,7 @@ import torch
 
 from dnnsuite import StepRunner
 from dnnsuite import _tune as tune
-from dnnsuite._step.shard_width_search import WidthTrial
+from dnnsuite._step.shard_widths import WidthTrial
 from small_steps import batches, loss, make
 
 

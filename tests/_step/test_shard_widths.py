@@ -4,9 +4,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import _tune as tune
-from dnnsuite._step.loop_trial import LoopTrial
-from dnnsuite._step.shard_width_search import WidthTrial
-from dnnsuite._step.shard_widths import Asked, ShardWidths
+from dnnsuite._step.shard_widths import Asked, LoopTrial, ShardWidths, WidthTrial
 from helpers import make_models
 
 B = 4

@@ -40,13 +40,14 @@ def check_trained(
     between: Callable[[Any], None] = lambda model: None,
     seen: Callable[[Any], Any] = lambda model: None,
     runner: bool = True,
+    steps: int = STEPS,
     **options: Any,
 ) -> torch.nn.Module:
     """Train models that `make` makes apart, by hand and by a runner with `options`, and compare losses, state and what
     is `seen` in each model at the end. `between` changes a model, or an array of them, after each step."""
     shapes = shapes or ((5, 4),)
     lr = [0.02 / (i + 1) for i in range(B)]
-    data = batches(shapes, B)
+    data = batches(shapes, B, steps)
     apart = make_models(make, B, torch.float64)
     mine = [optim_of(model, rate) for model, rate in zip(apart, lr, strict=True)]
     losses = []

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Facts of code objects from their instructions, without running them."""
 
-from .writes import Change, changed_names, changes_of, codes_of
+from .any_names import any_names
+from .names import branches, functions_in, line_of, loops_in, names_of, stored_attributes, texts_of
+from .writes import Change, changed_names, changes_of, codes_of, keeps_state
 
-__all__ = ["Change", "changed_names", "changes_of", "codes_of"]
+__all__ = [
+    "Change", "any_names", "branches", "changed_names", "changes_of", "codes_of", "functions_in", "keeps_state",
+    "line_of", "loops_in", "names_of", "stored_attributes", "texts_of",
+]  # fmt: skip

@@ -9,27 +9,27 @@ one after the other, as they stand in the code: what they leave on the stack lie
 
 from __future__ import annotations
 
+import collections
 import dis
 import functools
 import types
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["Change", "changed_names", "changes_of", "codes_of"]
+__all__ = ["Change", "changed_names", "changes_of", "codes_of", "keeps_state"]
 
 #: Methods that change a list, dict, set, deque, bytearray, or a class like them.
-_MUTATORS = frozenset(
-    (
-        *("append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault", "subtract"),
-        *("pop", "popleft", "popitem", "clear", "remove", "discard", "rotate", "sort", "reverse"),
-        *("__setitem__", "__delitem__", "move_to_end", "difference_update", "intersection_update"),
-    )
-)  # fmt: skip
+_MUTATORS = frozenset((
+    "append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault", "subtract",
+    "pop", "popleft", "popitem", "clear", "remove", "discard", "rotate", "sort", "reverse", "__setitem__",
+    "__delitem__", "move_to_end", "difference_update", "intersection_update",
+))  # fmt: skip
 _SETS_NAME = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "STORE_DEREF", "DELETE_DEREF"))
 _SETS_ATTRIBUTE = frozenset(("STORE_ATTR", "DELETE_ATTR"))
 _ITEMS = {"STORE_SUBSCR": -2, "DELETE_SUBSCR": -2, "STORE_SLICE": -3}  # where the container lies on the stack
 _LOADS = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"))
 _ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
+_CONTAINERS = (list, dict, set, bytearray, collections.deque)
 _REAL = 256  # opcodes below are instructions; those of a compiler, beyond, have no effect on the stack
 
 
@@ -60,6 +60,16 @@ def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
 def changed_names(code: types.CodeType) -> frozenset[str]:
     """Return the last name of every place that the code changes."""
     return frozenset(change.name for change in changes_of(code))
+
+
+def keeps_state(function: types.FunctionType) -> bool:
+    """Return True if a call may leave something in the function that the next one sees: in variables that it closes
+    over, or in containers that are defaults."""
+    free = frozenset(function.__code__.co_freevars)
+    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    return any(isinstance(value, _CONTAINERS) for value in defaults) or any(
+        change.root in free for code in codes_of(function.__code__) for change in changes_of(code)
+    )
 
 
 @functools.lru_cache(maxsize=4096)

@@ -16,18 +16,16 @@ from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM, new_stream
 from ..nn.sharing import SharedState, copies_of_shared, held_by, own_what_trains
-from .array_attributes import check_of_all_models, models_have, models_set, registered
+from .array_attributes import ForwardOfModels, check_of_all_models, models_have, models_set, registered
 from .code.call_user_code import enter
 from .code.fused_attributes import bare_class
 from .code.method_name import MethodName
 from .code.user_module import UserModule
-from .coverage import Cover, coverage
+from .coverage import Cover, array_html, coverage
 from .diverged import take_from_models
 from .edits import ArrayEdit
-from .html import array_html
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .loop_choice import LoopChoice
-from .model_signature import ForwardOfModels
 from .module_copies import copied
 from .module_walk import modules_below, tensors_below
 from .single_model import model_of, parts_of

@@ -18,6 +18,7 @@ from ..nn.array_module import ArrayModule, MoreState, made_of_others
 from ..nn.model_tensor import ModelTensor
 from ..nn.sharing import copies_of_shared
 from .code.fused_attributes import is_fused
+from .code.late_draws import CodeNames, names_in_code, written_names
 from .code.one_by_one import ModelParts
 from .code.own_values import StandIns, give_own, numbers_among
 from .code.sequential import Sequential
@@ -35,10 +36,8 @@ from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, know_layers_of, s
 from .module_copies import copied
 from .rebound import rebind
 from .sparse_buffers import sparse_once
-from .state import stacked_parameter, stacked_tensor
-from .ties import tie
+from .state import stacked_parameter, stacked_tensor, tie
 from .unfused import ASKED
-from .written_names import CodeNames, names_in_code, written_names
 
 _OF_NO_SHAPE = frozenset(
     {"activation", "activation_relu_or_gelu", "enable_nested_tensor", "use_nested_tensor"}

@@ -23,7 +23,7 @@ import torch
 import torch.fx
 from torch.utils.hooks import RemovableHandle
 
-from .function_state import keeps_state, share_state
+from .._code import keeps_state, names_of
 
 _BY_VALUE = (
     *(bool, int, float, complex, str, bytes, bytearray, range, slice, set, frozenset),
@@ -34,22 +34,18 @@ _NEVER_EQUAL = (types.ModuleType, types.GeneratorType)
 #: Objects without a value of their own; handles are those of hooks, which are compared where they are.
 _STATELESS = (type(threading.Lock()), type(threading.RLock()), RemovableHandle)
 #: Classes whose objects hold nothing but elements, a value, `__dict__` and slots.
-_TRANSPARENT = frozenset(
-    [
-        *(object, bool, int, float, complex, str, bytes, bytearray, set, frozenset, list, tuple, dict),
-        *(collections.deque, collections.OrderedDict, collections.defaultdict, types.SimpleNamespace),
-    ]
-)
+_TRANSPARENT = frozenset([
+    object, bool, int, float, complex, str, bytes, bytearray, set, frozenset, list, tuple, dict,
+    collections.deque, collections.OrderedDict, collections.defaultdict, types.SimpleNamespace,
+])  # fmt: skip
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _WORD = struct.calcsize("P")
 _MISSING = object()
 #: What Python notes in a class, and says nothing about its code.
-_OF_A_CLASS = frozenset(
-    [
-        *("__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__slotnames__"),
-        *("__annotations__", "__annotate_func__", "__static_attributes__", "_abc_impl"),
-    ]
-)
+_OF_A_CLASS = frozenset([
+    "__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__slotnames__",
+    "__annotations__", "__annotate_func__", "__static_attributes__", "_abc_impl",
+])  # fmt: skip
 PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 
 
@@ -145,11 +141,11 @@ class Comparison:
         alike = a.__code__ is b.__code__ or _without_places(a.__code__) == _without_places(b.__code__)
         alike = alike and (a.__globals__ is b.__globals__ or self._same_globals(a, b))
         held = alike and self.same(_held_by(a), _held_by(b)) and self.same(vars(a), vars(b))
-        return held and (not keeps_state(a) or share_state(a, b))
+        return held and (not keeps_state(a) or _share_state(a, b))
 
     def _same_globals(self, a: types.FunctionType, b: types.FunctionType) -> bool:
         """Compare the globals that functions of two modules of Python, with the same code, may read."""
-        names = _names_in(a.__code__)
+        names = names_of(a.__code__)
         return all(self.same(*(f.__globals__.get(name, _MISSING) for f in (a, b))) for name in names)
 
     def bound(self, a: Any, b: Any) -> bool:
@@ -224,9 +220,12 @@ def _without_places(code: types.CodeType) -> types.CodeType:
     return code.replace(co_firstlineno=1, co_linetable=b"", co_consts=parts)
 
 
-def _names_in(code: types.CodeType) -> set[str]:
-    inner = [part for part in code.co_consts if isinstance(part, types.CodeType)]
-    return {*code.co_names, *(name for part in inner for name in _names_in(part))}
+def _share_state(a: types.FunctionType, b: types.FunctionType) -> bool:
+    """Return True if two functions keep state in the same place: variables of one closure, the same containers."""
+    both = (
+        [*(f.__closure__ or ()), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()] for f in (a, b)
+    )
+    return all(x is y for x, y in zip(*both, strict=True))
 
 
 def _equal(a: Any, b: Any) -> bool:

@@ -5,7 +5,6 @@ of the losses, and contents of lists and objects, which their code has left in t
 from __future__ import annotations
 
 import collections
-import dis
 import functools
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -13,13 +12,13 @@ from typing import Any
 
 import torch
 
+from .._code import codes_of, names_of, stored_attributes
 from .build import Fusion
 from .code.fused_attributes import bare_class, is_fused, plain_attributes
 from .code.one_by_one import ModelParts
 from .code.own_values import names_of_own
 from .code.stand_in import StandIn
-from .left_tensors import NotJoined, give_attributes, joined_inside
-from .pictures import may_change_in_place, picture, pictures
+from .left_tensors import NotJoined, give_attributes, joined_inside, may_change_in_place, picture, pictures
 from .single_model import model_of
 
 _MISSING = object()
@@ -217,9 +216,4 @@ _sets: Callable[[Any], bool] = functools.lru_cache(maxsize=1024)(_sets_attribute
 
 
 def _stores(code: types.CodeType) -> bool:
-    inner = [one for one in code.co_consts if isinstance(one, types.CodeType)]
-    return (
-        "setattr" in code.co_names
-        or any(step.opname == "STORE_ATTR" for step in dis.get_instructions(code))
-        or any(map(_stores, inner))
-    )
+    return "setattr" in names_of(code) or any(map(stored_attributes, codes_of(code)))

@@ -17,7 +17,6 @@ from ..nn.sharing import equal_values, held_once, spread
 from ..ops.memory_order import memory_order
 from ..ops.rows import SavedRows, changed_slots, has_rows
 from .build import Fusion
-from .edit_count import EditsInPlace
 from .edited_attributes import EditedAttributes
 from .fitting_models import remember, those_that_fit
 from .left_tensors import choose_models, keeps_more
@@ -364,3 +363,15 @@ def _accepted(companion: Any, fresh: dict[str, Any]) -> dict[str, Any]:
         if hasattr(leader, "pairs"):
             names.add("max_grad_norm")
     return {name: value for name, value in fresh.items() if name in names}
+
+
+class EditsInPlace:
+    """Counter of this process; code with state of models beside their tensors compares it with the last one it has
+    seen."""
+
+    count = 0
+
+    @classmethod
+    def note(cls) -> None:
+        """Count one more."""
+        cls.count += 1

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import functools
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,13 +17,12 @@ from ..errors import InvalidArgument
 from .comparison import same
 
 FORWARD_HOOKS = [
-    "_forward_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-    "_forward_pre_hooks",
+    "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
     "_forward_pre_hooks_with_kwargs",
-]
+]  # fmt: skip
 _BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
+_KINDS = len(FORWARD_HOOKS) + len(_BACKWARD_HOOKS)
+_of_forwards: set[int] = set()  # ids of hooks that forwards have registered: those run model by model
 
 
 def hooked_inside(module: torch.nn.Module, called: Sequence[str] = ()) -> bool:
@@ -70,24 +69,52 @@ def refuse_gradient_hooks(models: Sequence[torch.nn.Module], where: str) -> None
                 )
 
 
+def hooks_in(module: torch.nn.Module) -> list[dict[int, Any]]:
+    """List the dictionaries of a module's hooks, by kind."""
+    return [getattr(module, name) for name in (*FORWARD_HOOKS, *_BACKWARD_HOOKS)]
+
+
+def has_backward_hook(module: torch.nn.Module) -> bool:
+    """Return True if a module has a backward hook that no forward of its models has registered."""
+    return not _of_forwards.issuperset((*module._backward_hooks, *module._backward_pre_hooks))
+
+
+def counterparts(source: torch.nn.Module, target: torch.nn.Module) -> dict[int, Any]:
+    """Map, by id, the modules in `source` and the dictionaries of their hooks, to which handles refer, to those in
+    `target`."""
+    parts = dict(target.named_modules())
+    pairs = [(part, parts[path]) for path, part in source.named_modules() if path in parts]
+    found: dict[int, Any] = {id(part): own for part, own in pairs}
+    for part, own in pairs:
+        found.update((id(old), new) for old, new in zip(hooks_in(part), hooks_in(own), strict=True))
+    return found
+
+
 def hooks_so_far() -> int:
     """Return a number that every hook registered later has at least."""
     return int(RemovableHandle.next_id)
 
 
 def remove_hooks_since(begun: int, root: torch.nn.Module) -> None:
-    """Remove the forward hooks under `root` that a forward has registered since `hooks_so_far` returned `begun`."""
+    """Remove the hooks under `root` that a forward has registered since `hooks_so_far` returned `begun`."""
     for module in root.modules():
-        for hooks in (getattr(module, name) for name in FORWARD_HOOKS):
+        for hooks in hooks_in(module):
             for key in [key for key in hooks if key >= begun]:
                 del hooks[key]
 
 
-def take_hooks(source: torch.nn.Module, target: torch.nn.Module) -> None:
-    """Give `target`, a module of which `source` is a copy, the forward hooks that code has registered on the copy."""
-    for name in FORWARD_HOOKS:
-        hooks = getattr(target, name)
-        hooks.update({key: hook for key, hook in getattr(source, name).items() if key not in hooks})
+def take_hooks(
+    source: torch.nn.Module, target: torch.nn.Module, known: Sequence[Mapping[int, Any]] = ({},) * _KINDS
+) -> None:
+    """Give `target` the hooks that code has registered on `source`, a copy of it, and take away what code has removed
+    there of those that were `known`."""
+    for mine, theirs, before in zip(hooks_in(target), hooks_in(source), known, strict=True):
+        _of_forwards.update(theirs)
+        mine.update({key: hook for key, hook in theirs.items() if key not in mine})
+        for key in before.keys() - theirs.keys():
+            mine.pop(key, None)
+    if source._is_full_backward_hook is not None:
+        target._is_full_backward_hook = source._is_full_backward_hook
 
 
 def bind_hooks(layer: torch.nn.Module, copies: dict[int, Any]) -> None:

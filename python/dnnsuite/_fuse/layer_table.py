@@ -27,41 +27,16 @@ RULES: dict[Any, type[ArrayModule]] = {
 _OWN = frozenset(vars(torch.nn.Module()))
 _FORWARD = {kind: kind.forward for kind in RULES}
 CONTAINERS: tuple[type[torch.nn.Module], ...] = (
-    torch.nn.Sequential,
-    Sequential,
-    torch.nn.ModuleList,
-    torch.nn.ModuleDict,
-    torch.nn.ParameterList,
+    torch.nn.Sequential, Sequential, torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList,
     torch.nn.ParameterDict,
-)
+)  # fmt: skip
+_ELEMENTWISE = (
+    "Identity", "ReLU", "ReLU6", "GELU", "SiLU", "Mish", "Tanh", "Sigmoid", "Hardswish", "Hardsigmoid",
+    "Hardtanh", "LeakyReLU", "ELU", "SELU", "CELU", "Softplus", "Softsign", "LogSigmoid", "Tanhshrink",
+    "Softshrink", "Hardshrink", "Threshold",
+)  # fmt: skip
 #: Layers without parameters that work element by element, so they are right on `[B, ...]` unchanged.
-ELEMENTWISE: tuple[type[torch.nn.Module], ...] = tuple(
-    getattr(torch.nn, name)
-    for name in [
-        "Identity",
-        "ReLU",
-        "ReLU6",
-        "GELU",
-        "SiLU",
-        "Mish",
-        "Tanh",
-        "Sigmoid",
-        "Hardswish",
-        "Hardsigmoid",
-        "Hardtanh",
-        "LeakyReLU",
-        "ELU",
-        "SELU",
-        "CELU",
-        "Softplus",
-        "Softsign",
-        "LogSigmoid",
-        "Tanhshrink",
-        "Softshrink",
-        "Hardshrink",
-        "Threshold",
-    ]
-)
+ELEMENTWISE: tuple[type[torch.nn.Module], ...] = tuple(getattr(torch.nn, name) for name in _ELEMENTWISE)
 #: Functions that `register` the layers of other packages, which need not be installed, by package.
 _OF_PACKAGES: dict[str, Callable[[], object]] = {}
 

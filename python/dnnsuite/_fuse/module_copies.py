@@ -26,6 +26,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from ..nn.own_tensors import OwnTensors
 from .comparison import PROXIES, referred
@@ -173,6 +174,10 @@ class _Copy:
             )
         return made
 
+    def _handle(self, value: RemovableHandle) -> RemovableHandle:
+        """Copy the handle of a hook, unless its module is no more."""
+        return value if value.hooks_dict_ref() is None else self._object(value)
+
     def _items(self, value: Any) -> dict[Any, Any]:
         return {self.of(key): self.of(part) for key, part in value.items()}
 
@@ -208,6 +213,7 @@ _WAYS: tuple[tuple[Any, Callable[[_Copy, Any], Any]], ...] = (
     (weakref.ref, _Copy._reference),
     (PROXIES, _Copy._proxy),
     (_WEAK_DICTIONARIES, _Copy._weak_dictionary),
+    (RemovableHandle, _Copy._handle),
     (types.MappingProxyType, lambda copy, value: types.MappingProxyType(copy._items(value))),
 )
 

@@ -22,7 +22,7 @@ from .left_tensors import one_model
 from .module_copies import copied as deep_copy
 from .rebound import holds_module, plain, rebind_model, rebound
 from .sparse_buffers import give_back_sparse
-from .ties import tie
+from .state import tie
 
 
 def parts_of(root: torch.nn.Module) -> Iterator[torch.nn.Module]:

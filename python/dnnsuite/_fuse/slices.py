@@ -10,9 +10,8 @@ import torch
 
 from ..nn.array_module import ArrayModule
 from .code.fused_attributes import ModuleCoverage, plain_attributes
-from .left_tensors import give_attributes, some_models, value_in_array_of_one
+from .left_tensors import give_attributes, pictures, some_models, value_in_array_of_one
 from .module_copies import copied
-from .pictures import pictures
 from .rebound import rebind_later
 
 

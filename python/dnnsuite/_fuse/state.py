@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Stacking of the models' tensors."""
+"""Stacking of the models' tensors, tied weights, and the memory that they take."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from ..errors import InvalidArgument
 from ..nn.array_module import GROUP
-from ..nn.sharing import lent, shareable
+from ..nn.sharing import held_once, lent, shareable
 
 
 @torch.no_grad()
@@ -48,3 +48,57 @@ def _stacked(name: str, values: Sequence[Any], copied: bool, apart: bool = False
 def stacked_parameter(name: str, values: Sequence[Any]) -> torch.nn.Parameter:
     """Stack the models' parameters, as `stacked_tensor` does tensors; a frozen one that they share is not copied."""
     return torch.nn.Parameter(_stacked(name, values, copied=False), requires_grad=values[0].requires_grad)
+
+
+def tie(target: torch.nn.Module, models: Sequence[torch.nn.Module]) -> None:
+    """Make parameters of `target` one tensor where they are one in the models.
+
+    Raises:
+        InvalidArgument: if the models tie different parameters.
+    """
+    groups = [_tied(model) for model in models]
+    buffers = [_tied(model, "named_buffers") for model in models]
+    for index, group in enumerate(zip(groups, buffers, strict=True)):
+        if group != (groups[0], buffers[0]):
+            raise InvalidArgument(
+                f"models 0 and {index} differ: they share other parameters or buffers between layers"
+            )
+    for names in groups[0]:
+        owner = _holder(target, names[0])
+        for name in names[1:]:
+            place, leaf = _holder(target, name)
+            place._parameters[leaf] = owner[0]._parameters[owner[1]]
+
+
+def _tied(model: torch.nn.Module, kind: str = "named_parameters") -> list[list[str]]:
+    """List the names of each parameter or buffer that has more than one."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in getattr(model, kind)(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return [group for group in names.values() if len(group) > 1]
+
+
+def _holder(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
+    path, _, leaf = name.rpartition(".")
+    return root.get_submodule(path), leaf
+
+
+class StateBytes(NamedTuple):
+    """Bytes of parameters and buffers.
+
+    `shared` are held once, whatever the number of models; `per_model` by each model. `shared + B * per_model` is what B
+    models take, without gradients and optimizer state, which only `trained_per_model` of them have.
+    """
+
+    shared: int
+    per_model: int
+    trained_per_model: int
+
+
+def state_bytes(array: torch.nn.Module) -> StateBytes:
+    """Count the bytes of an array's parameters and buffers; tied ones once."""
+    tensors = {id(x): x for x in (*array.parameters(), *array.buffers()) if x.dim() > 0 and len(x) > 0}
+    shared = sum(x[0].nbytes for x in tensors.values() if held_once(x))
+    own = [x for x in tensors.values() if not held_once(x)]
+    trained = sum(x[0].nbytes for x in own if x.requires_grad)
+    return StateBytes(shared, sum(x[0].nbytes for x in own), trained)

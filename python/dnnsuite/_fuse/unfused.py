@@ -16,11 +16,8 @@ Unfused = str | Iterable[str] | Callable[[str, torch.nn.Module], bool]
 ASKED = "asked for"
 _SHOWN = 3
 _NO_FORWARD = (
-    torch.nn.ModuleList,
-    torch.nn.ModuleDict,
-    torch.nn.ParameterList,
-    torch.nn.ParameterDict,
-)
+    torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList, torch.nn.ParameterDict,
+)  # fmt: skip
 
 
 def chosen_parts(model: torch.nn.Module, unfused: Unfused) -> frozenset[int]:

@@ -2,10 +2,10 @@
 """Python state, as code can see it in values: one walk, one snapshot to compare, and reasons for what has none."""
 
 from .kinds import look_at_module, register
-from .restore import Contents, Kept, keep_names
+from .restore import Contents, Kept, keep_binding, keep_cell, keep_names, keep_reference
 from .walk import PLAIN, Path, Put, Same, Unknown, Walk, hides_state, slots_of
 
 __all__ = [
-    "PLAIN", "Contents", "Kept", "Path", "Put", "Same", "Unknown", "Walk", "hides_state", "keep_names",
-    "look_at_module", "register", "slots_of",
+    "PLAIN", "Contents", "Kept", "Path", "Put", "Same", "Unknown", "Walk", "hides_state", "keep_binding",
+    "keep_cell", "keep_names", "keep_reference", "look_at_module", "register", "slots_of",
 ]  # fmt: skip

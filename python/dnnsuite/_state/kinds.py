@@ -31,6 +31,7 @@ from .walk import (
     Path,
     Walk,
     _is_the_users,
+    bare_dictionary,
     handler_of,
     look_at_object,
 )
@@ -114,13 +115,15 @@ def _mapping(walk: Walk, value: Any, at: Path) -> Any:
     kind = type(value)
     if len(value) > MOST:
         return walk.stop(value, f"a {kind.__name__} of {len(value)} elements")
+    bare = bare_dictionary(value)
     walk.watch(value, dict(dict.items(value)))
+    walk.watch_by(lambda: tuple(bare.__iter__(value)))  # dictionaries are equal in any order
     if (
         len(value) > _LOOKED_AT_BY_ELEMENTS
         and _all_plain(dict.values(value))
         and _all_plain(dict.keys(value))
     ):
-        found: Any = tuple(dict.items(value))
+        found: Any = tuple(bare.items(value))
     else:
         found = walk.items(value, at if kind is dict else (*at, 0))
     return found if kind is dict else (found, walk.attributes(value, (*at, 1)))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from .kinds import is_opaque, stands_by_identity
-from .walk import PLAIN, Unknown, dictionary_of, hides_state, slots_in
+from .walk import PLAIN, Unknown, bare_dictionary, dictionary_of, hides_state, slots_in
 
 _MANY = 20_000  # objects that are looked into
 _PLAIN_TYPES = frozenset(PLAIN)
@@ -156,26 +156,47 @@ def keep_names(held: dict[str, Any], names: Callable[[str, Any], bool] = lambda 
     return Kept(read, write, lambda content: content[1::2])
 
 
-def _slot(slot: Any, value: Any) -> Kept:
-    def read() -> Any:
-        return getattr(value, slot.__name__, _EMPTY)
+def keep_reference(read: Callable[[], Any], write: Callable[[Any], None]) -> Kept:
+    """Keep which object `read` returns, which counts by its identity."""
+    return Kept(lambda: [read()], lambda content: write(content[0]))
 
+
+def keep_binding(space: Any, name: str) -> Kept:
+    """Keep what stands under a name, or that nothing does: in a dictionary, a class or a module."""
+
+    def read() -> Any:
+        return (space if isinstance(space, dict) else vars(space)).get(name, _EMPTY)
+
+    def write(content: Any) -> None:
+        if isinstance(space, dict):
+            space.pop(name, None) if content is _EMPTY else space.update({name: content})
+        elif content is _EMPTY:
+            delattr(space, name)
+        else:
+            setattr(space, name, content)
+
+    return keep_reference(read, write)
+
+
+def _slot(slot: Any, value: Any) -> Kept:
     def write(content: Any) -> None:
         if content is _EMPTY:
             slot.__delete__(value)
         else:
             slot.__set__(value, content)
 
-    return Kept(read, write, lambda content: (content,))
+    return keep_reference(lambda: getattr(value, slot.__name__, _EMPTY), write)
 
 
 def _dictionary(value: Any) -> Iterable[Kept]:
+    kind = bare_dictionary(value)
+
     def read() -> list[Any]:
-        return [part for item in dict.items(value) for part in item]
+        return [part for item in kind.items(value) for part in item]
 
     def write(content: list[Any]) -> None:
-        dict.clear(value)
-        dict.update(value, zip(content[::2], content[1::2], strict=True))
+        kind.clear(value)
+        kind.update(value, zip(content[::2], content[1::2], strict=True))
 
     yield Kept(read, write)
 
@@ -228,20 +249,22 @@ def _variable(value: contextvars.ContextVar[Any]) -> Iterable[Kept]:
         if content is not _EMPTY:
             value.set(content)
 
-    yield Kept(lambda: value.get(_EMPTY), write, lambda content: (content,))
+    yield keep_reference(lambda: value.get(_EMPTY), write)
 
 
 def _function(value: Any) -> Iterable[Kept]:
     yield Kept(lambda: None, _nothing, lambda content: _defaults(value))  # type: ignore[arg-type]
     for cell in value.__closure__ or ():
-        yield _cell(cell)
+        yield keep_cell(cell)
 
 
 def _defaults(function: Any) -> list[Any]:
     return [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
 
 
-def _cell(cell: types.CellType) -> Kept:
+def keep_cell(cell: types.CellType) -> Kept:
+    """Keep a variable that functions close over."""
+
     def read() -> Any:
         try:
             return cell.cell_contents
@@ -254,7 +277,7 @@ def _cell(cell: types.CellType) -> Kept:
         else:
             cell.cell_contents = content
 
-    return Kept(read, write, lambda content: (content,))
+    return keep_reference(read, write)
 
 
 def _inner(*names: str) -> Callable[[Any], Iterable[Kept]]:

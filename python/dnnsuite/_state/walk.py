@@ -9,6 +9,7 @@ costs in each step.
 
 from __future__ import annotations
 
+import collections
 import datetime
 import decimal
 import fractions
@@ -19,7 +20,7 @@ import sys
 import sysconfig
 import types
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -93,6 +94,7 @@ class Walk:
         name: the name by which code reaches the root.
         places: collect the plain values that can be replaced, with their paths in the snapshot.
         put: replaces the root.
+        own: ids of modules of arrays that others compare; those of other arrays are looked into. None: none is.
 
     Attributes:
         snapshot: equal only to one of an unchanged value.
@@ -110,8 +112,9 @@ class Walk:
         name: str | None = None,
         places: bool = False,
         put: Put | None = None,
+        own: Collection[int] | None = None,
     ) -> None:
-        self.root, self.names = root, names
+        self.root, self.names, self.own = root, names, own
         self.unknown: list[Unknown] = []
         self.objects: list[Any] = []
         self.code: list[Any] = []
@@ -210,7 +213,7 @@ class Walk:
     def items(self, value: dict[Any, Any], at: Path) -> tuple[Any, ...]:
         """Take the snapshots of the items of a dictionary."""
         found = []
-        for n, (key, part) in enumerate(dict.items(value)):
+        for n, (key, part) in enumerate(bare_dictionary(value).items(value)):
             label = f"[{key!r}]" if type(key) in (str, int) else "[...]"
             put = functools.partial(operator.setitem, value, key)
             found.append((self.look(key, "(key)", (*at, n, 0)), self.look(part, label, (*at, n, 1), put)))
@@ -337,6 +340,11 @@ def dictionary_of(value: Any) -> Any:
     except AttributeError:
         return None
     return held if type(held) is dict else None
+
+
+def bare_dictionary(value: Any) -> Any:
+    """Return the class whose methods read and write a dictionary as it is: one that keeps an order has its own."""
+    return collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Training steps of an array: spread over threads by model, and recorded so that they run without Python."""
 
-from .runner import StepRunner as StepRunner
-from .threads import SubmittedStep as SubmittedStep
+from .runner import StepRunner
+from .threads import SubmittedStep
 
 __all__ = ["StepRunner", "SubmittedStep"]

@@ -13,12 +13,14 @@ from .._fuse import (
     EditsInPlace,
     OwnAttributes,
     edition_of,
+    hooks_in,
     hooks_so_far,
     loops,
     runs_of,
     take_from_models,
     take_hooks,
 )
+from ..errors import InvalidArgument
 from .capture import NotPlain, PythonState, Recordings, guards, remembers
 from .shard import Shard
 
@@ -37,7 +39,7 @@ class CarriedPython:
         """Carry values from and to these shards from now on."""
         self._edition, self._runs = edition_of(self._array), runs_of(self._array)
         self._arrays = [shard.array for shard in shards]
-        self._hooks = 0
+        self._look_at_hooks()
         self._state = PythonState(self._array, self._arrays)
         self._divergence = Divergence(self._array, self._arrays)
         self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in shards]
@@ -77,11 +79,32 @@ class CarriedPython:
             self._state.carry_back()
             self._take_hooks()
 
+    def _look_at_hooks(self) -> None:
+        self._hooks = hooks_so_far()
+        each = (module for array in self._arrays[:1] for _, module in guards.modules_of(array))
+        self._hooked = [(one, [dict(held) for held in hooks_in(one)]) for one in each if any(hooks_in(one))]
+
     def _take_hooks(self) -> None:
-        """Give the array the hooks that a forward has registered in the first shard, with the flag that says so."""
-        before, self._hooks = self._hooks, hooks_so_far()
-        if self._hooks != before and self._arrays:
-            pairs = zip(guards.modules_of(self._array), guards.modules_of(self._arrays[0]), strict=True)
+        """Give the array the hooks that a forward has registered in the first shard, with the flags that say so.
+
+        Raises:
+            InvalidArgument: a forward has removed a hook that an earlier step had: its handle is of one shard.
+        """
+        hooked = self._hooked
+        if hooks_so_far() == self._hooks and all(hooks_in(one) == known for one, known in hooked):
+            return
+        self._look_at_hooks()  # first: to read the array settles it
+        if any(
+            was.keys() - now.keys()
+            for one, known in hooked
+            for was, now in zip(known, hooks_in(one), strict=True)
+        ):
+            raise InvalidArgument(
+                "the forward removes a hook that an earlier step had: remove it in the forward that registers it, "
+                "register it once for good, or train by hand"
+            )
+        for array in self._arrays[:1]:
+            pairs = zip(guards.modules_of(self._array), guards.modules_of(array), strict=True)
             for (_, mine), (_, theirs) in pairs:
                 take_hooks(theirs, mine)
 

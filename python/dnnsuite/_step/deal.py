@@ -89,7 +89,7 @@ class Deal:
         self._flush, self._autocast = flush, autocast
         self._seen: Any = None
         self._ran = False
-        self._reach = guards.reach_of(loss_function, shards[0].array)
+        self._reach = guards.reach_of(loss_function, shards[0].array, shards[0].whole)
         self.outside, self._layouts = OutsideState(self._reach.readers), set[Any]()
         names = self._reach.names
         # `parametrize.cached` has one cache for all threads.

@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: MIT
-"""State that a step's code sees outside of the array and its batch: it may change while the step is under way."""
+"""State outside of the array and its batch that a step sees: values, and the random generators of the process."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import random
 import sys
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from .._code import changes_of, codes_of
-from .._fuse import arrays_in
+from .._fuse import arrays_in, generator_loans
 from .._fuse import width as array_width
 from .._fuse.code.late_draws import is_followed
 from ..errors import InvalidArgument
 from ..nn.model_tensor import ModelTensor
 from .capture.reach import Reach
 from .capture.value_readers import Reader
-
-__all__ = ["OutsideState", "width_beside_others", "writes_outside"]
 
 
 def width_beside_others(array: torch.nn.Module, losses: Sequence[Any], width: int | None) -> int | None:
@@ -127,3 +127,39 @@ class OutsideState:
             "were under way in other threads, which may have seen either value: give it in the batch, or call "
             "runner.synchronize() before it is written"
         )
+
+
+class SharedDraws:
+    """Detection of steps that draw from a generator of the process, lend torch's generator to a model, or change
+    a value outside of the array.
+
+    Such steps run in the caller's thread, shard after shard: in threads the order of draws and of changes would vary,
+    and those of the caller would mix with the models'.
+    """
+
+    def __init__(self, outside: Callable[[], Any] = lambda: None) -> None:
+        """`outside` reads the values outside of the array that the steps can see."""
+        self._outside = outside
+        self.found = False
+        self.known = False  # a step was watched
+        self._before: Any = None
+
+    def begin(self) -> None:
+        """Note the generators before a step that runs alone."""
+        self._before = None if self.found else (_state(), self._outside())
+
+    def end(self) -> None:
+        """Compare the generators after it."""
+        self.known = True
+        self.found = self.found or (_state(), self._outside()) != self._before
+
+
+def _state() -> tuple[Any, ...]:
+    numpys: Any = np.random.get_state()
+    return (
+        torch.get_rng_state().tolist(),
+        numpys[1].tolist(),
+        numpys[2:],
+        random.getstate(),
+        generator_loans(),
+    )

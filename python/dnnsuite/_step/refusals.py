@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from .. import optim
-from .._torch import step_hooks
+from .._torch import step_hooks, tree_leaves
 from ..errors import InvalidArgument
 from ..ops.torch_optimizers import takes_joint_steps
 from ..optim import ArrayOptimizer, GradScaler
 from .batches import opened
-
-__all__ = [
-    "check_batch", "check_counts", "check_optimizer", "check_scaler", "hooks_after_a_step", "in_parts",
-]  # fmt: skip
 
 
 def check_counts(named: Mapping[str, Any]) -> None:
@@ -149,3 +146,24 @@ def _parts(batch: Any) -> Sequence[Any]:
                 f"tensor in .{name}, which StepRunner would not deal out: give the tensors themselves"
             )
     return ()
+
+
+def warn_of_single_samples(batch: tuple[Any, ...], B: int) -> None:
+    """Warn if the tensors `[B, ...]` of `batch` look like one batch of B samples without `dnnsuite.stack`: if a tensor
+    has one number per model, usually a label, and none shows more than one sample.
+    """
+    tensors = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
+    if B > 1 and len(tensors) > 1 and _single_samples(tensors):
+        shapes = ", ".join(str(list(tensor.shape)) for tensor in tensors)
+        warnings.warn(
+            f"each of the {B} models trains on one sample without a batch dimension (the batch is {shapes}); if "
+            f"these are {B} samples for all models, pass dnnsuite.stack(batch, B={B})",
+            stacklevel=3,
+        )
+
+
+def _single_samples(tensors: Sequence[torch.Tensor]) -> bool:
+    numbers = [tensor for tensor in tensors if tensor.dim() == 1]
+    labels = any(not tensor.is_floating_point() for tensor in numbers)
+    flat = all(tensor.dim() <= 2 for tensor in tensors)
+    return bool(numbers) and (labels or flat) and not any(tensor.stride(0) == 0 for tensor in tensors)

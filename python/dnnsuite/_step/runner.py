@@ -19,25 +19,28 @@ from .._torch_threads import threads_of_caller, torch_threads
 from ..errors import InvalidArgument, StaleRecording
 from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler
-from .audits import Audits
 from .batches import LentBatches
 from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
+from .capture.audit import Audits
 from .carried_python import CarriedPython
 from .deal import Deal, autocast_now, parts_of, shards_of
 from .denormals import Flushed
 from .dispatch import Dispatch
-from .generators import SharedDraws
-from .loop_trial import LoopTrial
-from .outside import width_beside_others
+from .outside import SharedDraws, width_beside_others
 from .part import LossFunction, StepPart
-from .refusals import check_batch, check_counts, check_optimizer, check_scaler, hooks_after_a_step, in_parts
-from .removed import RemovedParameters
-from .samples import warn_of_single_samples
+from .refusals import (
+    check_batch,
+    check_counts,
+    check_optimizer,
+    check_scaler,
+    hooks_after_a_step,
+    in_parts,
+    warn_of_single_samples,
+)
 from .shard import Vectors
-from .shard_width_search import WidthTrial
-from .shard_widths import Asked, ShardWidths
+from .shard_widths import Asked, LoopTrial, ShardWidths, WidthTrial
 from .threads import NotCopied, SubmittedStep
-from .updates import Updates
+from .updates import RemovedParameters, Updates
 
 __all__ = ["StepRunner"]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from .._fuse import narrow, notes, take_notes
+from .._fuse import has_backward_hook, narrow, notes, take_notes
 from .._fuse import views as views_of
 from .._fuse import width as array_width
 from .._under_way import whole_array_used
 from ..errors import InvalidArgument
 from .batches import with_parts
-from .capture.facts import module_facts
+from .capture.guards import module_facts
 from .part import Plans, ShardPart, StepPart, of_all_parts
 
 Vectors = Sequence[Mapping[str, torch.Tensor]]
@@ -31,8 +31,8 @@ class Shard:
     """
 
     def __init__(self, array: torch.nn.Module, parts: Sequence[StepPart], start: int, length: int) -> None:
-        self.start, self.length = start, length
-        self._whole = length == array_width(array)
+        self.start, self.length, self.whole = start, length, array
+        self._is_whole = length == array_width(array)
         _refuse_backward_hooks(array)
         views = views_of(array, start, length)
         self.array = narrow(array, start, length, views)
@@ -104,7 +104,7 @@ class Shard:
 
     def narrow(self, tensor: torch.Tensor) -> torch.Tensor:
         """View this shard's part `[length, ...]` of a tensor `[B, ...]`."""
-        return tensor if self._whole else tensor.narrow(0, self.start, self.length)
+        return tensor if self._is_whole else tensor.narrow(0, self.start, self.length)
 
     def part(self, batch: Any) -> Any:
         """View this shard's part of a batch. A list holds one tensor per model; a shard of it is one model."""
@@ -196,7 +196,7 @@ class Shard:
 def _refuse_backward_hooks(array: torch.nn.Module) -> None:
     """Refuse backward hooks of fused modules: they would see tensors of all models that report one model's shape."""
     for name, module in array.named_modules() if "_root" in array.__dict__ else ():
-        if module is not array and (module._backward_hooks or module._backward_pre_hooks):
+        if module is not array and has_backward_hook(module):
             raise InvalidArgument(
                 f"{name} has a backward hook, which is not called inside of fused models: take it away, and look at "
                 "array.parameters() or use Tensor.register_hook in the loss function instead"

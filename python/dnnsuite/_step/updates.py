@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Optimizers of a step, one for each of its parts, and their current hyper-parameters."""
+"""Optimizers of a step, their current hyper-parameters, and parameters that the array no longer has."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+import torch
 
 from ..optim import ArrayOptimizer, HyperParameters
 from .shard import Vectors
@@ -38,3 +40,21 @@ class Updates:
             self._vectors = [own for _, hypers, _ in found for own in hypers.copies]
         self.trained = [len(dict.__getitem__(group, "params")) for groups, _, _ in found for group in groups]
         return self._vectors
+
+
+class RemovedParameters:
+    """Search for such parameters. As in torch they get no gradient, and are not stepped; a parameter that the array
+    never had is none of them."""
+
+    def __init__(self) -> None:
+        self._array: torch.nn.Module | None = None
+        self._known: dict[int, torch.Tensor] = {}
+        self.ids: frozenset[int] = frozenset()
+
+    def look(self, array: torch.nn.Module, optimizers: Sequence[ArrayOptimizer]) -> None:
+        """Find those that `optimizers` hold, for `ids`."""
+        held = {id(p): p for p in array.parameters()}
+        known = self._known if array is self._array else {}
+        trained = {id(p) for one in optimizers for group in one.param_groups for p in group["params"]}
+        self.ids = frozenset(trained & known.keys() - held.keys())
+        self._array, self._known = array, {**known, **held}

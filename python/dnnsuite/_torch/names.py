@@ -283,7 +283,13 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     ),
     Attribute(
         "torch.nn.Module",
-        ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
+        (
+            "_forward_hooks",
+            "_forward_pre_hooks",
+            "_backward_hooks",
+            "_backward_pre_hooks",
+            "_is_full_backward_hook",
+        ),
         "in every pickled module",
         needed_by="fuse",
     ),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Arrays of fine-tunings: B adapters of PEFT's on one frozen base."""
 
-from ._peft import import_peft as import_peft
-from .adapt import adapt as adapt
-from .array import AdapterArray as AdapterArray
+from ._peft import import_peft
+from .adapt import adapt
+from .array import AdapterArray
 
 __all__ = ["AdapterArray", "adapt", "import_peft"]

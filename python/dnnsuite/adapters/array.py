@@ -19,12 +19,10 @@ from ..errors import InvalidArgument
 from .builder import AdapterBuilder, check_places, fill_lora, set_configs, strip_lora
 
 #: Methods of PEFT's that make something else of the one adapter of a model.
-_OF_ONE_MODEL = frozenset(
-    [
-        *("add_adapter", "add_weighted_adapter", "delete_adapter", "load_adapter", "set_adapter"),
-        *("merge_adapter", "merge_and_unload", "unmerge_adapter", "unload"),
-    ]
-)
+_OF_ONE_MODEL = frozenset([
+    "add_adapter", "add_weighted_adapter", "delete_adapter", "load_adapter", "set_adapter", "merge_adapter",
+    "merge_and_unload", "unmerge_adapter", "unload",
+])  # fmt: skip
 
 
 class AdapterArray(Array):

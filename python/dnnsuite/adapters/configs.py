@@ -13,26 +13,11 @@ from ..errors import InvalidArgument
 Configs = Mapping[str, Mapping[str, Any]]
 
 #: Fields of a config that PEFT reads when it makes the layers, and never in a forward.
-_OF_LAYERS = frozenset(
-    [
-        "r",
-        "lora_alpha",
-        "lora_dropout",
-        "use_rslora",
-        "rank_pattern",
-        "alpha_pattern",
-        "lora_bias",
-        "bias",
-        "target_modules",
-        "exclude_modules",
-        "feedforward_modules",
-        "modules_to_save",
-        "layers_to_transform",
-        "layers_pattern",
-        "init_lora_weights",
-        "init_ia3_weights",
-    ]
-)
+_OF_LAYERS = frozenset([
+    "r", "lora_alpha", "lora_dropout", "use_rslora", "rank_pattern", "alpha_pattern", "lora_bias", "bias",
+    "target_modules", "exclude_modules", "feedforward_modules", "modules_to_save", "layers_to_transform",
+    "layers_pattern", "init_lora_weights", "init_ia3_weights",
+])  # fmt: skip
 
 
 #: Ways to initialize an adapter by name that leave the base as it is; PiSSA and others take a part out of it.

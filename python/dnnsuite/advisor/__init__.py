@@ -4,10 +4,7 @@
 :func:`advise` measures a few steps of one plain model and of arrays of 1, 2 and 4 models; the rest is predicted.
 """
 
-from .advice import Advice as Advice
-from .advice import Curve as Curve
-from .advice import Point as Point
-from .front import advise as advise
-from .front import advise_job as advise_job
+from .advice import Advice, Curve, Point
+from .front import advise, advise_job
 
 __all__ = ["Advice", "Curve", "Point", "advise", "advise_job"]

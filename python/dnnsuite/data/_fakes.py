@@ -17,23 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["FAKES", "fake"]
 
 _WORDS = (
-    "the",
-    "of",
-    "and",
-    "in",
-    "to",
-    "a",
-    "was",
-    "is",
-    "for",
-    "as",
-    "on",
-    "with",
-    "by",
-    "he",
-    "that",
-    "it",
-)
+    "the", "of", "and", "in", "to", "a", "was", "is", "for", "as", "on", "with", "by", "he", "that", "it",
+)  # fmt: skip
 
 _MOST = 20_000_000  # samples; MovieLens has as many ratings
 

@@ -21,13 +21,9 @@ if TYPE_CHECKING:
 
 # Where `train` and `test` are, from the archive's own folder to mila-iqia/training's.
 FOLDERS = (
-    ".",
-    "images",
-    "data/images",
-    "BSDS500/data/images",
-    "BSR/BSDS500/data/images",
+    ".", "images", "data/images", "BSDS500/data/images", "BSR/BSDS500/data/images",
     "bsds500/BSR/BSDS500/data/images",
-)
+)  # fmt: skip
 
 _MOST = 1024  # they are held in memory
 _SYNTHETIC_TRAIN, _SYNTHETIC_TEST = 64, 8

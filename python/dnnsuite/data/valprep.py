@@ -18,11 +18,9 @@ __all__ = ["LABEL_FILES", "Moves", "carry_out", "find_labels", "plan", "read_lab
 
 # Lists that say the class of each validation image, as their publishers call them.
 LABEL_FILES = (
-    "imagenet_2012_validation_synset_labels.txt",
-    "LOC_val_solution.csv",
-    "valprep.sh",
+    "imagenet_2012_validation_synset_labels.txt", "LOC_val_solution.csv", "valprep.sh",
     "ILSVRC2012_validation_ground_truth.txt",
-)
+)  # fmt: skip
 _STAGE = f"{TEMPORARY}valprep"
 _NUMBER = re.compile(r"_val_0*(\d+)$")  # in the name ILSVRC2012_val_00000293
 _MOVE = re.compile(r"^\s*mv\s+(\S+)\s+(\S+?)/?\s*$")  # a line of valprep.sh

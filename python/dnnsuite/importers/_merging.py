@@ -36,14 +36,8 @@ _NEVER, _FOREVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _MOST_GAPS = 1000
 _EXACT = 4096  # different durations of a kernel that are counted one by one
 _SUMS = (
-    "kernels",
-    "kernel_ns",
-    "kernel_sum_ns",
-    "memop_ns",
-    "idle_ns",
-    "comm_ns",
-    "exposed_comm_ns",
-)
+    "kernels", "kernel_ns", "kernel_sum_ns", "memop_ns", "idle_ns", "comm_ns", "exposed_comm_ns",
+)  # fmt: skip
 
 _SUMMED = {
     "calls_by_name": ("api", "function"),

@@ -45,14 +45,8 @@ _EXPOSED = re.compile(r"(DCGM_FI_\w+)\{(.*)\}\s+(\S+)(?:\s+(-?\d+))?\s*$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 # Labels of those who share a GPU: one scrape has a line for each of them.
 _SHARERS = (
-    "namespace",
-    "pod",
-    "container",
-    "exported_namespace",
-    "exported_pod",
-    "exported_container",
-    "vgpu",
-)
+    "namespace", "pod", "container", "exported_namespace", "exported_pod", "exported_container", "vgpu",
+)  # fmt: skip
 _TIMES = {"timestamp_ms": 10**6, "timestamp_ns": 1, "t_ns": 1, "timestamp": 10**9, "time": 10**9}
 _LATEST_S = 10**10  # in the year 2286: a larger time since 1970 is in ms or ns
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

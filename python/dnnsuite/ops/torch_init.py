@@ -20,15 +20,9 @@ __all__ = ["take_over"]
 
 #: Functions of torch.nn.init whose values depend on the shape.
 _NAMES = (
-    "dirac_",
-    "eye_",
-    "kaiming_normal_",
-    "kaiming_uniform_",
-    "orthogonal_",
-    "sparse_",
-    "xavier_normal_",
+    "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_", "orthogonal_", "sparse_", "xavier_normal_",
     "xavier_uniform_",
-)
+)  # fmt: skip
 
 
 def take_over() -> None:

@@ -9,20 +9,12 @@ import types
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ._groups import Leftover as Leftover
-from ._groups import clean as clean
-from ._groups import find as find
-from ._partition import BACKENDS as BACKENDS
-from ._partition import LEVELS as LEVELS
-from ._partition import Partition as Partition
-from ._running import Outcome as Outcome
-from ._running import Running as Running
-from ._scope import Pinned as Pinned
-from ._scope import scope as scope
-from ._topology import Topology as Topology
-from .plan import Plan as Plan
-from .plan import Slot as Slot
-from .plan import make_plan as make_plan
+from ._groups import Leftover, clean, find
+from ._partition import BACKENDS, LEVELS, Partition
+from ._running import Outcome, Running
+from ._scope import Pinned, scope
+from ._topology import Topology
+from .plan import Plan, Slot, make_plan
 
 __all__ = [
     "BACKENDS", "LEVELS", "Leftover", "Outcome", "Partition", "Pinned", "Plan", "Running", "Slot", "Topology", "clean",

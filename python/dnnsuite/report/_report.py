@@ -332,17 +332,9 @@ def _machine(entries: Sequence[ReportEntry]) -> dict[str, str]:
 
 # What a reader of the conditions looks for: where it is in no record, that is said.
 _WANTED = (
-    "measured",
-    "host",
-    "processor",
-    "GPUs",
-    "torch version",
-    "dnnsuite",
-    "commit",
-    "preset",
-    "precision",
+    "measured", "host", "processor", "GPUs", "torch version", "dnnsuite", "commit", "preset", "precision",
     "data",
-)
+)  # fmt: skip
 NOT_RECORDED = "not recorded"
 
 
@@ -358,15 +350,8 @@ def _with_gaps(entries: Sequence[ReportEntry], differing: Mapping[str, object]) 
 
 
 _OF_JOBS = (
-    "precision",
-    "preset",
-    "data",
-    "settings",
-    "batches from",
-    "skipped steps",
-    "page cache",
-    "batch size",
-)
+    "precision", "preset", "data", "settings", "batches from", "skipped steps", "page cache", "batch size",
+)  # fmt: skip
 
 
 def _differing(entries: Sequence[ReportEntry]) -> dict[str, dict[str, list[str]]]:

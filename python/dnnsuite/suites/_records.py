@@ -15,15 +15,9 @@ from .._runs.spec import RESULT_FILE, SPEC_FILE
 __all__ = ["ended_run", "missing_run", "rate_of", "run_name"]
 
 _DETAILS = (
-    "items_per_batch",
-    "data_wait_share",
-    "contention",
-    "losses",
-    "provenance",
-    "setup_s",
-    "training",
+    "items_per_batch", "data_wait_share", "contention", "losses", "provenance", "setup_s", "training",
     "loaded",
-)
+)  # fmt: skip
 _WINDOW = ("dropped", "kept", "steady", "no_interval")
 
 

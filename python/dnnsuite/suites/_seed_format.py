@@ -11,7 +11,8 @@ from typing import Any
 from ._method import Observations
 
 __all__ = [
-    "RULE", "eta_line", "header", "report_json", "seed_report", "summary_line", "total_line", "unclosed", "unique_id",
+    "RULE", "eta_line", "header", "report_json", "seed_report", "summary_line", "total_line", "unclosed",
+    "unique_id",
 ]  # fmt: skip
 
 RULE = "-" * 80

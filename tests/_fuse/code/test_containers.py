@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import dnnsuite
-from dnnsuite._fuse.code.containers import Containers
+from dnnsuite._fuse.code.plain_parts import Containers
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@
 import pytest
 import torch
 
-from dnnsuite._fuse.code.gpu_generators import gpu_generators
-from dnnsuite._fuse.code.plain_draws import Draws, generator_back
+from dnnsuite._fuse.code.plain_draws import Draws, generator_back, gpu_generators
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, optim
-from dnnsuite._fuse.code.held_in_place import HeldInPlace
+from dnnsuite._fuse.code.plain_parts import HeldInPlace
 from helpers import make_models
 
 

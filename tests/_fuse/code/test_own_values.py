@@ -2,8 +2,8 @@
 import pytest
 import torch
 
+from dnnsuite._fuse.code.late_draws import names_in_code
 from dnnsuite._fuse.code.own_values import StandIns, numbers_among
-from dnnsuite._fuse.written_names import names_in_code
 
 
 class Model(torch.nn.Module):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 import torch
 
-from dnnsuite._fuse.rules.writing import in_place
+from dnnsuite._fuse.rules.once import in_place
 
 
 def test_in_place():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 from types import SimpleNamespace
 
-from dnnsuite._step.capture.attempt import NumberedReplay, find_numbered
+from dnnsuite._step.capture.exchange import NumberedReplay, find_numbered
 
 
 def test_the_replay_is_the_first_whose_step_takes_the_numbers():

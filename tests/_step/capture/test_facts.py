@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dnnsuite
-from dnnsuite._step.capture.facts import module_facts
+from dnnsuite._step.capture.guards import module_facts
 from dnnsuite.nn import array
 
 ERA = object()

@@ -10,7 +10,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, optim
-from dnnsuite._step.capture.kept_python import CannotBeKept, KeptPython
+from dnnsuite._step.capture.comparison import CannotBeKept, KeptPython
 
 
 class Counting(torch.nn.Module):

@@ -8,7 +8,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, optim
-from dnnsuite._step.capture import numbered_step
+from dnnsuite._step.capture import watch as numbered_step
 from helpers import make_models
 
 

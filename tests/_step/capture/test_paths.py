@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from dnnsuite._step.capture import paths
-from dnnsuite._step.capture.looks import Looks, ValueChanged
-from dnnsuite._step.capture.paths import Paths
+from dnnsuite._step.capture import looks as paths
+from dnnsuite._step.capture.looks import Looks, Paths, ValueChanged
 
 
 @dataclass

@@ -3,7 +3,7 @@
 
 import torch
 
-from dnnsuite._step.capture.places import in_a_loop, user_place
+from dnnsuite._step.capture.unseen import in_a_loop, user_place
 
 
 def test_the_innermost_line_of_users_code_is_named():

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from dnnsuite._step.capture.arithmetic import followed_in_math
-from dnnsuite._step.capture.hidden_reads import HiddenReads
 from dnnsuite._step.capture.looks import ValueChanged, holds
+from dnnsuite._step.capture.read_floats import HiddenReads
 from dnnsuite._step.capture.record import StepRecorder
 from dnnsuite._step.capture.script import Scripts
 

@@ -3,9 +3,9 @@
 
 import torch
 
+from dnnsuite._step.capture.placed import Repeats
+from dnnsuite._step.capture.plan import TensorSlot
 from dnnsuite._step.capture.record import StepRecorder
-from dnnsuite._step.capture.recording import TensorSlot
-from dnnsuite._step.capture.repeats import Repeats
 
 
 def recorded(function):

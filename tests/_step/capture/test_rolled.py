@@ -6,8 +6,8 @@ import torch
 
 import dnnsuite
 from dnnsuite import optim
+from dnnsuite._step.capture.placed import Rolled
 from dnnsuite._step.capture.record import StepRecorder
-from dnnsuite._step.capture.rolled import Rolled
 
 
 def rolled(function, *tensors):

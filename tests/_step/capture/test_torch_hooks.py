@@ -12,7 +12,7 @@ from torch.nn.utils import prune
 import dnnsuite
 from dnnsuite import optim
 from dnnsuite._step.capture import guards
-from dnnsuite._step.capture.facts import module_facts
+from dnnsuite._step.capture.guards import module_facts
 from helpers import make_models
 
 B = 3

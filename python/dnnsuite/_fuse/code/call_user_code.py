@@ -16,10 +16,10 @@ from ...errors import InvalidArgument
 from ...nn.model_tensor import ModelTensor, NotFusable, state
 from ..rules.table import settle_since
 from .checkpoints import torchs_checkpoints
+from .joined_outputs import is_record, names_of_record
 from .method_name import method_named
 from .model_number import ModelNumber
 from .per_model_factories import watched
-from .records import is_record, names_of_record
 
 
 @not_compiled

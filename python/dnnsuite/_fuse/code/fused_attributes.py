@@ -10,33 +10,12 @@ import torch
 import torch.fx
 from torch.nn.utils import parametrize
 
+_NAMES = (
+    "B", "acts", "acts_outside", "changed", "looking", "report", "code", "parts", "known", "withheld", "own", "numbers",
+    "outward", "making", "draws", "ranks", "sparse", "unsure", "elsewhere", "written", "writing",
+)  # fmt: skip
 #: Names of the attributes, which no user has.
-INTERNAL = tuple(
-    f"_fused_{name}"
-    for name in (
-        "B",
-        "acts",
-        "acts_outside",
-        "changed",
-        "looking",
-        "report",
-        "code",
-        "parts",
-        "known",
-        "withheld",
-        "own",
-        "numbers",
-        "outward",
-        "making",
-        "draws",
-        "ranks",
-        "sparse",
-        "unsure",
-        "elsewhere",
-        "written",
-        "writing",
-    )
-)
+INTERNAL = tuple(f"_fused_{name}" for name in _NAMES)
 
 #: Types of values that are copied by assigning them, and compared by `==`.
 PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None))

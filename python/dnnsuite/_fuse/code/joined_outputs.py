@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Outputs of models that ran one by one, joined into those of all."""
+"""Outputs of models that ran one by one, joined into those of all; records that hold tensors."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +13,6 @@ import torch
 
 from ..._torch import tree_flatten, tree_unflatten
 from ...nn.model_tensor import ModelTensor, NotFusable
-from .records import is_record
 
 
 def joined(outputs: Sequence[Any], wrap: Callable[[torch.Tensor], Any]) -> Any:
@@ -61,3 +62,17 @@ def _object(values: Sequence[Any], wrap: Callable[[torch.Tensor], Any]) -> Any:
     for name in vars(made):
         object.__setattr__(made, name, joined([getattr(value, name) for value in values], wrap))
     return made
+
+
+def is_record(value: Any) -> bool:
+    """Return True for a dataclass's object, or a namespace."""
+    return type(value) is types.SimpleNamespace or (
+        dataclasses.is_dataclass(value) and not isinstance(value, type)
+    )
+
+
+def names_of_record(value: Any) -> tuple[str, ...]:
+    """Name the fields of a record that have a value."""
+    if type(value) is types.SimpleNamespace:
+        return tuple(vars(value))
+    return tuple(field.name for field in dataclasses.fields(value) if hasattr(value, field.name))

@@ -10,16 +10,19 @@ from __future__ import annotations
 import functools
 import random
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from ..._state import Contents, Kept, keep_binding, keep_cell, keep_names
 from ..._torch import hidden_from_modes
+from ...nn.model_tensor import ModelTensor, physical
+from ..left_tensors import OPAQUE
 from .fused_attributes import is_fused
-from .kept_contents import contents_of
 from .late_draws import is_followed, names_in, reachable
+from .stand_in import StandInDict
 
 _NO_VALUES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
 _NOT_PUT_BACK = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)
@@ -32,8 +35,7 @@ class KeptOutside:
 
     def __init__(self, root: torch.nn.Module, method: str = "", arguments: Sequence[Any] = ()) -> None:
         inside = set(map(id, root.modules()))
-        self._bindings: dict[tuple[int, str], tuple[Any, str, Any]] = {}
-        self._cells: dict[int, tuple[types.CellType, Any]] = {}
+        self._places: dict[Any, Kept] = {}
         values: list[Any] = []
         kinds = {base for module in root.modules() for base in type(module).__mro__}
         functions = reachable(root, method) + [(one, names_in(one)) for one in _functions_in(arguments)]
@@ -44,23 +46,23 @@ class KeptOutside:
                 if isinstance(value, type):
                     kinds.add(value)
                 elif not isinstance(value, _NO_VALUES):
-                    self._bindings[id(space), name] = space, name, value
+                    self._places[id(space), name] = keep_binding(space, name)
             for cell in function.__closure__ or ():
-                self._cells[id(cell)] = cell, _content(cell)
+                self._places[id(cell)] = keep_cell(cell)
             values += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
         all_names = set[str]().union(*(names for _, names in functions))
         for kind in kinds:
             self._class(kind, all_names)
-        values += [value for _, _, value in self._bindings.values() if value is not _MISSING]
-        values += [value for _, value in self._cells.values() if value is not _MISSING]
+        kept = list(self._places.values())
+        values += [value for one in kept for value in one.parts]
         values += _held_by_methods(arguments)
-        self._modules = {
-            id(one): (vars(one), users_attributes(vars(one))) for one in values if _is_outside(one, inside)
-        }
-        values += [value for _, held in self._modules.values() for value in held.values()]
+        modules = {id(one): one for one in values if _is_outside(one, inside)}.values()
+        kept += [keep_names(vars(one), _is_a_users) for one in modules]
+        values += [value for one in kept[-len(modules) :] for value in one.parts] if modules else []
         values += [one for one in arguments if not isinstance(one, torch.Tensor)]
         with hidden_from_modes():
             self._objects = contents_of(values)
+        self._objects.add(kept)
 
     def _class(self, kind: type, names: set[str]) -> None:
         if not is_followed(kind.__module__):
@@ -70,9 +72,9 @@ class KeptOutside:
             for name in names & held.keys():
                 value = held[name]
                 if isinstance(value, _NO_VALUES) or hasattr(type(value), "__get__"):
-                    self._bindings.pop((id(kind), name), None)
+                    self._places.pop((id(kind), name), None)
                 else:
-                    self._bindings[id(kind), name] = kind, name, vars(kind).get(name, _MISSING)
+                    self._places[id(kind), name] = keep_binding(kind, name)
 
     @property
     def unknown(self) -> str:
@@ -83,32 +85,10 @@ class KeptOutside:
 
     def changed(self) -> bool:
         """Return True if something has changed since."""
-        return (
-            any(_bound(space, name) is not value for space, name, value in self._bindings.values())
-            or any(_content(cell) is not value for cell, value in self._cells.values())
-            or any(_other(held, users_attributes(now)) for now, held in self._modules.values())
-            or self._objects.changed()
-        )
+        return self._objects.changed()
 
     def put_back(self) -> None:
         """Restore everything."""
-        for space, name, value in self._bindings.values():
-            if _bound(space, name) is not value:
-                if isinstance(space, dict):
-                    space[name] = value
-                elif value is _MISSING:
-                    delattr(space, name)
-                else:
-                    setattr(space, name, value)
-        for cell, value in self._cells.values():
-            if value is _MISSING and _content(cell) is not value:
-                del cell.cell_contents
-            elif _content(cell) is not value:
-                cell.cell_contents = value
-        for now, held in self._modules.values():
-            for name in users_attributes(now).keys() - held.keys():
-                del now[name]
-            now.update(held)
         with hidden_from_modes():
             self._objects.restore()
 
@@ -119,15 +99,11 @@ def _is_outside(value: Any, inside: set[int]) -> bool:
 
 def users_attributes(held: dict[str, Any]) -> dict[str, Any]:
     """Select the attributes of a module that are a user's."""
-    return {name: v for name, v in held.items() if name not in _INTERNAL and not name.startswith("_fused_")}
+    return {name: value for name, value in held.items() if _is_a_users(name, value)}
 
 
-def _other(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    return a.keys() != b.keys() or any(value is not b[name] for name, value in a.items())
-
-
-def _bound(space: Any, name: str) -> Any:
-    return (space if isinstance(space, dict) else vars(space)).get(name, _MISSING)
+def _is_a_users(name: str, value: Any) -> bool:
+    return name not in _INTERNAL and not name.startswith("_fused_")
 
 
 def _content(cell: types.CellType) -> Any:
@@ -159,3 +135,31 @@ def _held_by_methods(arguments: Sequence[Any]) -> list[Any]:
     """List the objects of which methods are among arguments, such as the list of `outputs.append`."""
     owners = (getattr(value, "__self__", None) for value in arguments)
     return [owner for owner in owners if owner is not None and not isinstance(owner, types.ModuleType)]
+
+
+_LARGE = 2**16  # elements of a tensor that is not copied
+_SYSTEM = frozenset(("logging", "threading", "_thread", "_io", "io", "weakref", "_weakrefset", "typing"))
+_OF_OURS = __name__.partition(".")[0]
+
+
+def contents_of(values: Iterable[Any]) -> Contents:
+    """Keep all that can be reached from `values` through containers, attributes and slots, not through modules. Not to
+    be kept, nor restored, where operators are recorded."""
+    return Contents(values, {torch.Tensor: _tensor, StandInDict: lambda value: ()}, _is_left_alone)
+
+
+def _is_left_alone(value: Any) -> bool:
+    module = type(value).__module__
+    return isinstance(value, OPAQUE) or module in _SYSTEM or module.startswith(_OF_OURS)
+
+
+def _tensor(value: torch.Tensor) -> Iterable[Kept]:
+    """Keep a tensor that is no parameter and no buffer; of one of all models also what it stands for."""
+    if type(value) not in (torch.Tensor, ModelTensor) or value.is_inference():
+        return
+    held = physical(value)
+    if type(value) is ModelTensor:
+        yield Kept(lambda: value.value, value.become, lambda content: ())
+    if not held.requires_grad and held.numel() <= _LARGE:
+        numbers = held.clone()
+        yield Kept(lambda: held._version, lambda content: held.copy_(numbers), lambda content: ())

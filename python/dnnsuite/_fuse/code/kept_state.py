@@ -6,7 +6,7 @@ from __future__ import annotations
 import collections
 import copy
 import random
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +17,9 @@ from ..._torch import hidden_from_modes
 from ...nn.forward_state import state
 from ...nn.model_tensor import physical
 from ...nn.random_streams import FUNCTION_STREAM
+from ..hooks import hooks_in
 from .fused_attributes import is_fused
-from .kept_contents import contents_of
-from .kept_outside import KeptOutside
+from .kept_outside import KeptOutside, contents_of
 from .stand_in import StandInDict
 
 _CONTAINERS = (list, dict, set, collections.deque)
@@ -95,6 +95,7 @@ class Kept(NamedTuple):
     numbers: SharedNumbers | None  # None: of a later forward
     stream: tuple[torch.Tensor, torch.Tensor] | None = None  # of the functions that draw, and what it was
     outside: KeptOutside | None = None
+    hooks: Sequence[tuple[dict[int, Any], dict[int, Any]]] = ()  # of the modules, and what they were
 
     def acts_outside(self) -> bool:
         """Return True if a forward has changed something outside of the modules."""
@@ -126,7 +127,8 @@ def keep(root: Any, parameters: bool = False, objects: bool = True, others: bool
         ]
         attributes = [KeptAttributes(m) for m in modules if is_fused(m)]
         contents = contents_of(value for one in attributes if objects for value in one.held.values())
-    return Kept(buffers, held, flags, attributes, contents, SharedNumbers(others), _stream())
+    hooks = [(each, dict(each)) for module in modules for each in hooks_in(module) if each]
+    return Kept(buffers, held, flags, attributes, contents, SharedNumbers(others), _stream(), hooks=hooks)
 
 
 def changed(kept: Kept) -> bool:
@@ -208,6 +210,9 @@ def put_back(kept: Kept) -> None:
         kept.numbers.put_back()
     for attributes in kept.attributes:
         attributes.put_back()
+    for hooks, known in kept.hooks:
+        hooks.clear()
+        hooks.update(known)
     kept.objects.restore()
     if kept.outside is not None:
         kept.outside.put_back()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Names in a model's code that may draw random numbers, also in a branch that was not taken yet."""
+"""Names in the code that a model's forward can reach: draws, also in a branch not taken yet, reads, writes."""
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
 import random
@@ -10,56 +11,27 @@ import sys
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Set
-from typing import Any
+from collections.abc import Iterable, Iterator, Set
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from ..._code import branches, codes_of, functions_in, names_of, stored_attributes, texts_of
 from ...nn.array_module import ArrayModule
 
 #: Functions and methods that draw for a tensor that all models share, if nobody looks out for them.
-_DRAWING = frozenset(
-    [
-        *(
-            "rand",
-            "randn",
-            "randint",
-            "randperm",
-            "normal",
-            "bernoulli",
-            "multinomial",
-            "poisson",
-            "binomial",
-        ),
-        *(
-            "normal_",
-            "uniform_",
-            "exponential_",
-            "bernoulli_",
-            "random_",
-            "geometric_",
-            "log_normal_",
-            "cauchy_",
-        ),
-        *("sample", "rsample", "trunc_normal_", "gumbel_softmax"),
-        *(f"{kind}_{law}_" for kind in ("xavier", "kaiming") for law in ("normal", "uniform")),
-    ]
-)
+_DRAWING = frozenset((
+    "rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "poisson", "binomial", "normal_",
+    "uniform_", "exponential_", "bernoulli_", "random_", "geometric_", "log_normal_", "cauchy_", "sample", "rsample",
+    "trunc_normal_", "gumbel_softmax", "xavier_normal_", "xavier_uniform_", "kaiming_normal_", "kaiming_uniform_",
+))  # fmt: skip
 _GRADIENTS_OFF = frozenset(("no_grad", "set_grad_enabled", "inference_mode"))
 #: Names that write, beside those that end in an underscore: of torch's functions, whose code is not followed.
-_WRITING = frozenset(
-    (
-        "setattr",
-        "__setitem__",
-        "load_state_dict",
-        "vector_to_parameters",
-        "update_parameters",
-        "step",
-        "register_parameter",
-        "apply",
-    )
-)
+_WRITING = frozenset((
+    "setattr", "__setitem__", "load_state_dict", "vector_to_parameters", "update_parameters", "step",
+    "register_parameter", "apply",
+))  # fmt: skip
 _GRADIENTS = frozenset(("requires_grad_", "requires_grad", "grad", "zero_grad"))
 _STORING = frozenset(
     opcode
@@ -73,7 +45,6 @@ _LOOKING = frozenset(("item", "tolist", "numpy", "float", "bool", "equal", "allc
 _NO_CODE = frozenset(
     (bool, int, float, str, type(None), dict, list, set, tuple, OrderedDict, torch.Tensor, torch.nn.Parameter)
 )
-_JUMPS = frozenset(name for name in dis.opmap if "JUMP" in name and "_IF_" in name and "EXC" not in name)
 _NOT_FOLLOWED = frozenset(("torch", "numpy", "dnnsuite", "builtins", *sys.stdlib_module_names))
 
 
@@ -123,8 +94,7 @@ def may_look_later(root: torch.nn.Module, method: str = "") -> bool:
     """Return True if code that a call of `root`, or of its `method`, can reach may look at values in a branch, so
     that a later call does though the first did not."""
     return any(
-        names & _LOOKING and any(step.opname in _JUMPS for step in dis.get_instructions(function.__code__))
-        for function, names in reachable(root, method)
+        names & _LOOKING and branches(function.__code__) for function, names in reachable(root, method)
     )
 
 
@@ -291,16 +261,7 @@ def names_in(function: types.FunctionType) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=8192)
 def _names_in_code(code: types.CodeType) -> frozenset[str]:
-    return frozenset(_names_of_code(code))
-
-
-def _names_of_code(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names_of_code(constant)
-        elif isinstance(constant, str) and constant in _DRAWING:  # getattr(torch, "rand")
-            yield constant
+    return names_of(code) | (texts_of(code) & _DRAWING)  # the latter: getattr(torch, "rand")
 
 
 def _content(cell: types.CellType) -> Any:
@@ -308,3 +269,124 @@ def _content(cell: types.CellType) -> Any:
         return cell.cell_contents
     except ValueError:  # not assigned yet
         return None
+
+
+#: Functions that write into buffers that they are given.
+_WRITING_BUFFERS = frozenset({"batch_norm", "instance_norm", "register_buffer", "setattr"})
+_KINDS = frozenset({"isinstance", "type", "is_tensor"})
+#: Functions that set or delete attributes by their names.
+_SETTING = frozenset({"setattr", "delattr", "__setattr__", "__delattr__"})
+
+
+#: Methods that are called from outside, or by what a module's functions call.
+_ENTRIES = frozenset({"forward", "__call__", "training_step", "validation_step"})
+
+
+class CodeNames(NamedTuple):
+    """Names of attributes in code; what is a text there may be one, too.
+
+    `beside_types` are those in functions that ask for the types of values.
+    """
+
+    read: frozenset[str]
+    stored: frozenset[str]
+    beside_types: frozenset[str]
+
+
+def written_names(modules: Iterable[torch.nn.Module]) -> frozenset[str]:
+    """Collect the names in every method that a forward may reach, if it stores, or calls what may write in place.
+
+    A wrong "written" costs memory only.
+    """
+    codes = _reachable(frozenset(type(module) for module in modules), frozenset(("forward", "__call__")))
+    return frozenset().union(*map(_written_in, codes))
+
+
+def names_in_code(modules: Iterable[torch.nn.Module], held: bool = True) -> CodeNames:
+    """Collect the names in every method that a forward may reach.
+
+    Args:
+        held: functions that modules hold, as a loss, are such code, and call methods.
+    """
+    parts = list(modules)
+    values = [value for part in parts for value in vars(part).values()] if held else []
+    codes = {
+        code
+        for value in values
+        for function in _held_functions(value)
+        for code in codes_of(function.__code__)
+    }
+    entries = _ENTRIES.union(*({*code.co_names, *texts_of(code)} for code in codes))
+    found = _code_names(frozenset(type(part) for part in parts), entries)
+    own = _names_of(codes)
+    return CodeNames(*(a | b for a, b in zip(found, own, strict=True)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _code_names(kinds: frozenset[Any], entries: frozenset[str]) -> CodeNames:
+    return _names_of(_reachable(kinds, entries))
+
+
+def _names_of(codes: Iterable[types.CodeType]) -> CodeNames:
+    read, stored, beside_types = set[str](), set[str](), set[str]()
+    for code in codes:
+        texts = texts_of(code)
+        names = {*code.co_names, *texts}
+        read |= names
+        stored |= stored_attributes(code) | (texts if not _SETTING.isdisjoint(code.co_names) else set())
+        beside_types |= set() if _KINDS.isdisjoint(code.co_names) else names
+    return CodeNames(frozenset(read), frozenset(stored), frozenset(beside_types))
+
+
+@functools.lru_cache(maxsize=64)
+def _reachable(kinds: frozenset[Any], entries: frozenset[str]) -> list[types.CodeType]:
+    """List the code of the methods of these classes that have the name of an entry, or one in such code."""
+    methods = _methods_of_kinds(kinds)
+    waiting, seen = list(entries), set(entries)
+    found: list[types.CodeType] = []
+    while waiting:
+        for code in methods.get(waiting.pop(), ()):
+            found.append(code)
+            new = {*code.co_names, *texts_of(code)} & methods.keys() - seen
+            seen |= new
+            waiting += new
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _methods_of_kinds(kinds: frozenset[Any]) -> dict[str, list[types.CodeType]]:
+    """Collect the code of the classes' methods by name, torch's own layers among them."""
+    found: dict[str, list[types.CodeType]] = {}
+    for base in {base for kind in kinds for base in kind.__mro__} - {torch.nn.Module, object}:
+        for name, value in vars(base).items():
+            for function in functions_in(value):
+                found.setdefault(name, []).extend(codes_of(function.__code__))
+    return found
+
+
+def _held_functions(value: Any) -> Iterator[types.FunctionType]:
+    """Yield the function that an attribute is or binds, and those in its closure."""
+    if isinstance(value, functools.partial):
+        yield from _held_functions(value.func)
+    elif isinstance(value, (types.FunctionType, types.MethodType)):
+        for function in functions_in(value):
+            yield function
+            for cell in function.__closure__ or ():
+                with contextlib.suppress(ValueError):  # not assigned yet
+                    held = cell.cell_contents
+                    yield from (
+                        functions_in(held) if isinstance(held, types.FunctionType | types.MethodType) else ()
+                    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _written_in(code: types.CodeType) -> frozenset[str]:
+    steps, stored = dis.get_instructions(code), stored_attributes(code)
+    names, texts = set(code.co_names), texts_of(code)
+    writes = (
+        any(name.endswith("_") and not name.endswith("__") for name in names)
+        or any(step.opname == "STORE_SUBSCR" for step in steps)
+        or not names.isdisjoint(_WRITING_BUFFERS)
+        or "out" in texts
+    )
+    return stored | names | texts if writes else stored

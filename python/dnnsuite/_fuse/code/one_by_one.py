@@ -23,9 +23,9 @@ from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, outside, state
 from ...nn.random_streams import FUNCTION_STREAM, seeds_of
 from ...ops.partial_use import split_by_model
-from ..left_tensors import give_attributes
+from ..hooks import counterparts
+from ..left_tensors import give_attributes, pictures
 from ..module_copies import copied
-from ..pictures import pictures
 from ..rebound import rebound
 from ..rules.random import next_stream
 from ..rules.table import settle_since
@@ -131,11 +131,11 @@ class ModelParts:
         sources: list[Any] = [_innermost(self.trees[index])] if self.own else []
         if self.plain is not None and self.plain.has_run and self.plain.follow():
             sources.append(self.plain.models[index])
-        parts, found = dict(target.named_modules()), {}
+        found: dict[str, Any] = {}
         for tree in sources:
             # A layer of ours has attributes of its own, and some of torch's in another form.
             held = vars(model_of(tree, 0) if isinstance(tree, ArrayModule) else tree)
-            memo = {id(part): parts[path] for path, part in tree.named_modules() if path in parts}
+            memo = counterparts(tree, target)
             for name, value in held.items():
                 bound = name in found and isinstance(
                     value, _FUNCTIONS

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from ..module_copies import copied
-from ..written_names import CodeNames, names_in_code
 from .fused_attributes import ModuleCoverage, is_fused
+from .late_draws import CodeNames, names_in_code
 from .model_number import ModelNumber
 from .stand_in import (
     StandIn,

@@ -22,8 +22,8 @@ from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state
 from ...nn.random_draws import draw
 from ...nn.random_streams import generators_of
 from ..rules.random import next_stream
-from .gpu_generators import gpu_generators
 from .late_draws import names_other_generators, names_that_draw
+from .plain_draws import gpu_generators
 
 _MEMORY = frozenset(
     [

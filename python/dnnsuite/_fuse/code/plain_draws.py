@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from ..._torch import TorchDispatchMode
-from .gpu_generators import gpu_generators, put_gpu_generators_back
-
-__all__ = ["Draws", "draw_as", "generator_back"]
 
 
 class Draws(TorchDispatchMode):
@@ -62,3 +59,14 @@ def draw_as(owner: Any, layer: Any) -> None:
             original.__name__, (_Drawing, original), {"__module__": original.__module__}
         )
     owner.__class__ = _classes[original]
+
+
+def gpu_generators() -> list[torch.Tensor]:
+    """Return the states of the generators of all GPUs; empty while no GPU is in use by this process."""
+    return torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+
+
+def put_gpu_generators_back(states: Sequence[torch.Tensor]) -> None:
+    """Set the generators of all GPUs to what :func:`gpu_generators` has returned."""
+    if states:
+        torch.cuda.set_rng_state_all(states)

@@ -16,22 +16,20 @@ from typing import Any
 
 import torch
 
+from ..._code import keeps_state
 from ..._torch import TorchDispatchMode, mark_parameter, tree_leaves, tree_map
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, state
-from ..function_state import keeps_state
-from ..hooks import FORWARD_HOOKS
+from ..hooks import take_hooks
 from ..single_model import model_of, with_dense_gradients
 from ..slices import narrow
 from .checkpoints import torchs_checkpoints
 from .fused_attributes import NO_ATTRIBUTES, is_fused
-from .kept_contents import contents_of
-from .kept_outside import KeptOutside, users_attributes
+from .kept_outside import KeptOutside, contents_of, users_attributes
 from .kept_state import SharedNumbers
 from .late_draws import handles_gradients, may_write_parameters, names_that_draw
-from .lent_parameters import lent, lies_in_another_order
+from .lent_parameters import OwnGradients, lent, let_take, lies_in_another_order
 from .method_name import call_model, method_named
-from .own_gradients import OwnGradients, let_take
 from .plain_draws import Draws, draw_as, generator_back
 from .plain_parts import Buffers, Part, paths_of
 
@@ -57,7 +55,7 @@ class PlainModels:
         self._find_state()
         for part in self._parts:
             for owner in part.owners:
-                owner.__dict__.update({name: copy.copy(vars(part.module)[name]) for name in FORWARD_HOOKS})
+                take_hooks(part.module, owner)
         self._refusals: dict[Any, str] = {}
         self._writing: set[Any] = set()  # calls that write, or may, into parameters
         self._acting: set[Any] = set()  # calls that set attributes

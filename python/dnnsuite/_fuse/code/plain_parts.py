@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Attributes and buffers that the plain models of a part share with the array."""
+"""Attributes and buffers that the plain models of a part share with the array, and changes in place of them."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from operator import is_
 from typing import Any
@@ -13,16 +13,12 @@ import torch
 
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import NotFusable, Refused
-from ..hooks import FORWARD_HOOKS, take_hooks
-from ..left_tensors import give_attributes
+from ..hooks import hooks_in, take_hooks
+from ..left_tensors import OPAQUE, give_attributes, may_change_in_place, parts_inside, picture
 from ..rebound import holds_module
 from ..single_model import parts_of
-from .containers import Containers
 from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
-from .held_in_place import HeldInPlace
-from .stand_in import StandIn
-
-__all__ = ["Buffers", "Part", "paths_of"]
+from .stand_in import Differs, StandIn, StandInDict
 
 
 class Part:
@@ -34,7 +30,7 @@ class Part:
         self.held = dict(vars(module))
         self.containers = Containers(self._own())
         self.in_place = self._in_place()
-        self.hooks = [dict(held) for held in hooks_of(module)]
+        self.hooks = [dict(held) for held in hooks_in(module)]
         self.taken = dict(vars(owners[0]))  # of model 0, after its last call
 
     def _own(self) -> dict[str, Any]:
@@ -72,7 +68,7 @@ class Part:
         """Set in the plain models what was set in the array; return False if they must be made anew."""
         if list(self.module._modules.values()) != self.children:
             return False
-        if hooks_of(self.module) != self.hooks:
+        if hooks_in(self.module) != self.hooks:
             self._follow_hooks()
         inside = [] if self.in_place is None else self.in_place.changed()
         if any(holds_module(vars(self.module)[name]) for name in inside):
@@ -101,9 +97,9 @@ class Part:
 
     def _follow_hooks(self) -> None:
         """Give the plain models the hooks that were registered in the array, beside those of their own code."""
-        before, self.hooks = self.hooks, [dict(held) for held in hooks_of(self.module)]
+        before, self.hooks = self.hooks, [dict(held) for held in hooks_in(self.module)]
         for owner in self.owners:
-            for held, old, new in zip(hooks_of(owner), before, self.hooks, strict=True):
+            for held, old, new in zip(hooks_in(owner), before, self.hooks, strict=True):
                 for key in old.keys() - new.keys():
                     held.pop(key, None)
                 held.update({key: hook for key, hook in new.items() if key not in old})
@@ -127,9 +123,9 @@ class Part:
     def take(self) -> None:
         """Give the module what all models' code has set alike, such as a counter: new models begin with it."""
         now = vars(self.owners[0])
-        if hooks_of(self.owners[0]) != self.hooks:  # code that finds them in a new model registers no more
-            take_hooks(self.owners[0], self.module)
-            self.hooks = [dict(held) for held in hooks_of(self.module)]
+        if hooks_in(self.owners[0]) != self.hooks:  # code that finds them in a new model registers no more
+            take_hooks(self.owners[0], self.module, self.hooks)
+            self.hooks = [dict(held) for held in hooks_in(self.module)]
         with suppress(Exception):  # tensors and arrays have no one answer
             if now == self.taken:  # at the speed of C
                 return
@@ -142,11 +138,6 @@ class Part:
                 continue
             if all(_agree(vars(owner).get(name, self), value) for owner in self.owners):
                 self.module.__dict__[name] = self.held[name] = value
-
-
-def hooks_of(module: torch.nn.Module) -> list[dict[int, Any]]:
-    """List the forward hooks of a module, by kind."""
-    return [vars(module)[name] for name in FORWARD_HOOKS]
 
 
 def _agree(a: Any, b: Any) -> bool:
@@ -208,3 +199,86 @@ def paths_of(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     for path, module in root.named_modules():
         if id(module) in wanted:
             yield path, module
+
+
+_DEEP = 3  # containers in containers that are looked into
+
+
+class Containers:
+    """Containers of plain values among `attributes`, with a copy of their contents."""
+
+    def __init__(self, attributes: dict[str, Any]) -> None:
+        self._held = {name: value for name, value in attributes.items() if _is_plain_container(value, _DEEP)}
+        self.known = copy.deepcopy(self._held)
+
+    def holds(self, name: str) -> bool:
+        """Return True if attribute `name` is a container of this kind."""
+        return name in self._held
+
+    def changed(self) -> list[str]:
+        """List the names of the containers that have changed since the last call."""
+        if not self._held:
+            return []
+        if self._held == self.known and _kinds(self._held) == _kinds(self.known):
+            return []
+        names = [name for name, value in self._held.items() if not _alike(value, self.known[name])]
+        self.known = copy.deepcopy(self._held)
+        return names
+
+
+def _alike(a: Any, b: Any) -> bool:
+    return bool(a == b) and _kinds(a) == _kinds(b)
+
+
+def _kinds(value: Any) -> list[Any]:
+    """List the types in a container: the stand-in for a number, used while a step is followed, equals the number."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [type(value), *map(_kinds, parts)]
+
+
+def _is_plain_container(value: Any, depth: int) -> bool:
+    if (type(value) not in (list, dict, set) and not isinstance(value, StandInDict)) or not depth:
+        return False
+    parts = [*value, *value.values()] if isinstance(value, dict) else value
+    return all(
+        isinstance(part, (*PLAIN_VALUES, Differs)) or _is_plain_container(part, depth - 1) for part in parts
+    )
+
+
+_DEEP_FUNCTIONS = 4  # containers and objects in one another that are looked into for functions
+_FEW = 64  # elements of a container of functions
+
+
+class HeldInPlace:
+    """Attributes of a `module` that may change in place, `without` some, and pictures of them as they are now."""
+
+    def __init__(self, module: torch.nn.Module, without: Collection[str] = ()) -> None:
+        held = {name: value for name, value in vars(module).items() if name not in without}
+        self._held = {
+            name: value
+            for name, value in held.items()
+            if may_change_in_place(name, value) and not isinstance(value, StandIn)
+        }
+        self.known = self._pictures()
+
+    def _pictures(self) -> dict[str, Any]:
+        return {
+            name: (picture(value), _functions(value, _DEEP_FUNCTIONS)) for name, value in self._held.items()
+        }
+
+    def changed(self) -> list[str]:
+        """List the names of those that have changed since the last call."""
+        if not self._held:
+            return []
+        before, self.known = self.known, self._pictures()
+        return [name for name, now in self.known.items() if now != before[name]]
+
+
+def _functions(value: Any, depth: int) -> Any:
+    """List functions and modules in a container or an object, by identity."""
+    if isinstance(value, OPAQUE):
+        return id(value)
+    if not depth or isinstance(value, torch.Tensor):
+        return None
+    inside = list(parts_inside(value))
+    return [_functions(one, depth - 1) for one in inside] if len(inside) <= _FEW else None

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ...errors import InvalidArgument
 from ...nn import MaxPool1d, MaxPool2d, functional
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, outside
@@ -36,6 +37,11 @@ class Sequential(OwnTensors, torch.nn.Sequential):
 
     def forward(self, x: Any) -> Any:
         modules = list(self._modules.values())
+        if any(module._backward_hooks or module._backward_pre_hooks for module in modules):
+            raise InvalidArgument(
+                "there is a backward hook on a layer of a Sequential, which is not called inside of fused models: look "
+                "at array.parameters(), or call array.per_model(name) with the name of a module around it"
+            )
         place = 0
         while place < len(modules):
             module: Any = modules[place]

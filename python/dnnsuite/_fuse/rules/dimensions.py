@@ -16,8 +16,7 @@ from ...nn.waiting_gate import mark_halves
 from ...ops.memory_order import by_memory_order
 from ..code.epilogue_fusion import maximum
 from .elementwise import elementwise
-from .lookups import index_of_all
-from .shapes import sizes_of, viewed
+from .shapes import index_of_all, sizes_of, viewed
 from .table import FINDERS, before_writing, check_own, in_place, map_over_models, raw, rule
 
 

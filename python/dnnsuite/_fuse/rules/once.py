@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Functions of tensors that all models share: computed once, as torch would for one model."""
+"""Functions of tensors that all models share, computed once; in-place functions, and what is computed before them."""
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,34 +15,20 @@ from ...nn.model_tensor import ModelTensor, NotFusable, Refused, mark_fresh, sta
 from ...nn.random_streams import FUNCTION_STREAM, pass_over
 from ...nn.sharing import is_frozen, own, spread
 from ..code.model_number import ModelNumber
-from .writing import in_place, settle
 
 #: Functions whose results are no tensors to go on with, or that change what a tensor is; their rules answer.
-_OTHERS = frozenset(
-    [
-        *("__get__", "__set__", "__bool__", "__int__", "__float__", "__index__", "__contains__", "__array__"),
-        *("bool", "int", "float", "item", "tolist", "is_nonzero", "numpy", "data_ptr", "storage", "set_"),
-        *("untyped_storage", "register_hook", "backward", "retain_grad", "requires_grad_", "share_memory_"),
-        *("detach_", "apply_", "map_", "__reduce_ex__", "__deepcopy__", "__dlpack__", "__len__", "__iter__"),
-    ]
-)
-_DRAWING = frozenset(
-    [
-        *(
-            "rand_like",
-            "randn_like",
-            "randint_like",
-            "normal",
-            "uniform",
-            "exponential",
-            "bernoulli",
-            "geometric",
-        ),
-        *("log_normal", "cauchy", "random", "multinomial", "poisson", "binomial", "rrelu", "gumbel_softmax"),
-        *("fractional_max_pool2d", "fractional_max_pool3d", "fractional_max_pool2d_with_indices"),
-        *("fractional_max_pool3d_with_indices", "multi_head_attention_forward"),
-    ]
-)
+_OTHERS = frozenset([
+    "__get__", "__set__", "__bool__", "__int__", "__float__", "__index__", "__contains__", "__array__",
+    "bool", "int", "float", "item", "tolist", "is_nonzero", "numpy", "data_ptr", "storage", "set_",
+    "untyped_storage", "register_hook", "backward", "retain_grad", "requires_grad_", "share_memory_",
+    "detach_", "apply_", "map_", "__reduce_ex__", "__deepcopy__", "__dlpack__", "__len__", "__iter__",
+])  # fmt: skip
+_DRAWING = frozenset([
+    "rand_like", "randn_like", "randint_like", "normal", "uniform", "exponential", "bernoulli", "geometric",
+    "log_normal", "cauchy", "random", "multinomial", "poisson", "binomial", "rrelu", "gumbel_softmax",
+    "fractional_max_pool2d", "fractional_max_pool3d", "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d_with_indices", "multi_head_attention_forward",
+])  # fmt: skip
 _GAMMA = getattr(standard_gamma, "__name__", None)
 #: Functions that drop, and where `training`, or the rate of attention's dropout, stands among their arguments.
 _DROPPING = {
@@ -192,3 +180,42 @@ def _name_of(value: torch.Tensor) -> str:
         return next((name for name, other in held if other.untyped_storage().data_ptr() == place), "")
     finally:
         state.B = before
+
+
+IN_PLACE_OPERATORS = frozenset([
+    "add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift",
+])  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4096)
+def in_place(func: Any) -> bool:
+    """Return True if a function writes into its first argument."""
+    name: str = func.__name__
+    if name.startswith("__"):
+        return (name[2] == "i" and name[3:-2] in IN_PLACE_OPERATORS) or name == "__setitem__"
+    return name.endswith("_")
+
+
+def settle_since(mark: int, output: Any = None) -> None:
+    """Compute deferred tensors that are needed, of those created after the first `mark`.
+
+    A module's `output` stays deferred if the caller may take its maximum.
+    """
+    late = state.pending[mark:]
+    del state.pending[mark:]
+    if late and output is not None:
+        for tensor in tree_leaves(output):
+            waiting = tensor.deferred if type(tensor) is ModelTensor else None
+            if waiting is not None and waiting.layer.before_maximum(waiting.x):
+                late = [other for other in late if other is not tensor]
+                state.pending.append(tensor)
+    while late:
+        tensor = late.pop()
+        # What was done together with its successor, and no one holds any more, is not done again.
+        if tensor.deferred is not None and not (tensor.deferred.taken and sys.getrefcount(tensor) <= 2):
+            tensor.value  # noqa: B018
+
+
+def settle() -> None:
+    """Compute all deferred tensors, before something is written in place."""
+    settle_since(0)

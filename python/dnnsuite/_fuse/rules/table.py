@@ -31,11 +31,10 @@ from ...nn import model_tensor
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state, wrap_all
 from ...nn.sharing import is_shared
 from ...ops.library import is_read_by_backward
-from .once import own_before_writing, shared_result
-from .writing import IN_PLACE_OPERATORS
-from .writing import in_place as in_place
-from .writing import settle as settle
-from .writing import settle_since as settle_since
+from .once import IN_PLACE_OPERATORS, own_before_writing, shared_result
+from .once import in_place as in_place
+from .once import settle as settle
+from .once import settle_since as settle_since
 
 FunctionRule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 

@@ -3,9 +3,9 @@
 
 from .audit import Audit
 from .cuda import CudaDevice, CudaGraphs
+from .guards import remembers
 from .library import Recordings
 from .python_state import NotPlain, PythonState
-from .remembered import remembers
 from .script import Scripts
 from .step import CapturedStep
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .places import user_place
+from .unseen import user_place
 
 _FREE = object()  # a line whose value may be another one in the next step
 _KINDS = (int, float, np.float64, np.float32, np.int64)

@@ -14,9 +14,9 @@ from ..._torch import capture_stream, end_failed_capture, first_cause, foreach_c
 from ..batches import compact, own_copy, static_copy
 from . import guards
 from .comparison import State
-from .left import leave_in, tensors_left
+from .guards import leave_in, tensors_left
 from .looks import Replay
-from .recording import StepRecording
+from .plan import StepRecording
 from .script import NotScriptable
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]

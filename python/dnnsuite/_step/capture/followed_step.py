@@ -18,11 +18,11 @@ from torch.overrides import TorchFunctionMode
 from ..._torch import tree_leaves, tree_map
 from .arithmetic import Arithmetic, FollowedNumber, Trace, followed_in_math, is_special
 from .changing_numbers import ChangingNumbers, Place
-from .hidden_reads import HiddenReads
-from .left import newly_left, tensors_left
+from .guards import newly_left, tensors_left
 from .operators import Operator
+from .plan import OperatorCall, StepRecording, TensorSlot
+from .read_floats import HiddenReads
 from .record import StepRecorder
-from .recording import OperatorCall, StepRecording, TensorSlot
 
 _FIRST = 10**9  # slot of the first number: no step has as many tensors
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "div", "rtruediv", "rdiv", "radd", "rsub", "rmul")

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""Guards: assumptions of a recording, checked before each replay."""
+"""Guards: assumptions of a recording, checked before each replay; and the Python state of an array's modules.
+
+`module_facts` lists the state that decides a step's operators; what a step leaves in attributes, such as a map of
+attention, a replay computes as the step does and puts there. `remembers` finds what code has made of tensors.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+import types
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from ..._fuse import models_apart
+from ..._fuse import attributes_alone, models_apart, numbers_read
 from ..._torch import global_hooks, has_gradient_hook
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
@@ -19,11 +24,8 @@ from .reach import Reach
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 _HOOKS = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-)
+    "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
+)  # fmt: skip
 _INTERNAL = frozenset((*vars(torch.nn.Module()), "_root", "_plain", "B"))
 _NO_VALUES = frozenset(("_plain", *vars(torch.nn.Module())))  # beside those of the array and its modules
 
@@ -178,15 +180,19 @@ def _flatten(value: Any, tensors: list[torch.Tensor], signature: list[Any], numb
 
 
 def reach_of(
-    function: Callable[..., Any] | tuple[Callable[..., Any], ...], array: torch.nn.Module | None = None
+    function: Callable[..., Any] | tuple[Callable[..., Any], ...],
+    array: torch.nn.Module | None = None,
+    whole: torch.nn.Module | None = None,
 ) -> Reach:
     """Find the plain values that `function`, or each of several, and the code of an array's modules can see beside
-    their arguments: variables that they close over, and the globals and attributes of objects that they name."""
-    reach = Reach()
-    for one in function if type(function) is tuple else (function,):
-        reach.call(one)
+    their arguments: variables that they close over, and the globals and attributes of objects that they name. `array`
+    may be a part of the `whole` one."""
     modules = [] if array is None else [module for _, module in modules_of(array)]
     modules += [apart for module in modules[:] for _, apart in models_apart(module)]
+    others = [] if whole is None else [module for _, module in modules_of(whole)]
+    reach = Reach([*modules, *others, *filter(None, (array, whole))])
+    for one in function if type(function) is tuple else (function,):
+        reach.call(one)
     reach.code_of((type(module), functools.partial(_state_of, module)) for module in modules)
     return reach
 
@@ -200,9 +206,143 @@ def is_state(name: Any, value: Any) -> bool:
     return name not in _INTERNAL and not name.startswith("_fused_") and type(value) is not ModelTensor
 
 
-def function_values(
-    function: Callable[..., Any], array: torch.nn.Module | None = None
-) -> Callable[[], list[Any]]:
-    """Make a fast function that reads all values that `reach_of` finds."""
-    readers = reach_of(function, array).readers
-    return lambda: [read() for read in readers]
+Place = tuple[int, str]  # number of the module among those of the array, and name of the attribute
+
+
+def tensors_left(array: torch.nn.Module) -> dict[Place, ModelTensor]:
+    """Collect the tensors of all models that code has left in attributes."""
+    return {
+        (number, name): value
+        for number, (_, module) in enumerate(modules_of(array))
+        for name, value in vars(module).items()
+        if type(value) is ModelTensor and is_state(name, None)
+    }
+
+
+def newly_left(array: torch.nn.Module, before: Mapping[Place, ModelTensor]) -> dict[Place, torch.Tensor]:
+    """Collect those that were not there `before`, each `[B, ...]`."""
+    now = tensors_left(array).items()
+    return {place: tensor.value.detach() for place, tensor in now if before.get(place) is not tensor}
+
+
+def put_back(array: torch.nn.Module, before: Mapping[Place, ModelTensor]) -> None:
+    """Leave in attributes what was there `before`, and nothing else."""
+    modules: list[Any] = [vars(module) for _, module in modules_of(array)]
+    for number, name in tensors_left(array).keys() - before.keys():
+        del modules[number][name]
+    for (number, name), tensor in before.items():
+        modules[number][name] = tensor
+
+
+def leave_in(array: torch.nn.Module) -> Callable[[Iterable[tuple[Place, torch.Tensor]]], None]:
+    """Make a function that leaves tensors `[B, ...]` in the attributes of an array."""
+    modules: list[Any] = [vars(module) for _, module in modules_of(array)]
+
+    def leave(found: Iterable[tuple[Place, torch.Tensor]]) -> None:
+        for (number, name), tensor in found:
+            modules[number][name] = ModelTensor(tensor)
+
+    return leave
+
+
+_NO_TENSORS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, range)
+_CODE = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+_DEEP = 8  # containers in containers that are looked into
+_OWN = ("_fused_parts", "_fused_own")  # what makes models run one by one, and values of their own
+
+
+def remembers(array: torch.nn.Module) -> bool:
+    """Return True if code of an array's modules may have kept something that it made of its models' tensors, as caches
+    do: where another model takes the place of one, that has to go."""
+    return any(_remembers(module) for _, module in modules_of(array))
+
+
+def _remembers(module: torch.nn.Module) -> bool:
+    own = vars(module)
+    if any(own.get(name) is not None for name in _OWN):
+        return True
+    if any(type(value) is ModelTensor for value in own.values()):
+        return True
+    return not all(_is_plain(value, _DEEP) for name, value in own.items() if is_state(name, value))
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    """Return True for a value that holds no tensor, not in another object either."""
+    if isinstance(value, (*_NO_TENSORS, *_CODE)) or type(value) is object:
+        return True
+    if depth and isinstance(value, (list, tuple, set, frozenset, dict)):
+        parts: Sequence[Any] = [*value.keys(), *value.values()] if isinstance(value, dict) else list(value)
+        return all(_is_plain(part, depth - 1) for part in parts)
+    return False
+
+
+_SELF_COPIES = (
+    type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, torch.dtype, torch.device,
+)  # fmt: skip
+_NO_FACTS = (frozenset(vars(torch.nn.Module())) - {"training"}) | {"_root", "_plain", "_last_setting", "B"}
+#: Of an array's own bookkeeping, `_fused_...`, the attributes that a step depends on; `_one_by_one` tells of others.
+_FUSED_FACTS = frozenset(("_fused_code", "_fused_withheld"))
+
+
+def module_facts(
+    array: torch.nn.Module, era: object, without: Collection[tuple[int, str]] = ()
+) -> tuple[Any, ...]:
+    """List the Python state of every module of `array`, whatever the number of models.
+
+    Args:
+        era: replaces values that cannot be compared: they are equal in copies of one array, and may differ in another.
+        without: (number of the module, name) of attributes that are left out.
+    """
+    facts = _Facts(era)
+    return tuple(
+        (name, *_of(module, facts, {key for own, key in without if own == number}))
+        for number, (name, module) in enumerate(modules_of(array))
+    )
+
+
+def _of(module: torch.nn.Module, facts: _Facts, without: Collection[str]) -> tuple[Any, ...]:
+    left_out = {*getattr(module, "per_model_lists", ()), *without}
+    values = [
+        (name, facts.of(value))
+        for name, value in vars(module).items()
+        if _is_fact(name) and name not in left_out
+    ]
+    values += [("", facts.of(hook)) for hook in hooks_of(module)]
+    recorded = module.recorded_values() if isinstance(module, ArrayModule) else ()
+    return type(module), tuple(values), recorded, numbers_read(module), _one_by_one(module, facts.era)
+
+
+def _is_fact(name: str) -> bool:
+    return name not in _NO_FACTS and (not name.startswith("_fused_") or name in _FUSED_FACTS)
+
+
+def _one_by_one(module: torch.nn.Module, era: object) -> Any:
+    """Describe the way a user's code runs: for all models at once or one by one, and with which attributes."""
+    parts, report = module.__dict__.get("_fused_parts"), module.__dict__.get("_fused_report")
+    return (era if parts is not None and parts.own else None), report is not None and report.reason
+
+
+class _Facts:
+    """Copies of values that compare equal to those of equal values and to no other."""
+
+    def __init__(self, era: object) -> None:
+        self.era = era
+        self._objects: dict[int, Any] = {}  # that modules share, as they do a configuration
+
+    def of(self, value: Any) -> Any:
+        """Make such a copy of `value`."""
+        if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
+            return type(value), value
+        if isinstance(value, _SELF_COPIES):
+            return value
+        if type(value) in (list, tuple, torch.Size):
+            return type(value), tuple(map(self.of, value))
+        if type(value) is dict:
+            return tuple((self.of(name), self.of(one)) for name, one in value.items())
+        if type(value) in (set, frozenset) and all(isinstance(one, (str, int)) for one in value):
+            return type(value), frozenset(value)
+        if id(value) not in self._objects:
+            self._objects[id(value)] = self.era  # of one that holds itself
+            held = attributes_alone(value)
+            self._objects[id(value)] = self.era if held is None else (type(value), *map(self.of, held))
+        return self._objects[id(value)]

@@ -16,10 +16,8 @@ import torch
 
 from .followed_step import FollowedStep
 from .looks import NO_LOOKS, CheckedReplay, Looks, Replay, without_number
-from .placed import Place, PlacedScript, Places, Read
-from .recording import OperatorCall, TensorSlot
-from .repeats import Repeats
-from .rolled import Rolled
+from .placed import Place, PlacedScript, Places, Read, Repeats, Rolled
+from .plan import OperatorCall, TensorSlot
 from .script import Script, same_bits
 
 Facts = tuple[Any, ...]

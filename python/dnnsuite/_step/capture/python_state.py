@@ -26,14 +26,9 @@ from .held_objects import HeldObjects
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, range)
 _PLAIN_TYPES = frozenset(_PLAIN)  # looked up in a fraction of the time of `isinstance`
 _NO_STATE = (
-    torch.nn.Module,
-    torch.Tensor,
-    type,
-    types.ModuleType,
-    types.FunctionType,
-    types.MethodType,
+    torch.nn.Module, torch.Tensor, type, types.ModuleType, types.FunctionType, types.MethodType,
     types.BuiltinFunctionType,
-)
+)  # fmt: skip
 _WRITTEN = "_fused_written"  # how often each attribute of a user's module was set from outside
 _MANY = 20_000  # objects that are looked into; of more `unseen.py` tells
 Path = tuple[Any, ...]

@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 
+from ..._code import any_names, functions_in, names_of, texts_of
 from ..._state import PLAIN, Path, Unknown, Walk, look_at_module, register
 from ...nn.array_module import ArrayModule
-from .any_names import any_names
 from .value_readers import CellReader, ClassReader, DefaultsReader, FixedReader, NameReader, Reader, Scope
 
 _PLAIN_TYPES = frozenset(PLAIN)
@@ -46,6 +46,7 @@ _INSTALLED = (
 
 
 _ENVIRONMENT = frozenset(("environ", "getenv"))
+_NOTES = frozenset(("_plain", "_last_setting"))  # of an array's module about itself
 
 
 class Bindings:
@@ -72,10 +73,10 @@ class Reach:
 
     `readers` read the values that it can see, `spaces` are the globals that it names things in, `bindings` the
     functions that it calls by name, `names` all names in the code. `code` is equal for equal code, and None if that
-    cannot be told.
+    cannot be told. `own` are the modules of the array that is trained, whose attributes others compare.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, own: Iterable[torch.nn.Module] = ()) -> None:
         self.readers: list[Reader] = []
         self.spaces: list[dict[str, Any]] = []
         self.bindings = Bindings()
@@ -83,6 +84,7 @@ class Reach:
         self.names: set[str] = set()
         self.functions: dict[types.CodeType, types.FunctionType] = {}
         self._scope = Scope()
+        self._scope.own = frozenset(map(id, own))
         self._strings: set[str] = set()
         self._any_name = False
         self._seen: set[Any] = set()
@@ -129,12 +131,12 @@ class Reach:
             for reader in self.readers[:]:
                 self._follow_all(reader.walk().code)
             for _, _, value in self._values_of_modules():
-                self._follow_all(Walk(value, names).code)
+                self._follow_all(self._scope.walk(value).code)
 
     def unknown_in_modules(self) -> Iterator[Unknown]:
         """Yield what cannot be compared among the attributes of the modules."""
         for where, name, value in self._values_of_modules():
-            yield from Walk(value, self._scope.names, f"{where}.{name}", name).unknown
+            yield from self._scope.walk(value, f"{where}.{name}", name).unknown
 
     def _values_of_modules(self) -> Iterator[tuple[str, str, Any]]:
         """Yield class, name and value of the attributes that are not plain, each value once: modules share many."""
@@ -160,12 +162,10 @@ class Reach:
         users = [base for base in kind.__mro__ if not _installed_class(base)]
         for base in users:
             for name, value in list(vars(base).items()):
-                found = value
-                for inner in ("fget", "func", "__func__"):  # of a property, a cached one, a static method
-                    found = getattr(found, inner, None) or found
-                if isinstance(found, types.FunctionType) and found.__name__ != "__init__":
-                    self.bindings.add(base, vars(base), name)
-                    self._function(found, None)
+                for found in functions_in(value):
+                    if found.__name__ != "__init__":
+                        self.bindings.add(base, vars(base), name)
+                        self._function(found, None)
         held = (value for base in users for name, value in vars(base).items() if not name.startswith("__"))
         if not all(isinstance(value, _CODE) for value in held):
             self._add(ClassReader(self._scope, users[0]), id(users[0]))
@@ -178,9 +178,9 @@ class Reach:
             self.code = None
             return
         self._seen.add(key)
-        names = _names(function.__code__)
+        names = names_of(function.__code__)
         self.names |= names
-        self._strings |= _strings(function.__code__)
+        self._strings |= texts_of(function.__code__)
         self._any_name = self._any_name or bool(any_names(function.__code__))
         self.functions.setdefault(function.__code__, function)
         self._note(function, names)
@@ -314,28 +314,34 @@ def _is_installed(value: Any) -> bool:
     return isinstance(value, types.ModuleType)
 
 
-@functools.lru_cache(maxsize=4096)
-def _names(code: types.CodeType) -> frozenset[str]:
-    """Collect the names of globals and attributes in a function's code, and in functions inside it."""
-    return frozenset(code.co_names).union(*map(_names, _inner(code)))
-
-
-@functools.lru_cache(maxsize=4096)
-def _strings(code: types.CodeType) -> frozenset[str]:
-    """Collect the words in a function's code that may be names of attributes, as in `getattr(config, "scale")`."""
-    words = (one for one in code.co_consts if isinstance(one, str) and one.isidentifier())
-    return frozenset(words).union(*map(_strings, _inner(code)))
-
-
-def _inner(code: types.CodeType) -> Iterator[types.CodeType]:
-    return (one for one in code.co_consts if isinstance(one, types.CodeType))
-
-
 def _look_at_module(walk: Walk, value: torch.nn.Module, at: Path) -> Any:
-    """Look at a module; what an array's modules hold is compared with their copies in the shards."""
-    if isinstance(value, ArrayModule) or "_root" in vars(value) or "_fused_B" in vars(value):
+    """Look at a module: at what code and the user's hands may change in it, of an array not at what that notes itself.
+
+    What the modules of the array hold that is trained is compared with their copies in the shards.
+    """
+    held = vars(value)
+    if not isinstance(value, ArrayModule) and "_root" not in held and "_fused_B" not in held:
+        return look_at_module(walk, value, at)
+    if walk.own is None or id(value) in walk.own:
         return walk.identity(value)
-    return look_at_module(walk, value, at)
+    walk.holds_values = True
+    walk.code.append(type(value))
+    walk.watch(held, dict(held))
+    found: list[Any] = [walk.watch_by(functools.partial(_settings, value))]
+    for name, part in held.items():
+        if name not in _NOTES and not name.startswith("_fused_"):
+            found.append((name, walk.look(part, f".{name}", (*at, 1, len(found), 1))))
+    return walk.identity(value), tuple(found)
+
+
+def _settings(module: Any) -> Any:
+    """Collect what decides how a module of an array runs, beside its attributes: why its models run one by one, what
+    its layer says, and what an assignment to `.data` and `requires_grad_` change."""
+    report = vars(module).get("_fused_report")
+    said = module.recorded_values() if isinstance(module, ArrayModule) else ()
+    tensors = [t for t in (*module._parameters.values(), *module._buffers.values()) if t is not None]
+    of_tensors = tuple((t.requires_grad, t.data_ptr() if t.is_cuda else 0) for t in tensors)
+    return report and report.reason, repr(said), of_tensors
 
 
 register(torch.nn.Module, _look_at_module)

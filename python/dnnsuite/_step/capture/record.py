@@ -12,8 +12,8 @@ import torch
 from ..._torch import StorageWeakRef, TorchDispatchMode, assert_true, hidden_from_function_modes, to_copy
 from ...nn.model_tensor import ModelTensor
 from .operators import Operator, known_operator, operator_of
-from .places import in_a_loop, user_place
-from .recording import MARK, OperatorCall, StepRecording, TensorSlot, slots_in, slots_of, written_slots
+from .plan import MARK, OperatorCall, StepRecording, TensorSlot, slots_in, slots_of, written_slots
+from .unseen import in_a_loop, user_place
 
 _KEPT_BYTES = 2**18  # a constant larger than this is computed anew in each step
 #: Operators that read lengths, their second argument, in C++: shapes and order of what follows depend on these.

@@ -26,11 +26,19 @@ from ..._torch import (
     parse_ir,
     set_graph_optimize,
 )
-from .left import leave_in
+from .guards import leave_in
 from .looks import CheckedReplay, Replay, changed_before_looks, guard_of
 from .operators import known_operator
-from .plan import ReplayPlan, make_plan
-from .recording import OperatorCall, StepRecording, TensorSlot, slots_in, slots_of, written_slots
+from .plan import (
+    OperatorCall,
+    ReplayPlan,
+    StepRecording,
+    TensorSlot,
+    make_plan,
+    slots_in,
+    slots_of,
+    written_slots,
+)
 
 _MEMORY_FORMATS = {
     torch.contiguous_format: 0,

@@ -13,21 +13,18 @@ from ..._fuse import differ_by_numbers
 from ..._torch import no_capture
 from . import guards
 from .arithmetic import is_number
-from .attempt import Attempt, Attempts
 from .audit import Audit
-from .batch_numbers import BatchNumbers, on_filled
-from .changing_numbers import NO_STATE, ChangingNumbers, HeldState
+from .changing_numbers import NO_STATE, BatchNumbers, ChangingNumbers, HeldState, on_filled
 from .comparison import reads_of
 from .cuda import CudaGraphs
-from .exchange import Exchange
+from .exchange import Attempt, Attempts, Exchange
 from .library import Recordings, Subject
 from .looks import Looks, Replay, ValueChanged
-from .numbered_step import NumberedSteps
 from .python_state import python_numbers
 from .reach import Reach
 from .script import NotScriptable, Scripts
 from .unseen import Unseen
-from .watch import StepInputs, StepWatch, Train, refuse_writes_under_reads
+from .watch import NumberedSteps, StepInputs, StepWatch, Train, refuse_writes_under_reads
 
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
 _CHANGES_OUTSIDE = "the loss function changes a value outside of it"
@@ -295,21 +292,28 @@ class CapturedStep:
         if self.alone:
             self._wants_alone = False
         try:
-            if attempt.stage == "record":
-                return self._record(attempt, given)
-            if attempt.stage == "follow":
-                self._wants_alone = not self.alone
-                if self.alone:
-                    return self._go_on_with_numbers(attempt, given)
-            if attempt.stage == "compare":
-                return self._compare(attempt, given)
-            if attempt.stage == "paths":
-                return self._new_path(attempt, given)
-            return self._as_written(attempt, given)
+            losses = self._next_stage(attempt, given)
         except BaseException:
             self._exchange.give_up(attempt, alone=False)
             self._attempts.drop(attempt)
             raise
+        place = guards.hook(self._array)
+        if place is not None and self.refusal is None:
+            self._refuse(f"there is a hook on {place}")
+        return losses
+
+    def _next_stage(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
+        if attempt.stage == "record":
+            return self._record(attempt, given)
+        if attempt.stage == "follow":
+            self._wants_alone = not self.alone
+            if self.alone:
+                return self._go_on_with_numbers(attempt, given)
+        if attempt.stage == "compare":
+            return self._compare(attempt, given)
+        if attempt.stage == "paths":
+            return self._new_path(attempt, given)
+        return self._as_written(attempt, given)
 
     def _as_written(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         before = python_numbers(self._array)
@@ -347,10 +351,6 @@ class CapturedStep:
         self.replayed = False
 
     def _record(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
-        place = guards.hook(self._array)
-        if place is not None:
-            self._refuse(f"there is a hook on {place}")
-            return self._watch.run(given)
         attempt.values, ways = self._watch.python_values(), guards.ways(self._array)
         numbers = python_numbers(self._array)
         given = self._watch.fixed(given)

@@ -10,50 +10,28 @@ from __future__ import annotations
 
 import datetime
 import dis
-import functools
 import os
 import sys
 import types
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import torch
+
+from ..._code import any_names, line_of, loops_in, names_of, texts_of
 from ..._fuse import SharedNumbers
 from ..._state import Unknown
-from .any_names import any_names
 from .reach import Reach, is_installed
 
 #: Names under which code finds the clock, files and the like; other things may have them, too.
-_NAMES = frozenset(
-    (
-        *("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "process_time", "thread_time"),
-        *(
-            "now",
-            "today",
-            "utcnow",
-            "open",
-            "read",
-            "readline",
-            "read_text",
-            "read_bytes",
-            "exists",
-            "is_file",
-        ),
-        *(
-            "stat",
-            "getmtime",
-            "listdir",
-            "scandir",
-            "iterdir",
-            "glob",
-            "urandom",
-            "getrandbits",
-            "uuid4",
-            "uuid1",
-        ),
-        *("input", "next", "loadtxt", "load", "eval", "exec", "globals"),
-    )
-)
+_NAMES = frozenset((
+    "time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "process_time", "thread_time", "now",
+    "today", "utcnow", "open", "read", "readline", "read_text", "read_bytes", "exists", "is_file", "stat",
+    "getmtime", "listdir", "scandir", "iterdir", "glob", "urandom", "getrandbits", "uuid4", "uuid1",
+    "input", "next", "loadtxt", "load", "eval", "exec", "globals",
+))  # fmt: skip
 _MODULES = {
     "time": "the clock",
     "posix": "the file system",
@@ -113,7 +91,9 @@ class Unseen:
         if observed.reads:
             return "the step reads {}{}".format(*observed.reads[0])
         codes = [code for code in observed.codes if not is_installed(code.co_filename)]
-        names = frozenset[str]().union(*map(_names_of, codes))
+        names = frozenset(
+            name for code in codes for name in (*names_of(code), *texts_of(code), *code.co_freevars)
+        )
         for one in self._unknown():
             if not one.name or one.name in names or any(any_names(code).has(one.name) for code in codes):
                 place = self._place((one.name or "",), codes)
@@ -129,7 +109,7 @@ class Unseen:
         """Name the line of a user's code that names one of these."""
         for name in names:
             for code in codes:
-                line = _line_of(code, name) if name and not is_installed(code.co_filename) else None
+                line = line_of(code, name) if name and not is_installed(code.co_filename) else None
                 if line is not None:
                     return f" at {os.path.basename(code.co_filename)}:{line} in {code.co_name}"
         return ""
@@ -196,18 +176,66 @@ def _place_of(frame: types.FrameType | None) -> str | None:
     return f" at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} in {frame.f_code.co_name}"
 
 
-@functools.lru_cache(maxsize=4096)
-def _names_of(code: types.CodeType) -> frozenset[str]:
-    words = (one for one in code.co_consts if isinstance(one, str))
-    return frozenset((*code.co_names, *code.co_freevars, *words))
+_PACKAGE = Path(__file__).parents[2]
+_END = str(
+    _PACKAGE / "_step" / "shard.py"
+)  # it calls the loss function: what is further out is no part of the step
+_TORCH = str(Path(torch.__file__).parent)
+_NOT_THE_USERS = (
+    _TORCH,
+    *(str(_PACKAGE / room) for room in ("_fuse", "_step", "nn", "ops", "optim", "_torch")),
+    "<",  # frozen modules, generated code
+)
 
 
-@functools.lru_cache(maxsize=4096)
-def _line_of(code: types.CodeType, name: str) -> int | None:
-    """Find the first line of code that uses a name."""
-    line = code.co_firstlineno
-    for step in dis.get_instructions(code):
-        line = step.starts_line if isinstance(step.starts_line, int) and step.starts_line > 1 else line
-        if step.argval == name:
-            return line
-    return None
+_kinds: dict[str, int] = {}  # by file: a hash of code takes longer than the whole search
+
+
+def _kind(file: str) -> int:
+    """Classify a file: 1 for a user's code, 0 for this package's or torch's, -1 for the end of the step."""
+    found = _kinds.get(file)
+    if found is None:
+        found = _kinds[file] = -1 if file == _END else int(not file.startswith(_NOT_THE_USERS))
+    return found
+
+
+def user_place() -> str:
+    """` at model.py:12 in forward`: the innermost line of user's code in this step; empty in backward or update."""
+    frame: Any = sys._getframe(1)
+    known = _kinds.get  # called for each operator of a recorded step, under some twenty frames
+    while frame is not None:
+        file = frame.f_code.co_filename
+        kind = known(file)
+        if kind is None:
+            kind = _kind(file)
+        if kind:
+            return _described(frame) if kind == 1 else ""
+        frame = frame.f_back
+    return ""
+
+
+def in_a_loop() -> bool:
+    """Return True if the innermost line of user's code in this step lies in a loop of its function."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        kind = _kind(frame.f_code.co_filename)
+        if kind == 1:
+            return any(begin <= frame.f_lasti <= end for begin, end in loops_in(frame.f_code))
+        if kind == -1:
+            return False
+        frame = frame.f_back
+    return False
+
+
+def called_by_user() -> str | None:
+    """Name the line of the user's code that has called torch; None if other code has."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and (
+        frame.f_code.co_filename.startswith(_TORCH) or frame.f_code.co_name == "__torch_function__"
+    ):  # the latter hands on what others call
+        frame = frame.f_back
+    return _described(frame) if frame is not None and _kind(frame.f_code.co_filename) == 1 else None
+
+
+def _described(frame: Any) -> str:
+    return f" at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} in {frame.f_code.co_name}"

@@ -14,10 +14,16 @@ _PLAIN_TYPES = frozenset(PLAIN)
 
 class Scope:
     """Names that the code of a step uses for attributes: those of all its functions, for one hands an object to
-    another. `names` is None where code makes names as it runs."""
+    another. `names` is None where code makes names as it runs. `own` are the ids of the modules that the step trains.
+    """
 
     def __init__(self) -> None:
         self.names: frozenset[str] | None = frozenset()
+        self.own: frozenset[int] = frozenset()
+
+    def walk(self, value: Any, where: str = "", name: str | None = None, **options: Any) -> Walk:
+        """Walk through a value that the code reaches."""
+        return Walk(value, self.names, where, name, own=self.own, **options)
 
 
 class Reader:
@@ -47,7 +53,7 @@ class Reader:
     def _walked(self, held: Any) -> Walk:
         walk = self._walk
         if walk is None or walk.root is not held or walk.names is not self._scope.names or not walk.same():
-            walk = self._walk = Walk(held, self._scope.names, self._where, self._name)
+            walk = self._walk = self._scope.walk(held, self._where, self._name)
         return walk
 
     def walk(self) -> Walk:
@@ -61,8 +67,8 @@ class Reader:
 
     def places(self) -> Iterator[tuple[Path, Any, Put]]:
         """Yield each plain value that can be replaced: its path in the snapshot, itself, and what replaces it."""
-        names = self._scope.names
-        yield from Walk(self.held(), names, self._where, self._name, places=True, put=self.put).places
+        walk = self._scope.walk(self.held(), self._where, self._name, places=True, put=self.put)
+        yield from walk.places
 
 
 class CellReader(Reader):

@@ -51,13 +51,8 @@ _SAME_SHAPE = ("elementwise", "norm", "softmax", "random")
 # Of the classes that have others in them, what reads all its inputs: and writes as much, or next to nothing.
 _WRITES_AS_MUCH = {"aten::cat", "aten::stack"}
 _WRITES_LITTLE = {
-    "aten::copy_",
-    "aten::sum",
-    "aten::mean",
-    "aten::amax",
-    "aten::argmax",
-    "dnnsuite::gradient_norms",
-}
+    "aten::copy_", "aten::sum", "aten::mean", "aten::amax", "aten::argmax", "dnnsuite::gradient_norms",
+}  # fmt: skip
 # Operators that only call others: their work is inside.
 _COMPOSITES = {"aten::layer_norm", "aten::batch_norm", "aten::group_norm", "aten::dropout", "aten::instance_norm",
                "aten::rms_norm", "aten::_batch_norm_impl_index", "aten::relu", "aten::norm", "aten::softmax",

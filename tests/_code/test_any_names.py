@@ -3,7 +3,7 @@ import dataclasses
 
 import pytest
 
-from dnnsuite._step.capture.any_names import any_names
+from dnnsuite._code import any_names
 
 
 def constant(config):

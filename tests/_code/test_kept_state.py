@@ -3,8 +3,8 @@
 
 import pytest
 
+from dnnsuite._code import keeps_state
 from dnnsuite._fuse.comparison import same
-from dnnsuite._fuse.function_state import keeps_state
 
 
 def counter():

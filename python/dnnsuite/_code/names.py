@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""Names in code, read from its instructions: globals, attributes, texts, what is set, lines, loops and branches."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from .writes import codes_of
+
+__all__ = ["branches", "functions_in", "line_of", "loops_in", "names_of", "stored_attributes", "texts_of"]
+
+_JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
+_BRANCHES = frozenset(name for name in dis.opmap if "JUMP" in name and "_IF_" in name and "EXC" not in name)
+
+
+@functools.lru_cache(maxsize=4096)
+def names_of(code: types.CodeType) -> frozenset[str]:
+    """Collect the names of globals and attributes in code, and in functions inside it."""
+    return frozenset(name for one in codes_of(code) for name in one.co_names)
+
+
+@functools.lru_cache(maxsize=4096)
+def texts_of(code: types.CodeType) -> frozenset[str]:
+    """Collect the texts in code, and in functions inside it: they may be names, as in `getattr(config, "scale")`."""
+    return frozenset(
+        text
+        for one in codes_of(code)
+        for constant in one.co_consts
+        for text in (constant if isinstance(constant, tuple) else (constant,))
+        if isinstance(text, str)
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def stored_attributes(code: types.CodeType) -> frozenset[str]:
+    """Collect the attributes that code sets or deletes, without functions inside it."""
+    steps = dis.get_instructions(code)
+    return frozenset(step.argval for step in steps if step.opname in ("STORE_ATTR", "DELETE_ATTR"))
+
+
+@functools.lru_cache(maxsize=4096)
+def branches(code: types.CodeType) -> bool:
+    """Return True if code goes one way or another by a value."""
+    return any(step.opname in _BRANCHES for step in dis.get_instructions(code))
+
+
+@functools.lru_cache(maxsize=256)
+def loops_in(code: types.CodeType) -> list[tuple[int, int]]:
+    """List where the loops of a function begin and end, in its bytecode: each ends with a jump back."""
+    jumps = (one for one in dis.get_instructions(code) if one.opcode in _JUMPS)
+    return [(one.argval, one.offset) for one in jumps if one.argval < one.offset]
+
+
+@functools.lru_cache(maxsize=4096)
+def line_of(code: types.CodeType, name: str) -> int | None:
+    """Find the first line of code that uses a name."""
+    line = code.co_firstlineno
+    for step in dis.get_instructions(code):
+        line = step.starts_line if isinstance(step.starts_line, int) and step.starts_line > 1 else line
+        if step.argval == name:
+            return line
+    return None
+
+
+def functions_in(value: Any) -> Iterator[types.FunctionType]:
+    """Yield a function, or that of a method, a property or a cached one, and what it wraps."""
+    for inner in ("fget", "func", "__func__"):
+        value = getattr(value, inner, None) or value
+    while isinstance(value, types.FunctionType):
+        yield value
+        value = getattr(value, "__wrapped__", None)
