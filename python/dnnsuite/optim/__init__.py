@@ -5,6 +5,7 @@ They are torch's to a user: `param_groups`, `state`, `add_param_group` and `defa
 are, by hand, by torch's schedulers and by others', also while a StepRunner trains the array.
 """
 
+from ..ops.decay_groups import decay_groups as decay_groups
 from . import lr_scheduler as lr_scheduler
 from ._adam import Adam as Adam
 from ._adam import Adamax as Adamax
@@ -45,6 +46,7 @@ __all__ = [
     "Rprop",
     "clip_grad_norm_",
     "clip_grad_value_",
+    "decay_groups",
     "get_total_norm",
     "lr_scheduler",
 ]

@@ -14,6 +14,7 @@ from .. import ops
 from .._shown import shown
 from ..errors import InvalidArgument
 from ..ops.clipping import clip_factors
+from ..ops.decay_groups import warn_of_dimensions
 from . import _convert
 from ._group import Group, HyperParameter, ParameterGroup, plain
 from ._kept_answers import KeptAnswers
@@ -87,7 +88,10 @@ class ArrayOptimizer(PlannedUpdates):
         defaults = self._without_pairs(defaults)
         if max_grad_norm is not None:
             defaults["max_grad_norm"] = max_grad_norm
+        params = list(params)
         super().__init__(params, defaults)
+        if len(params) == 1 and isinstance(params[0], dict) and "weight_decay" in params[0]:
+            warn_of_dimensions(params)
         self.defaults.update(given)  # torch's schedulers look for `betas` there
         if B is not None and B != self.B:
             raise InvalidArgument(f"B={B}, but the parameters are those of {self.B} models")
@@ -101,7 +105,7 @@ class ArrayOptimizer(PlannedUpdates):
 
     def _without_pairs(self, values: Group) -> Group:
         """Copy `values` with each pair as the two hyper-parameters that it is."""
-        values = dict(values)
+        values = copy.copy(values)
         for pair, names in self.pairs.items():
             if pair in values:
                 try:
