@@ -28,7 +28,7 @@ __all__ = ["coupling"]
 
 _MODELS = 2
 #: Elements of the small parameters' dimensions, wide ones and then tall ones, for code that compares their sizes.
-_MOST = ((3, 4, 2, 2, 2, 2), (5, 2, 3, 2, 2, 2))
+_MOST = ((5, 7, 3, 2, 2, 2), (7, 5, 2, 3, 2, 2))
 #: Of the gradients in each step. A clip may act on large ones only, and some steps come once in ten.
 _SIZES = (0.1, 1.0, 100.0, *(1.0,) * 9)
 _OF_A_KIND = 3  # parameters of one number of dimensions that are tried of each group
@@ -129,11 +129,13 @@ def _stepped(
     numbers = torch.Generator().manual_seed(1)
     random.seed(0)
     np.random.seed(0)
-    for size in _SIZES:
-        grads = {
-            key: part(size * torch.randn(small[key].shape, generator=numbers, dtype=torch.float64))
-            for key in made
-        }
+    ways = {key: torch.randn(small[key].shape, generator=numbers, dtype=torch.float64) for key in made}
+    for count, size in enumerate(_SIZES):  # mostly one way, by which some find how far to go
+        grads: dict[int, torch.Tensor] = {}
+        for key in made:
+            noise = torch.randn(small[key].shape, generator=numbers, dtype=torch.float64)
+            grad = size * (ways[key] + 0.3 * noise)
+            grads[key] = part(grad if count else _orthogonal(grad, small[key]))
 
         def closure(grads: dict[int, torch.Tensor] = grads) -> torch.Tensor:
             """Give the parameters the gradients of a parabola about them."""
@@ -146,6 +148,14 @@ def _stepped(
             probe.step(closure) if _takes_closure(probe) else probe.step()
     array_layers.forget(layer)
     return [parameter.detach() for parameter in made.values()]
+
+
+def _orthogonal(grad: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
+    """Make each model's gradient orthogonal to its parameter, as a norm behind a layer does: some projections act then
+    alone."""
+    grads, other = grad.view(_MODELS, -1), to.view(_MODELS, -1)
+    along = (grads * other).sum(1, True) / other.square().sum(1, True)
+    return (grads - along * other).view_as(grad) if grads.size(1) > 1 else grad
 
 
 def _takes_closure(optimizer: Any) -> bool:
