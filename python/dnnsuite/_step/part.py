@@ -130,7 +130,8 @@ class ShardPart:
         found = {names[parameter]: parameter for parameter in held if parameter.requires_grad}
         found |= {f"{n} of {names[p]}": t for p in held for n, t in self._state[p].items()}
         for number, group in enumerate(self._groups):
-            counters = {f"{name} of group {number}": group.get(name) for name in _COUNTERS}
+            names_of = (*_COUNTERS, *self.optimizer.counters)
+            counters = {f"{name} of group {number}": group.get(name) for name in names_of}
             found |= {name: value for name, value in counters.items() if isinstance(value, torch.Tensor)}
         return found
 

@@ -21,6 +21,9 @@ from ._clip import clip_grad_value_ as clip_grad_value_
 from ._clip import get_total_norm as get_total_norm
 from ._group import HyperParameters as HyperParameters
 from ._partial import PartiallyFused as PartiallyFused
+from ._matrices import LAMB as LAMB
+from ._matrices import Adafactor as Adafactor
+from ._matrices import Muon as Muon
 from ._scaler import GradScaler as GradScaler
 from ._sgd import ASGD as ASGD
 from ._sgd import SGD as SGD
@@ -29,8 +32,10 @@ from ._sgd import Rprop as Rprop
 
 __all__ = [
     "ASGD",
+    "LAMB",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
@@ -39,6 +44,7 @@ __all__ = [
     "GradScaler",
     "HyperParameters",
     "Lion",
+    "Muon",
     "NAdam",
     "PartiallyFused",
     "RAdam",

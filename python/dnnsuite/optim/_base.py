@@ -155,6 +155,8 @@ class ArrayOptimizer(PlannedUpdates):
         for name, start, dtype in (("active", 1, torch.bool), ("skipped", 0, torch.int64)):
             shared = first[name] if first else torch.full((self.B,), start, dtype=dtype, device=device)
             group[name] = shared
+        for name in self.counters:
+            group[name] = torch.zeros(self.B, dtype=torch.float64, device=device)
         if limited or self.on_nan != "ignore":
             group["grad_norms"] = torch.zeros(self.B, dtype=torch.float64, device=device)
 
@@ -195,7 +197,18 @@ class ArrayOptimizer(PlannedUpdates):
         if self.on_nan != "ignore" or "max_grad_norm" in first:
             limit = (hypers or groups)[0].get("max_grad_norm")
             factor, active = self._look_at_gradients(groups, factor, active, limit)
-        for group, hyper in zip(groups, hypers or groups, strict=True):
+        self.update_groups(groups, state, hypers or groups, factor, active)
+
+    def update_groups(
+        self,
+        groups: Sequence[Group],
+        state: Any,
+        hypers: Sequence[Hyper],
+        factor: torch.Tensor | None,
+        active: torch.Tensor,
+    ) -> None:
+        """Update `groups` for the models that are `active`."""
+        for group, hyper in zip(groups, hypers, strict=True):
             self.update(group, group["params"], state, hyper, factor, active)
 
     def _look_at_gradients(
