@@ -20,15 +20,18 @@ from ._clip import clip_grad_norm_ as clip_grad_norm_
 from ._clip import clip_grad_value_ as clip_grad_value_
 from ._clip import get_total_norm as get_total_norm
 from ._group import HyperParameters as HyperParameters
-from ._partial import PartiallyFused as PartiallyFused
 from ._matrices import LAMB as LAMB
 from ._matrices import Adafactor as Adafactor
 from ._matrices import Muon as Muon
+from ._partial import PartiallyFused as PartiallyFused
 from ._scaler import GradScaler as GradScaler
 from ._sgd import ASGD as ASGD
 from ._sgd import SGD as SGD
 from ._sgd import Lion as Lion
 from ._sgd import Rprop as Rprop
+from ._tuned import AdamWScheduleFree as AdamWScheduleFree
+from ._tuned import Prodigy as Prodigy
+from ._tuned import SGDScheduleFree as SGDScheduleFree
 
 __all__ = [
     "ASGD",
@@ -39,6 +42,7 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AdamW",
+    "AdamWScheduleFree",
     "Adamax",
     "ArrayOptimizer",
     "GradScaler",
@@ -47,9 +51,11 @@ __all__ = [
     "Muon",
     "NAdam",
     "PartiallyFused",
+    "Prodigy",
     "RAdam",
     "RMSprop",
     "Rprop",
+    "SGDScheduleFree",
     "clip_grad_norm_",
     "clip_grad_value_",
     "decay_groups",

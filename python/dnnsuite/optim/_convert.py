@@ -55,7 +55,12 @@ def model_arguments(optimizer: OptimizerState, group: Group, index: int) -> Grou
 
 
 def _model_state(
-    optimizer: OptimizerState, state: Group, group: Group, index: int, source: torch.Tensor, target: torch.Tensor
+    optimizer: OptimizerState,
+    state: Group,
+    group: Group,
+    index: int,
+    source: torch.Tensor,
+    target: torch.Tensor,
 ) -> Group:
     names, _ = optimizer.names_of(optimizer.rule(group, group), source)
     # An array may hold room that a model does not have, as for adapters of larger rank. A parameter without numbers

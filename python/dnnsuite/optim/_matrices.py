@@ -134,13 +134,17 @@ class Adafactor(WrittenOptimizer):
         return parameter.new_zeros(shape)
 
     def formula(self, entry: Entry, group: Group) -> dict[str, torch.Tensor]:
-        lr, decay, eps1, eps2, d, power = entry.hyper("lr", "weight_decay", "eps1", "eps2", "d", "beta2_decay")
+        lr, decay, eps1, eps2, d, power = entry.hyper(
+            "lr", "weight_decay", "eps1", "eps2", "d", "beta2_decay"
+        )
         step, w, grad = entry.spread(entry.step), entry.value, entry.grad
         root = max(1, w[0].numel()) ** 0.5
         rate = torch.maximum(eps2, norm(w) / root) * torch.minimum(lr, step.rsqrt())
         weight = step**power
         if grad.dim() > 2:
-            rows, columns = (torch.linalg.vector_norm(grad, dim=k, keepdim=True).square() / grad.size(k) for k in (-1, -2))
+            rows, columns = (
+                torch.linalg.vector_norm(grad, dim=k, keepdim=True).square() / grad.size(k) for k in (-1, -2)
+            )
             states = {
                 "row_var": torch.lerp(entry["row_var"], rows, weight),
                 "col_var": torch.lerp(entry["col_var"], columns, weight),

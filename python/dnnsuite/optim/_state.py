@@ -123,7 +123,9 @@ class OptimizerState(torch.optim.Optimizer):
                     value = self.zeros(name, parameter)
                     start = self.start_state(name, ops.as_real(value), hyper)
                     own[name] = torch.view_as_complex(start) if value.is_complex() else start
-                elif own[name].shape == parameter.shape and own[name].stride() != parameter.stride():  # of a file, or of an array that was edited
+                elif (
+                    own[name].shape == parameter.shape and own[name].stride() != parameter.stride()
+                ):  # of a file, or of an array that was edited
                     own[name] = torch.empty_like(parameter).copy_(own[name])
 
     def start_state(self, name: str, value: torch.Tensor, hyper: Hyper) -> torch.Tensor:
