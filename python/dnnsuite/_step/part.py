@@ -189,6 +189,16 @@ class ShardPart:
         assert total is not None
         return total
 
+    def second_pass(self, array: torch.nn.Module, batch: tuple[Any, ...], hyper: Sequence[Hyper]) -> None:
+        """Take the gradients again where an optimizer of two passes wants them."""
+        optimizer: Any = self.optimizer
+        moved = optimizer.perturb(self._groups, hyper)
+        self.forget_gradients()
+        try:
+            self.backward(array, batch)
+        finally:
+            optimizer.put_back(moved)
+
     def update(self, hyper: Sequence[Hyper]) -> None:
         """Let the optimizer read the gradients, with the hyper-parameters of each of its groups."""
         scaler = self._scaler

@@ -18,13 +18,13 @@ import torch
 from ..errors import InvalidArgument
 from . import array_layers
 
-__all__ = ["decay_groups", "warn_of_dimensions"]
+__all__ = ["ChosenGroup", "decay_groups", "warn_of_dimensions"]
 
 Group = dict[str, Any]
 
 
-class _Chosen(dict[str, Any]):
-    """Group that was chosen by the dimensions of one model."""
+class ChosenGroup(dict[str, Any]):
+    """Group that is not by dimensions of an array: it was chosen for a model, or is one of an optimizer."""
 
 
 def decay_groups(
@@ -55,13 +55,13 @@ def decay_groups(
     held = [p for p in array.parameters() if p.requires_grad]
     if helper is None:
         chosen = ([p for p in held if p.dim() > 2], weight_decay), ([p for p in held if p.dim() <= 2], 0.0)
-        return [_Chosen(params=params, weight_decay=decay) for params, decay in chosen if params]
+        return [ChosenGroup(params=params, weight_decay=decay) for params, decay in chosen if params]
     model = array[0]  # type: ignore[index]
     own = dict(zip(map(id, model.parameters()), array.parameters(), strict=True))
     try:
         found = list(helper(model))
         groups = found if found and isinstance(found[0], dict) else [{"params": found}]
-        return [_Chosen({**group, "params": [own[id(p)] for p in group["params"]]}) for group in groups]
+        return [ChosenGroup({**group, "params": [own[id(p)] for p in group["params"]]}) for group in groups]
     except (KeyError, TypeError) as error:
         raise InvalidArgument(
             f"the helper returned no groups of model 0's parameters ({type(error).__name__}: {error}): return what "
@@ -74,7 +74,7 @@ def warn_of_dimensions(groups: Sequence[Group]) -> None:
     decays more and has vectors beside matrices of an array's models, the other has hardly any matrices."""
     last = groups[-1]
     for other in groups[:-1] or [{"params": [], "weight_decay": 0.0}]:
-        if isinstance(last, _Chosen) or "weight_decay" not in last or "weight_decay" not in other:
+        if isinstance(last, ChosenGroup) or "weight_decay" not in last or "weight_decay" not in other:
             continue
         more, less = sorted((last, other), key=_decay, reverse=True)
         vector, matrices = next((p for p in more["params"] if p.dim() == 2), None), _matrices(more)

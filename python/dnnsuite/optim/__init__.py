@@ -12,6 +12,8 @@ from ._adam import Adamax as Adamax
 from ._adam import AdamW as AdamW
 from ._adam import NAdam as NAdam
 from ._adam import RAdam as RAdam
+from ._around import SAM as SAM
+from ._around import Lookahead as Lookahead
 from ._average import Adadelta as Adadelta
 from ._average import Adagrad as Adagrad
 from ._average import RMSprop as RMSprop
@@ -20,6 +22,7 @@ from ._clip import clip_grad_norm_ as clip_grad_norm_
 from ._clip import clip_grad_value_ as clip_grad_value_
 from ._clip import get_total_norm as get_total_norm
 from ._group import HyperParameters as HyperParameters
+from ._lbfgs import LBFGS as LBFGS
 from ._matrices import LAMB as LAMB
 from ._matrices import Adafactor as Adafactor
 from ._matrices import Muon as Muon
@@ -36,6 +39,8 @@ from ._tuned import SGDScheduleFree as SGDScheduleFree
 __all__ = [
     "ASGD",
     "LAMB",
+    "LBFGS",
+    "SAM",
     "SGD",
     "Adadelta",
     "Adafactor",
@@ -48,6 +53,7 @@ __all__ = [
     "GradScaler",
     "HyperParameters",
     "Lion",
+    "Lookahead",
     "Muon",
     "NAdam",
     "PartiallyFused",

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 
 from ..errors import InvalidArgument
+from ..ops.decay_groups import ChosenGroup
 from ..ops.rows import changed_slots
 from ._group import SWITCHES, Group, plain
 from ._state import OptimizerState
@@ -100,7 +101,8 @@ def from_models(
                 f"the models' groups {place} have different numbers of parameters: {sorted(counts)}"
             )
         count = counts.pop()
-        groups.append({"params": params[start : start + count], **_stacked_arguments(kind, place, each)})
+        own = {"params": params[start : start + count], **_stacked_arguments(kind, place, each)}
+        groups.append(ChosenGroup(own))
         start += count
     if start != len(params):
         raise InvalidArgument(f"the models' optimizers have {start} parameters, the array {len(params)}")
@@ -116,6 +118,7 @@ def from_models(
         for place, parameter in enumerate(params):
             for index, own in enumerate(states):
                 _take_state(array.state[parameter], own[place], index)
+    array.took(optimizers)
     return array
 
 

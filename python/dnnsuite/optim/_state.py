@@ -25,6 +25,8 @@ class OptimizerState(torch.optim.Optimizer):
     flags: ClassVar[tuple[str, ...]] = ("maximize",)
     counters: ClassVar[tuple[str, ...]] = ()
     """Vectors `[B]` of a group that a step changes, zeros before the first."""
+    passes: ClassVar[int] = 1
+    """How often a step computes losses and gradients; 0: as often as it needs."""
     B: int = 0
     _plans: dict[Any, StepPlan]
     _answers: KeptAnswers
@@ -99,6 +101,9 @@ class OptimizerState(torch.optim.Optimizer):
         """Return True if any model has momentum. On a GPU, where that waits, the answer is kept."""
         momentum = hyper["momentum"]
         return self._answers.any(momentum) if momentum.is_cuda else bool(momentum.any())
+
+    def took(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Take what else the models' optimizers of torch hold, after their states."""
 
     def init_state(self, group: Group, params: Sequence[torch.Tensor], state: Any) -> None:
         """Create the state of those of `params` that have none."""
