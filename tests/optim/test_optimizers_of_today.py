@@ -273,7 +273,7 @@ def test_every_model_is_trained_as_alone(case, models, batches):
     by_hand(array, kind(array.parameters(), **values), batches)
     assert_same(array, expected)
     array = dnnsuite.fuse(models)
-    with dnnsuite.StepRunner(array, kind(array.parameters(), **values), losses, threads=1) as runner:
+    with dnnsuite.StepRunner(array, kind(array.parameters(), **values), losses, threads=1, width=B, audit=1) as runner:
         for x in batches:
             runner.step(x).losses()
         assert runner.mode == "captured"
@@ -318,7 +318,7 @@ def test_models_leave_and_join(case, by_runner, models, batches):
         if not by_runner:
             by_hand(array, optimizer, steps)
             return
-        with dnnsuite.StepRunner(array, optimizer, losses, threads=1) as runner:
+        with dnnsuite.StepRunner(array, optimizer, losses, threads=1, width=B, audit=1) as runner:
             for x in steps:
                 runner.step(x).losses()
 
@@ -406,7 +406,7 @@ def test_muon_is_captured_beside_another_optimizer(models, batches):
         matrices = [p for p in one.parameters() if p.dim() == 3]
         rest = [p for p in one.parameters() if p.dim() < 3]
         trained.append([optim.Muon(matrices, lr=LR), optim.AdamW(rest, lr=LR)])
-    with dnnsuite.StepRunner(array, trained[0], [losses, losses], threads=1) as runner:
+    with dnnsuite.StepRunner(array, trained[0], [losses, losses], threads=1, width=B) as runner:
         for x in batches:
             runner.step(x).losses()
         assert runner.mode == "captured"
@@ -447,7 +447,7 @@ def test_sam_takes_each_models_second_gradient(how, adaptive, models, batches):
     optimizer = optim.SAM(array.parameters(), optim.SGD, adaptive=adaptive, momentum=0.9, **values)
     first = []
     if how == "runner":
-        with dnnsuite.StepRunner(array, optimizer, losses, threads=1) as runner:
+        with dnnsuite.StepRunner(array, optimizer, losses, threads=1, width=B, audit=1) as runner:
             first = [runner.step(x).losses() for x in batches]
             assert runner.mode == "captured"
     for x in batches if how != "runner" else ():
