@@ -12,7 +12,7 @@ from ...errors import InvalidArgument
 from ._base import LRScheduler, Vector, require
 
 
-class ReduceLROnPlateau(LRScheduler):
+class ReduceLROnPlateau(LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
     """`torch.optim.lr_scheduler.ReduceLROnPlateau` for B models: `step` takes a metric `[B]`, and each has its own."""
 
     per_model = ("factor", "patience", "threshold", "cooldown", "min_lr", "eps")
@@ -71,6 +71,7 @@ class ReduceLROnPlateau(LRScheduler):
             raise InvalidArgument(
                 f"metrics has shape {list(current.shape)} for {self.B} models: give one per model"
             )
+        self._step_count += 1
         self.last_epoch = self.last_epoch + 1
         better = self._better(current)
         self.best = torch.where(better, current, self.best)
