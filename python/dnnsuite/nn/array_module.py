@@ -51,7 +51,8 @@ class _ArrayMeta(type):
 
 
 class MoreState(InvalidArgument):
-    """Raised for a torch layer to which the user added a tensor that the array layer has no place for."""
+    """Raised for a torch layer with a tensor that the array layer has no place for: one that was added, or is of other
+    sizes than the layer says, as after pruning."""
 
 
 def check_width(B: int) -> None:
@@ -367,6 +368,8 @@ def load_stacked(
                 raise MoreState(
                     f"model {index}: {name} is nothing that a {type(model).__name__} of torch has"
                 )
+            if own[name].shape[1:] != value.shape and value.shape == firsts[name].shape and name not in kept_once:
+                raise MoreState(f"model {index}: {name} is {list(value.shape)}, of other sizes than its layer says")
             if name not in kept_once:
                 own[name][index].copy_(value)
     for name, parameter in array.named_parameters():
