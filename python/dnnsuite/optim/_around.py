@@ -37,7 +37,7 @@ class Around(ArrayOptimizer):
         self.counters = (*base.counters, *self.counters)  # type: ignore[misc]
         groups = [ChosenGroup({**group, **own}) for group in base.own_groups()]
         state = base.state
-        super().__init__(groups, {**base.defaults, **own}, on_nan=base.on_nan)
+        self._start(groups, {**base.defaults, **own}, on_nan=base.on_nan)
         for group, before in zip(self.param_groups, groups, strict=True):
             group.update({name: value for name, value in before.items() if name == "initial_lr"})
             for name in base.counters:

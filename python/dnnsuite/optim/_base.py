@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -24,6 +25,18 @@ from ._values import check_indices
 
 # How torch computes, not what: accepted, and of no effect here.
 _TORCH_ONLY = ("foreach", "fused", "capturable")
+
+
+def _argument(
+    name: str, default: Any, kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
+) -> inspect.Parameter:
+    return inspect.Parameter(name, kind, default=inspect.Parameter.empty if name == "params" else default)
+
+
+_OPTIONS = [
+    _argument(name, default, inspect.Parameter.KEYWORD_ONLY)
+    for name, default in (("B", None), ("on_nan", "ignore"), ("max_grad_norm", None))
+]
 _POLICIES = ("ignore", "skip", "freeze")
 
 
@@ -67,21 +80,44 @@ class ArrayOptimizer(PlannedUpdates):
             return cls.torch_class(params, *args, **kwargs)
         return super().__new__(cls)
 
-    def __init__(
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give a class the signature of torch's, or that of its `arguments`, and the options that all have."""
+        super().__init_subclass__(**kwargs)
+        named = [_argument(*each) for each in cls.arguments.items()]
+        if cls.torch_class is not None and not named:
+            named = list(inspect.signature(cls.torch_class).parameters.values())[1:]
+        given = [p for p in named if p.name not in cls.fixed]
+        shown = inspect.Signature([_argument("params", ()), *given, *_OPTIONS])
+        if "__init__" in vars(cls):
+            shown = inspect.signature(cls.__init__)
+            shown = shown.replace(parameters=list(shown.parameters.values())[1:])
+        cls.__signature__ = shown
+
+    def __init__(self, params: Iterable[Any] = (), *args: Any, **kwargs: Any) -> None:
+        signature = next(
+            vars(kind)["__signature__"] for kind in type(self).__mro__ if "__init__" not in vars(kind)
+        )
+        known = {name: value for name, value in kwargs.items() if name not in _TORCH_ONLY}
+        for name in known:
+            if name not in signature.parameters:
+                raise TypeError(f"{type(self).__name__} has no argument {name!r}")
+        bound = signature.bind(params, *args, **known)
+        bound.apply_defaults()
+        values = {name: value for name, value in bound.arguments.items() if name not in _TORCH_ONLY}
+        if values.pop("differentiable", False):
+            raise InvalidArgument("a step of an array is not differentiable; leave differentiable out")
+        options = {parameter.name: values.pop(parameter.name) for parameter in _OPTIONS}
+        self._start(values.pop("params"), {**values, **self.fixed}, **options)
+
+    def _start(
         self,
         params: Iterable[Any],
         defaults: Group,
-        *,
         B: int | None = None,
         on_nan: str = "ignore",
         max_grad_norm: Any = None,
-        **options: Any,
     ) -> None:
-        for name, value in options.items():
-            if name not in (*_TORCH_ONLY, "differentiable"):
-                raise TypeError(f"{type(self).__name__} has no argument {name!r}")
-            if name == "differentiable" and value:
-                raise InvalidArgument("a step of an array is not differentiable; leave differentiable out")
+        """Begin with groups and the values that they lack."""
         self.on_nan = on_nan
         self._plans, self._answers = {}, KeptAnswers()
         given = {pair: defaults[pair] for pair in self.pairs}
@@ -89,7 +125,7 @@ class ArrayOptimizer(PlannedUpdates):
         if max_grad_norm is not None:
             defaults["max_grad_norm"] = max_grad_norm
         params = list(params)
-        super().__init__(params, defaults)
+        torch.optim.Optimizer.__init__(self, params, defaults)
         if len(params) == 1 and isinstance(params[0], dict) and "weight_decay" in params[0]:
             warn_of_dimensions(params)
         self.defaults.update(given)  # torch's schedulers look for `betas` there

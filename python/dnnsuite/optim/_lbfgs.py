@@ -40,29 +40,16 @@ class LBFGS(ArrayOptimizer):
     per_model = ("lr", "max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size")
     flags = ("line_search_fn",)
     passes = 0
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1,
-        max_iter: Any = 20,
-        max_eval: Any = None,
-        tolerance_grad: Any = 1e-7,
-        tolerance_change: Any = 1e-9,
-        history_size: Any = 100,
-        line_search_fn: str | None = None,
-        *,
-        B: int | None = None,
-    ) -> None:
-        if max_eval is None:
-            max_eval = torch.as_tensor(max_iter) * 5 // 4
-        own = {"lr": lr, "max_iter": max_iter, "max_eval": max_eval, "history_size": history_size}
-        ends = {"tolerance_grad": tolerance_grad, "tolerance_change": tolerance_change}
-        self._alone: list[Any] = []
-        super().__init__(params, {**own, **ends, "line_search_fn": line_search_fn}, B=B)
+    _alone: Sequence[Any] = ()
 
     def _check_group(self, group: Group) -> None:
+        if group["max_eval"] is None:
+            group["max_eval"] = torch.as_tensor(group["max_iter"]) * 5 // 4
         super()._check_group(group)
+        if "max_grad_norm" in group or self.on_nan != "ignore":
+            raise InvalidArgument(
+                "LBFGS takes neither max_grad_norm nor on_nan: a search needs its gradients as they are"
+            )
         if self.param_groups:
             raise InvalidArgument("LBFGS takes all parameters of a model in one group, as torch's does")
 
@@ -75,15 +62,15 @@ class LBFGS(ArrayOptimizer):
     def _searches(self) -> list[Any]:
         """Return torch's optimizer of each model, over views of the parameters as they lie in memory now."""
         (group,) = self.own_groups()
-        params = group["params"]
+        params, before, self._alone = group["params"], [*self._alone, *[None] * self.B], []
         for index in range(self.B):
             views = [torch.nn.Parameter(p.detach()[index], requires_grad=p.requires_grad) for p in params]
             arguments = {name: float(group[name][index]) for name in self.per_model}
             arguments |= {name: int(arguments[name]) for name in _WHOLE}
             new = torch.optim.LBFGS(views, **arguments, line_search_fn=group["line_search_fn"])
-            if index < len(self._alone) and self._alone[index] is not None:
-                new.state[views[0]] = next(iter(self._alone[index].state.values()), {})
-            self._alone[index : index + 1] = [new]
+            if before[index] is not None:
+                new.state[views[0]] = next(iter(before[index].state.values()), {})
+            self._alone.append(new)
         return self._alone
 
     @torch.no_grad()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -28,23 +28,6 @@ class Muon(WrittenOptimizer):
     per_model = ("lr", "weight_decay", "momentum", "eps")
     flags = ("nesterov", "ns_coefficients", "ns_steps", "adjust_lr_fn")
     states = ("momentum_buffer",)
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1e-3,
-        weight_decay: Any = 0.1,
-        momentum: Any = 0.95,
-        nesterov: bool = True,
-        ns_coefficients: tuple[float, float, float] = (3.4445, -4.775, 2.0315),
-        eps: Any = 1e-7,
-        ns_steps: int = 5,
-        adjust_lr_fn: str | None = None,
-        **options: Any,
-    ) -> None:
-        defaults = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov}
-        chain = {"ns_coefficients": ns_coefficients, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn}
-        super().__init__(params, {**defaults, **chain, "eps": eps}, **options)
 
     def _check_group(self, group: Group) -> None:
         super()._check_group(group)
@@ -103,21 +86,6 @@ class Adafactor(WrittenOptimizer):
     per_model = ("lr", "beta2_decay", "eps1", "eps2", "d", "weight_decay")
     pairs: ClassVar[Any] = {"eps": ("eps1", "eps2")}
 
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1e-2,
-        beta2_decay: Any = -0.8,
-        eps: tuple[Any, Any] = (None, 1e-3),
-        d: Any = 1.0,
-        weight_decay: Any = 0.0,
-        *,
-        maximize: bool = False,
-        **options: Any,
-    ) -> None:
-        defaults = {"lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay}
-        super().__init__(params, {**defaults, "maximize": maximize}, **options)
-
     def _check_group(self, group: Group) -> None:
         if group["eps1"] is None:
             group["eps1"] = torch.finfo(group["params"][0].dtype).eps if group["params"] else 0.0
@@ -166,28 +134,14 @@ class LAMB(WrittenOptimizer):
     decay, or of all with `always_adapt`. `trust_clip` limits the ratio to 1.
     """
 
+    arguments: ClassVar[Any] = {
+        **{"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 1e-2, "bias_correction": True},
+        **{"always_adapt": False, "trust_clip": False, "maximize": False},
+    }
     per_model = ("lr", "beta1", "beta2", "eps", "weight_decay")
     pairs: ClassVar[Any] = {"betas": ("beta1", "beta2")}
     flags = ("maximize", "bias_correction", "always_adapt", "trust_clip")
     states = ("exp_avg", "exp_avg_sq")
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1e-3,
-        betas: tuple[Any, Any] = (0.9, 0.999),
-        eps: Any = 1e-6,
-        weight_decay: Any = 1e-2,
-        *,
-        bias_correction: bool = True,
-        always_adapt: bool = False,
-        trust_clip: bool = False,
-        maximize: bool = False,
-        **options: Any,
-    ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
-        flags = {"bias_correction": bias_correction, "always_adapt": always_adapt, "trust_clip": trust_clip}
-        super().__init__(params, {**defaults, **flags}, **options)
 
     def formula(self, entry: Entry, group: Group) -> dict[str, torch.Tensor]:
         lr, beta1, beta2, eps, decay = entry.hyper(*self.per_model)

@@ -19,6 +19,10 @@ class OptimizerState(torch.optim.Optimizer):
     """Base of `ArrayOptimizer`: names of hyper-parameters, the update rule, groups, and the state of each parameter."""
 
     torch_class: ClassVar[Callable[..., torch.optim.Optimizer] | None] = None
+    arguments: ClassVar[dict[str, Any]] = {}
+    """Arguments after the parameters and their defaults, where torch has no such class to tell them."""
+    fixed: ClassVar[dict[str, Any]] = {}
+    """Values that groups have and that are no arguments."""
     per_model: ClassVar[tuple[str, ...]] = ()
     pairs: ClassVar[dict[str, tuple[str, str]]] = {}
     """Arguments that are two hyper-parameters in one, as torch writes them."""

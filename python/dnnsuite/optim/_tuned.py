@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -22,28 +22,15 @@ class SGDScheduleFree(WrittenOptimizer):
     `train()` before training and `eval()` before evaluation or saving: the parameters are y in training, else x.
     """
 
+    arguments: ClassVar[Any] = {
+        **{"lr": 1.0, "momentum": 0.9, "weight_decay": 0, "warmup_steps": 0, "r": 0.0, "weight_lr_power": 2.0}
+    }
+    fixed: ClassVar[Any] = {"train_mode": False}
     per_model: ClassVar[Any] = ("lr", "momentum", "weight_decay", "warmup_steps", "r", "weight_lr_power")
     flags: ClassVar[Any] = ("train_mode",)
     counters = ("k", "weight_sum", "lr_max")
     states: ClassVar[Any] = ("z",)
     share = "momentum"  # the weight of x in y
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1.0,
-        momentum: Any = 0.9,
-        weight_decay: Any = 0,
-        warmup_steps: Any = 0,
-        r: Any = 0.0,
-        weight_lr_power: Any = 2.0,
-        **options: Any,
-    ) -> None:
-        own = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "warmup_steps": warmup_steps}
-        self._set_up(params, {**own, "r": r, "weight_lr_power": weight_lr_power}, options)
-
-    def _set_up(self, params: Iterable[Any], defaults: Group, options: Group) -> None:
-        WrittenOptimizer.__init__(self, params, {**defaults, "train_mode": False}, **options)
 
     def _check_group(self, group: Group) -> None:
         super()._check_group(group)
@@ -104,31 +91,14 @@ class SGDScheduleFree(WrittenOptimizer):
 class AdamWScheduleFree(SGDScheduleFree):
     """Schedule-free AdamW for B models (Defazio et al., 2024): `SGDScheduleFree` with Adam's second moment."""
 
+    arguments: ClassVar[Any] = {
+        **{"lr": 0.0025, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0, "warmup_steps": 0, "r": 0.0},
+        "weight_lr_power": 2.0,
+    }
     per_model = ("lr", "beta1", "beta2", "eps", "weight_decay", "warmup_steps", "r", "weight_lr_power")
     pairs: ClassVar[Any] = {"betas": ("beta1", "beta2")}
     states = ("z", "exp_avg_sq")
     share = "beta1"
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 0.0025,
-        betas: tuple[Any, Any] = (0.9, 0.999),
-        eps: Any = 1e-8,
-        weight_decay: Any = 0,
-        warmup_steps: Any = 0,
-        r: Any = 0.0,
-        weight_lr_power: Any = 2.0,
-        **options: Any,
-    ) -> None:
-        own = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "warmup_steps": warmup_steps,
-        }
-        self._set_up(params, {**own, "r": r, "weight_lr_power": weight_lr_power}, options)
 
     def direction(self, entry: Entry) -> dict[str, torch.Tensor]:
         beta2, eps, k = entry.hyper("beta2", "eps", "k")
@@ -143,33 +113,16 @@ class Prodigy(WrittenOptimizer):
     parameters. `beta3` is the root of `beta2` if None. Groups have one `lr`, or 0.
     """
 
+    arguments: ClassVar[Any] = {
+        **{"lr": 1.0, "betas": (0.9, 0.999), "beta3": None, "eps": 1e-8, "weight_decay": 0, "decouple": True},
+        **{"use_bias_correction": False, "safeguard_warmup": False, "d0": 1e-6, "d_coef": 1.0},
+        **{"growth_rate": float("inf"), "slice_p": 1},
+    }
     per_model = ("lr", "beta1", "beta2", "beta3", "eps", "weight_decay", "d0", "d_coef", "growth_rate")
     pairs: ClassVar[Any] = {"betas": ("beta1", "beta2")}
     flags = ("decouple", "use_bias_correction", "safeguard_warmup", "slice_p")
     counters = ("k", "d", "d_max", "d_numerator")
     states = ("exp_avg", "exp_avg_sq", "s", "p0")
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1.0,
-        betas: tuple[Any, Any] = (0.9, 0.999),
-        beta3: Any = None,
-        eps: Any = 1e-8,
-        weight_decay: Any = 0,
-        decouple: bool = True,
-        use_bias_correction: bool = False,
-        safeguard_warmup: bool = False,
-        d0: Any = 1e-6,
-        d_coef: Any = 1.0,
-        growth_rate: Any = float("inf"),
-        slice_p: int = 1,
-        **options: Any,
-    ) -> None:
-        own = {"lr": lr, "betas": betas, "beta3": beta3, "eps": eps, "weight_decay": weight_decay}
-        flags = {"decouple": decouple, "use_bias_correction": use_bias_correction, "slice_p": slice_p}
-        rates = {"d0": d0, "d_coef": d_coef, "growth_rate": growth_rate, "safeguard_warmup": safeguard_warmup}
-        super().__init__(params, {**own, **flags, **rates}, **options)
 
     def _check_group(self, group: Group) -> None:
         if group["beta3"] is None:
