@@ -168,7 +168,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
             cls.forward = logical(cls.forward)
         torchs = cls.__dict__.get("torch_class")
         if isinstance(torchs, type):
-            cls.forward = shown_as_torchs(cls.forward, torchs)  # type: ignore[method-assign]
+            cls.forward = shown_as_torchs(cls.forward, torchs)
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:

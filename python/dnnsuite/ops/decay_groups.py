@@ -36,9 +36,9 @@ def decay_groups(
 
     Args:
         array: an array of B models.
-        weight_decay: of matrices and larger tensors, one number or one per model; vectors and numbers (biases, norms)
-            have none.
-        helper: a function of one model that returns its groups as torch's optimizers take them, for another choice; it
+        weight_decay: decay of matrices and larger tensors, one number or one per model; vectors and numbers (biases,
+            norms) have none.
+        helper: function of one model that returns its groups as torch's optimizers take them, for another choice; it
             is called with model 0, and `weight_decay` is left to it.
 
     Raises:

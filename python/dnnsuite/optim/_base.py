@@ -91,7 +91,7 @@ class ArrayOptimizer(PlannedUpdates):
         if "__init__" in vars(cls):
             shown = inspect.signature(cls.__init__)
             shown = shown.replace(parameters=list(shown.parameters.values())[1:])
-        cls.__signature__ = shown
+        cls.__signature__ = shown  # type: ignore[attr-defined]
 
     def __init__(self, params: Iterable[Any] = (), *args: Any, **kwargs: Any) -> None:
         signature = next(

@@ -101,8 +101,8 @@ def from_models(
                 f"the models' groups {place} have different numbers of parameters: {sorted(counts)}"
             )
         count = counts.pop()
-        own = {"params": params[start : start + count], **_stacked_arguments(kind, place, each)}
-        groups.append(ChosenGroup(own))
+        arguments = _stacked_arguments(kind, place, each)
+        groups.append(ChosenGroup({"params": params[start : start + count], **arguments}))
         start += count
     if start != len(params):
         raise InvalidArgument(f"the models' optimizers have {start} parameters, the array {len(params)}")

@@ -65,7 +65,7 @@ class LBFGS(ArrayOptimizer):
         params, before, self._alone = group["params"], [*self._alone, *[None] * self.B], []
         for index in range(self.B):
             views = [torch.nn.Parameter(p.detach()[index], requires_grad=p.requires_grad) for p in params]
-            arguments = {name: float(group[name][index]) for name in self.per_model}
+            arguments: Group = {name: float(group[name][index]) for name in self.per_model}
             arguments |= {name: int(arguments[name]) for name in _WHOLE}
             new = torch.optim.LBFGS(views, **arguments, line_search_fn=group["line_search_fn"])
             if before[index] is not None:
@@ -160,7 +160,7 @@ class _Turns:
         self._losses: list[torch.Tensor] | None = []
         self.error: BaseException | None = None
 
-    def search(self, place: int, optimizer: torch.optim.Optimizer) -> None:
+    def search(self, place: int, optimizer: Any) -> None:
         """Take a step of `optimizer`."""
         try:
             optimizer.step(lambda: self._ask(place))

@@ -52,7 +52,7 @@ class Entry:
 
     def __getitem__(self, name: str) -> torch.Tensor:
         """A state by name."""
-        return self.row[name].to(self.dtype)  # type: ignore[no-any-return]
+        return self.row[name].to(self.dtype)
 
     def spread(self, vector: torch.Tensor) -> torch.Tensor:
         """View `[B]` beside the parameter: `[B, 1, ...]`."""

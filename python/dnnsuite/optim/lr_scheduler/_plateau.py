@@ -12,7 +12,10 @@ from ...errors import InvalidArgument
 from ._base import LRScheduler, Vector, require
 
 
-class ReduceLROnPlateau(LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+_TORCHS: Any = torch.optim.lr_scheduler.ReduceLROnPlateau
+
+
+class ReduceLROnPlateau(LRScheduler, _TORCHS):  # type: ignore[misc]
     """`torch.optim.lr_scheduler.ReduceLROnPlateau` for B models: `step` takes a metric `[B]`, and each has its own."""
 
     per_model = ("factor", "patience", "threshold", "cooldown", "min_lr", "eps")
