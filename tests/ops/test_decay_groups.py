@@ -77,8 +77,12 @@ def test_other_groups_are_not_warned_of():
     halves = [list(named.values())[:4], list(named.values())[4:]]
     matrices = [p for p in named.values() if p.dim() > 2]
     vectors = [p for p in named.values() if p.dim() <= 2]
+    norms = [p for name, p in named.items() if name.startswith("1.")]
+    others = [p for name, p in named.items() if not name.startswith("1.")]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        optim.AdamW([{"params": p, "weight_decay": d} for p, d in ((others, 0.1), (norms, 0.0))])
+        optim.AdamW([{"params": p, "weight_decay": d} for p, d in zip(halves, (0.1, 0.01), strict=True)])
         optim.AdamW([{"params": p, "weight_decay": d} for p, d in ((matrices, 0.1), (vectors, 0.0))])
         optim.AdamW([{"params": half, "lr": lr} for half, lr in zip(halves, (0.1, 0.01), strict=True)])
         optim.AdamW(array.parameters(), weight_decay=0.1)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-__all__ = ["add", "forget", "has_any", "is_parameter", "parameters"]
+__all__ = ["add", "forget", "has_any", "is_parameter", "named_parameters", "parameters"]
 
 _layers: weakref.WeakValueDictionary[int, torch.nn.Module] = weakref.WeakValueDictionary()
 
@@ -23,13 +23,18 @@ def forget(layer: torch.nn.Module) -> None:
     _layers.pop(id(layer), None)
 
 
-def parameters() -> Iterator[torch.nn.Parameter]:
-    """Yield the parameters of the layers; one that several hold is there several times."""
+def named_parameters() -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """Yield the layers' own names of their parameters, and these; one that several hold is there several times."""
     for reference in _layers.valuerefs():
         layer = reference()
-        for parameter in () if layer is None else layer.__dict__.get("_parameters", {}).values():
+        for name, parameter in () if layer is None else layer.__dict__.get("_parameters", {}).items():
             if parameter is not None:
-                yield parameter
+                yield name, parameter
+
+
+def parameters() -> Iterator[torch.nn.Parameter]:
+    """Yield the parameters of the layers."""
+    return (parameter for _, parameter in named_parameters())
 
 
 def has_any(tensors: Iterable[torch.Tensor]) -> bool:

@@ -70,18 +70,18 @@ def decay_groups(
 
 
 def warn_of_dimensions(groups: Sequence[Group]) -> None:
-    """Warn where the last of an optimizer's groups, and another or none, look like a choice by `p.dim() >= 2`: one
-    decays more and has vectors beside matrices of an array's models, the other has hardly any matrices."""
+    """Warn where the last of an optimizer's groups, and another or none, look like a choice by `p.dim() >= 2`: the one
+    that decays more has vectors beside matrices of an array's models."""
     last = groups[-1]
     for other in groups[:-1] or [{"params": [], "weight_decay": 0.0}]:
         if isinstance(last, ChosenGroup) or "weight_decay" not in last or "weight_decay" not in other:
             continue
         more, less = sorted((last, other), key=_decay, reverse=True)
-        vector, matrices = next((p for p in more["params"] if p.dim() == 2), None), _matrices(more)
-        by_dimensions = matrices and _matrices(less) <= 0.5 * len(less["params"]) - 0.5 * bool(less["params"])
-        if vector is None or not by_dimensions or _decay(more) == _decay(less):
+        vectors = [p for p in more["params"] if p.dim() == 2]
+        if not vectors or len(vectors) == len(more["params"]) or _decay(more) == _decay(less):
             continue
-        if array_layers.has_any([vector]):
+        if _by_dimensions(vectors, less["params"]) and array_layers.has_any(vectors):
+            vector = vectors[0]
             warnings.warn(
                 f"weight_decay={_decay(more):g} is for matrices and for vectors of the models, one of which is "
                 f"{list(vector.shape)} in the array: a choice by p.dim() or p.ndim counts the models' dimension. Write "
@@ -92,8 +92,14 @@ def warn_of_dimensions(groups: Sequence[Group]) -> None:
             return
 
 
-def _matrices(group: Group) -> int:
-    return sum(p.dim() > 2 for p in group["params"])
+def _by_dimensions(decayed: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    """Return True if all vectors decay, and if all do but those that their layers call biases, by which some helpers
+    choose too."""
+    if all(p.dim() < 2 for p in others):
+        return True
+    biases = {id(p) for name, p in array_layers.named_parameters() if name.startswith("bias")}
+    vectors = [p for p in others if p.dim() == 2]
+    return bool(vectors) and biases.issuperset(map(id, vectors)) and biases.isdisjoint(map(id, decayed))
 
 
 def _callers() -> int:

@@ -19,7 +19,7 @@ Vector = torch.Tensor
 _TORCHS: Any = torch.optim.lr_scheduler.LRScheduler  # whose attributes are one model's
 
 
-class LRScheduler(_TORCHS):  # type: ignore[misc]
+class LRScheduler(_TORCHS):
     """Base of the schedules. `last_epoch` is an int64 `[B]`: models that joined later are at an epoch of their own.
     As an argument it is one number, or one per model. To code that looks for torch's schedules, it is one: accelerate
     steps it with the optimizer, and not in each part of an accumulation.

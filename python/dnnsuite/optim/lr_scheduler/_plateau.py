@@ -11,11 +11,10 @@ import torch
 from ...errors import InvalidArgument
 from ._base import LRScheduler, Vector, require
 
-
 _TORCHS: Any = torch.optim.lr_scheduler.ReduceLROnPlateau
 
 
-class ReduceLROnPlateau(LRScheduler, _TORCHS):  # type: ignore[misc]
+class ReduceLROnPlateau(LRScheduler, _TORCHS):
     """`torch.optim.lr_scheduler.ReduceLROnPlateau` for B models: `step` takes a metric `[B]`, and each has its own."""
 
     per_model = ("factor", "patience", "threshold", "cooldown", "min_lr", "eps")
