@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-__all__ = ["add", "forget", "has_any", "is_parameter", "named_parameters", "parameters"]
+__all__ = ["add", "forget", "has_any", "is_parameter", "named_parameters", "padded", "parameters"]
 
 _layers: weakref.WeakValueDictionary[int, torch.nn.Module] = weakref.WeakValueDictionary()
 
@@ -35,6 +35,13 @@ def named_parameters() -> Iterator[tuple[str, torch.nn.Parameter]]:
 def parameters() -> Iterator[torch.nn.Parameter]:
     """Yield the parameters of the layers."""
     return (parameter for _, parameter in named_parameters())
+
+
+def padded() -> set[int]:
+    """Return the ids of parameters with room that some models do not use, as for adapters of larger rank."""
+    layers = [layer for reference in _layers.valuerefs() if (layer := reference()) is not None]
+    asked = [layer.padded_parameters() for layer in layers if hasattr(type(layer), "padded_parameters")]
+    return {id(parameter) for each in asked for parameter in each}
 
 
 def has_any(tensors: Iterable[torch.Tensor]) -> bool:

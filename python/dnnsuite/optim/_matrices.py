@@ -28,6 +28,7 @@ class Muon(WrittenOptimizer):
     per_model = ("lr", "weight_decay", "momentum", "eps")
     flags = ("nesterov", "ns_coefficients", "ns_steps", "adjust_lr_fn")
     states = ("momentum_buffer",)
+    by_sizes = True
 
     def _check_group(self, group: Group) -> None:
         super()._check_group(group)
@@ -83,6 +84,7 @@ class Adafactor(WrittenOptimizer):
     """
 
     torch_class = getattr(torch.optim, "Adafactor", None)
+    by_sizes = True
     per_model = ("lr", "beta2_decay", "eps1", "eps2", "d", "weight_decay")
     pairs: ClassVar[Any] = {"eps": ("eps1", "eps2")}
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import torch
 
 from ..errors import InvalidArgument
+from ..ops import array_layers
 from ..ops.partial_use import partly_used, users_of
 from ._base import ArrayOptimizer
 from ._group import Group
@@ -85,10 +86,18 @@ class WrittenOptimizer(ArrayOptimizer):
     """Base of optimizers that give the new values of a parameter by `formula`."""
 
     states: ClassVar[tuple[str, ...]] = ()
+    by_sizes: ClassVar[bool] = False
+    """True if a step depends on the sizes of a parameter, and not on its numbers alone."""
 
     def _check_group(self, group: Group) -> None:
         super()._check_group(group)
+        padded = array_layers.padded() if self.by_sizes else set()
         for parameter in group["params"]:
+            if id(parameter) in padded:
+                raise InvalidArgument(
+                    f"{type(self).__name__} computes with the sizes of a parameter, and {list(parameter.shape)} are "
+                    "not those of every model: adapters of several ranks. Train models of one rank together"
+                )
             if parameter.is_complex():
                 raise InvalidArgument(
                     f"{type(self).__name__} takes real parameters; one {list(parameter.shape)} is complex"
