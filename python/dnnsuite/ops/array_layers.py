@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 
@@ -39,7 +40,7 @@ def parameters() -> Iterator[torch.nn.Parameter]:
 
 def padded() -> set[int]:
     """Return the ids of parameters with room that some models do not use, as for adapters of larger rank."""
-    layers = [layer for reference in _layers.valuerefs() if (layer := reference()) is not None]
+    layers: list[Any] = [layer for reference in _layers.valuerefs() if (layer := reference()) is not None]
     asked = [layer.padded_parameters() for layer in layers if hasattr(type(layer), "padded_parameters")]
     return {id(parameter) for each in asked for parameter in each}
 
