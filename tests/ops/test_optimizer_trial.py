@@ -8,7 +8,7 @@ import torch
 
 import dnnsuite
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.ops.optimizer_trial import keeps_models_apart
+from dnnsuite.ops.optimizer_trial import coupling
 from helpers import make_models
 
 
@@ -97,9 +97,58 @@ class Noisy(Base):
         return p.grad + torch.randn_like(p)
 
 
+class NoisyByDimensions(Base):
+    def direction(self, p):
+        return p.grad + 5 * p + torch.randn_like(p) if p.ndim > 1 else p.grad
+
+
 class OfAClosure(Base):
     def step(self, closure):
         closure()
+        super().step()
+
+    def direction(self, p):
+        return p.grad
+
+
+class Sharpness(Base):
+    """Two passes of a closure, the second at a point that all gradients choose."""
+
+    @torch.no_grad()
+    def step(self, closure):
+        closure()
+        params = self.param_groups[0]["params"]
+        length = torch.stack([p.grad.norm() for p in params]).norm()
+        moves = [p.grad * (0.05 / length) for p in params]
+        for p, move in zip(params, moves, strict=True):
+            p.add_(move)
+        closure()
+        for p, move in zip(params, moves, strict=True):
+            p.sub_(move)
+        super().step()
+
+    def direction(self, p):
+        return p.grad
+
+
+class NowAndThen(Base):
+    """A norm that is taken once in eight steps."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters)
+        self.count = 0
+
+    def direction(self, p):
+        self.count += 1
+        return p.grad / p.grad.norm() if self.count % 8 == 0 else p.grad
+
+
+class OfSingles(Base):
+    """What it computes cannot be tried in float64."""
+
+    def direction(self, p):
+        assert p.dtype == torch.float32, "float32 alone"
+        return p.grad
 
 
 def make():
@@ -113,7 +162,7 @@ def arrays_step(kind):
     return array, optimizer
 
 
-@pytest.mark.parametrize("kind", [ByShape, BySize, ByHelper, Sorted, ByLimit])
+@pytest.mark.parametrize("kind", [ByShape, BySize, ByHelper, Sorted, ByLimit, NoisyByDimensions, NowAndThen])
 def test_steps_of_whole_tensors_are_refused_before_the_first(kind):
     array, optimizer = arrays_step(kind)
     before = [p.detach().clone() for p in array.parameters()]
@@ -125,23 +174,27 @@ def test_steps_of_whole_tensors_are_refused_before_the_first(kind):
     arrays_step(apart)[1].step()
 
 
-@pytest.mark.parametrize("kind", [Started, Clipped, torch.optim.AdamW])
+def test_a_closure_of_two_passes_is_tried():
+    _, optimizer = arrays_step(Sharpness)
+    with pytest.raises(InvalidArgument, match="a step of Sharpness, tried"):
+        optimizer.step(lambda: None)
+
+
+@pytest.mark.parametrize("kind", [Started, Clipped, Noisy, OfAClosure, torch.optim.AdamW])
 def test_steps_of_single_numbers_are_taken(kind):
     torch_random, python_random = torch.get_rng_state(), random.getstate()
     _, optimizer = arrays_step(kind)
     torch_random = torch.get_rng_state()
-    assert keeps_models_apart(optimizer) is True
+    assert coupling(optimizer) == ""
     assert random.getstate() == python_random
     assert torch.equal(torch.get_rng_state(), torch_random)
-    optimizer.step()
+    optimizer.step(*[lambda: None][: kind is OfAClosure])
 
 
-@pytest.mark.parametrize("kind", [Noisy, OfAClosure])
-def test_what_a_trial_cannot_tell_is_left_to_the_look_at_its_code(kind):
-    _, optimizer = arrays_step(kind)
-    before = torch.get_rng_state()
-    assert keeps_models_apart(optimizer) is None
-    assert torch.equal(torch.get_rng_state(), before)
+def test_what_cannot_be_tried_is_refused_with_the_reason():
+    _, optimizer = arrays_step(OfSingles)
+    with pytest.raises(InvalidArgument, match=r"cannot be tried .*float32 alone"):
+        optimizer.step()
 
 
 def test_a_group_that_is_added_is_tried_too():

@@ -130,7 +130,8 @@ class ShardPart:
         found = {names[parameter]: parameter for parameter in held if parameter.requires_grad}
         found |= {f"{n} of {names[p]}": t for p in held for n, t in self._state[p].items()}
         for number, group in enumerate(self._groups):
-            counters = {f"{name} of group {number}": group.get(name) for name in _COUNTERS}
+            names_of = (*_COUNTERS, *self.optimizer.counters)
+            counters = {f"{name} of group {number}": group.get(name) for name in names_of}
             found |= {name: value for name, value in counters.items() if isinstance(value, torch.Tensor)}
         return found
 
@@ -187,6 +188,16 @@ class ShardPart:
             total = own if total is None else total + own
         assert total is not None
         return total
+
+    def second_pass(self, array: torch.nn.Module, batch: tuple[Any, ...], hyper: Sequence[Hyper]) -> None:
+        """Take the gradients again where an optimizer of two passes wants them."""
+        optimizer: Any = self.optimizer
+        moved = optimizer.perturb(self._groups, hyper)
+        self.forget_gradients()
+        try:
+            self.backward(array, batch)
+        finally:
+            optimizer.put_back(moved)
 
     def update(self, hyper: Sequence[Hyper]) -> None:
         """Let the optimizer read the gradients, with the hyper-parameters of each of its groups."""

@@ -66,6 +66,11 @@ def check_optimizer(optimizer: Any, B: int) -> None:
                 f"{kind.__name__} has a step of its own, which StepRunner would not call: compute what it adds in a "
                 "hook (register_step_post_hook), or train by hand"
             )
+        if not optimizer.passes:
+            raise InvalidArgument(
+                f"{kind.__name__} computes losses as often as its search needs, which no recording follows: train by "
+                "hand, by optimizer.step(closure)"
+            )
         if optimizer.B != B:
             raise InvalidArgument(
                 f"the array holds {B} models and its optimizer {optimizer.B}: give the optimizer to the "

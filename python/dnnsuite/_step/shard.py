@@ -145,6 +145,8 @@ class Shard:
             before = part.gradients_of_all()
             with part.others_held():
                 losses = part.backward(self.array, batch)
+                if part.optimizer.passes > 1:
+                    part.second_pass(self.array, batch, hyper)
             if part.gradients_of_all() != before:
                 raise InvalidArgument(whole_array_used())
             self._check_parameters()

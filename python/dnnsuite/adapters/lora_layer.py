@@ -105,6 +105,11 @@ class LoraLayer(ArrayModule):
         """Ranks of the models; 0 where a model has no adapter here."""
         return [rank_of(layer) for layer in self.layers]
 
+    def padded_parameters(self) -> list[torch.Tensor]:
+        """List the factors if there are models of smaller ranks, which use a part of them."""
+        held = [p for name in self.factors for p in self._held(self, name).values() if p is not None]
+        return held if len(set(self.ranks)) > 1 else []
+
     @property
     def most(self) -> int:
         """The largest rank that there is room for."""

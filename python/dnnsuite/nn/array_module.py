@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -14,7 +15,7 @@ from ..errors import InvalidArgument
 from .computed_once import alike, layer_of_one
 from .deferred import Deferred
 from .forward_state import state
-from .layer_call import logical
+from .layer_call import logical, shown_as_torchs
 from .model_tensor import settle_all
 from .own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_forward, set_in_forward
 from .sharing import lent, shareable
@@ -49,9 +50,22 @@ class _ArrayMeta(type):
         layer.__dict__["_ranks"] = ranks_of(layer)
         return layer
 
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """Constructor's arguments: its own, or torch's and B where it hands them on."""
+        own = inspect.signature(cls.__init__)  # type: ignore[misc]
+        shown = list(own.parameters.values())[1:]
+        torchs = getattr(cls, "torch_class", None)
+        if isinstance(torchs, type) and any(p.kind is p.VAR_POSITIONAL for p in shown):
+            given = [p for p in inspect.signature(torchs).parameters.values() if p.name != "B"]
+            shown = [*given, *(p for p in shown if p.name == "B")]
+            shown.sort(key=lambda p: p.kind)
+        return inspect.Signature([p.replace(default=0) if p.name == "B" else p for p in shown])
+
 
 class MoreState(InvalidArgument):
-    """Raised for a torch layer to which the user added a tensor that the array layer has no place for."""
+    """Raised for a torch layer with a tensor that the array layer has no place for: one that was added, or is of other
+    sizes than the layer says, as after pruning."""
 
 
 def check_width(B: int) -> None:
@@ -152,6 +166,9 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         super().__init_subclass__(**kwargs)
         if "forward" in cls.__dict__:  # callable from an ordinary model's code too
             cls.forward = logical(cls.forward)
+        torchs = cls.__dict__.get("torch_class")
+        if isinstance(torchs, type):
+            cls.forward = shown_as_torchs(cls.forward, torchs)
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
@@ -366,6 +383,14 @@ def load_stacked(
             if name not in own:
                 raise MoreState(
                     f"model {index}: {name} is nothing that a {type(model).__name__} of torch has"
+                )
+            if (
+                own[name].shape[1:] != value.shape
+                and value.shape == firsts[name].shape
+                and name not in kept_once
+            ):
+                raise MoreState(
+                    f"model {index}: {name} is {list(value.shape)}, of other sizes than its layer says"
                 )
             if name not in kept_once:
                 own[name][index].copy_(value)

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +15,7 @@ from .forward_state import outside, state, unwatched
 from .model_tensor import ModelTensor, expanded, mark_fresh, wrap_all
 from .own_tensors import GivenTensors
 
-__all__ = ["logical"]
+__all__ = ["logical", "shown_as_torchs"]
 
 
 def _any_model_tensor(args: Any) -> bool:
@@ -25,6 +27,8 @@ def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(forward)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            args = _by_torchs_names(type(self), args, kwargs)
         if state.mode is None:
             return call_quietly(self, args, kwargs)
         with unwatched():
@@ -54,6 +58,42 @@ def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
         return _called(forward, self, B, args, kwargs)
 
     return call
+
+
+def shown_as_torchs(forward: Any, kind: type) -> Any:
+    """Copy a `forward` of `logical` to show the arguments of `kind`'s of torch, and its own keywords."""
+    own, theirs = inspect.signature(forward).parameters, inspect.signature(kind.forward)  # type: ignore[attr-defined]
+    more = [p for p in own.values() if p.kind is p.KEYWORD_ONLY and p.name not in theirs.parameters]
+    shown = types.FunctionType(
+        forward.__code__, forward.__globals__, forward.__name__, forward.__defaults__, forward.__closure__
+    )
+    shown.__dict__.update(forward.__dict__)
+    shown.__doc__, shown.__qualname__, shown.__module__ = (
+        forward.__doc__,
+        forward.__qualname__,
+        forward.__module__,
+    )
+    shown.__dict__["__signature__"] = theirs.replace(parameters=[*theirs.parameters.values(), *more])
+    return shown
+
+
+@functools.lru_cache(maxsize=512)
+def _names(kind: type) -> tuple[list[str], Any]:
+    """List the names of torch's arguments, and those of the layer's own `forward`."""
+    torchs = getattr(getattr(kind, "torch_class", None), "forward", None)
+    own: Any = kind.forward  # type: ignore[attr-defined]
+    named = list(inspect.signature(torchs).parameters)[1:] if torchs else []
+    return named, inspect.signature(getattr(own, "__wrapped__", own)).parameters.keys()
+
+
+def _by_torchs_names(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Take what is given by torch's names, and has others here, out of `kwargs` to the end of `args`."""
+    named, own = _names(kind)
+    for name in named[len(args) :]:
+        if name in own or name not in kwargs:
+            break
+        args = (*args, kwargs.pop(name))
+    return args
 
 
 def _called(forward: Callable[..., Any], layer: Any, B: int, args: Any, kwargs: dict[str, Any]) -> Any:

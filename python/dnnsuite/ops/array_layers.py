@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 
-__all__ = ["add", "forget", "has_any", "is_parameter", "parameters"]
+__all__ = ["add", "forget", "has_any", "is_parameter", "named_parameters", "padded", "parameters"]
 
 _layers: weakref.WeakValueDictionary[int, torch.nn.Module] = weakref.WeakValueDictionary()
 
@@ -23,13 +24,25 @@ def forget(layer: torch.nn.Module) -> None:
     _layers.pop(id(layer), None)
 
 
-def parameters() -> Iterator[torch.nn.Parameter]:
-    """Yield the parameters of the layers; one that several hold is there several times."""
+def named_parameters() -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """Yield the layers' own names of their parameters, and these; one that several hold is there several times."""
     for reference in _layers.valuerefs():
         layer = reference()
-        for parameter in () if layer is None else layer.__dict__.get("_parameters", {}).values():
+        for name, parameter in () if layer is None else layer.__dict__.get("_parameters", {}).items():
             if parameter is not None:
-                yield parameter
+                yield name, parameter
+
+
+def parameters() -> Iterator[torch.nn.Parameter]:
+    """Yield the parameters of the layers."""
+    return (parameter for _, parameter in named_parameters())
+
+
+def padded() -> set[int]:
+    """Return the ids of parameters with room that some models do not use, as for adapters of larger rank."""
+    layers: list[Any] = [layer for reference in _layers.valuerefs() if (layer := reference()) is not None]
+    asked = [layer.padded_parameters() for layer in layers if hasattr(type(layer), "padded_parameters")]
+    return {id(parameter) for each in asked for parameter in each}
 
 
 def has_any(tensors: Iterable[torch.Tensor]) -> bool:

@@ -2,9 +2,8 @@
 """Optimizers of torch and of others on an array's parameters: steps that are not of single numbers are refused.
 
 SGD, Adam and most others change each number by its own gradient, so they train every model by itself. LBFGS searches
-along one line for all models, and Adafactor and Muon compute with rows and columns, one of which is B. Of other classes
-(LAMB's norm of a parameter, SAM's of all gradients) the code is looked through when they are given parameters, and a
-step is tried before the first.
+along one line for all models, and Adafactor and Muon compute with rows and columns, one of which is B. Steps of other
+classes (LAMB's norm of a parameter, SAM's of all gradients) are tried before the first.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ import torch
 from .._torch import before_each_step
 from ..errors import InvalidArgument
 from . import array_layers
-from .coupling_code import coupling_name
-from .optimizer_trial import keeps_models_apart
+from .decay_groups import warn_of_dimensions
+from .optimizer_trial import coupling
 
 __all__ = ["take_over", "takes_joint_steps"]
 
@@ -49,7 +48,8 @@ def _looking(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def add_param_group(self: torch.optim.Optimizer, param_group: dict[str, Any]) -> None:
         original(self, param_group)
-        _check_code(type(self), self.param_groups[-1]["params"])
+        if len(self.param_groups) > 1:
+            warn_of_dimensions(self.param_groups)
 
     add_param_group.__dict__["looks_for_arrays"] = True
     return add_param_group
@@ -64,11 +64,11 @@ def _try(optimizer: torch.optim.Optimizer) -> None:
     _tried[optimizer] = groups
     if not array_layers.has_any(p for group in optimizer.param_groups for p in group["params"]):
         return
-    if keeps_models_apart(optimizer) is False:
+    why = coupling(optimizer)
+    if why:
         raise InvalidArgument(
-            f"a step of {kind.__name__}, tried on two small models, is another one for parameters of an array than for "
-            f"those of each model alone, by their dimensions or by what it computes of whole tensors: use an optimizer "
-            f"of dnnsuite.optim, or one {kind.__name__} for each model of dnnsuite.unfuse(array); if its code minds "
+            f"a step of {kind.__name__}{', ' if why.startswith('tried') else ' '}{why}: use an optimizer of "
+            f"dnnsuite.optim, or one {kind.__name__} for each model of dnnsuite.unfuse(array); if its code minds "
             f"dimension 0, set {kind.__name__}.keeps_models_apart = True"
         )
 
@@ -79,18 +79,6 @@ def _is_of_others(kind: type) -> bool:
     return not (ours or torchs or getattr(kind, "keeps_models_apart", False))
 
 
-def _check_code(kind: type, parameters: list[torch.Tensor]) -> None:
-    """Refuse a class of another's whose code computes with a whole parameter of an array, unless it says otherwise."""
-    name = coupling_name(kind) if _is_of_others(kind) else None
-    if name is None or not array_layers.has_any(parameters):
-        return
-    raise InvalidArgument(
-        f"{kind.__name__} computes {name} of whole tensors, which in an array hold all models: use an optimizer of "
-        f"dnnsuite.optim, or one {kind.__name__} for each model of dnnsuite.unfuse(array); if its code minds dimension "
-        f"0, set {kind.__name__}.keeps_models_apart = True"
-    )
-
-
 def _check(optimizer: Any, args: Any, kwargs: Any) -> None:
     if not takes_joint_steps(optimizer):
         _try(optimizer)
@@ -98,6 +86,6 @@ def _check(optimizer: Any, args: Any, kwargs: Any) -> None:
     if array_layers.has_any(p for group in optimizer.param_groups for p in group["params"]):
         name = type(optimizer).__name__
         raise InvalidArgument(
-            f"torch.optim.{name} would take one step for all models of an array together: use an optimizer of "
-            f"dnnsuite.optim, or one {name} for each model of dnnsuite.unfuse(array)"
+            f"torch.optim.{name} would take one step for all models of an array together: use dnnsuite.optim.{name}, "
+            f"or one {name} for each model of dnnsuite.unfuse(array)"
         )

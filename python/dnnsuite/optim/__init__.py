@@ -5,12 +5,15 @@ They are torch's to a user: `param_groups`, `state`, `add_param_group` and `defa
 are, by hand, by torch's schedulers and by others', also while a StepRunner trains the array.
 """
 
+from ..ops.decay_groups import decay_groups as decay_groups
 from . import lr_scheduler as lr_scheduler
 from ._adam import Adam as Adam
 from ._adam import Adamax as Adamax
 from ._adam import AdamW as AdamW
 from ._adam import NAdam as NAdam
 from ._adam import RAdam as RAdam
+from ._around import SAM as SAM
+from ._around import Lookahead as Lookahead
 from ._average import Adadelta as Adadelta
 from ._average import Adagrad as Adagrad
 from ._average import RMSprop as RMSprop
@@ -19,32 +22,49 @@ from ._clip import clip_grad_norm_ as clip_grad_norm_
 from ._clip import clip_grad_value_ as clip_grad_value_
 from ._clip import get_total_norm as get_total_norm
 from ._group import HyperParameters as HyperParameters
+from ._lbfgs import LBFGS as LBFGS
+from ._matrices import LAMB as LAMB
+from ._matrices import Adafactor as Adafactor
+from ._matrices import Muon as Muon
 from ._partial import PartiallyFused as PartiallyFused
 from ._scaler import GradScaler as GradScaler
 from ._sgd import ASGD as ASGD
 from ._sgd import SGD as SGD
 from ._sgd import Lion as Lion
 from ._sgd import Rprop as Rprop
+from ._tuned import AdamWScheduleFree as AdamWScheduleFree
+from ._tuned import Prodigy as Prodigy
+from ._tuned import SGDScheduleFree as SGDScheduleFree
 
 __all__ = [
     "ASGD",
+    "LAMB",
+    "LBFGS",
+    "SAM",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
+    "AdamWScheduleFree",
     "Adamax",
     "ArrayOptimizer",
     "GradScaler",
     "HyperParameters",
     "Lion",
+    "Lookahead",
+    "Muon",
     "NAdam",
     "PartiallyFused",
+    "Prodigy",
     "RAdam",
     "RMSprop",
     "Rprop",
+    "SGDScheduleFree",
     "clip_grad_norm_",
     "clip_grad_value_",
+    "decay_groups",
     "get_total_norm",
     "lr_scheduler",
 ]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import torch
@@ -31,23 +30,6 @@ class Adam(ArrayOptimizer):
     pairs: ClassVar[Any] = {"betas": ("beta1", "beta2")}
     flags: ClassVar[Any] = ("maximize", "amsgrad", "decoupled_weight_decay")
 
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1e-3,
-        betas: tuple[Any, Any] = (0.9, 0.999),
-        eps: Any = 1e-8,
-        weight_decay: Any = 0,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        decoupled_weight_decay: bool = False,
-        **options: Any,
-    ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
-        flags = {"maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay}
-        super().__init__(params, {**defaults, **flags}, **options)
-
     def rule(self, group: Group, hyper: Hyper) -> str:
         return "amsgrad" if group["amsgrad"] else "adam"
 
@@ -62,22 +44,8 @@ class AdamW(Adam):
     """
 
     torch_class: ClassVar[Any] = torch.optim.AdamW
+    fixed: ClassVar[Any] = {"decoupled_weight_decay": True}
     flags = ("maximize", "amsgrad")
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1e-3,
-        betas: tuple[Any, Any] = (0.9, 0.999),
-        eps: Any = 1e-8,
-        weight_decay: Any = 1e-2,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        **options: Any,
-    ) -> None:
-        options |= {"maximize": maximize, "decoupled_weight_decay": True}
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **options)
 
 
 class NAdam(ArrayOptimizer):
@@ -87,23 +55,6 @@ class NAdam(ArrayOptimizer):
     per_model = ("lr", "beta1", "beta2", "eps", "weight_decay", "momentum_decay")
     pairs = Adam.pairs
     flags = ("maximize", "decoupled_weight_decay")
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 2e-3,
-        betas: tuple[Any, Any] = (0.9, 0.999),
-        eps: Any = 1e-8,
-        weight_decay: Any = 0,
-        momentum_decay: Any = 4e-3,
-        decoupled_weight_decay: bool = False,
-        *,
-        maximize: bool = False,
-        **options: Any,
-    ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        flags = {"maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay}
-        super().__init__(params, {**defaults, "momentum_decay": momentum_decay, **flags}, **options)
 
     def rule(self, group: Group, hyper: Hyper) -> str:
         return "nadam"
@@ -117,22 +68,6 @@ class RAdam(ArrayOptimizer):
     pairs = Adam.pairs
     flags = ("maximize", "decoupled_weight_decay")
 
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1e-3,
-        betas: tuple[Any, Any] = (0.9, 0.999),
-        eps: Any = 1e-8,
-        weight_decay: Any = 0,
-        decoupled_weight_decay: bool = False,
-        *,
-        maximize: bool = False,
-        **options: Any,
-    ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        flags = {"maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay}
-        super().__init__(params, {**defaults, **flags}, **options)
-
     def rule(self, group: Group, hyper: Hyper) -> str:
         return "radam"
 
@@ -143,21 +78,6 @@ class Adamax(ArrayOptimizer):
     torch_class = torch.optim.Adamax
     per_model = Adam.per_model
     pairs = Adam.pairs
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 2e-3,
-        betas: tuple[Any, Any] = (0.9, 0.999),
-        eps: Any = 1e-8,
-        weight_decay: Any = 0,
-        foreach: bool | None = None,
-        *,
-        maximize: bool = False,
-        **options: Any,
-    ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, defaults, **options)
 
     def rule(self, group: Group, hyper: Hyper) -> str:
         return "adamax"

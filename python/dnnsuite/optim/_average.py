@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 import torch
 
 from ._base import ArrayOptimizer
@@ -22,21 +19,6 @@ class Adadelta(ArrayOptimizer):
     torch_class = torch.optim.Adadelta
     per_model = ("lr", "rho", "eps", "weight_decay")
 
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1.0,
-        rho: Any = 0.9,
-        eps: Any = 1e-6,
-        weight_decay: Any = 0,
-        foreach: bool | None = None,
-        *,
-        maximize: bool = False,
-        **options: Any,
-    ) -> None:
-        defaults = {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, defaults, **options)
-
     def rule(self, group: Group, hyper: Hyper) -> str:
         return "adadelta"
 
@@ -49,23 +31,6 @@ class Adagrad(ArrayOptimizer):
 
     torch_class = torch.optim.Adagrad
     per_model = ("lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps")
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1e-2,
-        lr_decay: Any = 0,
-        weight_decay: Any = 0,
-        initial_accumulator_value: Any = 0,
-        eps: Any = 1e-10,
-        foreach: bool | None = None,
-        *,
-        maximize: bool = False,
-        **options: Any,
-    ) -> None:
-        defaults = {"lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "eps": eps}
-        start = {"initial_accumulator_value": initial_accumulator_value, "maximize": maximize}
-        super().__init__(params, {**defaults, **start}, **options)
 
     def rule(self, group: Group, hyper: Hyper) -> str:
         return "adagrad"
@@ -81,23 +46,6 @@ class RMSprop(ArrayOptimizer):
     torch_class = torch.optim.RMSprop
     per_model = ("lr", "alpha", "eps", "weight_decay", "momentum")
     flags = ("maximize", "centered")
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1e-2,
-        alpha: Any = 0.99,
-        eps: Any = 1e-8,
-        weight_decay: Any = 0,
-        momentum: Any = 0,
-        centered: bool = False,
-        capturable: bool = False,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        **options: Any,
-    ) -> None:
-        defaults = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
-        super().__init__(params, {**defaults, "centered": centered, "maximize": maximize}, **options)
 
     def rule(self, group: Group, hyper: Hyper) -> str:
         momentum = "_momentum" if self.any_momentum(hyper) else ""

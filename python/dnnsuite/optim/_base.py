@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from .. import ops
 from .._shown import shown
 from ..errors import InvalidArgument
 from ..ops.clipping import clip_factors
+from ..ops.decay_groups import warn_of_dimensions
 from . import _convert
 from ._group import Group, HyperParameter, ParameterGroup, plain
 from ._kept_answers import KeptAnswers
@@ -24,6 +26,18 @@ from ._values import check_indices
 
 # How torch computes, not what: accepted, and of no effect here.
 _TORCH_ONLY = ("foreach", "fused", "capturable")
+
+
+def _argument(
+    name: str, default: Any, kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
+) -> inspect.Parameter:
+    return inspect.Parameter(name, kind, default=inspect.Parameter.empty if name == "params" else default)
+
+
+_OPTIONS = [
+    _argument(name, default, inspect.Parameter.KEYWORD_ONLY)
+    for name, default in (("B", None), ("on_nan", "ignore"), ("max_grad_norm", None))
+]
 _POLICIES = ("ignore", "skip", "freeze")
 
 
@@ -67,32 +81,58 @@ class ArrayOptimizer(PlannedUpdates):
             return cls.torch_class(params, *args, **kwargs)
         return super().__new__(cls)
 
-    def __init__(
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give a class the signature of torch's, or that of its `arguments`, and the options that all have."""
+        super().__init_subclass__(**kwargs)
+        named = [_argument(*each) for each in cls.arguments.items()]
+        if cls.torch_class is not None and not named:
+            named = list(inspect.signature(cls.torch_class).parameters.values())[1:]
+        given = [p for p in named if p.name not in cls.fixed]
+        shown = inspect.Signature([_argument("params", ()), *given, *_OPTIONS])
+        if "__init__" in vars(cls):
+            shown = inspect.signature(cls.__init__)
+            shown = shown.replace(parameters=list(shown.parameters.values())[1:])
+        cls.__signature__ = shown  # type: ignore[attr-defined]
+
+    def __init__(self, params: Iterable[Any] = (), *args: Any, **kwargs: Any) -> None:
+        signature = next(
+            vars(kind)["__signature__"] for kind in type(self).__mro__ if "__init__" not in vars(kind)
+        )
+        known = {name: value for name, value in kwargs.items() if name not in _TORCH_ONLY}
+        for name in known:
+            if name not in signature.parameters:
+                raise TypeError(f"{type(self).__name__} has no argument {name!r}")
+        bound = signature.bind(params, *args, **known)
+        bound.apply_defaults()
+        values = {name: value for name, value in bound.arguments.items() if name not in _TORCH_ONLY}
+        if values.pop("differentiable", False):
+            raise InvalidArgument("a step of an array is not differentiable; leave differentiable out")
+        options = {parameter.name: values.pop(parameter.name) for parameter in _OPTIONS}
+        self._start(values.pop("params"), {**values, **self.fixed}, **options)
+
+    def _start(
         self,
         params: Iterable[Any],
         defaults: Group,
-        *,
         B: int | None = None,
         on_nan: str = "ignore",
         max_grad_norm: Any = None,
-        **options: Any,
     ) -> None:
+        """Begin with groups and the values that they lack."""
         if isinstance(params, torch.nn.Module):
             raise InvalidArgument(
                 f"give the array's parameters: {type(self).__name__}(array.parameters(), ...)"
             )
-        for name, value in options.items():
-            if name not in (*_TORCH_ONLY, "differentiable"):
-                raise TypeError(f"{type(self).__name__} has no argument {name!r}")
-            if name == "differentiable" and value:
-                raise InvalidArgument("a step of an array is not differentiable; leave differentiable out")
         self.on_nan = on_nan
         self._plans, self._answers = {}, KeptAnswers()
         given = {pair: defaults[pair] for pair in self.pairs}
         defaults = self._without_pairs(defaults)
         if max_grad_norm is not None:
             defaults["max_grad_norm"] = max_grad_norm
-        super().__init__(params, defaults)
+        params = list(params)
+        torch.optim.Optimizer.__init__(self, params, defaults)
+        if len(params) == 1 and isinstance(params[0], dict) and "weight_decay" in params[0]:
+            warn_of_dimensions(params)
         self.defaults.update(given)  # torch's schedulers look for `betas` there
         if B is not None and B != self.B:
             raise InvalidArgument(f"B={B}, but the parameters are those of {self.B} models")
@@ -106,7 +146,7 @@ class ArrayOptimizer(PlannedUpdates):
 
     def _without_pairs(self, values: Group) -> Group:
         """Copy `values` with each pair as the two hyper-parameters that it is."""
-        values = dict(values)
+        values = copy.copy(values)
         for pair, names in self.pairs.items():
             if pair in values:
                 try:
@@ -164,6 +204,8 @@ class ArrayOptimizer(PlannedUpdates):
         for name, start, dtype in (("active", 1, torch.bool), ("skipped", 0, torch.int64)):
             shared = first[name] if first else torch.full((self.B,), start, dtype=dtype, device=device)
             group[name] = shared
+        for name in self.counters:
+            group[name] = torch.zeros(self.B, dtype=torch.float64, device=device)
         if limited or self.on_nan != "ignore":
             group["grad_norms"] = torch.zeros(self.B, dtype=torch.float64, device=device)
 
@@ -204,7 +246,18 @@ class ArrayOptimizer(PlannedUpdates):
         if self.on_nan != "ignore" or "max_grad_norm" in first:
             limit = (hypers or groups)[0].get("max_grad_norm")
             factor, active = self._look_at_gradients(groups, factor, active, limit)
-        for group, hyper in zip(groups, hypers or groups, strict=True):
+        self.update_groups(groups, state, hypers or groups, factor, active)
+
+    def update_groups(
+        self,
+        groups: Sequence[Group],
+        state: Any,
+        hypers: Sequence[Hyper],
+        factor: torch.Tensor | None,
+        active: torch.Tensor,
+    ) -> None:
+        """Update `groups` for the models that are `active`."""
+        for group, hyper in zip(groups, hypers, strict=True):
             self.update(group, group["params"], state, hyper, factor, active)
 
     def _look_at_gradients(

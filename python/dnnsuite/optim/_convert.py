@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from .. import ops
 from ..errors import InvalidArgument
+from ..ops.decay_groups import ChosenGroup
 from ..ops.rows import changed_slots
-from ._group import Group, plain
+from ._group import SWITCHES, Group, plain
 from ._state import OptimizerState
 from ._state_table import SCALARS, STATES
 from ._values import check_range, fill_fresh, fresh_values, pick
@@ -43,7 +43,7 @@ def to_model(
             target = next(targets)
             state = optimizer.state.get(source)
             if state and float(state["step"][index]) > 0:
-                alone.state[target] = _model_state(optimizer, state, group, index, target)
+                alone.state[target] = _model_state(optimizer, state, group, index, source, target)
     return alone
 
 
@@ -56,13 +56,20 @@ def model_arguments(optimizer: OptimizerState, group: Group, index: int) -> Grou
 
 
 def _model_state(
-    optimizer: OptimizerState, state: Group, group: Group, index: int, target: torch.Tensor
+    optimizer: OptimizerState,
+    state: Group,
+    group: Group,
+    index: int,
+    source: torch.Tensor,
+    target: torch.Tensor,
 ) -> Group:
-    names = ops.RULES[optimizer.rule(group, group)].states
+    names, _ = optimizer.names_of(optimizer.rule(group, group), source)
     # An array may hold room that a model does not have, as for adapters of larger rank. A parameter without numbers
     # stands for one whose memory was given up.
     room = tuple(slice(size) for size in target.shape) if target.numel() else ()
-    own: Group = {name: state[name][index][room].clone() for name in names}
+    own: Group = {
+        name: state[name][index][room if state[name].shape == source.shape else ()].clone() for name in names
+    }
     step = float(state["step"][index])
     if optimizer.torch_class is not torch.optim.SGD:
         own["step"] = torch.tensor(step)
@@ -94,7 +101,8 @@ def from_models(
                 f"the models' groups {place} have different numbers of parameters: {sorted(counts)}"
             )
         count = counts.pop()
-        groups.append({"params": params[start : start + count], **_stacked_arguments(kind, place, each)})
+        arguments = _stacked_arguments(kind, place, each)
+        groups.append(ChosenGroup({"params": params[start : start + count], **arguments}))
         start += count
     if start != len(params):
         raise InvalidArgument(f"the models' optimizers have {start} parameters, the array {len(params)}")
@@ -110,6 +118,7 @@ def from_models(
         for place, parameter in enumerate(params):
             for index, own in enumerate(states):
                 _take_state(array.state[parameter], own[place], index)
+    array.took(optimizers)
     return array
 
 
@@ -141,9 +150,10 @@ def _stacked_arguments(kind: type[OptimizerState], place: int, each: Sequence[Gr
     in_pairs = {name: (pair, i) for pair, names in kind.pairs.items() for i, name in enumerate(names)}
     for name in kind.per_model:
         pair, position = in_pairs.get(name, (name, None))
-        arguments[name] = [float(g[pair] if position is None else g[pair][position]) for g in each]
+        found = [g[pair] if position is None else g[pair][position] for g in each]
+        arguments[name] = None if None in found else [float(value) for value in found]
     for name in kind.flags:
-        values = {bool(group[name]) for group in each}
+        values = {bool(group[name]) if name in SWITCHES else group[name] for group in each}
         if len(values) > 1:
             raise InvalidArgument(
                 f"{name} differs between the models' groups {place}: an array has one for all models"

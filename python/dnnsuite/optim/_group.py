@@ -118,11 +118,13 @@ class ParameterGroup(dict[str, Any]):
         super().__init__(values)
         self._owner = weakref.ref(owner)
         self._vectors = frozenset((*owner.per_model, "initial_lr", "max_grad_norm"))
+        self._told = SWITCHES | frozenset(getattr(owner, "flags", ()))
+        self._stepped = _STEPPED | frozenset(getattr(owner, "counters", ()))
         for name, value in values.items():
             self.put(name, value)
 
     def __getitem__(self, name: str) -> Any:
-        if name in _STEPPED:  # steps under way may change what it holds
+        if name in self._stepped:  # steps under way may change what it holds
             under_way.finish(self._owner())
         return super().__getitem__(name)
 
@@ -152,7 +154,7 @@ class ParameterGroup(dict[str, Any]):
                 ) from None
         if "max_grad_norm" in made:
             owner.limit(made.pop("max_grad_norm"))
-        told = any(made[name] != self.get(name) for name in SWITCHES & made.keys()) or "params" in made
+        told = any(made[name] != self.get(name) for name in self._told & made.keys()) or "params" in made
         super().update(made)
         if told:
             owner.note_change()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import torch
@@ -35,21 +34,6 @@ class SGD(ArrayOptimizer):
     per_model = ("lr", "momentum", "dampening", "weight_decay")
     flags = ("maximize", "nesterov")
 
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1e-3,
-        momentum: Any = 0,
-        dampening: Any = 0,
-        weight_decay: Any = 0,
-        nesterov: bool = False,
-        *,
-        maximize: bool = False,
-        **options: Any,
-    ) -> None:
-        defaults = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
-        super().__init__(params, {**defaults, "nesterov": nesterov, "maximize": maximize}, **options)
-
     def _check_group(self, group: Group) -> None:
         super()._check_group(group)
         if group["nesterov"]:
@@ -67,21 +51,6 @@ class ASGD(ArrayOptimizer):
     torch_class = torch.optim.ASGD
     per_model = ("lr", "lambd", "alpha", "t0", "weight_decay")
 
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1e-2,
-        lambd: Any = 1e-4,
-        alpha: Any = 0.75,
-        t0: Any = 1e6,
-        weight_decay: Any = 0,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        **options: Any,
-    ) -> None:
-        defaults = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay}
-        super().__init__(params, {**defaults, "maximize": maximize}, **options)
-
     def rule(self, group: Group, hyper: Hyper) -> str:
         return "asgd"
 
@@ -92,21 +61,9 @@ class Lion(ArrayOptimizer):
     w ← (1 - lr · weight_decay) w - lr · sign(β₁ m + (1 - β₁) g), then m ← β₂ m + (1 - β₂) g.
     """
 
+    arguments: ClassVar[Any] = {"lr": 1e-4, "betas": (0.9, 0.99), "weight_decay": 0, "maximize": False}
     per_model = ("lr", "beta1", "beta2", "weight_decay")
     pairs: ClassVar[Any] = {"betas": ("beta1", "beta2")}
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1e-4,
-        betas: tuple[Any, Any] = (0.9, 0.99),
-        weight_decay: Any = 0,
-        *,
-        maximize: bool = False,
-        **options: Any,
-    ) -> None:
-        defaults = {"lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, defaults, **options)
 
     def rule(self, group: Group, hyper: Hyper) -> str:
         return "lion"
@@ -118,19 +75,6 @@ class Rprop(ArrayOptimizer):
     torch_class = torch.optim.Rprop
     per_model = ("lr", "etaminus", "etaplus", "step_size_min", "step_size_max")
     pairs: ClassVar[Any] = {"etas": ("etaminus", "etaplus"), "step_sizes": ("step_size_min", "step_size_max")}
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1e-2,
-        etas: tuple[Any, Any] = (0.5, 1.2),
-        step_sizes: tuple[Any, Any] = (1e-6, 50),
-        *,
-        maximize: bool = False,
-        **options: Any,
-    ) -> None:
-        defaults = {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize}
-        super().__init__(params, defaults, **options)
 
     def rule(self, group: Group, hyper: Hyper) -> str:
         return "rprop"

@@ -19,10 +19,18 @@ class OptimizerState(torch.optim.Optimizer):
     """Base of `ArrayOptimizer`: names of hyper-parameters, the update rule, groups, and the state of each parameter."""
 
     torch_class: ClassVar[Callable[..., torch.optim.Optimizer] | None] = None
+    arguments: ClassVar[dict[str, Any]] = {}
+    """Arguments after the parameters and their defaults, where torch has no such class to tell them."""
+    fixed: ClassVar[dict[str, Any]] = {}
+    """Values that groups have and that are no arguments."""
     per_model: ClassVar[tuple[str, ...]] = ()
     pairs: ClassVar[dict[str, tuple[str, str]]] = {}
     """Arguments that are two hyper-parameters in one, as torch writes them."""
     flags: ClassVar[tuple[str, ...]] = ("maximize",)
+    counters: ClassVar[tuple[str, ...]] = ()
+    """Vectors `[B]` of a group that a step changes, zeros before the first."""
+    passes: ClassVar[int] = 1
+    """How often a step computes losses and gradients; 0: as often as it needs."""
     B: int = 0
     _plans: dict[Any, StepPlan]
     _answers: KeptAnswers
@@ -84,10 +92,22 @@ class OptimizerState(torch.optim.Optimizer):
         """Name the formula of `group` in `dnnsuite.ops.RULES`."""
         raise TypeError(f"{type(self).__name__} names no rule")
 
+    def names_of(self, rule: str, parameter: torch.Tensor) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the names of a parameter's states and of its scalars `[B]`."""
+        takes = ops.RULES[rule]
+        return takes.states, takes.scalars
+
+    def zeros(self, name: str, parameter: torch.Tensor) -> torch.Tensor:
+        """Make the zeros that a state begins as."""
+        return torch.zeros_like(parameter, memory_format=torch.preserve_format)
+
     def any_momentum(self, hyper: Hyper) -> bool:
         """Return True if any model has momentum. On a GPU, where that waits, the answer is kept."""
         momentum = hyper["momentum"]
         return self._answers.any(momentum) if momentum.is_cuda else bool(momentum.any())
+
+    def took(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Take what else the models' optimizers of torch hold, after their states."""
 
     def init_state(self, group: Group, params: Sequence[torch.Tensor], state: Any) -> None:
         """Create the state of those of `params` that have none."""
@@ -97,8 +117,8 @@ class OptimizerState(torch.optim.Optimizer):
         self, rule: str, group: Group, params: Sequence[torch.Tensor], state: Any, hyper: Hyper
     ) -> None:
         """Create the states that `rule` takes, for those of `params` that lack them."""
-        takes = ops.RULES[rule]
-        for name in takes.scalars:
+        names = {id(p): self.names_of(rule, p) for p in params}
+        for name in dict.fromkeys(name for _, scalars in names.values() for name in scalars):
             new = [p for p in params if name not in state[p]]
             if new:
                 # Rows of one tensor, so that a file holds one for all parameters.
@@ -106,13 +126,15 @@ class OptimizerState(torch.optim.Optimizer):
                 for parameter, row in zip(new, rows.unbind(0), strict=True):
                     state[parameter][name] = row
         for parameter in params:
-            for name in takes.states:
+            for name in names[id(parameter)][0]:
                 own = state[parameter]
                 if name not in own:
-                    value = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+                    value = self.zeros(name, parameter)
                     start = self.start_state(name, ops.as_real(value), hyper)
                     own[name] = torch.view_as_complex(start) if value.is_complex() else start
-                elif own[name].stride() != parameter.stride():  # of a file, or of an array that was edited
+                elif (
+                    own[name].shape == parameter.shape and own[name].stride() != parameter.stride()
+                ):  # of a file, or of an array that was edited
                     own[name] = torch.empty_like(parameter).copy_(own[name])
 
     def start_state(self, name: str, value: torch.Tensor, hyper: Hyper) -> torch.Tensor:

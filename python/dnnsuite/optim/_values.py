@@ -38,6 +38,9 @@ _RANGES: dict[str, tuple[float, float, bool]] = {  # least, largest, whether the
     "dampening": (float("-inf"), float("inf"), False),
     "alpha": (0.0, float("inf"), False),
     "t0": (float("-inf"), float("inf"), True),
+    "beta2_decay": (float("-inf"), 0.0, True),
+    "d": (1.0, float("inf"), False),
+    "growth_rate": (1.0, float("inf"), True),
     "max_grad_norm": (0.0, float("inf"), True),
 }
 

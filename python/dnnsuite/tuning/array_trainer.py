@@ -276,6 +276,7 @@ class TrialArray:
         """Losses `[B]`, means over the batches of the epoch."""
         assert self._runner is not None
         self._array.train()
+        self._turn("train")
         total, count = torch.zeros(len(self.trials), dtype=torch.float64), 0
         steps: deque[Any] = deque()
         by_batch = self._steps_by_batch
@@ -293,10 +294,17 @@ class TrialArray:
         self._runner.synchronize()
         for step in steps:
             total += step.losses().detach().double().cpu()
+        self._turn("eval")
         if not count:
             raise InvalidArgument("an epoch of train has no batch: give more samples or a smaller batch_size")
         self.steps = count
         return total / count
+
+    def _turn(self, to: str) -> None:
+        """Let an optimizer whose models are others in training than in evaluation know which it is."""
+        turn = getattr(self._optimizer, to, None)
+        if turn is not None:
+            turn()
 
     @property
     def _steps_by_batch(self) -> bool:

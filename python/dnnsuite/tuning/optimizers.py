@@ -175,7 +175,7 @@ def _class_of(given: Any, room: Any, what: str) -> tuple[Any, Values]:
 
 
 def _signature(kind: Any) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(kind.__init__).parameters
+    return inspect.signature(kind).parameters
 
 
 def _arguments(kind: Any) -> set[str]:

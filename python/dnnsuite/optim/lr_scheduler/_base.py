@@ -16,9 +16,13 @@ from .._values import as_vector, check_indices, fill_fresh, fresh_values, pick
 Vector = torch.Tensor
 
 
-class LRScheduler:
+_TORCHS: Any = torch.optim.lr_scheduler.LRScheduler  # whose attributes are one model's
+
+
+class LRScheduler(_TORCHS):
     """Base of the schedules. `last_epoch` is an int64 `[B]`: models that joined later are at an epoch of their own.
-    As an argument it is one number, or one per model.
+    As an argument it is one number, or one per model. To code that looks for torch's schedules, it is one: accelerate
+    steps it with the optimizer, and not in each part of an accumulation.
 
     A schedule gives each group's learning rates float64 `[B]` by `rates`, from those of the epoch before where torch
     does so, such that schedules can be combined.
@@ -48,6 +52,7 @@ class LRScheduler:
                 "for a torch optimizer use torch.optim.lr_scheduler"
             )
         self.optimizer = optimizer
+        self._step_count = 1  # as torch counts, its first step by the constructor
 
     @property
     def B(self) -> int:
@@ -93,6 +98,7 @@ class LRScheduler:
 
         `epoch`, a number or one per model, enters that one instead: by the closed form where torch has one.
         """
+        self._step_count += 1
         if epoch is None:
             self._move(self._all())
             return

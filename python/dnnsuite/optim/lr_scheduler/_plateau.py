@@ -11,8 +11,10 @@ import torch
 from ...errors import InvalidArgument
 from ._base import LRScheduler, Vector, require
 
+_TORCHS: Any = torch.optim.lr_scheduler.ReduceLROnPlateau
 
-class ReduceLROnPlateau(LRScheduler):
+
+class ReduceLROnPlateau(LRScheduler, _TORCHS):
     """`torch.optim.lr_scheduler.ReduceLROnPlateau` for B models: `step` takes a metric `[B]`, and each has its own."""
 
     per_model = ("factor", "patience", "threshold", "cooldown", "min_lr", "eps")
@@ -71,6 +73,7 @@ class ReduceLROnPlateau(LRScheduler):
             raise InvalidArgument(
                 f"metrics has shape {list(current.shape)} for {self.B} models: give one per model"
             )
+        self._step_count += 1
         self.last_epoch = self.last_epoch + 1
         better = self._better(current)
         self.best = torch.where(better, current, self.best)

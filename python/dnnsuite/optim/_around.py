@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: MIT
+"""Optimizers around another: Lookahead pulls back what it did, SAM looks for the gradient it should have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .. import _under_way as under_way
+from ..errors import InvalidArgument
+from ..ops.decay_groups import ChosenGroup
+from ._base import ArrayOptimizer
+from ._group import Group
+from ._plan import Hyper
+from ._written import norm
+
+Hypers = Sequence[Mapping[str, torch.Tensor]]
+Moved = list[tuple[torch.Tensor, torch.Tensor]]
+
+
+class Around(ArrayOptimizer):
+    """Base of optimizers around another, `base`, with whom they share groups and state.
+
+    Formula, plans and state are those of the base; `own` are hyper-parameters in addition.
+    """
+
+    def __init__(self, base: ArrayOptimizer, own: Group) -> None:
+        if not isinstance(base, ArrayOptimizer):
+            raise InvalidArgument(
+                f"{type(self).__name__} is around an optimizer of dnnsuite.optim, got a {type(base).__name__}"
+            )
+        active = base.active.clone()
+        self.base, self.pairs = base, base.pairs  # type: ignore[misc]
+        self.per_model, self.flags = (*base.per_model, *own), (*base.flags, *self.flags[1:])  # type: ignore[misc]
+        self.counters = (*base.counters, *self.counters)  # type: ignore[misc]
+        groups = [ChosenGroup({**group, **own}) for group in base.own_groups()]
+        state = base.state
+        self._start(groups, {**base.defaults, **own}, on_nan=base.on_nan)
+        for group, before in zip(self.param_groups, groups, strict=True):
+            group.update({name: value for name, value in before.items() if name == "initial_lr"})
+            for name in base.counters:
+                group[name].copy_(before[name])
+        self.active.copy_(active)
+        self.state = state
+        self._share()
+
+    def _share(self) -> None:
+        self.base.B, self.base.param_groups, self.base.state = self.B, self.param_groups, self.state
+
+    def select(self, indices: Sequence[int | None], **fresh: Any) -> None:
+        super().select(indices, **fresh)
+        self._share()
+
+    def rule(self, group: Group, hyper: Hyper) -> str:
+        return self.base.rule(group, hyper)
+
+    def names_of(self, rule: str, parameter: torch.Tensor) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self.base.names_of(rule, parameter)
+
+    def zeros(self, name: str, parameter: torch.Tensor) -> torch.Tensor:
+        return self.base.zeros(name, parameter)
+
+    def start_state(self, name: str, value: torch.Tensor, hyper: Hyper) -> torch.Tensor:
+        return self.base.start_state(name, value, hyper)
+
+    def update_groups(
+        self,
+        groups: Sequence[Group],
+        state: Any,
+        hypers: Hypers,
+        factor: torch.Tensor | None,
+        active: torch.Tensor,
+    ) -> None:
+        self.base.update_groups(groups, state, hypers, factor, active)
+
+    def planned(self, group: Group) -> tuple[str, list[int], list[int]] | None:
+        return self.base.planned(group)
+
+    def prepare(
+        self, group: Group, state: Any, rule: str, places: Sequence[int], apart: Sequence[int] = ()
+    ) -> None:
+        self.base.prepare(group, state, rule, places, apart)
+
+    def plan_tensors(self, group: Group) -> list[torch.Tensor]:
+        return self.base.plan_tensors(group)
+
+    def __getstate__(self) -> Group:
+        own = {name: vars(self)[name] for name in ("base", "pairs", "per_model", "flags", "counters")}
+        return {**own, **super().__getstate__()}
+
+    def __setstate__(self, state: Group) -> None:
+        super().__setstate__(state)
+        self._share()
+
+
+class Lookahead(Around):
+    """Lookahead for B models around another optimizer (Zhang et al., 2019, arXiv:1907.08610); torch has none.
+
+    After each `la_steps` steps of `base`, w ← slow + la_alpha · (w - slow), and slow ← w; slow begins as w.
+
+    >>> from dnnsuite import nn, optim
+    >>> array = nn.Linear(4, 2, B=3)
+    >>> optimizer = optim.Lookahead(optim.AdamW(array.parameters(), lr=[0.1, 0.02, 0.01]), la_steps=[5, 6, 10])
+    """
+
+    counters = ("la_step",)
+
+    def __init__(self, base: ArrayOptimizer, la_steps: Any = 5, la_alpha: Any = 0.8) -> None:
+        super().__init__(base, {"la_steps": la_steps, "la_alpha": la_alpha})
+
+    def names_of(self, rule: str, parameter: torch.Tensor) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        states, scalars = self.base.names_of(rule, parameter)
+        return (*states, "slow"), scalars
+
+    def zeros(self, name: str, parameter: torch.Tensor) -> torch.Tensor:
+        return torch.zeros_like(parameter) if name == "slow" else self.base.zeros(name, parameter)
+
+    def update_groups(
+        self,
+        groups: Sequence[Group],
+        state: Any,
+        hypers: Hypers,
+        factor: torch.Tensor | None,
+        active: torch.Tensor,
+    ) -> None:
+        for group, hyper in zip(groups, hypers, strict=True):
+            used = [p for p in group["params"] if p.requires_grad]
+            self.fill_state(self.rule(group, hyper), group, used, state, hyper)
+            for p in used:
+                slow = state[p]["slow"]
+                slow.copy_(torch.where(_beside(group["la_step"] == 0, p), p, slow))
+        super().update_groups(groups, state, hypers, factor, active)
+        for group, hyper in zip(groups, hypers, strict=True):
+            group["la_step"].add_(active)
+            here = active & (group["la_step"] % hyper["la_steps"] == 0)
+            for p in group["params"]:
+                if p.requires_grad:
+                    slow, chosen = state[p]["slow"], _beside(here, p)
+                    p.copy_(torch.where(chosen, slow + _beside(hyper["la_alpha"], p) * (p - slow), p))
+                    slow.copy_(torch.where(chosen, p, slow))
+
+
+class SAM(Around):
+    """Sharpness-aware minimization for B models around another optimizer (Foret et al., 2021, arXiv:2010.01412).
+
+    Each model's gradient is taken a second time at w + rho · g / ‖g‖, and `base_optimizer` steps with that one from w;
+    with `adaptive` g is w² g, and its norm that of |w| g. A StepRunner runs both passes of a step itself. By hand
+    `step` takes a closure, which computes the losses and their gradients and is called twice; or call `first_step`
+    after the first backward pass and `second_step` after the second.
+
+    Args:
+        base_optimizer: a class of `dnnsuite.optim`, which takes `options`.
+    """
+
+    flags = ("maximize", "adaptive")
+    passes = 2
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        base_optimizer: type[ArrayOptimizer],
+        rho: Any = 0.05,
+        adaptive: bool = False,
+        **options: Any,
+    ) -> None:
+        base = base_optimizer(params, **options)
+        for group in base.param_groups if isinstance(base, ArrayOptimizer) else ():
+            dict.setdefault(group, "adaptive", adaptive)
+        super().__init__(base, {"rho": rho})
+        self._moved: Moved = []
+
+    @torch.no_grad()
+    def perturb(self, groups: Sequence[Group], hypers: Hypers) -> Moved:
+        """Move each model to where its second gradient is taken; return the parameters with copies for `put_back`."""
+        used = [
+            (
+                p,
+                p * p * p.grad if group["adaptive"] else p.grad,
+                p.abs() if group["adaptive"] else None,
+                hyper["rho"],
+            )
+            for group, hyper in zip(groups, hypers, strict=True)
+            for p in group["params"]
+            if p.grad is not None
+        ]
+        lengths = [
+            norm(p.grad if scale is None else scale * p.grad).double().flatten() for p, _, scale, _ in used
+        ]
+        if not used:
+            return []
+        length = torch.linalg.vector_norm(torch.stack(lengths), dim=0) + 1e-12
+        moved = [(p, p.detach().clone()) for p, *_ in used]
+        for p, direction, _, rho in used:
+            p.add_(direction * _beside(rho / length, p))
+        return moved
+
+    @staticmethod
+    @torch.no_grad()
+    def put_back(moved: Moved) -> None:
+        """Move the models back from where `perturb` has moved them."""
+        for parameter, before in moved:
+            parameter.copy_(before)
+
+    def first_step(self, zero_grad: bool = False) -> None:
+        """Move each model along its gradient, to where the second pass takes it."""
+        under_way.finish(self)
+        self._moved = self.perturb(self.own_groups(), self.own_groups())
+        if zero_grad:
+            self.zero_grad()
+
+    def second_step(self, zero_grad: bool = False) -> None:
+        """Move each model back, and step with the gradient of the second pass."""
+        moved, self._moved = self._moved, []
+        self.put_back(moved)
+        super().step()
+        if zero_grad:
+            self.zero_grad()
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update every model once. `closure` computes the losses `[B]`, runs backward and returns them; it is called
+        twice."""
+        if closure is None:
+            raise InvalidArgument(
+                "SAM.step takes a closure that computes the losses, runs backward and returns them, for it is called "
+                "twice; or call first_step and second_step"
+            )
+        self.zero_grad()
+        with torch.enable_grad():
+            losses = closure()
+        self.first_step(zero_grad=True)
+        try:
+            with torch.enable_grad():
+                closure()
+        except BaseException:
+            self.put_back(self._moved)
+            raise
+        self.second_step()
+        return losses
+
+
+def _beside(vector: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """View `[B]` beside a parameter, numbers in its dtype: `[B, 1, ...]`."""
+    vector = vector if vector.dtype == torch.bool else vector.to(parameter.dtype)
+    return vector.view(-1, *[1] * (parameter.dim() - 1))
