@@ -8,12 +8,7 @@ def test_every_fused_job_has_the_presets_of_a_workflow():
         job = jobs.get(name, jobs.FusedJob)
         assert job.default_precisions("cpu") == ["fp32"]
         if issubclass(job, jobs.DeclaredJob):
-            assert set(job.precisions("cpu")) >= {"fp32", "bf16"}
+            assert set(job.precisions("cpu")) >= {"fp32", "bf16", "fp16"}
             assert job.precisions("cuda")[:2] == job.default_precisions("cuda") == ["fp32", "amp"]
         for preset in ("quick", "default", "paper"):
             assert {"epochs", "iters_per_epoch", "repeats"} <= job.preset(preset, "cpu").keys()
-
-
-def test_earlier_names_are_the_same_classes():
-    assert jobs.Job is jobs.FusedJob
-    assert jobs.Training is jobs.PlainJob

@@ -168,6 +168,8 @@ def _swept(found: JobSweep, algorithm: Algorithm, *, space: str | None, preset: 
     else:
         count = getattr(algorithm, "trials", 0)
     ranges = read_space(Path(space)) if space else space_of(found.workload, preset, options["seed"], count)
+    if options["goal"] is None and metric in (None, found.metric) and found.metric not in ("acc", "loss"):
+        options["goal"] = found.goal  # which no name tells
     return sweep(
         found.model, ranges, found.train, evaluate=found.held_out(), loss=found.loss, measure=found.measure,
         optimizer=found.optimizer, scheduler=found.scheduler, algorithm=algorithm, metric=metric or found.metric,

@@ -15,7 +15,7 @@ from ._run import run_suite as run_suite
 from ._settings import SuiteSettings as SuiteSettings
 from ._suite import PRESETS as PRESETS
 from ._suite import Suite as Suite
-from .definitions import SUITES as SUITES
+from .mila import SUITES as SUITES
 
 Settings = SuiteSettings
 

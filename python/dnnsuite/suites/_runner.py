@@ -281,7 +281,8 @@ class Runner:
 
 def _card(job: str) -> int | None:
     """Version of a job's card, None for a job of a user's own."""
-    return next((card.version for card in all_cards() if (card.job, card.family) == (job, "plain")), None)
+    own = [card for card in all_cards() if card.job == job]
+    return next((card.version for card in sorted(own, key=lambda card: card.family != "plain")), None)
 
 
 def orders(settings: SuiteSettings, entries: Sequence[SuiteEntry]) -> dict[str, Any]:

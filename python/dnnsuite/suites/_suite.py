@@ -17,14 +17,14 @@ from .._runs.identity import Identity, identity_of
 from .._runs.plugins import import_plugins
 from ..errors import Error, InvalidArgument, did_you_mean
 from ._flags import JobFlags, settings_of
-from .definitions import FAST, SUITES, job_of_command
 from .entry import SuiteEntry
 from .jobs_file import Definition, expand, read_jobs_file
+from .mila import FAST, SUITES, job_of_command, script_of, unit_of
 
 __all__ = ["PRESETS", "Suite", "code_of", "identity_of_entries", "resolve"]
 
 SOURCES = ("auto", "real", "synthetic")
-PRESETS = ("smoke", "fast", "baselines")
+PRESETS = ("smoke", "fast", "baselines", "quick", "default", "paper")
 PRECISIONS = ("fp32", "bf16", "fp16")
 _MAIN = ("repeat", "number", "batch_size")
 _AS_OFTEN = ("repeat", "number", "workers")
@@ -152,12 +152,13 @@ def _settled(
         return SuiteEntry(
             definition.index, definition.name, job, definition.name, job, "student", missing=str(error)
         )
-    asked = settings_of(_expanded(definition, given), Job.defaults, partial(_fail, definition))
-    values = {**Job.defaults, **asked.options}
+    own = Job.settings("default")
+    asked = settings_of(_expanded(definition, given), own, partial(_fail, definition))
+    values = {**own, **asked.options}
     if preset == "fast":
         values |= FAST.get(job, {})
-    if preset == "smoke":
-        values |= Job.smoke
+    elif preset is not None:
+        values |= {name: value for name, value in Job.settings(preset).items() if value != own[name]}
     if given.get("batch_size") is not None:
         values["batch_size"] = given["batch_size"]
     for name in _MAIN:
@@ -168,12 +169,12 @@ def _settled(
     precision, refused = _precision(definition, Job, asked, given.get("precision"), device)
     dataroot = asked.dataroot if asked.dataroot and os.path.isdir(asked.dataroot) else given.get("dataroot")
     return SuiteEntry(
-        definition.index, definition.name, job, definition.name, definition.command or Job.seed_script or job,
+        definition.index, definition.name, job, definition.name, definition.command or script_of(job),
         definition.scope or Job.scope, values["repeat"], values["number"], values["batch_size"], precision,
         "cpu" if asked.no_cuda else device, given.get("data", "auto"), dataroot,
         {name: value for name, value in values.items() if name not in _MAIN},
         {**asked.ignored, **({"--no-cuda": ""} if asked.no_cuda else {})}, refused,
-        unit=Job.unit, seed_unit=Job.seed_unit._asdict(),
+        unit=Job.unit, seed_unit=unit_of(job, Job.unit),
         distributed=Job.distributed and (definition.scope or Job.scope) == "all",
         changed=_changed(Job, {**values, "precision": precision}),
     )  # fmt: skip
@@ -207,14 +208,14 @@ def _precision(
 
 def _changed(Job: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """Settings that are not the job's own; how often and with how many workers it is measured are no such."""
-    own = {**Job.defaults, "precision": Job.default_precision}
+    own = {**Job.settings("default"), "precision": Job.default_precision}
     return {name: value for name, value in values.items() if name not in _AS_OFTEN and value != own[name]}
 
 
 def _training(job: str) -> Any:
     from .. import jobs
 
-    return jobs.get(job, jobs.Training)
+    return jobs.get(job, jobs.PlainJob)
 
 
 def _job_of(definition: Definition) -> str:

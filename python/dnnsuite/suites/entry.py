@@ -80,6 +80,7 @@ class SuiteEntry:
             dataroot=self.dataroot,
             threads=threads,
             options=dict(self.options),
+            steps=self.repeat * self.number,
         )
 
     def flags(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch.utils.data import ConcatDataset, TensorDataset
 from ..data import imagenet, imagenet_shards
 from ..data.endless import EndlessLoader
 from ..errors import InvalidArgument
-from ..jobs import JobConfig, Workload, register
+from ..jobs import Job, JobConfig, register
 from .configurations import configuration
 from .experiment import Experiment, experiment_of
 from .order import Share
@@ -30,13 +30,14 @@ _POOL = 2  # batches made beforehand, where the user has no images
 _SIZE = 224
 
 
-class TrainingWorkload(Workload):
+class TrainingWorkload(Job):
     """Steps of the default configuration of `file`, through its loader where the user has images.
 
     Without images under `dataroot`, batches of uniform noise lie in memory, and the record says so.
     """
 
     family: ClassVar[str] = "training"
+    families: ClassVar[tuple[str, ...]] = ("training",)
     unit = "images"
     file: ClassVar[str]
 

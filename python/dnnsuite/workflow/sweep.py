@@ -111,7 +111,7 @@ def _continued(record: PlanFolder, job: str, asked: Mapping[str, Any]) -> Workfl
     import_plugins(settings.plugins, [os.getcwd()])
     odd = (
         [f"the workflow is {job}, was {settings.job}"]
-        if jobs.get(job, jobs.Job).name != settings.job
+        if jobs.get(job, jobs.FusedJob).name != settings.job
         else differences(settings, asked)
     )
     refuse_other_settings(record.root, odd + facts.changes(record.state["environment"], facts.environment()))

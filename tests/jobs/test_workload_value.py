@@ -5,7 +5,7 @@ import pytest
 
 from dnnsuite import jobs
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.jobs import FusedWorkload, Made, Preset
+from dnnsuite.jobs import Made, Metric, Preset, Rate, Workload
 
 BERT = jobs.get("bert").workload
 
@@ -41,8 +41,9 @@ def test_a_preset_that_is_not_declared_is_the_default():
             "SGD takes the hyperparameter 'rate', which `hyper` has not",
         ),
         ({"schedule": Made("StepLR", {"gamma": "decay"})}, "StepLR takes the hyperparameter 'decay'"),
-        ({"accuracy": lambda model, x: x}, "`accuracy` without `held_out`"),
-        ({"held_out": lambda config, options: None}, "`held_out` without `accuracy`"),
+        ({"metric": Metric("share", lambda model, x: x)}, "`metric` without `held_out`"),
+        ({"held_out": lambda config, options: None}, "`held_out` without `metric`"),
+        ({"accumulate": 0}, "accumulate is 0, must be 1 or more"),
         ({"presets": {"quick": Preset(1, 1)}}, "no preset 'default'; it has quick"),
         ({"presets": {"default": Preset(1, 1), "fast": Preset(1, 1)}}, "preset 'fast' is none of quick"),
     ],
@@ -54,5 +55,32 @@ def test_refuses_a_declaration_that_contradicts_itself(changes, words):
 
 def test_losses_of_parts_keep_their_order():
     one, two = (lambda model, x: x), (lambda model, x: -x)
-    assert FusedWorkload.parts(dataclasses.replace(BERT, loss=one)) == {"": one}
+    assert Workload.parts(dataclasses.replace(BERT, loss=one)) == {"": one}
     assert list(dataclasses.replace(BERT, loss={"b": one, "a": two}).parts()) == ["b", "a"]
+
+
+def test_a_metric_is_reached_in_its_direction_and_never_by_nan():
+    more, less = Metric("AUC", lambda model: model), Metric("bits", lambda model: model, "less")
+    assert [more.reached(value, 0.75) for value in (0.8, 0.7, float("nan"))] == [True, False, False]
+    assert [less.reached(value, 3.6) for value in (3.5, 3.7, float("nan"))] == [True, False, False]
+
+
+@pytest.mark.parametrize("shape", ["linear", "cosine"])
+@pytest.mark.parametrize("steps", [1, 7, 120])
+def test_a_rate_rises_stays_and_falls_to_its_end(shape, steps):
+    rate = Rate(warmup=0.1, constant=0.3, shape=shape, end=0.1)
+    factors = [rate(step, steps) for step in range(steps)]
+    top = factors.index(max(factors))
+    assert factors[: top + 1] == sorted(factors[: top + 1])
+    assert factors[top:] == sorted(factors[top:], reverse=True)
+    assert min(factors) > 0
+    assert max(factors) <= 1
+    assert rate(steps, steps) == rate(10 * steps, steps) <= factors[-1]
+    with pytest.raises(InvalidArgument, match="0 <= warmup <= constant <= 1"):
+        Rate(0.5, 0.2)
+
+
+def test_steps_of_a_preset_are_observed_in_about_thirty_parts():
+    assert Preset(3, 40).observations == (30, 4)
+    assert Preset(1, 5).observations == (5, 1)
+    assert Preset(1, 5, observed=(7, 2)).observations == (7, 2)

@@ -31,9 +31,9 @@ def test_every_workload_describes_itself():
 
 def test_a_job_of_the_wrong_kind_is_answered_with_those_of_the_right_one():
     with pytest.raises(
-        InvalidArgument, match=r"'toy_reg' is no FusedJob, and one is needed here; there is .*bert"
+        InvalidArgument, match=r"'atari' is no FusedJob, and one is needed here; there is .*bert"
     ):
-        jobs.get("toy_reg", jobs.FusedJob)
+        jobs.get("atari", jobs.FusedJob)
 
 
 def test_an_unknown_job_is_answered_with_the_known_ones():
@@ -53,8 +53,8 @@ def test_a_name_of_ours_is_taken_before_it_was_used():
     code = (
         "from dnnsuite import jobs\n"
         "class Mine(jobs.PlainJob): ...\n"
-        "try: jobs.register('toy_reg')(Mine)\n"
+        "try: jobs.register('atari')(Mine)\n"
         "except ValueError as error: print(error)\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said == "job 'toy_reg' is already ToyRegression\n"
+    assert said == "job 'atari' is already Atari\n"
