@@ -23,7 +23,7 @@ __all__ = ["parameters", "run"]
 
 def run(
     suite: Annotated[
-        str, typer.Argument(help="baselines, fast, a jobs file (*.json), or a job.", show_default=False)
+        str, typer.Argument(help="baselines, fast, 2026, a file (*.json, *.toml), or jobs: a or a,b.", show_default=False)
     ],
     name: Annotated[Texts, typer.Option(help="Run this job only; repeatable, or a,b.")] = None,
     exclude: Annotated[Texts, typer.Option(help="Leave these jobs out, as a,b.")] = None,
@@ -36,7 +36,7 @@ def run(
     ] = False,
     device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
     precision: Annotated[Text, typer.Option(help="fp32, bf16 or fp16, where a job has it.  [each job's]")] = None,
-    preset: Annotated[Text, typer.Option(help="smoke (minutes on two cores), fast or baselines.")] = None,
+    preset: Annotated[Text, typer.Option(help="smoke, fast or baselines; quick, default or paper.")] = None,
     batch_size: Annotated[Number, typer.Option(help="Items of a batch, for every job.  [each job's]")] = None,
     order: Annotated[Text, typer.Option(help="Order of the jobs in each run: fixed or shuffled.  [fixed]")] = None,
     timeout: Annotated[Optional[float], typer.Option(help="Seconds a job may take.  [14400]")] = None,  # noqa: UP045
@@ -214,5 +214,5 @@ def _run_as_dict(run: RunRecord) -> dict[str, Any]:
         "copies": run.copies, "scope": run.details["scope"], "status": run.verdict.status,
         "failure": run.verdict.failure, "message": run.verdict.message, "unit": run.unit,
         "rate_per_s": rate and rate.value, "rate_interval_per_s": rate and [rate.low, rate.high],
-        "flags": run.disturbances, "elapsed_s": run.seconds,
+        "quality": run.details.get("quality"), "flags": run.disturbances, "elapsed_s": run.seconds,
     }  # fmt: skip

@@ -23,6 +23,12 @@ from ._model_parts import ArrayTraining, Batch, PlainTraining, Training, autocas
 from .workload import Batches, Loss, Made, Workload
 
 _HELD_OUT_SAMPLES = 512  # that a metric is of, where it names no other number
+_AS_PRESET = {
+    "": "default",
+    "baselines": "default",
+    "fast": "default",
+    "smoke": "quick",
+}  # of the suite of 2019
 
 
 class Trainee(torch.nn.Module):
@@ -77,7 +83,7 @@ class DeclaredJob(FusedJob):
     @classmethod
     def settings(cls, preset: str) -> dict[str, Any]:
         """Return what a suite takes of a preset: see :meth:`Workload.settings`."""
-        return cls.workload.settings({"smoke": "quick"}.get(preset, preset))
+        return cls.workload.settings(_AS_PRESET.get(preset, preset))
 
     @classmethod
     def option_defaults(cls) -> Mapping[str, Any]:
@@ -130,6 +136,11 @@ class DeclaredJob(FusedJob):
             model = self.workload.model(self.options, hyper)
         trainee = Trainee(model, self.workload.calls()).to(self.config.device)
         return trainee.double() if self.config.precision == "fp64" else trainee
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the models."""
+        return torch.device(self.config.device)
 
     @property
     def model(self) -> torch.nn.Module:
@@ -249,6 +260,16 @@ class DeclaredJob(FusedJob):
                 found.append(each.double().reshape(self.config.models))
         self.trainee.train()
         return [float(value) for value in torch.stack(found).mean(0)]
+
+    def quality(self, preset: str, metrics: Mapping[str, float]) -> dict[str, Any] | None:
+        """Return the metric beside its target in a preset, and whether it was reached; None without a target."""
+        metric = self.workload.metric
+        target = metric.target.get(_AS_PRESET.get(preset, preset)) if metric else None
+        if metric is None or target is None:
+            return None
+        value = metrics[metric.name]
+        known = {"metric": metric.name, "value": value, "better": metric.better, "target": target}
+        return {**known, "reached": metric.reached(value, target)}
 
     def provenance(self) -> dict[str, Any]:
         assert self.batches is not None, "setup was not called"

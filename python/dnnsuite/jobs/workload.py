@@ -236,7 +236,6 @@ class Workload:
             files' origin) for a second rate with a loader in the timed loop; None where there are none.
         half: it can train in half precision by autocast.
         reseed: seed torch's generators again after the model was made; False goes on where its weights have left them.
-        card: fields of the job's card (:class:`dnnsuite.jobs.cards.Card`), where no file has them.
     """
 
     name: str
@@ -263,7 +262,6 @@ class Workload:
     files: Callable[[JobConfig, Values], tuple[Any, Any, Any] | None] | None = None
     half: bool = True
     reseed: bool = True
-    card: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         for made in (*(group.optimizer for group in self.groups()), *filter(None, [self.schedule])):

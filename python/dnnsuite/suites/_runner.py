@@ -211,6 +211,7 @@ class Runner:
             "name": entry.name,
             "repeat": entry.repeat,
             "number": entry.number,
+            "preset": entry.preset,
             "arguments": self._arguments(group, copy),
             "with_loader": self.settings.loader and self.suite.preset != "smoke",
             "conditions": {"preset": self.suite.preset or "", "changed": entry.changed},

@@ -20,6 +20,7 @@ from ._flags import JobFlags, settings_of
 from .entry import SuiteEntry
 from .jobs_file import Definition, expand, read_jobs_file
 from .mila import FAST, SUITES, job_of_command, script_of, unit_of
+from .suite_file import read_suite
 
 __all__ = ["PRESETS", "Suite", "code_of", "identity_of_entries", "resolve"]
 
@@ -45,7 +46,7 @@ class Suite:
 
 
 def resolve(suite: str, asked: Mapping[str, Any]) -> Suite:
-    """Resolve a suite by its name (`baselines`, `fast`), a jobs file, or one job, with the options given.
+    """Resolve a suite by its name (`baselines`, `fast`, `2026`), a file, or jobs (`a,b`), with the options given.
 
     Args:
         asked: option → value; None or absent means not given: names, exclude (lists), device, precision, preset,
@@ -61,9 +62,7 @@ def resolve(suite: str, asked: Mapping[str, Any]) -> Suite:
     import_plugins(plugins, [os.getcwd()])
     device = choose_device(given.get("device", "auto"))
     preset = given.get("preset")
-    if preset not in (None, *PRESETS):
-        near = did_you_mean(preset, PRESETS)
-        raise InvalidArgument(f"unknown preset {preset!r}; accepted: {', '.join(PRESETS)}{near}")
+    _check_preset(preset, "")
     if (size := given.get("batch_size")) is not None and not 1 <= size <= _MOST["batch_size"]:
         raise InvalidArgument(f"--batch-size {size}: must be 1 to {_MOST['batch_size']:,}")
     if (data := given.get("data")) is not None and data not in SOURCES:
@@ -75,6 +74,12 @@ def resolve(suite: str, asked: Mapping[str, Any]) -> Suite:
     settle = partial(_settled, device=device, preset=preset, given=given, strict=bool(source))
     entries = _with_keys(settle(definition) for definition in chosen)
     return Suite(name, max(d.index for d in definitions), entries, device, preset, plugins, source)
+
+
+def _check_preset(preset: str | None, where: str) -> None:
+    if preset not in (None, "", *PRESETS):
+        near = did_you_mean(preset, PRESETS)
+        raise InvalidArgument(f"{where}unknown preset {preset!r}; accepted: {', '.join(PRESETS)}{near}")
 
 
 def code_of(suite: Suite) -> dict[str, dict[str, str]]:
@@ -105,6 +110,8 @@ def _definitions(suite: str) -> tuple[str, str, list[Definition]]:
     from .. import jobs
 
     path = Path(suite)
+    if path.suffix == ".toml":
+        return path.stem, str(path.resolve()), read_suite(path)
     if path.suffix == ".json" or (suite not in SUITES and path.is_file()):
         found = read_jobs_file(path)
         if not found:
@@ -112,12 +119,14 @@ def _definitions(suite: str) -> tuple[str, str, list[Definition]]:
         return path.stem, str(path.resolve()), found
     if suite in SUITES:
         return suite, "", [_bare(i, name) for i, name in enumerate(SUITES[suite], 1)]
-    if suite in jobs.names():
-        return suite, "", [_bare(1, suite)]
-    raise InvalidArgument(
-        f"no suite {suite!r}{did_you_mean(suite, [*SUITES, *jobs.names()])}; there is {', '.join(SUITES)}, "
-        f"a jobs file (*.json), or a job: {', '.join(jobs.names())}"
-    )
+    several = [name.strip() for name in suite.split(",")]
+    for name in several:
+        if name not in jobs.names():
+            raise InvalidArgument(
+                f"no suite {name!r}{did_you_mean(name, [*SUITES, *jobs.names()])}; there is {', '.join(SUITES)}, "
+                f"a jobs file (*.json), a suite file (*.toml), or a job: {', '.join(jobs.names())}"
+            )
+    return suite, "", [_bare(i, name) for i, name in enumerate(several, 1)]
 
 
 def _bare(index: int, name: str) -> Definition:
@@ -155,10 +164,14 @@ def _settled(
     own = Job.settings("default")
     asked = settings_of(_expanded(definition, given), own, partial(_fail, definition))
     values = {**own, **asked.options}
+    _check_preset(definition.preset, f"{definition.where}: ")
+    preset = preset or definition.preset or None
     if preset == "fast":
         values |= FAST.get(job, {})
     elif preset is not None:
         values |= {name: value for name, value in Job.settings(preset).items() if value != own[name]}
+    if definition.preset is not None:
+        values |= asked.options
     if given.get("batch_size") is not None:
         values["batch_size"] = given["batch_size"]
     for name in _MAIN:
@@ -176,7 +189,7 @@ def _settled(
         {**asked.ignored, **({"--no-cuda": ""} if asked.no_cuda else {})}, refused,
         unit=Job.unit, seed_unit=unit_of(job, Job.unit),
         distributed=Job.distributed and (definition.scope or Job.scope) == "all",
-        changed=_changed(Job, {**values, "precision": precision}),
+        changed=_changed(Job, {**values, "precision": precision}), preset=preset or "",
     )  # fmt: skip
 
 

@@ -17,7 +17,8 @@ _BASELINES = (
     "fast_style", "dcgan", "convnet", "convnet_fp16", "recom", "convnet_distributed", "convnet_distributed_fp16",
     "dcgan_all",
 )  # fmt: skip
-SUITES: Mapping[str, tuple[str, ...]] = {"baselines": _BASELINES, "fast": _BASELINES}
+_TODAY = ("gpt", "lora", "moe", "mamba", "dpo", "dit", "dcnv2", "ppo")
+SUITES: Mapping[str, tuple[str, ...]] = {"baselines": _BASELINES, "fast": _BASELINES, "2026": _TODAY}
 
 # Where its fast.json asks for less than baselines.json, which each job's own defaults are.
 FAST: Mapping[str, Mapping[str, Any]] = {

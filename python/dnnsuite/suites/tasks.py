@@ -20,6 +20,7 @@ from ._does_train import check_training, fingerprints
 from ._environment import environment, hashes
 from ._figures import figures, samples
 from ._method import Observations, observe
+from ._records import MISSED
 from ._seed_format import RULE, eta_line, header, report_json, seed_report
 from .mila import unit_of
 
@@ -77,13 +78,17 @@ def _described(
 ) -> Result:
     """Figures of the observations, and what the job says of itself."""
     found = figures(seen, job.items_per_step)
+    metrics = {name: float(value) for name, value in job.metrics().items()}
+    quality = job.quality(order["preset"], metrics) if hasattr(job, "quality") else None
+    missed = [MISSED] if quality and not quality["reached"] else []
     return {
         **found,
-        "flags": [*found["flags"], *trained["flags"]],
+        "flags": [*found["flags"], *trained["flags"], *missed],
+        "quality": quality,
         "training": trained,
         "feed": job.feed,
         "unit": job.unit,
-        "metrics": {name: float(value) for name, value in job.metrics().items()},
+        "metrics": metrics,
         "items_per_batch": job.items_per_step,
         "seed_unit": unit_of(job.name, job.unit),
         "provenance": job.provenance(),
