@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Workloads of today: what breaks them is seen by their targets, arrays are equal, paper sizes are those of the sources."""
+"""Workloads of today: targets see what breaks them, arrays are equal, paper sizes are those of the sources."""
 
 import dataclasses
 from typing import Any

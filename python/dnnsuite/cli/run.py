@@ -23,7 +23,7 @@ __all__ = ["parameters", "run"]
 
 def run(
     suite: Annotated[
-        str, typer.Argument(help="baselines, fast, 2026, a file (*.json, *.toml), or jobs: a or a,b.", show_default=False)
+        str, typer.Argument(help="baselines, fast, 2026, a file (json, toml), or jobs: a or a,b.", show_default=False)
     ],
     name: Annotated[Texts, typer.Option(help="Run this job only; repeatable, or a,b.")] = None,
     exclude: Annotated[Texts, typer.Option(help="Leave these jobs out, as a,b.")] = None,

@@ -17,7 +17,7 @@ class BatchesInTurn:
 
     Args:
         begin: returns a function that draws batch 0, 1, ... in turn; each of the functions draws the same.
-        record, sizes: as those of `ArrayBatches`.
+        record, sizes: provenance and sizes, as those of `ArrayBatches`.
     """
 
     def __init__(

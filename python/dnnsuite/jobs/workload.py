@@ -138,7 +138,7 @@ class Metric(NamedTuple):
     """A measure of what a model has learned, on samples that were held out.
 
     Attributes:
-        name: what is measured, as in "bits per byte".
+        name: name of the measure, as "bits per byte".
         of: (model, *held-out batch) → the measure `[]`; the mean over the batches counts.
         better: `more` or `less`.
         target: value that a sound implementation reaches, by preset; none for a preset that is not in it.
@@ -163,8 +163,8 @@ class Preset:
     Attributes:
         epochs, iters_per_epoch, repeats, batch_size: values for each run; the first epoch is warm-up. A repeat starts
             all processes anew.
-        observed: of `dnnsuite run`, the number of observations and that of the batches in each; by default all steps of
-            the epochs in about thirty.
+        observed: number of observations of `dnnsuite run`, and of the batches in each; by default all steps of the
+            epochs in about thirty.
         goal: half width of a speedup's 95 % interval, relative, at which it is known.
         budget_s: seconds of training to reach it in; None measures `epochs`.
         max_B: end of the search for the largest B; None searches until memory is full.
@@ -220,8 +220,8 @@ class Workload:
         data: (job's configuration, options) → `Batches`, or `Rollouts` where the model makes them (B = 0 only).
         loss: (model, *batch) → the loss `[]` of one model. Instead, a mapping of names of submodules to losses: in
             each step these parts are trained one after the other, the others held, each by an optimizer of its own.
-        optimizer: that of each model, or groups of its parameters with one each.
-        schedule: of the optimizer, one step at the end of each epoch.
+        optimizer: optimizer of each model, or groups of its parameters with one each.
+        schedule: schedule of the optimizer, one step at the end of each epoch.
         rate: factor of the learning rates by (step, steps of the run), as `Rate`.
         clip_norm: norm at which the gradients of a model are clipped.
         accumulate: equal parts of a batch whose gradients are added up before a step.
@@ -231,10 +231,10 @@ class Workload:
         flops_per_item: floating-point operations of one training step per item, a function of the options.
         units: parts of the model, names of modules each, as `NAME_partially_fused` leaves them unfused in turn.
         held_out: function like `data`, for samples that are not trained on.
-        metric: what is measured on them. Both or neither.
+        metric: measure on them. Both or neither.
         files: (configuration, options) → (an endless loader of files, a function of what it gives to a batch, the
             files' origin) for a second rate with a loader in the timed loop; None where there are none.
-        half: it can train in half precision by autocast.
+        half: True if it can train in half precision by autocast.
         reseed: seed torch's generators again after the model was made; False goes on where its weights have left them.
     """
 
