@@ -91,5 +91,5 @@ def test_names_of_two_families_and_typos() -> None:
 
 
 def test_all_cards_on_one_page() -> None:
-    sections = re.findall(r"^### (\w+)", page(), re.MULTILINE)
+    sections = re.findall(r"^### ([\w-]+)", page(), re.MULTILINE)
     assert sorted(sections) == sorted(card.job for card in all_cards())

@@ -145,7 +145,7 @@ _LISTED = (
             Archive("ILSVRC2012_img_val.tar", "29b22e2961454d5413ddabcf34fc5622", "image-net.org", "val"),
         ),
         ("loader", "convnet", "convnet_fp16", "convnet_distributed", "convnet_distributed_fp16", "dcgan", "dcgan_all",
-         "fast_style"),
+         "fast_style", "imagenet-resnet50"),
         "parts of photographs that scikit-image ships, else noise; generated JPEG files where a loader is measured",
     ),
     DataSet(

@@ -291,6 +291,8 @@ class DeclaredJob(FusedJob):
         if self._files is not None:
             self._files[0].close()
             self._files = None
+        if hasattr(self.batches, "close"):
+            self.batches.close()
 
     @property
     def settled(self) -> bool:

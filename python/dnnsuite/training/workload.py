@@ -1,150 +1,109 @@
 # SPDX-License-Identifier: MIT
-"""Training steps of a configuration as a job, to be rated or observed: no validation, no checkpoints."""
+"""TBD's ResNet-50 as a workload: the configuration `imagenet-resnet50`, through its loader where there are images.
+
+Without images under the dataroot, batches of uniform noise lie in memory, and the record says so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from itertools import cycle
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from torch.utils.data import ConcatDataset, TensorDataset
 
 from ..data import imagenet, imagenet_shards
 from ..data.endless import EndlessLoader
-from ..errors import InvalidArgument
-from ..jobs import Job, JobConfig, register
+from ..jobs import JobConfig, Made, Metric, Preset, Workload, declare, widened
+from ..jobs.workload import Values
+from ..models import ResNet50
 from .configurations import configuration
-from .experiment import Experiment, experiment_of
-from .order import Share
-from .phases import Phases
-from .processes import Processes
-from .settings import Settings
-from .sources import Data, find_data
-from .stepper import Stepper
+from .sources import find_data
 
-__all__ = ["TrainingWorkload"]
+__all__ = ["Images"]
 
 _POOL = 2  # batches made beforehand, where the user has no images
-_SIZE = 224
+_SIZE, _SMALL = 224, 64  # pixels; up to the second, the first convolution keeps the resolution
+_TBD = configuration("default", "imagenet-resnet50")
 
 
-class TrainingWorkload(Job):
-    """Steps of the default configuration of `file`, through its loader where the user has images.
+class Images:
+    """Images `[N, 3, S, S]` and classes `[N]` without an end; of files in the order in which a loader has them."""
 
-    Without images under `dataroot`, batches of uniform noise lie in memory, and the record says so.
-    """
-
-    family: ClassVar[str] = "training"
-    families: ClassVar[tuple[str, ...]] = ("training",)
-    unit = "images"
-    file: ClassVar[str]
-
-    def __init__(self, config: JobConfig) -> None:
-        super().__init__(config)
-        if config.B != 0:
-            raise InvalidArgument(
-                f"job {self.name} trains one plain model, not an array: B must be 0, got {config.B}"
-            )
-        found = configuration("default", self.file).changed(config.options)
-        amp = {} if config.precision == "fp32" else {"enable_amp": True, "amp_dtype": config.precision}
-        self.settings: Settings = replace(
-            found.changed(amp), batch_size=config.batch_size, seed=config.seed, data=config.data
-        )
+    def __init__(self, config: JobConfig, options: Values, train: bool = True) -> None:
+        self.sizes: Values = {}
         self._loader: EndlessLoader | None = None
-        self._last: torch.Tensor | None = None
+        self._layout = torch.channels_last if options["enable_nhwc"] else torch.contiguous_format
+        if _images_under(config):
+            keys = ("num_classes", "image_size", "num_data_workers")
+            found = find_data(_TBD.changed({key: options[key] for key in keys}), config.dataroot)
+            part = "train" if train else "valid"
+            workers = options["num_data_workers"] if train else 0
+            self.record: Values = {**found.record[part], "source": found.source}
+            self._loader = EndlessLoader(
+                getattr(found, part),
+                config.batch_size,
+                workers,
+                config.data_seed,
+                pin_memory=config.device != "cpu",
+            )
+            return
+        size, seed = options["image_size"] or _SIZE, config.data_seed + (not train)
+        pool = imagenet.pool("synthetic", None, config.batch_size, _POOL, size, seed=seed)
+        self.record = pool.origin.record()
+        self._pool = [(images, labels % options["num_classes"]) for images, labels in pool.batches]
 
-    @classmethod
-    def precisions(cls, device: str) -> list[str]:
-        return ["fp32", "bf16", "fp16"]
-
-    @classmethod
-    def option_defaults(cls) -> Mapping[str, Any]:
-        """Keys of the configuration and their values."""
-        return configuration("default", cls.file).to_dict()
-
-    @classmethod
-    def preset(cls, name: str, device: str) -> dict[str, Any]:
-        """`quick`: an eighth of the width, pictures of 64 pixels."""
-        if name != "quick":
-            return {"options": {}}
-        quick = Settings().quick()
-        return {"options": {"width": quick.width, "image_size": 64, "num_data_workers": 0}}
-
-    def setup(self) -> None:
-        if self.config.threads:
-            torch.set_num_threads(self.config.threads)
-        root = self.config.dataroot
-        real = self._images_under(root)
-        self._data = find_data(self.settings, root) if real else self._noise()
-        self._experiment: Experiment = experiment_of(
-            self.name, self.settings, self._data, self.config.device, self.file
-        )
-        self._processes = Processes(self.config.device)
-        self._stepper = Stepper(self._experiment, self._processes)
-        self._stepper.model.train()
-        self._phases = Phases(0)
-        self._share = Share(0, [], self.config.batch_size, self.config.batch_size)
-        self._batches = self._loaded() if real else cycle(self._pool)
-
-    def _images_under(self, root: str | None) -> bool:
-        """True if the user has images there, and they are wanted."""
-        if self.config.data == "synthetic" or (root and imagenet_shards.find(root)):
-            return self.config.data != "synthetic"
-        return imagenet.find(self.config.data, root) is not None
-
-    def _noise(self) -> Data:
-        """Samples of uniform noise, as many as the pool has."""
-        size = self.settings.image_size or _SIZE
-        pool = imagenet.pool(
-            "synthetic", None, self.config.batch_size, _POOL, size, seed=self.config.data_seed
-        )
-        classes = self.settings.num_classes
-        self._pool = [(images, labels % classes) for images, labels in pool.batches]
-        samples: Any = ConcatDataset(TensorDataset(*batch) for batch in self._pool)
-        record = pool.origin.record()
-        return Data(samples, samples, classes, pool.origin.source, {"train": record, "valid": record})
-
-    def _loaded(self) -> Iterator[Any]:
-        self._loader = EndlessLoader(
-            self._data.train,
-            self.config.batch_size,
-            self.settings.num_data_workers,
-            self.config.data_seed,
-            pin_memory=self.config.device != "cpu",
-        )
-        return self._loader
-
-    def batch(self) -> Any:
-        """Return the next batch, on the device: the wait for data."""
-        return self._stepper.place({0: next(self._batches)})
-
-    def step(self) -> None:
-        images, labels = self.batch()
-        self._last, _ = self._stepper.train(images, labels, self._share, self._phases)()
-
-    def synchronize(self) -> None:
-        if self._processes.device.type == "cuda":
-            torch.cuda.synchronize(self._processes.device)
-
-    def losses(self) -> list[float]:
-        return [] if self._last is None else [float(self._last)]
-
-    def provenance(self) -> dict[str, Any]:
-        parameters = sum(each.numel() for each in self._stepper.model.parameters())
-        data = {**self._data.record["train"], "source": self._data.source}
-        return {"data": data, "model": {"name": self.settings.model, "parameters": parameters}}
+    def batch(self, i: int) -> tuple[torch.Tensor, ...]:
+        """Return the next batch."""
+        images, labels = self._pool[i % _POOL] if self._loader is None else next(self._loader)
+        return images.contiguous(memory_format=self._layout), labels
 
     def close(self) -> None:
+        """End the loader."""
         if self._loader is not None:
             self._loader.close()
 
 
-@register("imagenet-resnet50")
-class ImageNetResNet50(TrainingWorkload):
-    """TBD's ResNet-50."""
+def _images_under(config: JobConfig) -> bool:
+    """True if the user has images there, and they are wanted."""
+    if config.data == "synthetic" or (config.dataroot and imagenet_shards.find(config.dataroot)):
+        return config.data != "synthetic"
+    return imagenet.find(config.data, config.dataroot) is not None
 
-    description = "ResNet-50 on ImageNet, SGD, as TBD trains it"
-    file = "imagenet-resnet50"
-    defaults: ClassVar[Mapping[str, Any]] = {"batch_size": 32}
+
+def model(options: Values, hyper: Values) -> torch.nn.Module:
+    small = (options["image_size"] or _SIZE) <= _SMALL
+    made = ResNet50(options["num_classes"], options["width"], small=small)
+    return made.to(memory_format=torch.channels_last) if options["enable_nhwc"] else made  # type: ignore[call-overload]
+
+
+def loss(model: Any, images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.cross_entropy(widened(model(images)), classes)
+
+
+def accuracy(model: Any, images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    return (model(images).argmax(-1) == classes).float().mean()
+
+
+_QUICK = {"width": _TBD.quick().width, "image_size": _SMALL, "num_data_workers": 0}
+declare(
+    Workload(
+        name="imagenet-resnet50",
+        description="ResNet-50 on ImageNet, SGD, as TBD trains it",
+        unit="images",
+        options={
+            "width": _TBD.width, "image_size": 0, "num_classes": _TBD.num_classes,
+            "num_data_workers": _TBD.num_data_workers, "enable_nhwc": False,
+        },
+        model=model,
+        data=Images,
+        loss=loss,
+        held_out=lambda config, options: Images(config, options, train=False),
+        metric=Metric("accuracy", accuracy, batches=4),
+        optimizer=Made("SGD", {"lr": "lr", "momentum": "momentum", "weight_decay": "weight_decay"}),
+        hyper={"lr": _TBD.peak_lr, "momentum": _TBD.momentum, "weight_decay": _TBD.weight_decay},
+        presets={
+            "quick": Preset(3, 8, batch_size=8, plan=(1, 2), budget_s=15.0, options=_QUICK),
+            "default": Preset(3, 4, batch_size=32, plan=(1, 2), budget_s=50.0, cuda={"iters_per_epoch": 50}),
+            "paper": Preset(3, 500, batch_size=32, repeats=3, max_num_Bs=4),
+        },
+    )
+)  # fmt: skip
