@@ -20,7 +20,7 @@ from ..errors import InvalidArgument
 from ._fused_job import FusedJob
 from ._job import JobConfig, option, register
 from ._model_parts import ArrayTraining, Batch, PlainTraining, Training, autocast
-from .workload import Batches, Loss, Made, Workload
+from .workload import Loss, Made, Workload
 
 _HELD_OUT_SAMPLES = 512  # that a metric is of, where it names no other number
 _AS_PRESET = {
@@ -59,7 +59,7 @@ class DeclaredJob(FusedJob):
         self.hyper = {
             name: list(config.hyper.get(name, [value] * config.models)) for name, value in own.items()
         }
-        self.batches: Batches | None = None  # the training data, once they are loaded
+        self.batches: Any = None  # the training data, Batches or Rollouts,, once they are loaded
         self._held: list[Batch] = []
         self._training: Training | None = None
         self._files: Any = None

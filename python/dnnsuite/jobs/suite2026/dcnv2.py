@@ -36,8 +36,8 @@ class Crosses(nn.Module):
         super().__init__()
         size, tables = options["size"], fields(options)
         self.tables = nn.ModuleList(nn.EmbeddingBag(rows, size, mode="sum") for rows, _ in tables)
-        for table in self.tables:
-            nn.init.uniform_(table.weight, -(table.num_embeddings**-0.5), table.num_embeddings**-0.5)
+        for table, (rows, _) in zip(self.tables, tables, strict=True):
+            nn.init.uniform_(table.get_parameter("weight"), -(rows**-0.5), rows**-0.5)
         self.bottom = _perceptron([_NUMBERS, *_widths(options["bottom"]), size], last=nn.ReLU())
         width = size * (len(tables) + 1)
         self.low = nn.ModuleList(nn.Linear(width, options["rank"], bias=False) for _ in range(3))

@@ -70,6 +70,7 @@ class DiffusionTransformer(nn.Module):
             nn.init.zeros_(layer.weight)
             nn.init.zeros_(layer.bias)
         rates = torch.exp(-math.log(1e4) * torch.arange(_FREQUENCIES) / _FREQUENCIES)
+        self.rates: torch.Tensor
         self.register_buffer("rates", 1000 * rates)
 
     def forward(self, x: torch.Tensor, t: torch.Tensor, kind: torch.Tensor) -> torch.Tensor:
