@@ -95,12 +95,13 @@ def train(
     if file is not None and is_job(file):
         refused = {
             "--config": config, "--vary": vary, "--B": B, "--evaluate": evaluate, "--cluster": cluster,
-            "--nodes": nodes, "--gpus-per-node": gpus_per_node, "--cluster-option": cluster_option, "--show": show, "--list": list_,
+            "--nodes": nodes, "--gpus-per-node": gpus_per_node,
+            "--cluster-option": cluster_option, "--show": show, "--list": list_,
         }  # fmt: skip
         if odd := next((name for name, value in refused.items() if value), None):
             raise InvalidArgument(f"{odd} is for configurations, and {file} is a job: leave it out")
-        asked = _AskedJob(file, overrides(keys), preset or "default", device, dataroot)
-        return _train(asked, out, resume or "never", allow_changed or [], quiet, as_json)
+        of_job = _AskedJob(file, overrides(keys), preset or "default", device, dataroot)
+        return _train(of_job, out, resume or "never", allow_changed or [], quiet, as_json)
     path = file or training.SHIPPED
     if list_:
         names = list(training.configurations(path))
