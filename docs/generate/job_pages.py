@@ -18,7 +18,7 @@ def index() -> str:
     """Table of the jobs by category."""
     parts = [
         "# Jobs\n\n`dnnsuite run JOB` takes every job; a *fused* one also trains as an array (`dnnsuite workflow JOB`, "
-        "`tune`), and `dnnsuite train JOB` trains it to an end. `dnnsuite show JOB` prints its card, `--bibtex` what to cite.\n"
+        "`tune`), and `dnnsuite train JOB` to an end. `dnnsuite show JOB` prints its card, `--bibtex` what to cite.\n"
     ]
     for category in cards.CATEGORIES:
         of_category = [card for card in cards.all_cards() if card.category == category]

@@ -98,11 +98,11 @@ def tune(
     from .. import jobs
     from .._runs.device import choose_device
     from .._runs.folder import OUT, stamp
+    from .._runs.job_options import parse_options
     from .._runs.plugins import import_plugins
     from .._runs.shares import shares_of
     from ..tuning.comparison import compare
     from ..tuning.job import JobSweep
-    from ..workflow.job_options import parse_options
 
     on_cluster = cluster is not None or workers is not None or bool(cluster_option)
     import_plugins(plugin or [], [os.getcwd()])

@@ -178,7 +178,7 @@ _FUSED_JOBS = {  # workloads: some of that suite, and HFTA's workflows
     "pointnet_cls": ".fused.pointnet",
     "pointnet_seg": ".fused.pointnet",
     "resnet": ".fused.images",
-    "imagenet-resnet50": "..training.workload",
+    "imagenet-resnet50": ".imagenet_resnet50",
     **{name: f".suite2026.{name}" for name in ("gpt", "lora", "moe", "mamba", "dpo", "dit", "dcnv2", "ppo")},
 }
 _OWN = {"plain": _PLAIN_JOBS, "fused": _FUSED_JOBS}  # where two have one name, the first is meant

@@ -12,10 +12,10 @@ import torch
 from .. import _fuse, optim
 from .._step import StepRunner, SubmittedStep
 from ..errors import InvalidArgument
-from .workload import Made, Values
+from .workload import Loss, Made, Values
 
 if TYPE_CHECKING:
-    from .declared_job import DeclaredJob, Trainee
+    from .declared_job import DeclaredJob
 
 Batch = tuple[torch.Tensor, ...]
 
@@ -23,6 +23,17 @@ Batch = tuple[torch.Tensor, ...]
 def autocast(device: str, dtype: torch.dtype | None) -> contextlib.AbstractContextManager[Any]:
     """Context manager: torch.autocast in this dtype, nothing where it is None."""
     return torch.autocast(torch.device(device).type, dtype=dtype) if dtype else contextlib.nullcontext()
+
+
+class Trainee(torch.nn.Module):
+    """Model whose forward returns its losses, so that an array of it returns `[B]` losses."""
+
+    def __init__(self, model: torch.nn.Module, calls: tuple[Loss, ...]) -> None:
+        super().__init__()
+        self.model, self._calls = model, calls
+
+    def forward(self, call: int, *batch: torch.Tensor) -> torch.Tensor:
+        return self._calls[call](self.model, *batch)
 
 
 class Training(Protocol):

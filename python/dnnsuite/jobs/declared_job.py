@@ -6,21 +6,22 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-
-from .. import _fuse, optim
 from .._seeds import seed_all
-from .._torch_threads import torch_threads
 from ..errors import InvalidArgument
 from ._fused_job import FusedJob
 from ._job import JobConfig, option, register
-from ._model_parts import ArrayTraining, Batch, PlainTraining, Training, autocast
-from .workload import Loss, Made, Workload
+from .workload import Made, Workload
+
+if TYPE_CHECKING:
+    import torch
+
+    from ._model_parts import Batch, Trainee, Training
 
 _HELD_OUT_SAMPLES = 512  # that a metric is of, where it names no other number
 _AS_PRESET = {
@@ -29,17 +30,6 @@ _AS_PRESET = {
     "fast": "default",
     "smoke": "quick",
 }  # of the suite of 2019
-
-
-class Trainee(torch.nn.Module):
-    """Model whose forward returns its losses, so that an array of it returns `[B]` losses."""
-
-    def __init__(self, model: torch.nn.Module, calls: tuple[Loss, ...]) -> None:
-        super().__init__()
-        self.model, self._calls = model, calls
-
-    def forward(self, call: int, *batch: torch.Tensor) -> torch.Tensor:
-        return self._calls[call](self.model, *batch)
 
 
 class DeclaredJob(FusedJob):
@@ -98,6 +88,8 @@ class DeclaredJob(FusedJob):
 
     @classmethod
     def inspect(cls, config: JobConfig) -> int:
+        from .. import _fuse
+
         job = cls(replace(config, B=0, device="cpu", precision="fp32", hyper={}))
         job.options.update(cls.workload.data(job.config, job.options).sizes)
         model = job.build(0).model
@@ -105,6 +97,11 @@ class DeclaredJob(FusedJob):
         return sum(p.numel() * p.element_size() for p in model.parameters())
 
     def setup(self) -> None:
+        import torch
+
+        from ._model_parts import ArrayTraining, PlainTraining
+
+        _check_classes(self.workload)
         config = self.config
         if config.threads:
             torch.set_num_threads(config.threads)
@@ -129,6 +126,10 @@ class DeclaredJob(FusedJob):
 
     def build(self, index: int) -> Trainee:
         """Build the plain model `index` with its losses."""
+        import torch
+
+        from ._model_parts import Trainee
+
         hyper = {name: values[index] for name, values in self.hyper.items()}
         with torch.random.fork_rng(devices=[], enabled=self.workload.reseed):
             if self.workload.reseed or index:
@@ -140,6 +141,8 @@ class DeclaredJob(FusedJob):
     @property
     def device(self) -> torch.device:
         """The device of the models."""
+        import torch
+
         return torch.device(self.config.device)
 
     @property
@@ -154,6 +157,8 @@ class DeclaredJob(FusedJob):
 
     def fused(self, built: Sequence[Trainee]) -> Any:
         """Fuse `built` into one array, which draws random numbers like each of them alone."""
+        from .. import _fuse
+
         seeds = [self.config.seed + i for i in range(len(built))]
         return _fuse.fuse(built, seeds=seeds, unfused=[f"model.{name}" for name in self.config.unfused])
 
@@ -165,6 +170,8 @@ class DeclaredJob(FusedJob):
 
     def batch(self, index: int) -> Batch:
         """Batch `index` on the device, one that all models share: tensors `[N, ...]`."""
+        from .._torch_threads import torch_threads
+
         assert self.batches is not None, "setup was not called"
         # Beside an array's threads, which have the CPUs, more threads for a small batch cost more than its step.
         with torch_threads(1) if self.config.B else contextlib.nullcontext():
@@ -179,6 +186,8 @@ class DeclaredJob(FusedJob):
         return tuple(self._placed(x) for x in batch)
 
     def _placed(self, x: torch.Tensor) -> torch.Tensor:
+        import torch
+
         double = self.config.precision == "fp64" and x.is_floating_point()
         return x.to(self.config.device, torch.float64 if double else x.dtype)
 
@@ -209,6 +218,8 @@ class DeclaredJob(FusedJob):
 
     def settle_loss_scale(self, most: int = 12) -> None:
         """Make steps until one is not skipped for its loss scale. Does nothing without loss scaling."""
+        import torch
+
         for _ in range(most if self.autocast_dtype == torch.float16 else 0):
             skipped = self.steps_skipped
             self.step()
@@ -232,6 +243,8 @@ class DeclaredJob(FusedJob):
         return {} if found is None else {self.workload.metric.name: sum(found) / len(found)}  # type: ignore[union-attr]
 
     def synchronize(self) -> None:
+        import torch
+
         self.training.synchronize()
         if self.config.device.startswith("cuda"):
             torch.cuda.synchronize()
@@ -246,6 +259,10 @@ class DeclaredJob(FusedJob):
 
     def held_out_metric(self) -> list[float] | None:
         """Metric of each model on samples that it was not trained on; None for a workload without one."""
+        import torch
+
+        from .. import _fuse
+
         workload, models = self.workload, self.config.B
         if workload.held_out is None or workload.metric is None:
             return None
@@ -302,6 +319,8 @@ class DeclaredJob(FusedJob):
     @property
     def audits_passed(self) -> int:
         """Replayed steps of an array that were run both ways, and left the same bits; 0 for a model alone."""
+        from ._model_parts import ArrayTraining
+
         return self.training.runner.audits_passed if isinstance(self.training, ArrayTraining) else 0
 
     @property
@@ -315,6 +334,8 @@ class DeclaredJob(FusedJob):
     @property
     def autocast_dtype(self) -> torch.dtype | None:
         """Dtype of autocast: that of the precision, of amp bfloat16 if the GPU supports it; None without autocast."""
+        import torch
+
         if self.config.precision in ("bf16", "fp16"):
             return torch.bfloat16 if self.config.precision == "bf16" else torch.float16
         if self.config.precision != "amp":
@@ -323,10 +344,14 @@ class DeclaredJob(FusedJob):
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Context manager: torch.autocast in half precision, nothing else."""
+        from ._model_parts import autocast
+
         return autocast(self.config.device, self.autocast_dtype)
 
     def scaler(self) -> torch.amp.GradScaler | None:
         """Return a scaler of gradients where they can underflow."""
+        import torch
+
         return torch.amp.GradScaler(self.config.device) if self.autocast_dtype == torch.float16 else None
 
     @classmethod
@@ -339,6 +364,8 @@ class DeclaredJob(FusedJob):
 
 def widened(x: torch.Tensor) -> torch.Tensor:
     """`x` in float32 or better, for the loss of logits that autocast may have left in half precision."""
+    import torch
+
     return x if x.dtype == torch.float64 else x.float()
 
 
@@ -350,6 +377,26 @@ def declare(workload: Workload) -> type[DeclaredJob]:
     Raises:
         InvalidArgument: another job with a fused form has the name, or torch or dnnsuite lacks a class that it names.
     """
+    if "torch" in sys.modules:  # else by `setup`: a suite is described without torch
+        _check_classes(workload)
+    name = "".join(word.title() for word in workload.name.replace("-", "_").split("_")) + "Job"
+    body = {
+        "workload": workload,
+        "description": workload.description,
+        "unit": workload.unit,
+        "defaults": workload.settings("default"),
+        "__doc__": f"{workload.description}.",
+        "__module__": getattr(workload.model, "__module__", None) or __name__,
+        "__qualname__": name,
+    }
+    return register(workload.name)(type(name, (DeclaredJob,), body))
+
+
+def _check_classes(workload: Workload) -> None:
+    import torch
+
+    from .. import optim
+
     for made, rooms in (
         # Of several classes of optimizers no array is made, so that they need be torch's only.
         *(
@@ -365,14 +412,3 @@ def declare(workload: Workload) -> type[DeclaredJob]:
             lacking := [room.__name__ for room in rooms if not hasattr(room, made.name)]
         ):
             raise InvalidArgument(f"workload {workload.name}: {lacking[0]} has no {made.name}")
-    name = "".join(word.title() for word in workload.name.replace("-", "_").split("_")) + "Job"
-    body = {
-        "workload": workload,
-        "description": workload.description,
-        "unit": workload.unit,
-        "defaults": workload.settings("default"),
-        "__doc__": f"{workload.description}.",
-        "__module__": getattr(workload.model, "__module__", None) or __name__,
-        "__qualname__": name,
-    }
-    return register(workload.name)(type(name, (DeclaredJob,), body))

@@ -7,9 +7,7 @@ An interaction is one sample: a user, an item, and 1 or 0 for rated or not. Samp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from ..data import ratings
 from ..data.batches import BatchesInTurn
@@ -18,10 +16,14 @@ from ._job import JobConfig
 from .declared_job import declare, widened
 from .workload import Made, Metric, Preset, Values, Workload
 
+if TYPE_CHECKING:
+    import torch
+
 _HELD_OUT = 1 << 16  # added to the seed of draws that are not trained on
 
 
 def model(options: Values, hyper: Values) -> torch.nn.Module:
+
     from ..models.neumf import NeuMF
 
     return NeuMF(options["users"], options["items"], options["factors"], _widths(options["layers"]))
@@ -41,6 +43,8 @@ def interactions(config: JobConfig, options: Values, held_out: int = 0) -> Batch
 
 
 def loss(model: Any, users: torch.Tensor, items: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    import torch
+
     return torch.nn.functional.binary_cross_entropy_with_logits(widened(model(users, items)), labels)
 
 

@@ -69,7 +69,7 @@ class Request:
             InvalidArgument: the job has no such option, or a value is of another kind.
         """
         from .. import jobs
-        from ..workflow.job_options import parse_options
+        from .._runs.job_options import parse_options
 
         import_plugins(self.plugins, [os.getcwd()])
         return replace(self, options=parse_options(texts, _option_defaults(jobs.get(self.job)), self.job))

@@ -144,7 +144,7 @@ def experiment_of_job(
     Raises:
         InvalidArgument: the workload trains parts in turn or makes its batches with the model, or a key is unknown.
     """
-    from ..workflow.job_options import parse_options
+    from .._runs.job_options import parse_options
 
     kind = jobs.get(name, jobs.FusedJob)
     workload = getattr(kind, "workload", None)

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from .. import host
 from .._runs.device import choose_device
+from .._runs.job_options import parse_options
 from .._runs.plugins import import_plugins
 from ..errors import InvalidArgument, did_you_mean
-from .job_options import parse_options
 
 __all__ = [
     "PRESETS",

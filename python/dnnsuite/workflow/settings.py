@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import host
+from .._runs.job_options import parse_options
 from .._runs.shares import Share, shares_of
 from ..errors import InvalidArgument
 from ..profiler.monitor import check_monitor
@@ -23,7 +24,6 @@ from .common_settings import (
     positive,
     resolve_common,
 )
-from .job_options import parse_options
 from .partial import is_partial, number_of
 from .search import FLAGS, SEARCHED, as_flag, resolve_search
 

@@ -12,17 +12,15 @@ import torch
 
 from ..data import imagenet, imagenet_shards
 from ..data.endless import EndlessLoader
-from ..jobs import JobConfig, Made, Metric, Preset, Workload, declare, widened
-from ..jobs.workload import Values
+from ..errors import InvalidArgument, Unavailable
 from ..models import ResNet50
-from .configurations import configuration
-from .sources import find_data
-
-__all__ = ["Images"]
+from ._job import JobConfig
+from .declared_job import declare, widened
+from .workload import Made, Metric, Preset, Values, Workload
 
 _POOL = 2  # batches made beforehand, where the user has no images
 _SIZE, _SMALL = 224, 64  # pixels; up to the second, the first convolution keeps the resolution
-_TBD = configuration("default", "imagenet-resnet50")
+_VALIDATION = ("val", "valid", "validation", "test")
 
 
 class Images:
@@ -32,21 +30,21 @@ class Images:
         self.sizes: Values = {}
         self._loader: EndlessLoader | None = None
         self._layout = torch.channels_last if options["enable_nhwc"] else torch.contiguous_format
-        if _images_under(config):
-            keys = ("num_classes", "image_size", "num_data_workers")
-            found = find_data(_TBD.changed({key: options[key] for key in keys}), config.dataroot)
-            part = "train" if train else "valid"
+        size = options["image_size"] or _SIZE
+        found = None if config.data == "synthetic" else _files(config, size, train)
+        if found is not None:
+            dataset, origin = found
+            if len(dataset.classes) > options["num_classes"]:
+                raise InvalidArgument(
+                    f"num_classes is {options['num_classes']}, and the images have {len(dataset.classes)} classes"
+                )
             workers = options["num_data_workers"] if train else 0
-            self.record: Values = {**found.record[part], "source": found.source}
+            self.record: Values = {**origin.record(), "classes": len(dataset.classes)}
             self._loader = EndlessLoader(
-                getattr(found, part),
-                config.batch_size,
-                workers,
-                config.data_seed,
-                pin_memory=config.device != "cpu",
+                dataset, config.batch_size, workers, config.data_seed, pin_memory=config.device != "cpu"
             )
             return
-        size, seed = options["image_size"] or _SIZE, config.data_seed + (not train)
+        seed = config.data_seed + (not train)
         pool = imagenet.pool("synthetic", None, config.batch_size, _POOL, size, seed=seed)
         self.record = pool.origin.record()
         self._pool = [(images, labels % options["num_classes"]) for images, labels in pool.batches]
@@ -62,11 +60,25 @@ class Images:
             self._loader.close()
 
 
-def _images_under(config: JobConfig) -> bool:
-    """True if the user has images there, and they are wanted."""
-    if config.data == "synthetic" or (config.dataroot and imagenet_shards.find(config.dataroot)):
-        return config.data != "synthetic"
-    return imagenet.find(config.data, config.dataroot) is not None
+def _files(config: JobConfig, size: int, train: bool) -> tuple[Any, Any] | None:
+    """Return (augmented images of the user's shards or folders, where they are from); None without any."""
+    transform = imagenet.augmented(size, normalized=True)
+    if shards := imagenet_shards.find(config.dataroot, "train" if train else "validation"):
+        dataset = imagenet_shards.ShardedImages(shards, transform)
+        return dataset, imagenet_shards.origin_of(dataset, shards)
+    root = imagenet.find(config.data, config.dataroot)
+    if root is None:
+        return None
+    beside = [root.parent / name for name in _VALIDATION]
+    place = root if train else next((path for path in beside if path.is_dir()), None)
+    if place is None:
+        raise Unavailable(
+            f"validation images beside {root}",
+            ", ".join(map(str, beside)),
+            "put them there, in a folder per class",
+        )
+    images = imagenet.folder(place, transform)
+    return images, imagenet.origin_of(place, images)
 
 
 def model(options: Values, hyper: Values) -> torch.nn.Module:
@@ -83,15 +95,14 @@ def accuracy(model: Any, images: torch.Tensor, classes: torch.Tensor) -> torch.T
     return (model(images).argmax(-1) == classes).float().mean()
 
 
-_QUICK = {"width": _TBD.quick().width, "image_size": _SMALL, "num_data_workers": 0}
+_QUICK = {"width": 8, "image_size": _SMALL, "num_data_workers": 0}
 declare(
     Workload(
         name="imagenet-resnet50",
         description="ResNet-50 on ImageNet, SGD, as TBD trains it",
         unit="images",
         options={
-            "width": _TBD.width, "image_size": 0, "num_classes": _TBD.num_classes,
-            "num_data_workers": _TBD.num_data_workers, "enable_nhwc": False,
+            "width": 64, "image_size": 0, "num_classes": 1000, "num_data_workers": 4, "enable_nhwc": False,
         },
         model=model,
         data=Images,
@@ -99,7 +110,7 @@ declare(
         held_out=lambda config, options: Images(config, options, train=False),
         metric=Metric("accuracy", accuracy, batches=4),
         optimizer=Made("SGD", {"lr": "lr", "momentum": "momentum", "weight_decay": "weight_decay"}),
-        hyper={"lr": _TBD.peak_lr, "momentum": _TBD.momentum, "weight_decay": _TBD.weight_decay},
+        hyper={"lr": 0.0125, "momentum": 0.9, "weight_decay": 1e-4},  # 0.1 for a batch of 256
         presets={
             "quick": Preset(3, 8, batch_size=8, plan=(1, 2), budget_s=15.0, options=_QUICK),
             "default": Preset(3, 4, batch_size=32, plan=(1, 2), budget_s=50.0, cuda={"iters_per_epoch": 50}),
