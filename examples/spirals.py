@@ -31,7 +31,7 @@ def loss(model, xy, arm):  # of one model
 
 
 jobs.declare(
-    jobs.FusedWorkload(
+    jobs.Workload(
         name="spirals",
         description="which of two spirals a point is on",
         unit="points",

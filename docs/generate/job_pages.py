@@ -17,8 +17,8 @@ def page(job: str) -> str:
 def index() -> str:
     """Table of the jobs by category."""
     parts = [
-        "# Jobs\n\nA *plain* job belongs to a suite (`dnnsuite run SUITE --name JOB`), a *fused* one to a workflow "
-        "(`dnnsuite workflow JOB`). `dnnsuite show JOB` prints its card, `--bibtex` what to cite.\n"
+        "# Jobs\n\n`dnnsuite run JOB` takes every job; a *fused* one also trains as an array (`dnnsuite workflow JOB`, "
+        "`tune`), and `dnnsuite train JOB` to an end. `dnnsuite show JOB` prints its card, `--bibtex` what to cite.\n"
     ]
     for category in cards.CATEGORIES:
         of_category = [card for card in cards.all_cards() if card.category == category]

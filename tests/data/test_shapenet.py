@@ -91,7 +91,7 @@ def test_the_jobs_train_on_it(name, labels, root):
         job.step()
         assert all(np.isfinite(job.losses()))
         assert "ShapeNet part, train" in job.provenance()["data"]["source"]
-        assert len(job.held_out_accuracy()) == 2
+        assert len(job.held_out_metric()) == 2
     finally:
         job.close()
 

@@ -79,7 +79,7 @@ def test_the_family_and_its_units():
         "convnet_distributed_fp16",
     }
     job = make("convnet_distributed", **SMALL)
-    assert (job.items_per_step, job.seed_unit, job.place.world_size) == (2, ("images", 1), 1)
+    assert (job.items_per_step, job.place.world_size) == (2, 1)
     assert losses(job, 1) == losses(make("convnet", **SMALL), 1)  # alone, it is the other
     job.close()
 

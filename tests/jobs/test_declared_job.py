@@ -10,7 +10,7 @@ import dnnsuite
 from dnnsuite import jobs
 from dnnsuite.data.batches import ArrayBatches
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.jobs import FusedWorkload, JobConfig, Made, Preset
+from dnnsuite.jobs import JobConfig, Made, Preset, Workload
 
 
 def model(options, hyper):
@@ -34,7 +34,7 @@ def loss(model, x, y):
     return torch.nn.functional.cross_entropy(jobs.widened(model(x)), y)
 
 
-SMALL = FusedWorkload(
+SMALL = Workload(
     name="small",
     description="a small classifier",
     unit="points",
@@ -236,12 +236,14 @@ def test_accuracy_is_of_what_was_not_trained_on(started):
     def accuracy(model, x, y):
         return (model(x).argmax(-1) == y).float().mean()
 
-    kind = jobs.declare(dataclasses.replace(SMALL, name="scored", held_out=held_out, accuracy=accuracy))
+    kind = jobs.declare(
+        dataclasses.replace(SMALL, name="scored", held_out=held_out, metric=jobs.Metric("accuracy", accuracy))
+    )
     job = started(kind, B=3, hyper=HYPER)
     for _ in range(6):
         job.step()
     job.synchronize()
-    found = job.held_out_accuracy()
+    found = job.held_out_metric()
     x, y = data(JobConfig(data_seed=99), {}).samples
     for plain, share in zip(dnnsuite.unfuse(job.trainee), found, strict=True):
         plain.eval()
@@ -249,12 +251,12 @@ def test_accuracy_is_of_what_was_not_trained_on(started):
             assert share == pytest.approx(float(accuracy(plain.model, x, y)), abs=0.02)
     assert job.trainee.training
     job.step()
-    assert 0 <= started(kind).held_out_accuracy()[0] <= 1
+    assert 0 <= started(kind).held_out_metric()[0] <= 1
     assert len(seen) == 2
 
 
 def test_nothing_held_out_is_no_accuracy(Small, started):
-    assert started(Small, B=2).held_out_accuracy() is None
+    assert started(Small, B=2).held_out_metric() is None
 
 
 def test_inspection_makes_what_a_run_would(Small):

@@ -6,7 +6,7 @@ import torch
 
 from dnnsuite import jobs
 from dnnsuite.data.batches import ArrayBatches
-from dnnsuite.jobs import FusedWorkload, JobConfig, Made, Preset
+from dnnsuite.jobs import JobConfig, Made, Preset, Workload
 
 
 def model(options, hyper):
@@ -40,7 +40,7 @@ class Checked:
             type(self).harm_after(self, number)
 
 
-SMALL = FusedWorkload(
+SMALL = Workload(
     name="equality_of_small",
     description="a small classifier",
     unit="points",

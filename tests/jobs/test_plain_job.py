@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from dnnsuite import jobs
-from dnnsuite.jobs import PlainJob, SeedUnit
+from dnnsuite.jobs import PlainJob
 
 
 class Small(PlainJob):
     name = description = unit = "small"
-    seed_unit, seed_script = SeedUnit("small", 1), "./small"
+
     defaults: ClassVar = {"batch_size": 4, "repeat": 2, "number": 2, "clip": None}
     smoke: ClassVar = {}
 

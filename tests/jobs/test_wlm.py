@@ -6,6 +6,7 @@ import torch
 
 from dnnsuite import jobs
 from dnnsuite.errors import InvalidArgument
+from dnnsuite.suites.mila import unit_of
 
 SMALL = {"emsize": 24, "nhid": 24, "bptt": 8, "vocab_size": 300, "dropout": 0.0}
 
@@ -35,7 +36,7 @@ def test_the_model_is_the_originals(name, vocabulary):
     gru = 2 * (3 * 656 * 656 * 2 + 2 * 3 * 656)
     assert job.provenance()["parameters"] == embedding + gru + head
     assert job.provenance()["parameters"] == {"wlm": 48_865_918, "wlmfp16": 48_868_544}[name]
-    assert job.items_per_step == 2 * 35 == 2 * job.seed_unit.items
+    assert job.items_per_step == 2 * 35 == 2 * unit_of("wlm", job.unit)["items"]
     assert jobs.get(name).default_precision == ("fp16" if name == "wlmfp16" else "fp32")
 
 

@@ -1,60 +1,86 @@
 # SPDX-License-Identifier: MIT
-import subprocess
-import sys
+import dataclasses
 
 import pytest
 
 from dnnsuite import jobs
 from dnnsuite.errors import InvalidArgument
+from dnnsuite.jobs import Made, Metric, Preset, Rate, Workload
+
+BERT = jobs.get("bert").workload
 
 
-def test_config_survives_a_record():
-    config = jobs.JobConfig(B=2, hyper={"lr": [0.1, 0.2]}, options={"nlayers": 2})
-    assert jobs.JobConfig.from_dict(config.to_dict()) == config
+def test_arguments_are_hyperparameters_and_constants():
+    made = Made("Adam", {"lr": "lr", "betas": ("beta1", 0.999), "eps": 1e-6})
+    assert made.hyperparameters() == {"lr", "beta1"}
+    assert made.filled({"lr": [1, 2], "beta1": [3, 4]}) == {
+        "lr": [1, 2],
+        "betas": ([3, 4], 0.999),
+        "eps": 1e-6,
+    }
 
 
-def test_config_refuses_unknown_settings():
-    with pytest.raises(
-        InvalidArgument, match=r"no setting 'bach_size' .did you mean 'batch_size'..; it has B, batch_size"
-    ):
-        jobs.JobConfig.from_dict({"bach_size": 3})
+def test_a_preset_is_another_on_a_gpu():
+    preset = Preset(3, 4, max_B=4, cuda={"max_B": None, "iters_per_epoch": 50})
+    assert (preset.on("cpu")["max_B"], preset.on("cpu")["iters_per_epoch"]) == (4, 4)
+    assert (preset.on("cuda:1")["max_B"], preset.on("cuda:1")["iters_per_epoch"]) == (None, 50)
+    assert "cuda" not in preset.on("cpu")
 
 
-def test_every_workload_describes_itself():
-    for name in jobs.names():
-        workload = jobs.get(name)
-        assert workload.name == name
-        assert workload.description
-        assert workload.unit
-        assert "fp32" in workload.precisions("cpu")
+def test_a_preset_that_is_not_declared_is_the_default():
+    workload = dataclasses.replace(BERT, presets={"default": Preset(7, 8)})
+    assert workload.preset("quick", "cpu") == workload.preset("default", "cpu")
+    assert workload.preset("paper", "cpu")["epochs"] == 7
 
 
-def test_a_job_of_the_wrong_kind_is_answered_with_those_of_the_right_one():
-    with pytest.raises(
-        InvalidArgument, match=r"'toy_reg' is no FusedJob, and one is needed here; there is .*bert"
-    ):
-        jobs.get("toy_reg", jobs.FusedJob)
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"optimizer": Made("SGD", {"lr": "rate"})},
+            "SGD takes the hyperparameter 'rate', which `hyper` has not",
+        ),
+        ({"schedule": Made("StepLR", {"gamma": "decay"})}, "StepLR takes the hyperparameter 'decay'"),
+        ({"metric": Metric("share", lambda model, x: x)}, "`metric` without `held_out`"),
+        ({"held_out": lambda config, options: None}, "`held_out` without `metric`"),
+        ({"accumulate": 0}, "accumulate is 0, must be 1 or more"),
+        ({"presets": {"quick": Preset(1, 1)}}, "no preset 'default'; it has quick"),
+        ({"presets": {"default": Preset(1, 1), "fast": Preset(1, 1)}}, "preset 'fast' is none of quick"),
+    ],
+)
+def test_refuses_a_declaration_that_contradicts_itself(changes, words):
+    with pytest.raises(InvalidArgument, match=words):
+        dataclasses.replace(BERT, **changes)
 
 
-def test_an_unknown_job_is_answered_with_the_known_ones():
-    with pytest.raises(InvalidArgument, match=r"no job 'brt' \(did you mean 'bert'\?\); there is .*bert"):
-        jobs.get("brt")
+def test_losses_of_parts_keep_their_order():
+    one, two = (lambda model, x: x), (lambda model, x: -x)
+    assert Workload.parts(dataclasses.replace(BERT, loss=one)) == {"": one}
+    assert list(dataclasses.replace(BERT, loss={"b": one, "a": two}).parts()) == ["b", "a"]
 
 
-def test_a_name_is_given_once():
-    with pytest.raises(InvalidArgument, match="already BertJob"):
-
-        @jobs.register("bert")
-        class Other(jobs.FusedJob):
-            pass
+def test_a_metric_is_reached_in_its_direction_and_never_by_nan():
+    more, less = Metric("AUC", lambda model: model), Metric("bits", lambda model: model, "less")
+    assert [more.reached(value, 0.75) for value in (0.8, 0.7, float("nan"))] == [True, False, False]
+    assert [less.reached(value, 3.6) for value in (3.5, 3.7, float("nan"))] == [True, False, False]
 
 
-def test_a_name_of_ours_is_taken_before_it_was_used():
-    code = (
-        "from dnnsuite import jobs\n"
-        "class Mine(jobs.PlainJob): ...\n"
-        "try: jobs.register('toy_reg')(Mine)\n"
-        "except ValueError as error: print(error)\n"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said == "job 'toy_reg' is already ToyRegression\n"
+@pytest.mark.parametrize("shape", ["linear", "cosine"])
+@pytest.mark.parametrize("steps", [1, 7, 120])
+def test_a_rate_rises_stays_and_falls_to_its_end(shape, steps):
+    rate = Rate(warmup=0.1, constant=0.3, shape=shape, end=0.1)
+    factors = [rate(step, steps) for step in range(steps)]
+    top = factors.index(max(factors))
+    assert factors[: top + 1] == sorted(factors[: top + 1])
+    assert factors[top:] == sorted(factors[top:], reverse=True)
+    assert min(factors) > 0
+    assert max(factors) <= 1
+    assert rate(steps, steps) == rate(10 * steps, steps) <= factors[-1]
+    with pytest.raises(InvalidArgument, match="0 <= warmup <= constant <= 1"):
+        Rate(0.5, 0.2)
+
+
+def test_steps_of_a_preset_are_observed_in_about_thirty_parts():
+    assert Preset(3, 40).observations == (30, 4)
+    assert Preset(1, 5).observations == (5, 1)
+    assert Preset(1, 5, observed=(7, 2)).observations == (7, 2)

@@ -1,13 +1,6 @@
 # SPDX-License-Identifier: MIT
 from dnnsuite import jobs
-from dnnsuite.profiling.single_run import plugins_for, version_of
-
-
-def test_a_training_configuration_brings_its_module() -> None:
-    assert plugins_for("toy_reg", ("mine",)) == ("mine",)
-    added = plugins_for("imagenet-resnet50", ("mine",))
-    assert added[0] == "mine"
-    assert plugins_for("imagenet-resnet50", added) == added
+from dnnsuite.profiling.single_run import version_of
 
 
 def test_another_option_is_another_version() -> None:

@@ -21,7 +21,7 @@ from dnnsuite.profiling.throughput_request import TBD_SIZES, Request
         ({"timeout_s": 0.0}, "--timeout 0.0: must be a positive number"),
         ({"budget_s": -1.0}, "--budget -1"),
         ({"target": 2.0}, "--target 2.0: a part of the rate"),
-        ({"B": 2}, "trains one plain model, not an array"),
+        ({"B": -1}, "B must be 0 .one plain model. or more"),
         ({"precision": "fp8"}, "precision 'fp8' is not one of"),
         ({"options": {"wide": 2}}, "no option 'wide'"),
     ],

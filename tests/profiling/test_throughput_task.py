@@ -14,7 +14,7 @@ calls: list[str] = []
 
 
 @jobs.register("counted")
-class Counted(jobs.Workload):
+class Counted(jobs.Job):
     """Counts its steps and the waits for the device; the seventh step's loss is not finite."""
 
     description, unit = "counts its calls", "calls"

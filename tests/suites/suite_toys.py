@@ -13,17 +13,15 @@ from typing import Any, ClassVar
 
 import torch
 
-from dnnsuite.jobs import SeedUnit, Training, distributed, register
+from dnnsuite.jobs import PlainJob, distributed, register
 
 
 @register("toy-nap")
-class Nap(Training):
+class Nap(PlainJob):
     """Sleeps a little for each step; its loss falls."""
 
     description = "sleeps"
     unit = "naps"
-    seed_unit = SeedUnit("pairs of naps", 2)
-    seed_script = "./toys/nap/run.sh"
     defaults: ClassVar[dict[str, Any]] = {
         "batch_size": 4,
         "repeat": 4,

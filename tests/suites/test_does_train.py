@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from dnnsuite._runs.failures import FINAL, NotTraining, classify
-from dnnsuite.jobs import JobConfig, SeedUnit, Training
+from dnnsuite.jobs import JobConfig, PlainJob
 from dnnsuite.suites._does_train import check_training, fingerprints
 from dnnsuite.suites._method import observe
 
 
-class Line(Training):
+class Line(PlainJob):
     """A line fitted to noise."""
 
     name, description, unit = "line", "a line", "points"
-    seed_unit, seed_script = SeedUnit("points", 1), "./line.sh"
+
     defaults: ClassVar[dict[str, Any]] = {"batch_size": 4, "repeat": 4, "number": 2, "lr": 0.1}
     smoke: ClassVar[dict[str, Any]] = {}
 

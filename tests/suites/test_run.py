@@ -213,7 +213,7 @@ def test_failures_have_classes_and_stop_nobody(
         assert (said[job].verdict.status, said[job].verdict.failure) == ("failed", failure)
         assert message in said[job].verdict.message
         assert said[job].metrics == ()
-        assert said[job].details["seed_unit"] == {"name": "pairs of naps", "items": 2}
+        assert said[job].details["seed_unit"] == {"name": "naps", "items": 1}
         assert not (done.root / "runs" / f"{job}-r0-d0" / "report.json").exists()
     assert said["toy-nap"].ok
     lines = (done.root / "summary.txt").read_text().splitlines()

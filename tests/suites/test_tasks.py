@@ -44,7 +44,7 @@ def test_it_measures_and_writes_its_files(toys: None, tmp_path: Path) -> None:
     assert result["window_s"] >= 8 * 0.002
     assert result["losses"] == {"first": 1.0, "last": 0.125}
     (report,) = json.loads((tmp_path / "report.json").read_text())
-    assert report["train_item"]["avg"] == pytest.approx(2 * 2 / report["train"]["avg"])  # in pairs of naps
+    assert report["train_item"]["avg"] == pytest.approx(2 * 4 / report["train"]["avg"])  # in naps
     assert len((tmp_path / "samples.csv").read_text().splitlines()) == 5
 
 

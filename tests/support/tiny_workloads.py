@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from dnnsuite import nn
-from dnnsuite.jobs import FusedWorkload, JobConfig, Made, Preset, declare, register
-from dnnsuite.jobs.fused_workload import Values
+from dnnsuite.jobs import JobConfig, Made, Preset, Workload, declare, register
+from dnnsuite.jobs.workload import Values
 
 
 class Blobs:
@@ -42,8 +42,8 @@ def loss(model: Any, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor
     return torch.nn.functional.cross_entropy(model(images), labels)
 
 
-def workload(name: str) -> FusedWorkload:
-    return FusedWorkload(
+def workload(name: str) -> Workload:
+    return Workload(
         name=name,
         description="three blobs",
         unit="images",

@@ -21,10 +21,10 @@ from ._status import USAGE, say
 
 __all__ = ["Command", "in_todays_words"]
 
-#: A command's own names of the presets that all commands have.
+#: Presets by the names that a command's users may give beside those that it takes.
 _PRESETS = {
-    "run": {"quick": "smoke", "default": "baselines", "paper": "baselines"},
-    "train": {"default": "full", "paper": "full"},
+    "run": {"smoke": "quick", "baselines": "default"},
+    "train": {"full": "default"},
     "throughput": {"default": "full", "paper": "full"},
     "ladder": {"default": "full", "paper": "full"},
 }
@@ -145,8 +145,8 @@ class Command(TyperCommand):
 
 def _accepted(command: str, name: str) -> list[str]:
     if name == "preset":
-        own = _PRESETS.get(command)
-        return list(_OF_ALL) if own is None else [*own.values(), "quick", *_OWN_PRESETS.get(command, ())]
+        own = _PRESETS.get(command, {})
+        return [*_OF_ALL, *own, *own.values(), *_OWN_PRESETS.get(command, ())]
     return words_of(command, name)
 
 

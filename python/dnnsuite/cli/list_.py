@@ -72,7 +72,7 @@ def _about(name: str, kind: type | None = None) -> str:
     own = [card for card in cards.all_cards() if card.job == name]
     for card in sorted(own, key=lambda card: card.family != family):
         return f"{card.task}: {card.model.split(';')[0]}"
-    return str(jobs.get(name, kind or jobs.Workload).description)
+    return str(jobs.get(name, kind or jobs.Job).description)
 
 
 def _by_category() -> dict[str, list[str]]:

@@ -60,10 +60,9 @@ def profile(
     from .. import jobs
     from .._runs.folder import PROFILES_FILE, default_out
     from .._runs.plugins import import_plugins
-    from ..profiling.single_run import TRAINING_JOBS
 
     import_plugins(plugin or [], [str(Path.cwd())])
-    is_job = target[0] in (*jobs.names(), *TRAINING_JOBS)
+    is_job = target[0] in jobs.names()
     if len(target) > 1 or "--" in sys.argv or (not is_job and _is_command(target[0])):
         from ..profiling.script import run_script
 

@@ -23,7 +23,7 @@ __all__ = ["parameters", "run"]
 
 def run(
     suite: Annotated[
-        str, typer.Argument(help="baselines, fast, a jobs file (*.json), or a job.", show_default=False)
+        str, typer.Argument(help="baselines, fast, 2026, a file (json, toml), or jobs: a or a,b.", show_default=False)
     ],
     name: Annotated[Texts, typer.Option(help="Run this job only; repeatable, or a,b.")] = None,
     exclude: Annotated[Texts, typer.Option(help="Leave these jobs out, e.g. a,b.")] = None,
@@ -216,5 +216,5 @@ def _run_as_dict(run: RunRecord) -> dict[str, Any]:
         "copies": run.copies, "scope": run.details["scope"], "status": run.verdict.status,
         "failure": run.verdict.failure, "message": run.verdict.message, "unit": run.unit,
         "rate_per_s": rate and rate.value, "rate_interval_per_s": rate and [rate.low, rate.high],
-        "flags": run.disturbances, "elapsed_s": run.seconds,
+        "quality": run.details.get("quality"), "flags": run.disturbances, "elapsed_s": run.seconds,
     }  # fmt: skip

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["settings_of", "train"]
 
-_PRESETS = ("quick", "full")
+_PRESETS = ("quick", "default", "paper")
 
 
 def train(
@@ -34,8 +34,8 @@ def train(
     arguments: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Argument(
-            metavar="[CONFIG.yaml] [KEY=VALUE]...",
-            help="A file of configurations, sc20 or imagenet-resnet50, which ship [sc20], and keys to change.",
+            metavar="[CONFIG.yaml | JOB] [KEY=VALUE]...",
+            help="A file of configurations (sc20 and imagenet-resnet50 ship) [sc20], or a job, and keys to change.",
             show_default=False,
         ),
     ] = None,
@@ -90,7 +90,20 @@ def train(
     """
     from .. import training
 
-    file, _ = _split(arguments or [])
+    file, keys = _split(arguments or [])
+    from ..training.configurations import overrides
+    from ..training.job import is_job
+
+    if file is not None and is_job(file):
+        refused = {
+            "--config": config, "--vary": vary, "--B": B, "--evaluate": evaluate, "--cluster": cluster,
+            "--nodes": nodes, "--gpus-per-node": gpus_per_node,
+            "--cluster-option": cluster_option, "--show": show, "--list": list_,
+        }  # fmt: skip
+        if odd := next((name for name, value in refused.items() if value), None):
+            raise InvalidArgument(f"{odd} is for configurations, and {file} is a job: leave it out")
+        of_job = _AskedJob(file, overrides(keys), preset or "default", device, dataroot)
+        return _train(of_job, out, resume or "never", allow_changed or [], quiet, as_json)
     path = file or training.SHIPPED
     if list_:
         names = list(training.configurations(path))
@@ -133,11 +146,45 @@ class _Asked:
         each = training.data_of(self.variants, self.dataroot)
         return lambda kind: training.array_of(self.name, self.variants, each, kind, self.plan)
 
+    @property
+    def saves(self) -> bool:
+        """True if the run writes checkpoints."""
+        return self.settings.save_checkpoint
+
+    @property
+    def events(self) -> bool:
+        """True if the run writes TensorBoard's files."""
+        return self.settings.log_to_tensorboard
+
     def record(self) -> dict[str, Any]:
         """Return the options for the run's record."""
         models = [name for name, _ in self.variants]
         asked = {"config": self.name, "settings": self.settings.to_dict(), "dataroot": self.dataroot}
         return {**asked, **({"vary": models} if models else {})}
+
+
+@dataclass(frozen=True)
+class _AskedJob:
+    """One run of a job, as the command line has it."""
+
+    name: str
+    keys: dict[str, str]
+    preset: str
+    device: str
+    dataroot: str | None
+    saves, events, variants = True, False, ()
+
+    def made(self) -> Callable[[str], Experiment]:
+        """Return a function that makes the experiment for a device."""
+        from .. import training
+
+        return lambda kind: training.experiment_of_job(
+            self.name, self.preset, self.keys, kind, dataroot=self.dataroot
+        )
+
+    def record(self) -> dict[str, Any]:
+        """Return the options for the run's record."""
+        return {"job": self.name, "keys": self.keys, "dataroot": self.dataroot}
 
 
 def _variants(settings: Settings, vary: Sequence[str], B: int | None) -> Variants:
@@ -176,7 +223,7 @@ def settings_of(arguments: Sequence[str], name: str, preset: str | None) -> Sett
     from ..training.configurations import SHIPPED, configuration, overrides
 
     file, keys = _split(arguments)
-    preset = preset or "full"
+    preset = preset or "default"
     if preset not in _PRESETS:
         raise InvalidArgument(
             f"unknown preset {preset!r}; accepted: {', '.join(_PRESETS)}{did_you_mean(preset, _PRESETS)}"
@@ -205,7 +252,12 @@ def _text(value: Any) -> str:
 
 
 def _train(
-    asked: _Asked, out: str | None, resume: str, allow_changed: list[str], quiet: bool, as_json: bool
+    asked: _Asked | _AskedJob,
+    out: str | None,
+    resume: str,
+    allow_changed: list[str],
+    quiet: bool,
+    as_json: bool,
 ) -> int:
     from .. import training
     from .._runs.failures import NotFinite
@@ -221,16 +273,14 @@ def _train(
             folder,
             resume=resume,
             device=asked.device,
-            tensorboard=asked.settings.log_to_tensorboard,
+            tensorboard=asked.events,
             quiet=quiet,
             preset=asked.preset,
             asked=asked.record(),
             allow_changed=allow_changed,
         )
     except Interrupted as interrupted:
-        say(
-            f"saved in {folder}; continue: {again}" if asked.settings.save_checkpoint else "nothing was saved"
-        )
+        say(f"saved in {folder}; continue: {again}" if asked.saves else "nothing was saved")
         return _end(interrupted.exit_code)
     except NotFinite as error:
         say(f"error: {error}")
@@ -271,7 +321,7 @@ def _default_out(name: str, file: str, resume: str) -> Path:
     return default_out(name, file, resume == "auto" and bool(there))
 
 
-def _tell(trained: Trained, asked: _Asked, as_json: bool) -> None:
+def _tell(trained: Trained, asked: _Asked | _AskedJob, as_json: bool) -> None:
     if trained.record is None:
         return
     if asked.variants:

@@ -105,10 +105,10 @@ def tune(
     jobs.get(job, jobs.FusedJob)  # before anything slow is imported
     from .._runs.device import choose_device
     from .._runs.folder import OUT, stamp
+    from .._runs.job_options import parse_options
     from .._runs.shares import shares_of
     from ..tuning.comparison import compare
     from ..tuning.job import JobSweep
-    from ..workflow.job_options import parse_options
 
     on_cluster = cluster is not None or workers is not None or bool(cluster_option)
     _check_counts(
@@ -172,6 +172,8 @@ def _swept(found: JobSweep, algorithm: Algorithm, *, space: str | None, preset: 
     else:
         count = getattr(algorithm, "trials", 0)
     ranges = read_space(Path(space)) if space else space_of(found.workload, preset, options["seed"], count)
+    if options["goal"] is None and metric in (None, found.metric) and found.metric not in ("acc", "loss"):
+        options["goal"] = found.goal  # which no name tells
     return sweep(
         found.model, ranges, found.train, evaluate=found.held_out(), loss=found.loss, measure=found.measure,
         optimizer=found.optimizer, scheduler=found.scheduler, algorithm=algorithm, metric=metric or found.metric,

@@ -12,6 +12,47 @@ if TYPE_CHECKING:
     import torch
 
 
+class BatchesInTurn:
+    """Batches that are drawn one after the other; an earlier one is drawn anew from the beginning.
+
+    Args:
+        begin: returns a function that draws batch 0, 1, ... in turn; each of the functions draws the same.
+        record, sizes: provenance and sizes, as those of `ArrayBatches`.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], Callable[[], tuple[torch.Tensor, ...]]],
+        record: Mapping[str, Any],
+        sizes: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._begin, self.record, self.sizes = begin, dict(record), dict(sizes or {})
+        self._draw, self._next = begin(), 0
+
+    def batch(self, i: int) -> tuple[torch.Tensor, ...]:
+        """Batch i since training began."""
+        if i < self._next:
+            self._draw, self._next = self._begin(), 0
+        while self._next < i:
+            self._draw()
+            self._next += 1
+        self._next += 1
+        return self._draw()
+
+
+class WholeBatch:
+    """One batch, the same for every i, which counts as one sample; `record` is as that of `ArrayBatches`."""
+
+    batch_size = 1
+
+    def __init__(self, batch: tuple[torch.Tensor, ...], record: Mapping[str, Any]) -> None:
+        self._batch, self.record, self.sizes = batch, dict(record), dict[str, Any]()
+
+    def batch(self, i: int) -> tuple[torch.Tensor, ...]:
+        """Return the batch."""
+        return self._batch
+
+
 class ArrayBatches:
     """Batches of rows of some tensors; batch i depends on the seed and on i alone.
 

@@ -145,7 +145,7 @@ _LISTED = (
             Archive("ILSVRC2012_img_val.tar", "29b22e2961454d5413ddabcf34fc5622", "image-net.org", "val"),
         ),
         ("loader", "convnet", "convnet_fp16", "convnet_distributed", "convnet_distributed_fp16", "dcgan", "dcgan_all",
-         "fast_style"),
+         "fast_style", "imagenet-resnet50"),
         "parts of photographs that scikit-image ships, else noise; generated JPEG files where a loader is measured",
     ),
     DataSet(
@@ -160,7 +160,7 @@ _LISTED = (
             Archive("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3", "torchvision"),
             Archive("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", "torchvision"),
         ),
-        ("vae",), "Debian's dataset-fashion-mnist, else scikit-learn's digits, else drawn",
+        ("vae", "dit"), "Debian's dataset-fashion-mnist, else scikit-learn's digits, else drawn",
     ),
     DataSet(
         "cifar10", "CIFAR-10", "cifar-10-batches-bin", _cifar10,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Training workloads by name: a `FusedJob` can train many models as one array, a `PlainJob` has one plain model.
+"""Training workloads by name. A `Workload` is one value that every command takes: `run`, `workflow`, `tune`, ...
 
-`declare` makes a fused job of a `FusedWorkload`, which is written for one plain model. A job's module is imported when
-the job is asked for. `Job` and `Training`, earlier names of `FusedJob` and `PlainJob`, stay.
+`declare` makes a `FusedJob` of it, which trains one plain model or many as one array. A `PlainJob` is a class of one
+plain model, for what no value says. A job's module is imported when the job is asked for.
 """
 
 from __future__ import annotations
@@ -11,33 +11,30 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ._fused_job import FusedJob as FusedJob
-from ._workload import JobConfig as JobConfig
-from ._workload import Workload as Workload
-from ._workload import get as get
-from ._workload import names as names
-from ._workload import register as register
-from .fused_workload import Batches as Batches
-from .fused_workload import FusedWorkload as FusedWorkload
-from .fused_workload import Made as Made
-from .fused_workload import Preset as Preset
+from ._job import Job as Job
+from ._job import JobConfig as JobConfig
+from ._job import get as get
+from ._job import names as names
+from ._job import register as register
+from .workload import Batches as Batches
+from .workload import Group as Group
+from .workload import Made as Made
+from .workload import Metric as Metric
+from .workload import Preset as Preset
+from .workload import Rate as Rate
+from .workload import Workload as Workload
 
 if TYPE_CHECKING:
-    from ._plain_job import PlainJob, SeedUnit
+    from ._plain_job import PlainJob
     from .declared_job import DeclaredJob, declare, widened
 
-    Training = PlainJob
-
-Job = FusedJob
-
 __all__ = [
-    "Batches", "DeclaredJob", "FusedJob", "FusedWorkload", "Job", "JobConfig", "Made", "PlainJob", "Preset", "SeedUnit",
-    "Training", "Workload", "declare", "get", "names", "register", "widened",
+    "Batches", "DeclaredJob", "FusedJob", "Group", "Job", "JobConfig", "Made", "Metric", "PlainJob", "Preset", "Rate",
+    "Workload", "declare", "get", "names", "register", "widened",
 ]  # fmt: skip
 _HOME_OF = {
     "DeclaredJob": (".declared_job", "DeclaredJob"),
     "PlainJob": ("._plain_job", "PlainJob"),
-    "SeedUnit": ("._plain_job", "SeedUnit"),
-    "Training": ("._plain_job", "PlainJob"),
     "declare": (".declared_job", "declare"),
     "widened": (".declared_job", "widened"),
 }

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from . import distributed
+from ._job import JobConfig
 from ._plain_job import PlainJob
-from ._workload import JobConfig
 
 
 class SpreadJob(PlainJob):

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from ._job import JobConfig
 from ._same_state import Alone, Bounds, Difference, Follower, advance
 from ._separate import Tolerance, share_masks, update_error
-from ._workload import JobConfig
 
 if TYPE_CHECKING:
     from .declared_job import DeclaredJob
@@ -114,7 +114,7 @@ def check(kind: type[DeclaredJob], config: JobConfig, steps: int) -> dict[str, A
         "models": config.B,
         "losses_fused": _by_step(fused),
         "losses_separate": _by_step(plain),
-        "method": _METHOD.format(kind.workload.optimizer.name, early),
+        "method": _METHOD.format(kind.workload.groups()[0].optimizer.name, early),
     }
 
 

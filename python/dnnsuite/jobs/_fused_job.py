@@ -8,13 +8,14 @@ import random
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ._workload import JobConfig, Workload
+from ._job import Job, JobConfig
 
 
-class FusedJob(Workload):
+class FusedJob(Job):
     """A workload with a fused form: hyper-parameters, epochs and a check of equality for a workflow."""
 
     family: ClassVar[str] = "fused"
+    families: ClassVar[tuple[str, ...]] = ("fused",)
 
     @classmethod
     def precisions(cls, device: str) -> list[str]:

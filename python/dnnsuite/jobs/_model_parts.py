@@ -12,10 +12,10 @@ import torch
 from .. import _fuse, optim
 from .._step import StepRunner, SubmittedStep
 from ..errors import InvalidArgument
-from .fused_workload import Made, Values
+from .workload import Loss, Made, Values
 
 if TYPE_CHECKING:
-    from .declared_job import DeclaredJob, Trainee
+    from .declared_job import DeclaredJob
 
 Batch = tuple[torch.Tensor, ...]
 
@@ -25,11 +25,26 @@ def autocast(device: str, dtype: torch.dtype | None) -> contextlib.AbstractConte
     return torch.autocast(torch.device(device).type, dtype=dtype) if dtype else contextlib.nullcontext()
 
 
+class Trainee(torch.nn.Module):
+    """Model whose forward returns its losses, so that an array of it returns `[B]` losses."""
+
+    def __init__(self, model: torch.nn.Module, calls: tuple[Loss, ...]) -> None:
+        super().__init__()
+        self.model, self._calls = model, calls
+
+    def forward(self, call: int, *batch: torch.Tensor) -> torch.Tensor:
+        return self._calls[call](self.model, *batch)
+
+
 class Training(Protocol):
     """The training of one model or of an array: optimizers and schedules of its parts, and its steps."""
 
     optimizers: list[Any]
     schedules: list[Any]
+
+    @property
+    def skipped(self) -> int:
+        """Number of updates that loss scaling has left out; 0 where nobody counts them."""
 
     def step(self, batch: Batch) -> None: ...
     def losses(self) -> torch.Tensor:
@@ -45,13 +60,23 @@ class PlainTraining:
     """One plain model."""
 
     def __init__(self, job: DeclaredJob, trainee: Trainee, hyper: Values) -> None:
+        self._job = job
         self._parts = [_PlainPart(job, trainee, name, hyper) for name in job.workload.parts()]
-        self.optimizers = [part.optimizer for part in self._parts]
+        self.optimizers = [one for part in self._parts for one in part.optimizers]
         self.schedules = _schedules(torch.optim.lr_scheduler, job, hyper, self.optimizers)
+        self._by_steps = _by_steps(torch.optim.lr_scheduler, job, self.optimizers)
         self._last = torch.empty(0)
+
+    @property
+    def skipped(self) -> int:
+        """Number of updates that loss scaling has left out."""
+        return sum(part.skipped for part in self._parts)
 
     def step(self, batch: Batch) -> None:
         self._last = torch.stack([part.step(batch) for part in self._parts])
+        for schedule in self._by_steps:
+            schedule.step()
+        _after_step(self._job)
 
     def losses(self) -> torch.Tensor:
         return self._last.sum().reshape(1)
@@ -73,42 +98,81 @@ class _PlainPart:
     def __init__(self, job: DeclaredJob, trainee: Trainee, name: str, hyper: Values) -> None:
         self._job, self._trainee, self._name = job, trainee, name
         self._number = list(job.workload.parts()).index(name)
-        self.optimizer = _made(torch.optim, job.workload.optimizer, hyper, _parameters(trainee, name))
+        self._trained = _trained(trainee)
+        groups = _grouped(job, trainee, trainee, name)
+        self._own = [parameter for _, own in groups for parameter in own]
+        self.optimizers = [_made(torch.optim, made, hyper, group) for made, group in _by_class(groups, hyper)]
         self._scaler = job.scaler()
+        self.skipped = 0
 
     def step(self, batch: Batch) -> torch.Tensor:
         if self._name:
-            _train_only(self._trainee, self._name)
-        self.optimizer.zero_grad(set_to_none=True)
+            _train_only(self._trained, self._name)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        parts = self._job.workload.accumulate
+        loss = torch.stack([self._backward(part, parts) for part in _split(batch, parts)]).sum()
+        self._update()
+        return loss
+
+    def _backward(self, batch: Batch, parts: int) -> torch.Tensor:
         with self._job.autocast():
             loss = self._trainee(self._number, *batch)
-        if self._scaler is None:
-            loss.backward()
-            self.optimizer.step()
-        else:
-            self._scaler.scale(loss).backward()
-            self._scaler.step(self.optimizer)
-            self._scaler.update()
+        loss = loss / parts if parts > 1 else loss
+        (loss if self._scaler is None else self._scaler.scale(loss)).backward()
         return loss.detach()
+
+    def _update(self) -> None:
+        clip, scaler = self._job.workload.clip_norm, self._scaler
+        if scaler is not None:
+            for optimizer in self.optimizers:
+                scaler.unscale_(optimizer)
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(self._own, clip)
+        for optimizer in self.optimizers:
+            optimizer.step() if scaler is None else scaler.step(optimizer)
+        if scaler is not None:
+            scale = scaler.get_scale()
+            scaler.update()
+            self.skipped += scaler.get_scale() < scale
 
 
 class ArrayTraining:
     """B models at once. Each goes through all parts of a step without a wait for the others."""
 
-    def __init__(self, job: DeclaredJob, array: Any) -> None:
-        self._B = job.config.B
+    def __init__(self, job: DeclaredJob, array: Any, plain: Trainee) -> None:
+        self._B, self._job = job.config.B, job
         names = list(job.workload.parts())
-        self.optimizers = [
-            _made(optim, job.workload.optimizer, job.hyper, _parameters(array, name)) for name in names
-        ]
+        made = [_by_class(_grouped(job, array, plain, name), job.hyper) for name in names]
+        if several := next((each for each in made if len(each) > 1), None):
+            raise InvalidArgument(
+                f"workload {job.workload.name} trains by {' and '.join(one.name for one, _ in several)}: an array has "
+                "one class of optimizer for each part"
+            )
+        clip = job.workload.clip_norm
+        more = {} if clip is None else {"max_grad_norm": clip}
+        self.optimizers = [_made(optim, one, job.hyper, groups, **more) for ((one, groups),) in made]
         self.schedules = _schedules(optim.lr_scheduler, job, job.hyper, self.optimizers)
+        self._by_steps = _by_steps(optim.lr_scheduler, job, self.optimizers)
         losses = [_loss_of(job, number) for number in range(len(names))]
         scalers = [job.scaler() for _ in names]
-        self.runner = StepRunner(array, self.optimizers, losses, threads=job.config.threads, scaler=scalers)
+        self.runner = StepRunner(
+            array, self.optimizers, losses, threads=job.config.threads, scaler=scalers,
+            accumulate=job.workload.accumulate,
+        )  # fmt: skip
         self._last: SubmittedStep | None = None
+
+    @property
+    def skipped(self) -> int:
+        return 0
 
     def step(self, batch: Batch) -> None:
         self._last = self.runner.step(*(_fuse.stack(x, self._B) for x in batch))
+        for schedule in self._by_steps:
+            schedule.step()
+        if self._job.workload.after_step is not None:
+            self.runner.synchronize()
+            _after_step(self._job)
 
     def losses(self) -> torch.Tensor:
         assert self._last is not None, "no step was made yet"
@@ -140,9 +204,13 @@ def _loss_of(job: DeclaredJob, number: int) -> Callable[..., torch.Tensor]:
     return losses
 
 
-def _made(room: Any, made: Made, hyper: Values, of: Any) -> Any:
-    """Make an optimizer of these parameters, or a schedule of this optimizer."""
-    return getattr(room, made.name)(of, **made.filled(hyper))
+def _made(room: Any, made: Made, hyper: Values, of: Any, **more: Any) -> Any:
+    """Make an optimizer of these parameters or groups, or a schedule of this optimizer."""
+    if not hasattr(room, made.name):
+        raise InvalidArgument(
+            f"{room.__name__} has no {made.name}: models that train by it train one by one, B = 0"
+        )
+    return getattr(room, made.name)(of, **made.filled(hyper), **more)
 
 
 def _schedules(room: Any, job: DeclaredJob, hyper: Values, optimizers: list[Any]) -> list[Any]:
@@ -150,18 +218,70 @@ def _schedules(room: Any, job: DeclaredJob, hyper: Values, optimizers: list[Any]
     return [_made(room, schedule, hyper, one) for one in optimizers] if schedule else []
 
 
+def _by_steps(room: Any, job: DeclaredJob, optimizers: list[Any]) -> list[Any]:
+    rate, steps = job.workload.rate, job.steps
+    return [room.LambdaLR(one, lambda step: rate(step, steps)) for one in optimizers] if rate else []
+
+
+def _after_step(job: DeclaredJob) -> None:
+    if job.workload.after_step is not None:
+        with torch.no_grad():
+            job.workload.after_step(job.model)
+
+
+def _split(batch: Batch, parts: int) -> list[Batch]:
+    """Split a batch into equal parts along its samples."""
+    if parts == 1:
+        return [batch]
+    if uneven := next((len(x) for x in batch if len(x) % parts), None):
+        raise InvalidArgument(f"a batch of {uneven} samples has no {parts} equal parts")
+    return list(zip(*(x.chunk(parts) for x in batch), strict=True))
+
+
 def _is_of(parameter: str, part: str) -> bool:
     return not part or parameter.startswith(f"model.{part}.")
 
 
-def _parameters(trainee: torch.nn.Module, part: str) -> list[torch.nn.Parameter]:
-    found = [p for name, p in trainee.named_parameters() if _is_of(name, part)]
-    if not found:
+def _trained(trainee: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """Parameters by name, without those that the model itself has frozen."""
+    return {name: p for name, p in trainee.named_parameters() if p.requires_grad}
+
+
+def _grouped(
+    job: DeclaredJob, trainee: torch.nn.Module, plain: torch.nn.Module, part: str
+) -> list[tuple[Made, list[torch.nn.Parameter]]]:
+    """Trained parameters of a part, by the optimizer of the group that holds them; `plain` is one plain model."""
+    groups, asked = job.workload.groups(), dict(plain.named_parameters())
+    found: list[tuple[Made, list[torch.nn.Parameter]]] = [(group.optimizer, []) for group in groups]
+    for name, parameter in _trained(trainee).items():
+        if _is_of(name, part):
+            own, one = name.removeprefix("model."), asked.get(name, parameter)
+            place = next((i for i, group in enumerate(groups) if group.holds(own, one)), None)
+            if place is None:
+                raise InvalidArgument(f"workload {job.workload.name}: no group of optimizers holds {own}")
+            found[place][1].append(parameter)
+    if not any(own for _, own in found):
         raise InvalidArgument(f"the model has no part {part!r} with parameters")
-    return found
+    return [(made, own) for made, own in found if own]
 
 
-def _train_only(trainee: torch.nn.Module, part: str) -> None:
+def _by_class(
+    groups: list[tuple[Made, list[torch.nn.Parameter]]], hyper: Values
+) -> list[tuple[Made, list[Any]]]:
+    """Optimizers with their parameters: those of one class are groups of one optimizer."""
+    of: dict[str, list[tuple[Made, list[torch.nn.Parameter]]]] = {}
+    for made, own in groups:
+        of.setdefault(made.name, []).append((made, own))
+    return [
+        (
+            same[0][0],
+            same[0][1] if len(same) == 1 else [{"params": own, **made.filled(hyper)} for made, own in same],
+        )
+        for same in of.values()
+    ]
+
+
+def _train_only(trained: dict[str, torch.nn.Parameter], part: str) -> None:
     """Let the parameters of `part` be trained, and hold all others."""
-    for name, parameter in trainee.named_parameters():
+    for name, parameter in trained.items():
         parameter.requires_grad_(_is_of(name, part))

@@ -8,26 +8,19 @@ import contextlib
 import time
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..data import Origin, imagenet
 from ..data.endless import EndlessLoader
 from ..errors import InvalidArgument
 from . import distributed
-from ._workload import JobConfig, Workload, option
+from ._job import Job, JobConfig, option
 
 if TYPE_CHECKING:
     import torch
 
 
-class SeedUnit(NamedTuple):
-    """The unit that the original suite counted (mila-iqia/training, 2019), for comparison with its figures."""
-
-    name: str
-    items: float  # how many of the job's own unit are one of these
-
-
-class PlainJob(Workload):
+class PlainJob(Job):
     """A workload of one plain model (`config.B == 0`).
 
     A subclass names its `defaults` (as in `baselines.json`: batch_size, repeat, number, and its options, spelled like
@@ -36,24 +29,16 @@ class PlainJob(Workload):
     """
 
     family: ClassVar[str] = "plain"
+    families: ClassVar[tuple[str, ...]] = ("plain", "fused")  # a suite runs workloads, too
     scope: ClassVar[str] = "student"  # one copy per slot; "all": one that has the machine
     distributed: ClassVar[bool] = False  # of several processes where `scope` is "all": one for each device
     default_precision: ClassVar[str] = "fp32"
     defaults: ClassVar[Mapping[str, Any]]
     smoke: ClassVar[Mapping[str, Any]] = {}
-    seed_unit: ClassVar[SeedUnit]
     #: Source of the batches in the timed loop: `memory`, or a `loader` that is waited for.
     feed: str = "memory"
     #: False for what has no weights in this process; a suite wants to see the weights of all others change.
     trains: ClassVar[bool] = True
-    #: Path by which the original suite's summary named it; a job that it has not is named by its own name.
-    seed_script: ClassVar[str] = ""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Let a job that the original suite has not be counted there in its own unit."""
-        super().__init_subclass__(**options)
-        if not hasattr(cls, "seed_unit") and hasattr(cls, "unit"):
-            cls.seed_unit = SeedUnit(cls.unit, 1)
 
     def __init__(self, config: JobConfig) -> None:
         import torch
@@ -77,6 +62,11 @@ class PlainJob(Workload):
         self._scaler = torch.amp.GradScaler(self.device.type) if half == torch.float16 else None
         self.steps_tried = self.steps_skipped = 0  # of the optimizers, under loss scaling
         self._counted: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+
+    @classmethod
+    def settings(cls, preset: str) -> dict[str, Any]:
+        """Return batch size, observations, batches in each, and options of a suite's preset."""
+        return {**cls.defaults, **(cls.smoke if preset in ("smoke", "quick") else {})}
 
     @classmethod
     def precisions(cls, device: str) -> list[str]:

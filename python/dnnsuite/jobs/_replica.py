@@ -16,8 +16,8 @@ from .._seeds import seed_all
 from ..data import import_torchvision
 from ..errors import Error, InvalidArgument
 from . import distributed
-from ._plain_job import PlainJob, SeedUnit
-from ._workload import JobConfig
+from ._job import JobConfig
+from ._plain_job import PlainJob
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +31,6 @@ class Replica(PlainJob):
 
     name, description, unit = "scaling", "one process of scaling", "images"
     scope = "all"
-    seed_unit, seed_script = SeedUnit("images", 1), ""
     defaults: ClassVar = {"batch_size": 128, "repeat": 10, "number": 10, **OPTIONS}
     smoke: ClassVar = {}
 

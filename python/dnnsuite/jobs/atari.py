@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from .._seeds import seed_all
 from ..data import games
 from ..errors import InvalidArgument
-from ._plain_job import PlainJob, SeedUnit
-from ._workload import JobConfig, register
+from ._job import JobConfig, register
+from ._plain_job import PlainJob
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,8 +41,6 @@ class Atari(PlainJob):
 
     description = "PPO with a convolutional policy on 8 games of Pong"
     unit = "frames"
-    seed_unit = SeedUnit("updates x games", 128)
-    seed_script = "./reinforcement/atari/pytorch/run.sh"
     defaults: ClassVar = {
         "batch_size": 8,
         "repeat": 30,

@@ -124,7 +124,7 @@ def bibtex(keys: Iterable[str]) -> str:
 def page() -> str:
     """All cards as one page of Markdown, by category."""
     parts = [
-        "# Jobs\n\nPlain jobs are those of a suite, fused ones those of a workflow. `dnnsuite show JOB --bibtex` "
+        "# Jobs\n\n`run` takes every job; fused ones also train as arrays. `dnnsuite show JOB --bibtex` "
         "prints what a job refers to.\n"
     ]
     for category in CATEGORIES:

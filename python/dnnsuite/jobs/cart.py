@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .._seeds import seed_all
 from ..data import games
 from ..errors import InvalidArgument
-from ._plain_job import PlainJob, SeedUnit
-from ._workload import JobConfig, register
+from ._job import JobConfig, register
+from ._plain_job import PlainJob
 
 if TYPE_CHECKING:
     import torch
@@ -28,8 +28,6 @@ class CartPole(PlainJob):
 
     description = "REINFORCE with a policy of 128 units on CartPole, on the CPU"
     unit = "env steps"
-    seed_unit = SeedUnit("env steps", 1)
-    seed_script = "./reinforcement/cart_pole/pytorch/run.sh"
     defaults: ClassVar = {
         "batch_size": 1,
         "repeat": 200,

@@ -12,8 +12,7 @@ from ..data import Origin, imagenet, import_torchvision
 from ..errors import InvalidArgument, did_you_mean
 from . import distributed
 from ._data_parallel import SpreadJob
-from ._plain_job import SeedUnit
-from ._workload import JobConfig, register
+from ._job import JobConfig, register
 
 if TYPE_CHECKING:
     import torch
@@ -44,8 +43,6 @@ class ConvNet(SpreadJob):
 
     description = "ResNet-101, images of 224 x 224"
     unit = "images"
-    seed_unit = SeedUnit("images", 1)
-    seed_script = "./image_classification/convnets/pytorch/run.sh"
     defaults: ClassVar = {"batch_size": 64, "repeat": 30, "number": 5, **_OPTIONS}
     smoke: ClassVar = {"batch_size": 2, "repeat": 6, "number": 1, "workers": 1, "image_size": 64}
 
@@ -131,7 +128,6 @@ class DistributedConvNet(ConvNet):
 
     description = "ResNet-101 on every device of the machine"
     scope, distributed = "all", True
-    seed_script = "./image_classification/convnets/pytorch/run_distributed.sh"
 
 
 @register("convnet_distributed_fp16")

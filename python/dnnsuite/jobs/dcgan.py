@@ -12,8 +12,7 @@ from ..data import Origin, imagenet
 from ..errors import InvalidArgument
 from . import distributed
 from ._data_parallel import SpreadJob
-from ._plain_job import SeedUnit
-from ._workload import JobConfig, register
+from ._job import JobConfig, register
 
 if TYPE_CHECKING:
     import torch
@@ -44,8 +43,6 @@ class DCGAN(SpreadJob):
 
     description = "DCGAN, width 64, images of 64 x 64"
     unit = "images"
-    seed_unit = SeedUnit("images", 1)
-    seed_script = "./generative_adversarial_networks/dcgan/pytorch/run.sh"
     defaults: ClassVar = _DEFAULTS
     smoke: ClassVar = {"batch_size": 4, "repeat": 12, "number": 1, "workers": 1}
 

@@ -6,39 +6,38 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-
-from .. import _fuse, optim
 from .._seeds import seed_all
-from .._torch_threads import torch_threads
 from ..errors import InvalidArgument
 from ._fused_job import FusedJob
-from ._model_parts import ArrayTraining, Batch, PlainTraining, Training, autocast
-from ._workload import JobConfig, option, register
-from .fused_workload import Batches, FusedWorkload, Loss
+from ._job import JobConfig, option, register
+from .workload import Made, Workload
 
-_HELD_OUT_SAMPLES = 512  # that an accuracy is of
+if TYPE_CHECKING:
+    import torch
 
+    from ._model_parts import Batch, Trainee, Training
 
-class Trainee(torch.nn.Module):
-    """Model whose forward returns its losses, so that an array of it returns `[B]` losses."""
-
-    def __init__(self, model: torch.nn.Module, calls: tuple[Loss, ...]) -> None:
-        super().__init__()
-        self.model, self._calls = model, calls
-
-    def forward(self, call: int, *batch: torch.Tensor) -> torch.Tensor:
-        return self._calls[call](self.model, *batch)
+_HELD_OUT_SAMPLES = 512  # that a metric is of, where it names no other number
+_AS_PRESET = {
+    "": "default",
+    "baselines": "default",
+    "fast": "default",
+    "smoke": "quick",
+}  # of the suite of 2019
 
 
 class DeclaredJob(FusedJob):
-    """A `FusedJob` of a `FusedWorkload`. Model i is made from the seed `config.seed + i`."""
+    """A job of a `Workload`, for suites and workflows. Model i is made from the seed `config.seed + i`."""
 
-    workload: ClassVar[FusedWorkload]
+    workload: ClassVar[Workload]
+    scope, distributed, default_precision = "student", False, "fp32"
+    feed, trains = "memory", True
 
     def __init__(self, config: JobConfig) -> None:
         super().__init__(config)
@@ -46,24 +45,35 @@ class DeclaredJob(FusedJob):
         option(config.options, list(workload.options), self.name)
         option(config.hyper, list(workload.hyper), self.name)
         self.options = {**workload.options, **config.options}
+        own = {name: self.options.get(name, value) for name, value in workload.hyper.items()}
         self.hyper = {
-            name: list(config.hyper.get(name, [value] * config.models))
-            for name, value in workload.hyper.items()
+            name: list(config.hyper.get(name, [value] * config.models)) for name, value in own.items()
         }
-        self.batches: Batches | None = None  # the training data, once they are loaded
+        self.batches: Any = None  # the training data, Batches or Rollouts,, once they are loaded
         self._held: list[Batch] = []
         self._training: Training | None = None
+        self._files: Any = None
         self.iteration = 0  # number of steps made; the next one takes the batch of this index
+        self.data_wait_ns = 0  # time spent in batches so far
+        self.steps_tried = self.steps_skipped = 0  # under loss scaling
+        quick = workload.presets["default"]
+        self.steps = config.steps or quick.epochs * quick.iters_per_epoch  # that a schedule by steps is for
 
     @classmethod
     def precisions(cls, device: str) -> list[str]:
-        """Precisions of the workload: fp32, amp and fp64 on a GPU; fp32, bf16 and fp64 on a CPU."""
-        return ["fp32", "amp", "fp64"] if device.startswith("cuda") else ["fp32", "bf16", "fp64"]
+        """Precisions of the workload: fp32, bf16, fp16 and fp64, and amp on a GPU, which is the better one of them."""
+        half = ["amp", "bf16", "fp16"] if device.startswith("cuda") else ["bf16", "fp16"]
+        return ["fp32", *(half if cls.workload.half else ()), "fp64"]
 
     @classmethod
     def preset(cls, name: str, device: str) -> dict[str, Any]:
         """Return the settings of a preset (`quick`, `default`, `paper`) on `device`."""
         return cls.workload.preset(name, device)
+
+    @classmethod
+    def settings(cls, preset: str) -> dict[str, Any]:
+        """Return what a suite takes of a preset: see :meth:`Workload.settings`."""
+        return cls.workload.settings(_AS_PRESET.get(preset, preset))
 
     @classmethod
     def option_defaults(cls) -> Mapping[str, Any]:
@@ -73,11 +83,13 @@ class DeclaredJob(FusedJob):
     @classmethod
     def hyperparameters(cls, generator: random.Random, models: int) -> dict[str, list[float]]:
         """Draw the hyper-parameters of `models` models, as a sweep would."""
-        drawn = [cls.workload.sample(generator) for _ in range(models)]
+        drawn = [cls.workload.drawn(generator) for _ in range(models)]
         return {name: [values[name] for values in drawn] for name in cls.workload.hyper}
 
     @classmethod
     def inspect(cls, config: JobConfig) -> int:
+        from .. import _fuse
+
         job = cls(replace(config, B=0, device="cpu", precision="fp32", hyper={}))
         job.options.update(cls.workload.data(job.config, job.options).sizes)
         model = job.build(0).model
@@ -85,16 +97,28 @@ class DeclaredJob(FusedJob):
         return sum(p.numel() * p.element_size() for p in model.parameters())
 
     def setup(self) -> None:
+        import torch
+
+        from ._model_parts import ArrayTraining, PlainTraining
+
+        _check_classes(self.workload)
         config = self.config
         if config.threads:
             torch.set_num_threads(config.threads)
         batches = self.batches = self.batches or self.workload.data(config, self.options)
         self.options.update(batches.sizes)
+        if config.B and hasattr(batches, "batch_of"):
+            raise InvalidArgument(
+                f"job {self.name} makes its batches with the model: B must be 0, got {config.B}"
+            )
+        if not self.workload.reseed:
+            seed_all(config.seed)  # and what the model draws is drawn from there
         built = [self.build(i) for i in range(config.models)]
-        seed_all(config.seed)
+        if self.workload.reseed:
+            seed_all(config.seed)
         if config.B:
             self.trainee = self.fused(built)
-            self._training = ArrayTraining(self, self.trainee)
+            self._training = ArrayTraining(self, self.trainee, built[0])
         else:
             self.trainee = built[0]
             hyper = {name: values[0] for name, values in self.hyper.items()}
@@ -102,12 +126,24 @@ class DeclaredJob(FusedJob):
 
     def build(self, index: int) -> Trainee:
         """Build the plain model `index` with its losses."""
+        import torch
+
+        from ._model_parts import Trainee
+
         hyper = {name: values[index] for name, values in self.hyper.items()}
-        with torch.random.fork_rng(devices=[]):
-            seed_all(self.config.seed + index)
+        with torch.random.fork_rng(devices=[], enabled=self.workload.reseed):
+            if self.workload.reseed or index:
+                seed_all(self.config.seed + index)
             model = self.workload.model(self.options, hyper)
         trainee = Trainee(model, self.workload.calls()).to(self.config.device)
         return trainee.double() if self.config.precision == "fp64" else trainee
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the models."""
+        import torch
+
+        return torch.device(self.config.device)
 
     @property
     def model(self) -> torch.nn.Module:
@@ -121,6 +157,8 @@ class DeclaredJob(FusedJob):
 
     def fused(self, built: Sequence[Trainee]) -> Any:
         """Fuse `built` into one array, which draws random numbers like each of them alone."""
+        from .. import _fuse
+
         seeds = [self.config.seed + i for i in range(len(built))]
         return _fuse.fuse(built, seeds=seeds, unfused=[f"model.{name}" for name in self.config.unfused])
 
@@ -132,26 +170,81 @@ class DeclaredJob(FusedJob):
 
     def batch(self, index: int) -> Batch:
         """Batch `index` on the device, one that all models share: tensors `[N, ...]`."""
+        from .._torch_threads import torch_threads
+
         assert self.batches is not None, "setup was not called"
         # Beside an array's threads, which have the CPUs, more threads for a small batch cost more than its step.
         with torch_threads(1) if self.config.B else contextlib.nullcontext():
-            return tuple(self._placed(x) for x in self.batches.batch(index))
+            if self._files is not None:
+                loader, prepare = self._files
+                return self._on_device(prepare(next(loader)))
+            if hasattr(self.batches, "batch_of"):
+                return self._on_device(self.batches.batch_of(self.model, index))
+            return self._on_device(self.batches.batch(index))
+
+    def _on_device(self, batch: Sequence[torch.Tensor]) -> Batch:
+        return tuple(self._placed(x) for x in batch)
 
     def _placed(self, x: torch.Tensor) -> torch.Tensor:
+        import torch
+
         double = self.config.precision == "fp64" and x.is_floating_point()
         return x.to(self.config.device, torch.float64 if double else x.dtype)
 
     def hold_batches(self, count: int) -> bool:
+        if hasattr(self.batches, "batch_of"):
+            return False
         self._held = [self.batch(self.iteration + i) for i in range(count)]
         return True
 
+    def with_loader(self) -> Any:
+        """Draw batches from a loader of files from now on; return where they come from, None if there are none."""
+        found = self.workload.files(self.config, self.options) if self.workload.files else None
+        if found is None:
+            return None
+        loader, prepare, origin = found
+        self._files = loader, prepare
+        return origin
+
     def step(self) -> None:
-        held = self._held
+        held, began_ns = self._held, time.monotonic_ns()
         batch = held[self.iteration % len(held)] if held else self.batch(self.iteration)
+        self.data_wait_ns += time.monotonic_ns() - began_ns
         self.iteration += 1
+        skipped = self.training.skipped
         self.training.step(batch)
+        self.steps_tried += 1
+        self.steps_skipped += self.training.skipped > skipped
+
+    def settle_loss_scale(self, most: int = 12) -> None:
+        """Make steps until one is not skipped for its loss scale. Does nothing without loss scaling."""
+        import torch
+
+        for _ in range(most if self.autocast_dtype == torch.float16 else 0):
+            skipped = self.steps_skipped
+            self.step()
+            if self.steps_skipped == skipped:
+                break
+        self.steps_tried = self.steps_skipped = 0
+        self.synchronize()
+
+    def weights(self) -> list[torch.Tensor]:
+        """Return the parameters that training changes."""
+        return [p for p in self.trainee.parameters() if p.requires_grad]
+
+    @property
+    def last_loss(self) -> torch.Tensor:
+        """Mean over the models of the last step's losses, `[]`. Reading its value waits for the step."""
+        return self.training.losses().mean()
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metric on held-out data, the mean over the models, by its name; empty without one."""
+        found = self.held_out_metric()
+        return {} if found is None else {self.workload.metric.name: sum(found) / len(found)}  # type: ignore[union-attr]
 
     def synchronize(self) -> None:
+        import torch
+
         self.training.synchronize()
         if self.config.device.startswith("cuda"):
             torch.cuda.synchronize()
@@ -164,21 +257,36 @@ class DeclaredJob(FusedJob):
         """Losses of the last step, those of a model's parts added up."""
         return self.training.losses().tolist() if self.iteration else []
 
-    def held_out_accuracy(self) -> list[float] | None:
-        """Share of right answers of each model on samples that it was not trained on; None for one without labels."""
-        if self.workload.held_out is None:
+    def held_out_metric(self) -> list[float] | None:
+        """Metric of each model on samples that it was not trained on; None for a workload without one."""
+        import torch
+
+        from .. import _fuse
+
+        workload, models = self.workload, self.config.B
+        if workload.held_out is None or workload.metric is None:
             return None
-        batches = self.workload.held_out(self.config, self.options)
-        call, models = len(self.workload.parts()), self.config.B
+        batches, call = workload.held_out(self.config, self.options), len(workload.parts())
+        count = workload.metric.batches or math.ceil(_HELD_OUT_SAMPLES / self.config.batch_size)
         self.trainee.eval()
         found = []
         with torch.no_grad(), self.autocast():
-            for i in range(math.ceil(_HELD_OUT_SAMPLES / self.config.batch_size)):
-                batch = [self._placed(x) for x in batches.batch(i)]
-                right = self.trainee(call, *(_fuse.stack(x, models) if models else x for x in batch))
-                found.append(right.double().reshape(self.config.models))
+            for i in range(count):
+                batch = self._on_device(batches.batch(i))
+                each = self.trainee(call, *(_fuse.stack(x, models) if models else x for x in batch))
+                found.append(each.double().reshape(self.config.models))
         self.trainee.train()
-        return [float(share) for share in torch.stack(found).mean(0)]
+        return [float(value) for value in torch.stack(found).mean(0)]
+
+    def quality(self, preset: str, metrics: Mapping[str, float]) -> dict[str, Any] | None:
+        """Return the metric beside its target in a preset, and whether it was reached; None without a target."""
+        metric = self.workload.metric
+        target = metric.target.get(_AS_PRESET.get(preset, preset)) if metric else None
+        if metric is None or target is None:
+            return None
+        value = metrics[metric.name]
+        known = {"metric": metric.name, "value": value, "better": metric.better, "target": target}
+        return {**known, "reached": metric.reached(value, target)}
 
     def provenance(self) -> dict[str, Any]:
         assert self.batches is not None, "setup was not called"
@@ -187,15 +295,21 @@ class DeclaredJob(FusedJob):
             "data": {**self.batches.record, **self.batches.sizes},
             "model": dict(self.options),
             "parameters_per_model": sum(p.numel() for p in self.model.parameters()) // self.config.models,
-            "optimizer": workload.optimizer.name,
+            "optimizer": " and ".join(dict.fromkeys(group.optimizer.name for group in workload.groups())),
             "schedule": workload.schedule.name if workload.schedule else None,
             "autocast": str(dtype).removeprefix("torch.") if dtype else None,
             "hyper": self.hyper,
+            **({"flops_per_item": workload.flops_per_item(self.options)} if workload.flops_per_item else {}),
         }
 
     def close(self) -> None:
         if self._training is not None:
             self._training.close()
+        if self._files is not None:
+            self._files[0].close()
+            self._files = None
+        if hasattr(self.batches, "close"):
+            self.batches.close()
 
     @property
     def settled(self) -> bool:
@@ -205,28 +319,39 @@ class DeclaredJob(FusedJob):
     @property
     def audits_passed(self) -> int:
         """Replayed steps of an array that were run both ways, and left the same bits; 0 for a model alone."""
+        from ._model_parts import ArrayTraining
+
         return self.training.runner.audits_passed if isinstance(self.training, ArrayTraining) else 0
 
     @property
     def items_per_step(self) -> int:
         """Items, in `unit`, of one step over all models."""
-        return self.config.batch_size * self.config.models * self.workload.items_per_sample
+        samples = getattr(
+            self.batches, "batch_size", self.config.batch_size
+        )  # of data that are one batch: one
+        return int(samples * self.config.models * self.workload.items(self.options))
 
     @property
     def autocast_dtype(self) -> torch.dtype | None:
-        """Dtype of autocast: bfloat16 if the GPU supports it, else float16; None without autocast."""
-        if self.config.precision == "bf16":
-            return torch.bfloat16
+        """Dtype of autocast: that of the precision, of amp bfloat16 if the GPU supports it; None without autocast."""
+        import torch
+
+        if self.config.precision in ("bf16", "fp16"):
+            return torch.bfloat16 if self.config.precision == "bf16" else torch.float16
         if self.config.precision != "amp":
             return None
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Context manager: torch.autocast in half precision, nothing else."""
+        from ._model_parts import autocast
+
         return autocast(self.config.device, self.autocast_dtype)
 
     def scaler(self) -> torch.amp.GradScaler | None:
         """Return a scaler of gradients where they can underflow."""
+        import torch
+
         return torch.amp.GradScaler(self.config.device) if self.autocast_dtype == torch.float16 else None
 
     @classmethod
@@ -239,10 +364,12 @@ class DeclaredJob(FusedJob):
 
 def widened(x: torch.Tensor) -> torch.Tensor:
     """`x` in float32 or better, for the loss of logits that autocast may have left in half precision."""
+    import torch
+
     return x if x.dtype == torch.float64 else x.float()
 
 
-def declare(workload: FusedWorkload) -> type[DeclaredJob]:
+def declare(workload: Workload) -> type[DeclaredJob]:
     """Register a workload as a job under its name, and return the job's class.
 
     The class belongs to the module that defines the workload's model.
@@ -250,21 +377,38 @@ def declare(workload: FusedWorkload) -> type[DeclaredJob]:
     Raises:
         InvalidArgument: another job with a fused form has the name, or torch or dnnsuite lacks a class that it names.
     """
+    if "torch" in sys.modules:  # else by `setup`: a suite is described without torch
+        _check_classes(workload)
+    name = "".join(word.title() for word in workload.name.replace("-", "_").split("_")) + "Job"
+    body = {
+        "workload": workload,
+        "description": workload.description,
+        "unit": workload.unit,
+        "defaults": workload.settings("default"),
+        "__doc__": f"{workload.description}.",
+        "__module__": getattr(workload.model, "__module__", None) or __name__,
+        "__qualname__": name,
+    }
+    return register(workload.name)(type(name, (DeclaredJob,), body))
+
+
+def _check_classes(workload: Workload) -> None:
+    import torch
+
+    from .. import optim
+
     for made, rooms in (
-        (workload.optimizer, (torch.optim, optim)),
+        # Of several classes of optimizers no array is made, so that they need be torch's only.
+        *(
+            (
+                group.optimizer,
+                (torch.optim, optim) if isinstance(workload.optimizer, Made) else (torch.optim,),
+            )
+            for group in workload.groups()
+        ),
         (workload.schedule, (torch.optim.lr_scheduler, optim.lr_scheduler)),
     ):
         if made is not None and (
             lacking := [room.__name__ for room in rooms if not hasattr(room, made.name)]
         ):
             raise InvalidArgument(f"workload {workload.name}: {lacking[0]} has no {made.name}")
-    name = "".join(word.title() for word in workload.name.replace("-", "_").split("_")) + "Job"
-    body = {
-        "workload": workload,
-        "description": workload.description,
-        "unit": workload.unit,
-        "__doc__": f"{workload.description}.",
-        "__module__": getattr(workload.model, "__module__", None) or __name__,
-        "__qualname__": name,
-    }
-    return register(workload.name)(type(name, (DeclaredJob,), body))

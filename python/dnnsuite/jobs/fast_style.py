@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .._seeds import seed_all
 from ..data import Origin, imagenet, photographs
 from ..errors import InvalidArgument
-from ._plain_job import PlainJob, SeedUnit
-from ._workload import JobConfig, register
+from ._job import JobConfig, register
+from ._plain_job import PlainJob
 
 if TYPE_CHECKING:
     import torch
@@ -33,8 +33,6 @@ class FastStyle(PlainJob):
 
     description = "style transfer: TransformerNet judged by VGG-16"
     unit = "images"
-    seed_unit = SeedUnit("images", 1)
-    seed_script = "./fast_neural_style/neural_style/pytorch/run.sh"
     defaults: ClassVar = {
         "batch_size": 128, "repeat": 50, "number": 10, "workers": 8, "image_size": 64, "style_size": 64,
         "content_weight": 1e5, "style_weight": 1e10, "lr": 1e-3, "style_image": None, "weights": None,

@@ -9,8 +9,8 @@ from .._seeds import seed_all
 from ..data import imagenet, photographs
 from ..data.endless import EndlessLoader
 from ..errors import InvalidArgument
-from ._plain_job import PlainJob, SeedUnit
-from ._workload import JobConfig, register
+from ._job import JobConfig, register
+from ._plain_job import PlainJob
 
 if TYPE_CHECKING:
     import torch
@@ -28,8 +28,6 @@ class Loader(PlainJob):
 
     description = "JPEG files to batches on the device"
     unit = "images"
-    seed_unit = SeedUnit("images", 1)
-    seed_script = "./image_loading/loader/pytorch/run.sh"
     trains = False
     feed = "loader"
     defaults: ClassVar = {"batch_size": 256, "repeat": 30, "number": 5, "workers": 8, "images": 512}

@@ -1,84 +1,51 @@
 # SPDX-License-Identifier: MIT
-"""Neural collaborative filtering on MovieLens-20M."""
+"""Neural collaborative filtering on MovieLens-20M: NeuMF, cross-entropy on rated items and 4 unrated ones for each.
+
+An interaction is one sample: a user, an item, and 1 or 0 for rated or not. Samples are drawn on the device.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from .._seeds import seed_all
 from ..data import ratings
+from ..data.batches import BatchesInTurn
 from ..errors import InvalidArgument
-from ._plain_job import PlainJob, SeedUnit
-from ._workload import register
+from ._job import JobConfig
+from .declared_job import declare, widened
+from .workload import Made, Metric, Preset, Values, Workload
 
 if TYPE_CHECKING:
     import torch
 
+_HELD_OUT = 1 << 16  # added to the seed of draws that are not trained on
 
-@register("recom")
-class Recommendation(PlainJob):
-    """NeuMF, binary cross-entropy on rated items and 4 unrated ones for each; Adam, 5e-4.
 
-    An interaction is one sample: a user, an item, and 1 or 0 for rated or not. Samples are drawn on the device.
-    """
+def model(options: Values, hyper: Values) -> torch.nn.Module:
 
-    description = "NeuMF of 64 factors and a perceptron of 256, 256, 128, 64, Adam, on MovieLens-20M"
-    unit = "interactions"
-    seed_unit = SeedUnit("interactions", 1)
-    seed_script = "./recommendation/neural_collaborative_filtering/pytorch/run.sh"
-    defaults: ClassVar = {
-        "batch_size": 2048,
-        "repeat": 25,
-        "number": 100,
-        "learning_rate": 0.0005,
-        "layers": "256 256 128 64",
-        "factors": 64,
-        "negative_samples": 4,
-        "interactions": ratings.ML_20M_INTERACTIONS,  # how many to draw where there is no MovieLens
-    }
-    smoke: ClassVar = {"repeat": 5, "number": 2, "interactions": 1_000_000}
+    from ..models.neumf import NeuMF
 
-    def setup(self) -> None:
-        import torch
+    return NeuMF(options["users"], options["items"], options["factors"], _widths(options["layers"]))
 
-        from ..models.neumf import NeuMF
 
-        options = self.options
-        self.data = ratings.load(
-            self.config.data, self.config.dataroot, options["interactions"], self.config.data_seed
+def interactions(config: JobConfig, options: Values, held_out: int = 0) -> BatchesInTurn:
+    """Users `[N]`, items `[N]` and labels `[N]`."""
+    found = ratings.load(config.data, config.dataroot, options["interactions"], config.data_seed)
+
+    def begin() -> Any:
+        sampler = ratings.Sampler(
+            found, config.batch_size, options["negative_samples"], config.data_seed + held_out, config.device
         )
-        self._sampler = ratings.Sampler(
-            self.data,
-            self.config.batch_size,
-            options["negative_samples"],
-            self.config.data_seed,
-            str(self.device),
-        )
-        seed_all(self.config.seed)
-        layers = _widths(options["layers"])
-        self.model = NeuMF(self.data.users, self.data.items, options["factors"], layers).to(self.device)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options["learning_rate"])
+        return lambda: tuple(sampler.batch())
 
-    def batch(self) -> ratings.Batch:
-        return self._sampler.batch()
+    return BatchesInTurn(begin, found.origin.record(), {"users": found.users, "items": found.items})
 
-    def train(self, batch: ratings.Batch) -> torch.Tensor:
-        import torch
 
-        with self.autocast():
-            logits = self.model(batch.users, batch.items)
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(logits.float(), batch.labels)
-        self.update(loss, self.optimizer)
-        return loss
+def loss(model: Any, users: torch.Tensor, items: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    import torch
 
-    def provenance(self) -> dict[str, Any]:
-        return {
-            "data": {**self.data.origin.record(), "users": self.data.users, "items": self.data.items},
-            "model": {"factors": self.options["factors"], "layers": _widths(self.options["layers"])},
-            "parameters": sum(p.numel() for p in self.model.parameters()),
-            "optimizer": f"Adam, lr {self.options['learning_rate']}",
-        }
+    return torch.nn.functional.binary_cross_entropy_with_logits(widened(model(users, items)), labels)
 
 
 def _widths(layers: str | Sequence[int]) -> list[int]:
@@ -87,3 +54,28 @@ def _widths(layers: str | Sequence[int]) -> list[int]:
         return [int(width) for width in (layers.split() if isinstance(layers, str) else layers)]
     except (TypeError, ValueError):
         raise InvalidArgument(f"layers must be widths such as '256 256 128 64', got {layers!r}") from None
+
+
+_SMALL = {"interactions": 1_000_000}
+declare(
+    Workload(
+        name="recom",
+        description="NeuMF of 64 factors and a perceptron of 256, 256, 128, 64, Adam, on MovieLens-20M",
+        unit="interactions",
+        options={
+            "layers": "256 256 128 64", "factors": 64, "negative_samples": 4, "learning_rate": 0.0005,
+            "interactions": ratings.ML_20M_INTERACTIONS,  # how many to draw where there is no MovieLens
+        },
+        model=model,
+        data=interactions,
+        loss=loss,
+        held_out=lambda config, options: interactions(config, options, _HELD_OUT),
+        metric=Metric("loss_of_fresh_draws", loss, "less", batches=4),
+        optimizer=Made("Adam", {"lr": "learning_rate"}),
+        hyper={"learning_rate": 0.0005},
+        presets={
+            "quick": Preset(3, 8, 2048, plan=(1, 2), budget_s=15.0, observed=(5, 2), options=_SMALL),
+            "default": Preset(3, 8, 2048, plan=(1, 2, 4), budget_s=50.0, observed=(25, 100)),
+        },
+    )
+)  # fmt: skip

@@ -9,9 +9,9 @@ import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import InvalidArgument
-from ._plain_job import PlainJob, SeedUnit
+from ._job import JobConfig, register
+from ._plain_job import PlainJob
 from ._replica import OPTIONS, Team
-from ._workload import JobConfig, register
 
 if TYPE_CHECKING:
     import torch
@@ -33,8 +33,6 @@ class Scaling(PlainJob):
     description = "ResNet-101 on 1, 2, ... devices: what each of them adds"
     unit = "images"
     scope = "all"
-    seed_unit = SeedUnit("images", 1)
-    seed_script = "./image_classification/scaling/pytorch/run.sh"
     defaults: ClassVar = {"batch_size": 128, "repeat": 10, "number": 10, **OPTIONS}
     smoke: ClassVar = {"batch_size": 2, "repeat": 4, "number": 1, "image_size": 32, "steps": 2}
 

@@ -11,8 +11,8 @@ from ..data import detection
 from ..data.endless import EndlessLoader
 from ..data.order import Order
 from ..errors import InvalidArgument
-from ._plain_job import PlainJob, SeedUnit
-from ._workload import JobConfig, register
+from ._job import JobConfig, register
+from ._plain_job import PlainJob
 
 if TYPE_CHECKING:
     import torch
@@ -39,8 +39,6 @@ class Detector(PlainJob):
 
     description = "SSD300 with a ResNet-34, SGD, on COCO 2017"
     unit = "images"
-    seed_unit = SeedUnit("images", 1)
-    seed_script = "./object_detection/single_stage_detector/pytorch/run.sh"
     defaults: ClassVar = {
         "batch_size": 128,
         "repeat": 30,

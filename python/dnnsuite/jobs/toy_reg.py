@@ -1,69 +1,71 @@
 # SPDX-License-Identifier: MIT
-"""A linear model of [x, x², x³, x⁴] fits a polynomial, by hand-written gradient descent."""
+"""A linear model of [x, x², x³, x⁴] fits a polynomial that is drawn from the seed; smooth-L1 loss, gradient descent."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from .._seeds import seed_all
-from ._plain_job import PlainJob, SeedUnit
-from ._workload import register
+from ..data.batches import BatchesInTurn
+from ._job import JobConfig
+from .declared_job import declare
+from .workload import Made, Metric, Preset, Values, Workload
 
 if TYPE_CHECKING:
     import torch
 
 _DEGREE = 4
+_HELD_OUT = 1 << 32  # added to the seed of points that are not trained on
 
 
-@register("toy_reg")
-class ToyRegression(PlainJob):
-    """Linear(4, 1), smooth-L1 loss, learning rate 0.01 without an optimizer. The polynomial is drawn from the seed."""
+def points(config: JobConfig, options: Values, held_out: int = 0) -> BatchesInTurn:
+    """Powers `[N, 4]` of random x and the polynomial's values `[N, 1]`."""
+    import torch
 
-    description = "Linear(4, 1) fits a polynomial of degree 4"
-    unit = "samples"
-    seed_unit = SeedUnit("samples", 1)
-    seed_script = "./regression/polynome/pytorch/run.sh"
-    defaults: ClassVar = {"batch_size": 256, "repeat": 20, "number": 1000}
-    smoke: ClassVar = {"number": 20}
+    def begin() -> Any:
+        generator = torch.Generator().manual_seed(config.seed)
+        weight = torch.randn(_DEGREE, 1, generator=generator) * 5
+        bias = torch.randn(1, generator=generator) * 5
+        if held_out:
+            generator.manual_seed(config.seed + held_out)
 
-    @classmethod
-    def precisions(cls, device: str) -> list[str]:
-        return ["fp32"]
+        def draw() -> tuple[torch.Tensor, torch.Tensor]:
+            x = torch.randn(config.batch_size, 1, generator=generator)
+            powers = torch.cat([x**k for k in range(1, _DEGREE + 1)], 1)
+            return powers, powers @ weight + bias
 
-    def setup(self) -> None:
-        import torch
+        return draw
 
-        self._generator = torch.Generator().manual_seed(self.config.seed)
-        self._weight = torch.randn(_DEGREE, 1, generator=self._generator) * 5
-        self._bias = torch.randn(1, generator=self._generator) * 5
-        seed_all(self.config.seed)
-        self.model = torch.nn.Linear(_DEGREE, 1).to(self.device)
+    return BatchesInTurn(begin, {"source": "synthetic: a polynomial drawn from the seed"})
 
-    def batch(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Powers `[N, 4]` of random x and the polynomial's values `[N, 1]`."""
-        import torch
 
-        x = torch.randn(self.config.batch_size, 1, generator=self._generator)
-        powers = torch.cat([x**k for k in range(1, _DEGREE + 1)], 1)
-        return powers.to(self.device), (powers @ self._weight + self._bias).to(self.device)
+def model(options: Values, hyper: Values) -> torch.nn.Module:
+    import torch
 
-    def train(self, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        import torch
+    return torch.nn.Linear(_DEGREE, 1)
 
-        x, y = batch
-        self.model.zero_grad(set_to_none=True)
-        loss = torch.nn.functional.smooth_l1_loss(self.model(x), y)
-        loss.backward()
-        with torch.no_grad():
-            for parameter in self.model.parameters():
-                assert parameter.grad is not None
-                parameter.sub_(parameter.grad, alpha=0.01)
-        return loss
 
-    def provenance(self) -> dict[str, Any]:
-        return {
-            "data": {"source": "synthetic: a polynomial drawn from the seed"},
-            "model": {"degree": _DEGREE},
-            "parameters": sum(p.numel() for p in self.model.parameters()),
-            "optimizer": "gradient descent, lr 0.01",
-        }
+def loss(model: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    return torch.nn.functional.smooth_l1_loss(model(x), y)
+
+
+declare(
+    Workload(
+        name="toy_reg",
+        description="Linear(4, 1) fits a polynomial of degree 4",
+        unit="samples",
+        model=model,
+        data=points,
+        loss=loss,
+        held_out=lambda config, options: points(config, options, _HELD_OUT),
+        metric=Metric("held_out_loss", loss, "less"),
+        optimizer=Made("SGD", {"lr": "lr"}),
+        hyper={"lr": 0.01},
+        half=False,
+        presets={
+            "quick": Preset(3, 20, batch_size=256, plan=(1, 4), budget_s=15.0, observed=(20, 20)),
+            "default": Preset(3, 100, batch_size=256, plan=(1, 2, 4), budget_s=50.0, observed=(20, 1000)),
+        },
+    )
+)

@@ -18,8 +18,8 @@ import torch
 
 from .. import _fuse
 from ..errors import InvalidArgument
+from ._job import JobConfig, get
 from ._separate import share_masks
-from ._workload import JobConfig, get
 from .reordered_sums import ReorderedSums
 
 __all__ = ["SKETCH", "Trajectory", "Way", "default_rates", "train"]
@@ -141,7 +141,9 @@ def _trained(job: Any, iterations: int, iters_per_epoch: int, ready: Callable[[]
             job.end_epoch()
     job.synchronize()
     end = _sketches(job.trainee, job.config.B, models)
-    return Trajectory(losses, start, end, job.held_out_accuracy(), job.provenance())
+    metric = job.workload.metric
+    scores = job.held_out_metric() if metric is not None and metric.name == "accuracy" else None
+    return Trajectory(losses, start, end, scores, job.provenance())
 
 
 def _joined(parts: list[Trajectory]) -> Trajectory:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .._seeds import seed_all
 from ..data import translation
-from ._plain_job import PlainJob, SeedUnit
-from ._workload import register
+from ._job import register
+from ._plain_job import PlainJob
 
 if TYPE_CHECKING:
     import torch
@@ -24,8 +24,6 @@ class Translator(PlainJob):
 
     description = "GNMT of 4 layers of 1024 with attention, Adam, on WMT16 English-German"
     unit = "sentences"
-    seed_unit = SeedUnit("sentences", 1)
-    seed_script = "./natural_language_processing/rnn_translator/pytorch/run.sh"
     defaults: ClassVar = {
         "batch_size": 64,
         "repeat": 20,

@@ -1,98 +1,98 @@
 # SPDX-License-Identifier: MIT
-"""A variational auto-encoder learns pictures of 28 x 28."""
+"""A variational auto-encoder learns pictures of 28 x 28: 784-400-20-400-784, Adam, losses summed over the batch.
+
+All pictures are in memory, and a batch is taken from them; a second rate has a loader in the timed loop.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from .._seeds import seed_all
-from ..data import Origin, mnist
+from ..data import batches, mnist
 from ..data.endless import EndlessLoader
 from ..data.order import Order
-from ._plain_job import PlainJob, SeedUnit
-from ._workload import register
+from ._job import JobConfig
+from .declared_job import declare, widened
+from .workload import Made, Metric, Preset, Values, Workload
 
 if TYPE_CHECKING:
     import torch
 
+_TEST_BATCH = 128  # of the original, whatever the training has
 
-@register("vae")
-class VariationalAutoEncoder(PlainJob):
-    """784-400-20-400-784, Adam 0.001, cross-entropy and divergence summed over the batch.
 
-    All pictures are in memory, and a batch is taken from them: no loader is measured, except after `with_loader`.
-    `metrics` has the loss per picture of the test part.
-    """
+def pictures(config: JobConfig, options: Values) -> batches.BatchesInTurn:
+    """Pictures `[N, 784]` in [0, 1]."""
+    found = mnist.load(config.data, config.dataroot, config.data_seed)
+    pixels = _pixels(found, config.device)
 
-    description = "a variational auto-encoder learns MNIST"
-    unit = "images"
-    seed_unit = SeedUnit("images", 1)
-    seed_script = "./variational_auto_encoder/auto_encoding_variational_bayes/pytorch/run.sh"
-    defaults: ClassVar = {"batch_size": 128, "repeat": 100, "number": 30}
-    smoke: ClassVar = {"repeat": 15, "number": 5}
-
-    def setup(self) -> None:
-        import torch
-
-        from ..models import VAE
-
-        config = self.config
-        pictures, test = (
-            mnist.load(config.data, config.dataroot, config.data_seed, train) for train in (True, False)
+    def begin() -> Any:
+        order = Order(len(pixels), config.data_seed)
+        return lambda: (
+            pixels[order.take(config.batch_size).to(pixels.device, non_blocking=True)].float() / 255,
         )
-        self._origin, self._pictures = pictures.origin, pictures
-        self._loader: EndlessLoader | None = None
-        self._images, self._test = (_pixels(part).to(self.device) for part in (pictures, test))
-        self._order = Order(len(self._images), config.data_seed)
-        seed_all(config.seed)
-        self.model = VAE().to(self.device)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3)
 
-    def with_loader(self) -> Origin:
-        """Pictures one by one as an image and then a tensor, as torchvision's data set has them."""
-        self._loader = EndlessLoader(
-            mnist.OneByOne(self._pictures), self.config.batch_size, 1, self.config.data_seed
-        )
-        self._streams.append(self._loader)
-        return self._origin
-
-    def batch(self) -> torch.Tensor:
-        """Pictures `[N, 784]` in [0, 1]."""
-        if self._loader is not None:
-            return next(self._loader).to(self.device)
-        chosen = self._order.take(self.config.batch_size).to(self.device, non_blocking=True)
-        return self._images[chosen].float() / 255
-
-    def train(self, batch: torch.Tensor) -> torch.Tensor:
-        loss = self._loss(batch)
-        self.update(loss, self.optimizer)
-        return loss
-
-    def _loss(self, x: torch.Tensor) -> torch.Tensor:
-        from ..models import negative_elbo
-
-        with self.autocast():
-            reconstruction, mean, log_variance = self.model(x)
-        return negative_elbo(reconstruction.float(), x, mean.float(), log_variance.float())
-
-    def metrics(self) -> dict[str, float]:
-        import torch
-
-        parts = self._test.split(self.config.batch_size)
-        with torch.no_grad():
-            total = sum(float(self._loss(part.float() / 255)) for part in parts)
-        return {"test_loss_per_image": total / len(self._test)}
-
-    def provenance(self) -> dict[str, Any]:
-        return {
-            "data": self._origin.record(),
-            "model": {"layers": [784, 400, 20, 400, 784]},
-            "parameters": sum(p.numel() for p in self.model.parameters()),
-            "optimizer": "Adam, lr 0.001",
-        }
+    return batches.BatchesInTurn(begin, found.origin.record())
 
 
-def _pixels(pictures: mnist.Pictures) -> torch.Tensor:
+def test_pictures(config: JobConfig, options: Values) -> batches.WholeBatch:
+    """All pictures of the test part as one batch."""
+    found = mnist.load(config.data, config.dataroot, config.data_seed, train=False)
+    pixels = _pixels(found, config.device)
+    return batches.WholeBatch((pixels.float() / 255,), found.origin.record())
+
+
+def files(config: JobConfig, options: Values) -> Any:
+    """Pictures one by one as an image and then a tensor, as torchvision's data set has them."""
+    found = mnist.load(config.data, config.dataroot, config.data_seed)
+    loader = EndlessLoader(mnist.OneByOne(found), config.batch_size, 1, config.data_seed)
+    return loader, lambda batch: (batch,), found.origin
+
+
+def model(options: Values, hyper: Values) -> torch.nn.Module:
+    from .. import models
+
+    return models.VAE()
+
+
+def loss(model: Any, x: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy and divergence, summed over the batch."""
     import torch
 
-    return torch.from_numpy(pictures.images.copy()).flatten(1)
+    from .. import models
+
+    reconstruction, mean, log_variance = model(x)
+    with torch.autocast(x.device.type, enabled=False):  # which refuses this cross-entropy on a GPU
+        return models.negative_elbo(widened(reconstruction), x, widened(mean), widened(log_variance))
+
+
+def loss_per_image(model: Any, x: torch.Tensor) -> torch.Tensor:
+    return sum(loss(model, part).double() for part in x.split(_TEST_BATCH)) / len(x)  # type: ignore[return-value]
+
+
+def _pixels(found: mnist.Pictures, device: str) -> torch.Tensor:
+    import torch
+
+    return torch.from_numpy(found.images.copy()).flatten(1).to(device)
+
+
+declare(
+    Workload(
+        name="vae",
+        description="a variational auto-encoder learns MNIST",
+        unit="images",
+        model=model,
+        data=pictures,
+        loss=loss,
+        held_out=test_pictures,
+        metric=Metric("test_loss_per_image", loss_per_image, "less", batches=1),
+        optimizer=Made("Adam", {"lr": "lr"}),
+        hyper={"lr": 1e-3},
+        files=files,
+        reseed=False,
+        presets={
+            "quick": Preset(3, 8, batch_size=128, plan=(1, 4), budget_s=15.0, observed=(15, 5)),
+            "default": Preset(3, 16, batch_size=128, plan=(1, 2, 4), budget_s=50.0, observed=(100, 30)),
+        },
+    )
+)

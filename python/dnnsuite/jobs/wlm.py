@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from .._seeds import seed_all
 from ..data import words
 from ..errors import InvalidArgument
-from ._plain_job import PlainJob, SeedUnit
-from ._workload import register
+from ._job import register
+from ._plain_job import PlainJob
 
 if TYPE_CHECKING:
     import torch
@@ -47,8 +47,6 @@ class WordLanguageModel(PlainJob):
 
     description = "GRU language model of 2 layers of 656, gradient descent, on WikiText-2"
     unit = "tokens"
-    seed_unit = SeedUnit("segments of 35 tokens", 35)
-    seed_script = "./natural_language_processing/word_language_model/pytorch/run.sh"
     defaults: ClassVar = {"batch_size": 64, **_DEFAULTS}
     smoke: ClassVar = {"batch_size": 2, "repeat": 5, "number": 1}
 
@@ -145,7 +143,6 @@ class WordLanguageModelHalf(WordLanguageModel):
 
     description = "GRU language model of 2 layers of 656 in half precision, on WikiText-2"
     default_precision = "fp16"
-    seed_script = "./natural_language_processing/word_language_model/pytorch/run_fp16.sh"
     defaults: ClassVar = {"batch_size": 128, **_DEFAULTS, "static_loss_scale": 128.0}
 
     def setup(self) -> None:

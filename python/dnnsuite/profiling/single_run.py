@@ -24,18 +24,9 @@ if TYPE_CHECKING:
     from ..jobs import JobConfig
     from ..profiler.monitor import Monitor
 
-__all__ = ["TRAINING_JOBS", "SingleRun", "plugins_for", "version_of"]
-
-# Training configurations that are jobs, too, and the module that registers them.
-TRAINING_JOBS = ("imagenet-resnet50",)
-_REGISTERS = "dnnsuite.training.workload"
+__all__ = ["SingleRun", "version_of"]
 
 Figures = Callable[[RunRecord, Mapping[str, Any], Path], RunRecord]
-
-
-def plugins_for(job: str, plugins: tuple[str, ...]) -> tuple[str, ...]:
-    """Modules that register `job`: the user's, and that of a training configuration's steps."""
-    return (*plugins, _REGISTERS) if job in TRAINING_JOBS and _REGISTERS not in plugins else plugins
 
 
 @dataclass(frozen=True)

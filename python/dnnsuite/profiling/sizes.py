@@ -24,7 +24,7 @@ from ..profiler.activity import variables_for_markers
 from ..profiler.monitor import Monitor, check_monitor
 from . import batch_sizes
 from .process_limits import check_limits
-from .single_run import SingleRun, plugins_for
+from .single_run import SingleRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,8 +67,7 @@ class Request:
         from .job import windows_of
 
         check_limits(self.threads, self.timeout_s)
-        plugins = plugins_for(self.job, self.plugins)
-        import_plugins(plugins, [os.getcwd()])
+        import_plugins(self.plugins, [os.getcwd()])
         Job = jobs.get(self.job)
         choose(self.metrics)
         check_monitor(self.monitor)
@@ -83,7 +82,7 @@ class Request:
                     B=self.B, device=device, precision=self.precision, batch_size=size, options=options
                 )
             )
-        return replace(self, batch_sizes=tuple(sizes), device=device, plugins=plugins)
+        return replace(self, batch_sizes=tuple(sizes), device=device)
 
 
 def profiles(

@@ -17,7 +17,7 @@ from .._runs.turn_session import wait_policy
 from ..errors import InvalidArgument, did_you_mean
 from . import batch_sizes
 from .process_limits import check_limits
-from .single_run import SingleRun, plugins_for
+from .single_run import SingleRun
 
 __all__ = ["PRESETS", "TBD_SIZES", "Request"]
 
@@ -69,9 +69,9 @@ class Request:
             InvalidArgument: the job has no such option, or a value is of another kind.
         """
         from .. import jobs
-        from ..workflow.job_options import parse_options
+        from .._runs.job_options import parse_options
 
-        import_plugins(plugins_for(self.job, self.plugins), [os.getcwd()])
+        import_plugins(self.plugins, [os.getcwd()])
         return replace(self, options=parse_options(texts, _option_defaults(jobs.get(self.job)), self.job))
 
     def checked(self) -> Request:
@@ -88,15 +88,13 @@ class Request:
             raise InvalidArgument(
                 f"--preset {self.preset}: accepted: {', '.join(PRESETS)}{did_you_mean(self.preset, PRESETS)}"
             )
-        plugins = plugins_for(self.job, self.plugins)
-        import_plugins(plugins, [os.getcwd()])
+        import_plugins(self.plugins, [os.getcwd()])
         Job = jobs.get(self.job)
         quick = self.preset == "quick"
         device = choose_device(self.device)
         made = replace(
             self,
             device=device,
-            plugins=plugins,
             batch_sizes=self.batch_sizes or (_QUICK_SIZES if quick else TBD_SIZES),
             options={**_preset_options(Job, self.preset, device), **self.options},
             repeats=self.repeats or (1 if self.stop_iteration else 2 if quick else 3),

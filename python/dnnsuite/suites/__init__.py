@@ -10,7 +10,7 @@ from ._on_cluster import run_on_cluster
 from ._run import SUITE_FILE, Finished, prepare, run, run_suite
 from ._settings import SuiteSettings
 from ._suite import PRESETS, Suite
-from .definitions import SUITES
+from .mila import SUITES
 
 Settings = SuiteSettings
 

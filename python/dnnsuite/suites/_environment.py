@@ -14,7 +14,7 @@ from .. import host
 from .._runs import facts
 
 if TYPE_CHECKING:
-    from ..jobs import Training
+    from ..jobs import PlainJob
 
 __all__ = ["environment", "hashes"]
 
@@ -34,7 +34,7 @@ def hashes(job: type, arguments: Mapping[str, Any]) -> dict[str, str]:
 _PER_COPY = ("seed", "jr_id", "vcd", "cpu_cores", "report")  # arguments that tell copies apart
 
 
-def environment(job: Training, uuids: list[str]) -> dict[str, Any]:
+def environment(job: PlainJob, uuids: list[str]) -> dict[str, Any]:
     """Machine, versions, device and clocks at the end of the window. `uuids` are of the GPUs of the share."""
     import torch
 

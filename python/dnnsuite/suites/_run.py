@@ -20,6 +20,7 @@ from .._runs.record import VERSION, RunRecord
 from .._runs.resume import refuse_other_settings
 from ..errors import InvalidArgument
 from ..pin import Partition, Plan, Topology
+from ._records import MISSED
 from ._runner import Runner, orders
 from ._screen import Screen
 from ._settings import SuiteSettings
@@ -46,8 +47,8 @@ class Finished:
 
     @property
     def ok(self) -> bool:
-        """True if every copy of every job ended well."""
-        return not self.problems and all(run.ok for run in self.runs)
+        """True if every copy of every job ended well, and reached its target where it has one."""
+        return not self.problems and all(run.ok and MISSED not in run.disturbances for run in self.runs)
 
 
 def prepare(

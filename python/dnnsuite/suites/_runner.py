@@ -231,8 +231,9 @@ class Runner:
             "name": entry.name,
             "repeat": entry.repeat,
             "number": entry.number,
+            "preset": entry.preset,
             "arguments": self._arguments(group, copy),
-            "with_loader": self.settings.loader and self.suite.preset != "smoke",
+            "with_loader": self.settings.loader and self.suite.preset not in ("smoke", "quick"),
             "conditions": {"preset": self.suite.preset or "", "changed": entry.changed},
             "device_uuids": uuids_of(self.plan, slot) if entry.device != "cpu" else [],
             "about": {"hostname": socket.gethostname(), "run_id": group.repeat}
@@ -299,7 +300,8 @@ class Runner:
 
 def _card(job: str) -> int | None:
     """Version of a job's card, None for a job of a user's own."""
-    return next((card.version for card in all_cards() if (card.job, card.family) == (job, "plain")), None)
+    own = [card for card in all_cards() if card.job == job]
+    return next((card.version for card in sorted(own, key=lambda card: card.family != "plain")), None)
 
 
 def orders(settings: SuiteSettings, entries: Sequence[SuiteEntry]) -> dict[str, Any]:

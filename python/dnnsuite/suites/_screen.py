@@ -12,7 +12,7 @@ from .._files import read_tail
 from .._runs.progress import Durations, Progress
 from .._runs.record import RunRecord
 from .._shown import rate as shown_rate
-from ._records import rate_of
+from ._records import MISSED, quality_text, rate_of
 
 if TYPE_CHECKING:
     from ._suite import Suite
@@ -85,10 +85,12 @@ class Screen:
         place = line.partition("]")[0] + "]"  # the rest is the original's, which names a script of its own
         shown = f"{place} {key}: {state} in {seconds:.0f} s"
         self._progress.done(f"{shown}, {rate}" if rate else shown, self._eta_s())
+        for text in filter(None, map(quality_text, runs)):
+            self.line(f"        {text}")
         for run in bad:
             which = f"{run.details['key']} copy {run.details['slot']}"
             self.line(f"        {which}: {run.verdict.failure}: {run.verdict.message}")
-        if flags := dict.fromkeys(flag for run in runs for flag in run.disturbances):
+        if flags := dict.fromkeys(flag for run in runs for flag in run.disturbances if flag != MISSED):
             self.line(f"        {key}: {', '.join(flags)}")
 
     def line(self, text: str) -> None:
@@ -100,9 +102,10 @@ class Screen:
 
 
 def rate_text(runs: Sequence[RunRecord]) -> str:
-    """Format the mean rate of the copies that ended well, and their number."""
+    """Format the mean rate of the copies that ended well, and their number; the interval of a single one."""
     rates = [rate for run in runs if run.ok and (rate := rate_of(run)) is not None]
     if not rates:
         return ""
-    times = f"{len(rates)} × " if len(rates) > 1 else ""
-    return f"{times}{shown_rate(sum(rate.value for rate in rates) / len(rates), rates[0].unit)}"
+    if len(rates) == 1:
+        return shown_rate(rates[0].value, rates[0].unit, rates[0].low, rates[0].high)
+    return f"{len(rates)} × {shown_rate(sum(rate.value for rate in rates) / len(rates), rates[0].unit)}"

@@ -17,14 +17,15 @@ from .._runs.identity import Identity, identity_of
 from .._runs.plugins import import_plugins
 from ..errors import Error, InvalidArgument, did_you_mean, some_of
 from ._flags import JobFlags, settings_of
-from .definitions import FAST, SUITES, job_of_command
 from .entry import SuiteEntry
 from .jobs_file import Definition, expand, read_jobs_file
+from .mila import FAST, SUITES, job_of_command, script_of, unit_of
+from .suite_file import read_suite
 
 __all__ = ["PRESETS", "Suite", "code_of", "identity_of_entries", "resolve"]
 
 SOURCES = ("auto", "real", "synthetic")
-PRESETS = ("smoke", "fast", "baselines")
+PRESETS = ("smoke", "fast", "baselines", "quick", "default", "paper")
 PRECISIONS = ("fp32", "bf16", "fp16")
 _MAIN = ("repeat", "number", "batch_size")
 _AS_OFTEN = ("repeat", "number", "workers")
@@ -45,7 +46,7 @@ class Suite:
 
 
 def resolve(suite: str, asked: Mapping[str, Any]) -> Suite:
-    """Resolve a suite by its name (`baselines`, `fast`), a jobs file, or one job, with the options given.
+    """Resolve a suite by its name (`baselines`, `fast`, `2026`), a file, or jobs (`a,b`), with the options given.
 
     Args:
         asked: option → value; None or absent means not given: names, exclude (lists), device, precision, preset,
@@ -61,9 +62,7 @@ def resolve(suite: str, asked: Mapping[str, Any]) -> Suite:
     import_plugins(plugins, [os.getcwd()])
     device = choose_device(given.get("device", "auto"))
     preset = given.get("preset")
-    if preset not in (None, *PRESETS):
-        near = did_you_mean(preset, PRESETS)
-        raise InvalidArgument(f"unknown preset {preset!r}; accepted: {', '.join(PRESETS)}{near}")
+    _check_preset(preset, "")
     if (size := given.get("batch_size")) is not None and not 1 <= size <= _MOST["batch_size"]:
         raise InvalidArgument(f"--batch-size {size}: must be 1 to {_MOST['batch_size']:,}")
     if (data := given.get("data")) is not None and data not in SOURCES:
@@ -75,6 +74,12 @@ def resolve(suite: str, asked: Mapping[str, Any]) -> Suite:
     settle = partial(_settled, device=device, preset=preset, given=given, strict=bool(source))
     entries = _with_keys(settle(definition) for definition in chosen)
     return Suite(name, max(d.index for d in definitions), entries, device, preset, plugins, source)
+
+
+def _check_preset(preset: str | None, where: str) -> None:
+    if preset not in (None, "", *PRESETS):
+        near = did_you_mean(preset, PRESETS)
+        raise InvalidArgument(f"{where}unknown preset {preset!r}; accepted: {', '.join(PRESETS)}{near}")
 
 
 def code_of(suite: Suite) -> dict[str, dict[str, str]]:
@@ -105,6 +110,8 @@ def _definitions(suite: str) -> tuple[str, str, list[Definition]]:
     from .. import jobs
 
     path = Path(suite)
+    if path.suffix == ".toml":
+        return path.stem, str(path.resolve()), read_suite(path)
     if path.suffix == ".json" or (suite not in SUITES and path.is_file()):
         found = read_jobs_file(path)
         if not found:
@@ -112,12 +119,14 @@ def _definitions(suite: str) -> tuple[str, str, list[Definition]]:
         return path.stem, str(path.resolve()), found
     if suite in SUITES:
         return suite, "", [_bare(i, name) for i, name in enumerate(SUITES[suite], 1)]
-    if suite in jobs.names():
-        return suite, "", [_bare(1, suite)]
-    raise InvalidArgument(
-        f"no suite {suite!r}{did_you_mean(suite, [*SUITES, *jobs.names()])}; there is {', '.join(SUITES)}, "
-        f"a jobs file (*.json), or a job: {some_of(jobs.names(), '`dnnsuite list`')}"
-    )
+    several = [name.strip() for name in suite.split(",")]
+    for name in several:
+        if name not in jobs.names():
+            raise InvalidArgument(
+                f"no suite {name!r}{did_you_mean(name, [*SUITES, *jobs.names()])}; there is {', '.join(SUITES)}, a "
+                f"jobs file (*.json), a suite file (*.toml), or a job: {some_of(jobs.names(), '`dnnsuite list`')}"
+            )
+    return suite, "", [_bare(i, name) for i, name in enumerate(several, 1)]
 
 
 def _bare(index: int, name: str) -> Definition:
@@ -152,12 +161,17 @@ def _settled(
         return SuiteEntry(
             definition.index, definition.name, job, definition.name, job, "student", missing=str(error)
         )
-    asked = settings_of(_expanded(definition, given), Job.defaults, partial(_fail, definition))
-    values = {**Job.defaults, **asked.options}
+    own = Job.settings("default")
+    asked = settings_of(_expanded(definition, given), own, partial(_fail, definition))
+    values = {**own, **asked.options}
+    _check_preset(definition.preset, f"{definition.where}: ")
+    preset = preset or definition.preset or None
     if preset == "fast":
         values |= FAST.get(job, {})
-    if preset == "smoke":
-        values |= Job.smoke
+    elif preset is not None:
+        values |= {name: value for name, value in Job.settings(preset).items() if value != own[name]}
+    if definition.preset is not None:
+        values |= asked.options
     if given.get("batch_size") is not None:
         values["batch_size"] = given["batch_size"]
     for name in _MAIN:
@@ -168,14 +182,14 @@ def _settled(
     precision, refused = _precision(definition, Job, asked, given.get("precision"), device)
     dataroot = asked.dataroot if asked.dataroot and os.path.isdir(asked.dataroot) else given.get("dataroot")
     return SuiteEntry(
-        definition.index, definition.name, job, definition.name, definition.command or Job.seed_script or job,
+        definition.index, definition.name, job, definition.name, definition.command or script_of(job),
         definition.scope or Job.scope, values["repeat"], values["number"], values["batch_size"], precision,
         "cpu" if asked.no_cuda else device, given.get("data", "auto"), dataroot,
         {name: value for name, value in values.items() if name not in _MAIN},
         {**asked.ignored, **({"--no-cuda": ""} if asked.no_cuda else {})}, refused,
-        unit=Job.unit, seed_unit=Job.seed_unit._asdict(),
+        unit=Job.unit, seed_unit=unit_of(job, Job.unit),
         distributed=Job.distributed and (definition.scope or Job.scope) == "all",
-        changed=_changed(Job, {**values, "precision": precision}),
+        changed=_changed(Job, {**values, "precision": precision}), preset=preset or "",
     )  # fmt: skip
 
 
@@ -207,14 +221,14 @@ def _precision(
 
 def _changed(Job: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """Settings that are not the job's own; how often and with how many workers it is measured are no such."""
-    own = {**Job.defaults, "precision": Job.default_precision}
+    own = {**Job.settings("default"), "precision": Job.default_precision}
     return {name: value for name, value in values.items() if name not in _AS_OFTEN and value != own[name]}
 
 
 def _training(job: str) -> Any:
     from .. import jobs
 
-    return jobs.get(job, jobs.Training)
+    return jobs.get(job, jobs.PlainJob)
 
 
 def _job_of(definition: Definition) -> str:

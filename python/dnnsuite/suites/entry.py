@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SuiteEntry"]
 
-_LATER = {"variant", "changed"}  # fields that suites recorded by an earlier version do not have
+_LATER = {"variant", "changed", "preset"}  # fields that suites recorded by an earlier version do not have
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class SuiteEntry:
         missing: reason why it cannot run here; empty when it can.
         variant: settings that tell it from others of the same name, as `batch_size=16`; empty where there is one.
         changed: settings that are not the job's own, by name.
+        preset: preset that its settings are of, for its target; empty for the job's own settings.
         unit: unit that its rate counts; `seed_unit` is {name, items}: the original's unit, and how many of `unit`
             are one of that.
     """
@@ -59,6 +60,7 @@ class SuiteEntry:
     distributed: bool = False
     variant: str = ""
     changed: dict[str, Any] = field(default_factory=dict)
+    preset: str = ""
 
     def settings(self) -> dict[str, Any]:
         """Settings in which two entries of one job may differ."""
@@ -80,6 +82,7 @@ class SuiteEntry:
             dataroot=self.dataroot,
             threads=threads,
             options=dict(self.options),
+            steps=self.repeat * self.number,
         )
 
     def flags(self) -> dict[str, Any]:

@@ -50,6 +50,9 @@ class Definition:
     scope: str
     where: str
     lines: Mapping[str, str]
+    preset: str | None = (
+        None  # of a suite file, whose options are stronger than any preset; the user's is stronger
+    )
 
     def at(self, flag: str) -> str:
         """File and line of an argument."""

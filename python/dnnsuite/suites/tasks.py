@@ -20,10 +20,12 @@ from ._does_train import check_training, fingerprints
 from ._environment import environment, hashes
 from ._figures import figures, samples
 from ._method import Observations, observe
+from ._records import MISSED
 from ._seed_format import RULE, eta_line, header, report_json, seed_report
+from .mila import unit_of
 
 if TYPE_CHECKING:
-    from ..jobs import Training
+    from ..jobs import PlainJob
 
 __all__ = ["measure"]
 
@@ -42,7 +44,7 @@ def measure(spec: WorkerSpec, siblings: Siblings) -> Result:
 
     order = spec.details
     repeat, arguments = order["repeat"], order["arguments"]
-    Job = jobs.get(spec.job, jobs.Training)
+    Job = jobs.get(spec.job, jobs.PlainJob)
     digests = hashes(Job, arguments)
     if leads():
         print(header(arguments), flush=True)
@@ -72,19 +74,23 @@ def measure(spec: WorkerSpec, siblings: Siblings) -> Result:
 
 
 def _described(
-    job: Training, seen: Observations, trained: Mapping[str, Any], order: Mapping[str, Any]
+    job: PlainJob, seen: Observations, trained: Mapping[str, Any], order: Mapping[str, Any]
 ) -> Result:
     """Figures of the observations, and what the job says of itself."""
     found = figures(seen, job.items_per_step)
+    metrics = {name: float(value) for name, value in job.metrics().items()}
+    quality = job.quality(order["preset"], metrics) if hasattr(job, "quality") else None
+    missed = [MISSED] if quality and not quality["reached"] else []
     return {
         **found,
-        "flags": [*found["flags"], *trained["flags"]],
+        "flags": [*found["flags"], *trained["flags"], *missed],
+        "quality": quality,
         "training": trained,
         "feed": job.feed,
         "unit": job.unit,
-        "metrics": {name: float(value) for name, value in job.metrics().items()},
+        "metrics": metrics,
         "items_per_batch": job.items_per_step,
-        "seed_unit": job.seed_unit._asdict(),
+        "seed_unit": unit_of(job.name, job.unit),
         "provenance": job.provenance(),
         "environment": environment(job, order["device_uuids"]),
         "window_s": sum(seen.seconds),
@@ -100,7 +106,7 @@ def _silent(index: int, seen: Observations) -> None:
 
 
 def _with_loader(
-    job: Training, order: Mapping[str, Any], repeat: int
+    job: PlainJob, order: Mapping[str, Any], repeat: int
 ) -> tuple[Observations | None, dict[str, Any] | None]:
     """Return (observations with a loader in the timed loop, where its files come from), half as many as without; or
     Nones."""
@@ -114,7 +120,7 @@ def _with_loader(
 
 def _write(
     spec: WorkerSpec,
-    job: Training,
+    job: PlainJob,
     seen: Observations,
     reported: Observations,
     metrics: dict[str, float],
@@ -123,7 +129,7 @@ def _write(
 ) -> None:
     """Write `samples.csv` of `seen`, and the original's report of `reported`."""
     write_samples(spec.folder, samples(seen, job.items_per_step))
-    seed_items = job.items_per_step / job.seed_unit.items
+    seed_items = job.items_per_step / unit_of(job.name, job.unit)["items"]
     order = spec.details
     report = seed_report(
         order["name"],

@@ -15,6 +15,7 @@ from .experiment import Experiment as Experiment
 from .experiment import ProfileWindow as ProfileWindow
 from .experiment import experiment_of as experiment_of
 from .history import read_metrics as read_metrics
+from .job import experiment_of_job as experiment_of_job
 from .metrics import TopK as TopK
 from .run import Trained as Trained
 from .run import run as run
@@ -33,5 +34,6 @@ from .vary import varied as varied
 __all__ = [
     "SHIPPED", "VARYING", "BadCheckpoint", "Data", "Experiment", "ExperimentArray", "PerEpoch", "ProfileWindow",
     "Settings", "SteppedWarmup", "TopK", "Trained", "WarmupPlateau", "array_of", "configuration", "configurations",
-    "data_of", "evaluate", "experiment_of", "find_data", "load_model", "read_metrics", "run", "varied",
+    "data_of", "evaluate", "experiment_of", "experiment_of_job", "find_data", "load_model", "read_metrics", "run",
+    "varied",
 ]  # fmt: skip

@@ -199,8 +199,8 @@ class Loop:
         self._lines.trained(
             Window(at.epoch, i, self.order.steps, at.step, steps, took_s, data_s, items, means)
         )
-        total = self._experiment.epochs * self.order.steps
-        text = f"epoch {self.at.epoch + 1}/{self._experiment.epochs}  {shown_rate(rate, 'img/s')}"
+        total, unit = self._experiment.epochs * self.order.steps, f"{self._experiment.data.item}/s"
+        text = f"epoch {self.at.epoch + 1}/{self._experiment.epochs}  {shown_rate(rate, unit)}"
         self._log.at(self.at.step, total, text)
         self._mark_ns, self._mark_items, self._data_ns = time.monotonic_ns(), 0, 0
 

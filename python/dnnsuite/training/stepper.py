@@ -31,6 +31,8 @@ def autocast_of(experiment: Experiment, device: torch.device) -> torch.autocast:
 def placed(batch: Batch, device: torch.device, memory_format: torch.memory_format) -> Batch:
     """Return a batch on a device, pictures in a memory format."""
     inputs, labels = batch
+    if isinstance(inputs, (tuple, list)):  # all tensors of a workload's batch
+        return tuple(x.to(device, non_blocking=True) for x in inputs), labels.to(device)
     fits = memory_format if inputs.dim() == 4 else torch.preserve_format
     inputs = inputs.to(device, non_blocking=True, memory_format=fits)
     return inputs, labels.to(device, non_blocking=True)

@@ -11,7 +11,7 @@ import torch
 
 from .. import data, jobs
 from ..errors import InvalidArgument, did_you_mean
-from ..jobs import FusedJob, FusedWorkload, JobConfig
+from ..jobs import FusedJob, JobConfig, Workload
 from .space import Config
 
 __all__ = ["JobSweep"]
@@ -112,8 +112,16 @@ class JobSweep:
 
     @property
     def metric(self) -> str:
-        """`acc` where the job has an accuracy, else `loss`."""
-        return "loss" if self.workload.accuracy is None else "acc"
+        """Key of the workload's metric, `acc` for an accuracy; `loss` where it has none."""
+        found = self.workload.metric
+        if found is None:
+            return "loss"
+        return "acc" if found.name == "accuracy" else found.name.replace(" ", "_")
+
+    @property
+    def goal(self) -> str:
+        """`max` where more of the metric is better."""
+        return "max" if self.workload.metric and self.workload.metric.better == "more" else "min"
 
     def check_metric(self, name: str | None) -> None:
         """Refuse a metric that no trial of the job will have.
@@ -121,7 +129,7 @@ class JobSweep:
         Raises:
             InvalidArgument: the message has those that there are.
         """
-        known = ("loss", *(["acc"] if self.workload.accuracy is not None else []), "train_loss")
+        known = tuple(dict.fromkeys(("loss", self.metric, "train_loss")))
         if name is not None and name.removeprefix("val_") not in known:
             raise InvalidArgument(
                 f"--metric {name}: job {self.workload.name} has {', '.join(known)}{did_you_mean(name, known)}"
@@ -130,7 +138,7 @@ class JobSweep:
     @property
     def optimizer(self) -> tuple[str, dict[str, Any]]:
         """Optimizer: name and constants; values of a configuration have the names of its arguments."""
-        return _named(self.workload.optimizer, self.workload.hyper)
+        return _named(self.workload.groups()[0].optimizer, self.workload.hyper)
 
     @property
     def scheduler(self) -> tuple[str, dict[str, Any]] | None:
@@ -144,18 +152,22 @@ class JobSweep:
         return found
 
     def measure(self, model: Any, *batch: Any) -> dict[str, torch.Tensor]:
-        """`loss`, and `acc` where the job has an accuracy."""
+        """`loss`, and the job's metric where it has one."""
         found = {"loss": self.loss(model, *batch)}
-        if self.workload.accuracy is not None:
-            found["acc"] = self.workload.accuracy(model, *batch)
+        if self.workload.metric is not None:
+            found[self.metric] = self.workload.metric.of(model, *batch)
         return found
 
 
-def _workload(name: str) -> FusedWorkload:
+def _workload(name: str) -> Workload:
     kind = jobs.get(name, FusedJob)
     workload = getattr(kind, "workload", None)
-    if not isinstance(workload, FusedWorkload):
+    if not isinstance(workload, Workload):
         raise InvalidArgument(f"job {name} is no declared workload, which tune needs: see jobs.declare")
+    if len(workload.groups()) > 1:
+        raise InvalidArgument(
+            f"job {name} has {len(workload.groups())} groups of optimizers; tune takes jobs of one optimizer"
+        )
     if not callable(workload.loss):
         raise InvalidArgument(
             f"job {name} trains {' and '.join(workload.loss)} in turn; tune takes jobs of one loss"

@@ -10,7 +10,7 @@ from typing import Any
 
 from .._files import read_json
 from ..errors import InvalidArgument, Unavailable, reason
-from ..jobs import FusedWorkload
+from ..jobs import Workload
 from .space import Range, checked_space, space_from_plain
 
 __all__ = ["HFHT", "read_space", "space_of"]
@@ -39,13 +39,13 @@ _DRAWN = (
 
 
 def space_of(
-    workload: FusedWorkload, preset: str, seed: int, trials: int = 0
+    workload: Workload, preset: str, seed: int, trials: int = 0
 ) -> dict[str, Range] | list[dict[str, Any]]:
     """HFHT's space of a job, or configurations that the job's own sampler draws, enough for so many `trials`."""
     family = next((name for name in HFHT if workload.name.startswith(name)), None)
     if family is None:
         generator = random.Random(seed)
-        return [dict(workload.sample(generator)) for _ in range(max(_DRAWN, trials))]
+        return [dict(workload.drawn(generator)) for _ in range(max(_DRAWN, trials))]
     plain = {**HFHT[family], **(_QUICK[family] if preset == "quick" else {})}
     if workload.name == "pointnet_seg":
         plain["batch_size"] = [8, 16]

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from .. import host
 from .._runs.device import choose_device
 from .._runs.identity import Identity, identity_of
+from .._runs.job_options import parse_options
 from .._runs.plugins import import_plugins
 from ..errors import InvalidArgument, did_you_mean
-from .job_options import parse_options
 
 __all__ = [
     "PRESETS", "CommonSettings", "at_least", "dataroot_of", "flag", "one_of", "options_by_name", "positive",
@@ -60,7 +60,7 @@ class CommonSettings:
         from .. import jobs
 
         plain = {_AS_GIVEN.get(name, name): _text(value) for name, value in self.to_dict().items()}
-        return identity_of({"code": jobs.get(self.job, jobs.Job)}, plain)
+        return identity_of({"code": jobs.get(self.job, jobs.FusedJob)}, plain)
 
 
 def _text(value: Any) -> str:

@@ -61,7 +61,7 @@ def units_of(job: str, own: Sequence[Sequence[str]] = ()) -> tuple[tuple[str, ..
     found = tuple(tuple(unit) for unit in declared) or _UNITS.get(job)
     if not found:
         raise InvalidArgument(
-            f"job {job} declares no units (FusedWorkload.units), which a partly fused array leaves unfused in turn; "
+            f"job {job} declares no units (Workload.units), which a partly fused array leaves unfused in turn; "
             "name some: --unfused MODULE, once for each"
         )
     return found

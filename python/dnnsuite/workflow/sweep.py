@@ -119,7 +119,7 @@ def _continued(
     state = record.state
     given = {**state.get("asked", {}), **{name: value for name, value in asked.items() if value is not None}}
     import_plugins(given.get("plugins", ()), [os.getcwd()])
-    was, name = state["settings"]["job"], jobs.get(job, jobs.Job).name
+    was, name = state["settings"]["job"], jobs.get(job, jobs.FusedJob).name
     odd = [f"the workflow is {job}, was {was}"] if name != was else []
     refuse_other_settings(record.root, odd + facts.changes(state["environment"], facts.environment()))
     settings = resolve(job, given)

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from ... import data, models
-from .._workload import JobConfig
+from .._job import JobConfig
 from ..declared_job import declare, widened
-from ..fused_workload import FusedWorkload, Preset, Values
+from ..workload import Preset, Values, Workload
 from . import samplers
 
 
@@ -46,7 +46,7 @@ def loss(model: Any, tokens: torch.Tensor, positions: torch.Tensor, targets: tor
 HFTA = {
     "emsize": 512, "nhid": 2048, "vocab_size": 33_279, "positions": 512, "segments": 3, "embedding_norm": False,
 }  # fmt: skip
-WORKLOAD = FusedWorkload(
+WORKLOAD = Workload(
     name="bert",
     description="BERT masked-language model, 8 layers of 128, Adadelta + StepLR, on text",
     unit="sequences",

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from ... import data, models
-from .._workload import JobConfig
+from .._job import JobConfig
 from ..declared_job import declare, widened
-from ..fused_workload import FusedWorkload, Made, Preset, Values
+from ..workload import Made, Preset, Values, Workload
 from . import samplers
 
 
@@ -59,7 +59,7 @@ def sample(generator: random.Random) -> dict[str, float]:
     return {"lr": generator.uniform(1e-4, 1e-3), "beta1": generator.uniform(0.3, 0.99)}
 
 
-WORKLOAD = FusedWorkload(
+WORKLOAD = Workload(
     name="dcgan",
     description="DCGAN on images of 64 x 64, two Adams",
     unit="images",

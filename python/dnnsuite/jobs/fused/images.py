@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from ... import data, models
-from .._workload import JobConfig
+from .._job import JobConfig
 from ..declared_job import declare, widened
-from ..fused_workload import FusedWorkload, Preset, Values
+from ..workload import Metric, Preset, Values, Workload
 from . import samplers
 
 
@@ -67,7 +67,7 @@ def _rate(generator: random.Random) -> dict[str, float]:
     return {"lr": generator.uniform(0.1, 10.0)}
 
 
-SMALL = FusedWorkload(
+SMALL = Workload(
     name="mobilenet_v3_small",
     description="MobileNetV3-Small on images of 32 x 32, Adam + StepLR",
     unit="images",
@@ -78,7 +78,7 @@ SMALL = FusedWorkload(
     data=images_and_classes,
     loss=loss,
     held_out=functools.partial(images_and_classes, train=False),
-    accuracy=accuracy,
+    metric=Metric("accuracy", accuracy),
     optimizer=samplers.ADAM,
     schedule=samplers.STEPS,
     presets={

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from ... import data, models
-from .._workload import JobConfig
+from .._job import JobConfig
 from ..declared_job import declare, widened
-from ..fused_workload import FusedWorkload, Preset, Values
+from ..workload import Metric, Preset, Values, Workload
 from . import samplers
 
 _HELD_OUT_SEED = 1 << 32  # beyond the seeds of training
@@ -72,7 +72,7 @@ def accuracy(model: Any, points: torch.Tensor, labels: torch.Tensor) -> torch.Te
 
 
 _QUICK = {"points": 256, "width": 256}
-CLASSIFY = FusedWorkload(
+CLASSIFY = Workload(
     name="pointnet_cls",
     description="PointNet that classifies clouds of points, Adam + StepLR",
     unit="clouds",
@@ -83,7 +83,7 @@ CLASSIFY = FusedWorkload(
     data=solids,
     loss=loss,
     held_out=functools.partial(solids, train=False),
-    accuracy=accuracy,
+    metric=Metric("accuracy", accuracy),
     optimizer=samplers.ADAM,
     schedule=samplers.STEPS,
     presets={

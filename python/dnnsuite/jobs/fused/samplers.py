@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 
-from ..fused_workload import Made
+from ..workload import Made
 
 ADADELTA = Made("Adadelta", {"lr": "lr"})
 ADAM = Made("Adam", {"lr": "lr", "betas": ("beta1", "beta2"), "weight_decay": "weight_decay"})

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from ... import data, models
-from .._workload import JobConfig
+from .._job import JobConfig
 from ..declared_job import declare, widened
-from ..fused_workload import FusedWorkload, Preset, Values
+from ..workload import Preset, Values, Workload
 from . import samplers
 
 
@@ -37,7 +37,7 @@ def loss(model: Any, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tenso
     return torch.nn.functional.cross_entropy(widened(model(tokens)).flatten(0, 1), targets.flatten())
 
 
-WORKLOAD = FusedWorkload(
+WORKLOAD = Workload(
     name="transformer",
     description="transformer language model, 2 layers of 128, Adadelta + StepLR, on text",
     unit="sequences",

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
+from dnnsuite._runs.job_options import parse_options
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.workflow.job_options import parse_options
 
 DEFAULTS: dict[str, Any] = {"nhid": 512, "dropout": 0.1, "tied": False, "kind": "GRU", "widths": [1, 2]}
 

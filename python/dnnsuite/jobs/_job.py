@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 from ..errors import InvalidArgument, did_you_mean, some_of
 
-WorkloadT = TypeVar("WorkloadT", bound="type[Workload]")
+JobT = TypeVar("JobT", bound="type[Job]")
 
 
 @dataclasses.dataclass
@@ -27,6 +27,7 @@ class JobConfig:
         threads: CPU threads; None for all cores.
         options: the job's own options (`bert`: emsize, nhid, nlayers, nhead, bptt, dropout, vocab_size).
         unfused: names of modules that run model by model in the array.
+        steps: training steps that the run will have, for schedules by steps; 0 for those of the default preset.
 
     >>> from dnnsuite import jobs
     >>> config = jobs.JobConfig(B=2, batch_size=8, hyper={"lr": [0.1, 0.01]})
@@ -46,6 +47,7 @@ class JobConfig:
     threads: int | None = None
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     unfused: list[str] = dataclasses.field(default_factory=list)
+    steps: int = 0
 
     @property
     def models(self) -> int:
@@ -72,7 +74,7 @@ class JobConfig:
         return cls(**values)
 
 
-class Workload(abc.ABC):
+class Job(abc.ABC):
     """Model, data, optimizer, unit and defaults. It knows nothing of modes, instruments or records."""
 
     name: ClassVar[str]
@@ -80,6 +82,8 @@ class Workload(abc.ABC):
     unit: ClassVar[str]
     #: Jobs of two families may have one name: `dcgan` is a plain job of the suite, and a fused one.
     family: ClassVar[str] = ""
+    #: Families in which one is looked for where this kind is asked for, in order; none for all of them.
+    families: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: JobConfig) -> None:
         if config.B < 0:
@@ -140,15 +144,11 @@ class Workload(abc.ABC):
         return self.config.batch_size * self.config.models
 
 
-_REGISTRY: dict[str, dict[str, type[Workload]]] = {}  # by family, then by name
+_REGISTRY: dict[str, dict[str, type[Job]]] = {}  # by family, then by name
 # The package's own and their modules, which register themselves. Modules of plain jobs import torch in the functions
 # that use it: a command that starts a suite asks for settings only, and leaves torch to its workers.
 _PLAIN_JOBS = {  # of the benchmark suite, in its order
-    "toy_reg": ".toy_reg",
-    "toy_lstm": ".toy_lstm",
-    "vae": ".vae",
     "loader": ".loader",
-    "reso": ".reso",
     "translator": ".translator",
     "wlm": ".wlm",
     "wlmfp16": ".wlm",
@@ -159,13 +159,17 @@ _PLAIN_JOBS = {  # of the benchmark suite, in its order
     "dcgan": ".dcgan",
     "convnet": ".convnet",
     "convnet_fp16": ".convnet",
-    "recom": ".recom",
     "convnet_distributed": ".convnet",
     "convnet_distributed_fp16": ".convnet",
     "dcgan_all": ".dcgan",
     "scaling": ".scaling",
 }
-_FUSED_JOBS = {  # HFTA's workflows
+_FUSED_JOBS = {  # workloads: some of that suite, and HFTA's workflows
+    "toy_reg": ".toy_reg",
+    "toy_lstm": ".toy_lstm",
+    "vae": ".vae",
+    "reso": ".reso",
+    "recom": ".recom",
     "bert": ".fused.bert",
     "transformer": ".fused.transformer",
     "dcgan": ".fused.dcgan",
@@ -174,6 +178,8 @@ _FUSED_JOBS = {  # HFTA's workflows
     "pointnet_cls": ".fused.pointnet",
     "pointnet_seg": ".fused.pointnet",
     "resnet": ".fused.images",
+    "imagenet-resnet50": ".imagenet_resnet50",
+    **{name: f".suite2026.{name}" for name in ("gpt", "lora", "moe", "mamba", "dpo", "dit", "dcnv2", "ppo")},
 }
 _OWN = {"plain": _PLAIN_JOBS, "fused": _FUSED_JOBS}  # where two have one name, the first is meant
 # Names by which HFTA's scripts know its workflows.
@@ -183,7 +189,7 @@ _ALIASES = {
 }
 
 
-def register(name: str) -> Callable[[WorkloadT], WorkloadT]:
+def register(name: str) -> Callable[[JobT], JobT]:
     """Register the decorated class as the job `name`.
 
     Raises:
@@ -194,7 +200,7 @@ def register(name: str) -> Callable[[WorkloadT], WorkloadT]:
     ... class MyJob(jobs.PlainJob): ...
     """
 
-    def add(workload: WorkloadT) -> WorkloadT:
+    def add(workload: JobT) -> JobT:
         known = _REGISTRY.setdefault(workload.family, {})
         _load(workload.family, name)  # a name of ours is taken before anyone has used it
         if name in known and _home(known[name]) != _home(workload):
@@ -220,11 +226,11 @@ def _home(workload: type) -> tuple[str, str]:
 
 def _families(kind: type) -> list[str]:
     """List the families that a workload of `kind` may be in, in order of search."""
-    family = getattr(kind, "family", "")
-    return [family] if family else [*_OWN, *(known for known in _REGISTRY if known not in _OWN)]
+    families = getattr(kind, "families", ())
+    return [*families] if families else [*_OWN, *(known for known in _REGISTRY if known not in _OWN)]
 
 
-def names(kind: type = Workload) -> list[str]:
+def names(kind: type = Job) -> list[str]:
     """List the names of all jobs, the package's own and registered ones.
 
     Args:
@@ -240,7 +246,7 @@ def names(kind: type = Workload) -> list[str]:
     return sorted(found)
 
 
-def get(name: str, kind: type = Workload) -> Any:
+def get(name: str, kind: type = Job) -> Any:
     """Return the class of the job `name`; names of HFTA's workflows are known too.
 
     Args:

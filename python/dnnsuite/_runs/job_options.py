@@ -7,8 +7,8 @@ import ast
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .._runs.words import truth
 from ..errors import InvalidArgument, did_you_mean
+from .words import truth
 
 __all__ = ["parse_options"]
 

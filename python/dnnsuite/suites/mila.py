@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""The suites that come with the package, and the jobs that command lines of the original suite stand for."""
+"""The suites that come with the package, and what mila-iqia/training (2019) calls its jobs and counts.
+
+Its scripts stand for jobs, its units differ from ours in three of them, and its `fast.json` asks for less.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["FAST", "SUITES", "job_of_command"]
+__all__ = ["FAST", "SUITES", "job_of_command", "script_of", "unit_of"]
 
 # In the order of mila-iqia/training's baselines.json: two toys first, which show that everything is set up.
 _BASELINES = (
@@ -14,7 +17,8 @@ _BASELINES = (
     "fast_style", "dcgan", "convnet", "convnet_fp16", "recom", "convnet_distributed", "convnet_distributed_fp16",
     "dcgan_all",
 )  # fmt: skip
-SUITES: Mapping[str, tuple[str, ...]] = {"baselines": _BASELINES, "fast": _BASELINES}
+_TODAY = ("gpt", "lora", "moe", "mamba", "dpo", "dit", "dcnv2", "ppo")
+SUITES: Mapping[str, tuple[str, ...]] = {"baselines": _BASELINES, "fast": _BASELINES, "2026": _TODAY}
 
 # Where its fast.json asks for less than baselines.json, which each job's own defaults are.
 FAST: Mapping[str, Mapping[str, Any]] = {
@@ -54,9 +58,31 @@ _COMMANDS = {  # script → job, and the one that its flags for half precision s
     "fast_neural_style/neural_style/pytorch/run.sh": ("fast_style", "fast_style"),
     "generative_adversarial_networks/dcgan/pytorch/run.sh": ("dcgan", "dcgan"),
     f"{_CONVNETS}/run.sh": ("convnet", "convnet_fp16"),
+    "image_classification/scaling/pytorch/run.sh": ("scaling", "scaling"),
     f"{_CONVNETS}/run_distributed.sh": ("convnet_distributed", "convnet_distributed_fp16"),
     "recommendation/neural_collaborative_filtering/pytorch/run.sh": ("recom", "recom"),
 }
+
+_UNITS: Mapping[
+    str, tuple[str, float]
+] = {  # job → its unit there, and how many of ours are one; others are the same
+    "toy_lstm": ("optimizer steps", 97 * 999),  # waves, and the time steps that each of them predicts
+    "wlm": ("segments of 35 tokens", 35),
+    "wlmfp16": ("segments of 35 tokens", 35),
+    "atari": ("updates x games", 128),
+}
+
+
+def script_of(job: str) -> str:
+    """Return the original's script of a job; the job's own name where it has none."""
+    own = job.removesuffix("_all")
+    return next((f"./{script}" for script, jobs in _COMMANDS.items() if own in jobs), job)
+
+
+def unit_of(job: str, unit: str) -> dict[str, Any]:
+    """Return {name, items}: the unit that the original counted, and how many of `unit` are one of it."""
+    name, items = _UNITS.get(job, (unit, 1))
+    return {"name": name, "items": items}
 
 
 def job_of_command(command: str, half: bool, whole_machine: bool) -> str | None:

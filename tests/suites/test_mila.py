@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: MIT
-import importlib
-
 import pytest
 
 from dnnsuite import jobs
 from dnnsuite.errors import Error
-from dnnsuite.suites.definitions import FAST, SUITES, job_of_command
+from dnnsuite.suites.mila import FAST, SUITES, job_of_command, script_of
 
 NAMES = [
     "toy_reg",
@@ -38,15 +36,15 @@ def test_nineteen_jobs_in_the_originals_order() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_jobs_own_script_is_the_job(name: str) -> None:
     try:
-        Job = jobs.get(name, importlib.import_module("dnnsuite.jobs").Training)
+        Job = jobs.get(name, jobs.PlainJob)
     except Error as error:
         pytest.skip(str(error))
     half = Job.default_precision == "fp16"
-    assert job_of_command(Job.seed_script, half, Job.scope == "all") == name
+    assert job_of_command(script_of(name), half, Job.scope == "all") == name
     for option in FAST.get(name, {}):
-        assert option in Job.defaults
-    for option in Job.smoke:
-        assert option in Job.defaults
+        assert option in Job.settings("default")
+    for option in Job.settings("smoke"):
+        assert option in Job.settings("default")
 
 
 def test_scripts_are_known_wherever_they_are() -> None:

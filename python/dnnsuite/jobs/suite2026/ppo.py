@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: MIT
+"""Proximal policy optimisation balances poles: the batches are what the agent itself does, in CleanRL's form.
+
+The environments are tensors, all of which step at once; the pole's equations are those of Barto, Sutton and Anderson
+(1983). Every sixteenth step plays 128 moves anew; the steps between learn from parts of them. The measure is the
+mean length of episodes from states that training never begins from.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...data.batches import WholeBatch
+from .._job import JobConfig
+from ..declared_job import declare
+from ..workload import Made, Metric, Preset, Rate, Values, Workload
+
+_LONGEST = 500  # moves of an episode
+_PARTS, _EPOCHS = 4, 4  # of what was played: minibatches, and how often each is learned from
+_DISCOUNT, _LAMBDA, _CLIP = 0.99, 0.95, 0.2
+_VALUE, _ENTROPY = 0.25, 0.01  # weights in the loss
+
+
+class Agent(nn.Module):
+    """States `[..., 4]` → logarithms of the chances of both moves `[..., 2]`, and values `[...]`."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.policy, self.value = _network(width, 2, 0.01), _network(width, 1, 1.0)
+
+    def forward(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.policy(states).log_softmax(-1), self.value(states).squeeze(-1)
+
+
+def _network(width: int, outputs: int, gain: float) -> nn.Sequential:
+    layers = [nn.Linear(4, width), nn.Linear(width, width), nn.Linear(width, outputs)]
+    for layer, own in zip(layers, (2**0.5, 2**0.5, gain), strict=True):
+        nn.init.orthogonal_(layer.weight, own)
+        nn.init.zeros_(layer.bias)
+    return nn.Sequential(layers[0], nn.Tanh(), layers[1], nn.Tanh(), layers[2])
+
+
+def moved(states: torch.Tensor, moves: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the states `[N, 4]` (place, speed, angle, its speed) after 20 ms, and which poles have fallen `[N]`."""
+    place, speed, angle, turning = states.unbind(-1)
+    push = (2 * moves - 1).to(states.dtype) * 10.0
+    cos, sin = angle.cos(), angle.sin()
+    share = (push + 0.05 * turning.square() * sin) / 1.1
+    turns = (9.8 * sin - cos * share) / (0.5 * (4 / 3 - 0.1 * cos.square() / 1.1))
+    runs = share - 0.05 * turns * cos / 1.1
+    after = [place + 0.02 * speed, speed + 0.02 * runs, angle + 0.02 * turning, turning + 0.02 * turns]
+    new = torch.stack(after, -1)
+    return new, (new[:, 0].abs() > 2.4) | (new[:, 2].abs() > math.radians(12))
+
+
+class Played:
+    """Parts of what the agent plays, with old chances, advantages and returns."""
+
+    def __init__(self, config: JobConfig, options: Values) -> None:
+        self.record = {"source": "drawn: poles of tensors", "licence": "none needed"}
+        self.sizes: dict[str, Any] = {}
+        self._poles, self._moves, self._device = config.batch_size, options["moves"], config.device
+        self._generator = torch.Generator().manual_seed(config.data_seed)
+        self._states = self._fresh()
+        self._ages = torch.zeros(self._poles)
+        self._parts: list[tuple[torch.Tensor, ...]] = []
+
+    def _fresh(self) -> torch.Tensor:
+        return torch.rand(self._poles, 4, generator=self._generator) * 0.1 - 0.05
+
+    def batch_of(self, model: torch.nn.Module, i: int) -> tuple[torch.Tensor, ...]:
+        """States, moves, old chances, advantages, returns and old values, `[moves * poles / 4, ...]` each."""
+        if not self._parts:
+            whole = self._play(model)
+            for _ in range(_EPOCHS):
+                order = torch.randperm(len(whole[0]), generator=self._generator)
+                self._parts += [tuple(x[own] for x in whole) for own in order.chunk(_PARTS)]
+        return self._parts.pop()
+
+    @torch.no_grad()
+    def _play(self, model: torch.nn.Module) -> tuple[torch.Tensor, ...]:
+        seen: list[tuple[torch.Tensor, ...]] = []
+        for _ in range(self._moves):
+            chances, value = (x.float().cpu() for x in model(self._states.to(self._device)))
+            moves = (torch.rand(self._poles, generator=self._generator) > chances[:, 0].exp()).long()
+            after, fell = moved(self._states, moves)
+            self._ages += 1
+            ends = fell | (self._ages >= _LONGEST)
+            seen.append((self._states, moves, chances.gather(1, moves[:, None]).squeeze(1), value, ends))
+            self._states = torch.where(ends[:, None], self._fresh(), after)
+            self._ages = torch.where(ends, 0.0, self._ages)
+        states, moves, old, values, ends = (torch.stack(each) for each in zip(*seen, strict=True))
+        following, gained, found = model(self._states.to(self._device))[1].float().cpu(), torch.zeros(()), []
+        for t in reversed(range(self._moves)):
+            lives = (~ends[t]).float()
+            surprise = 1 + _DISCOUNT * following * lives - values[t]
+            gained = surprise + _DISCOUNT * _LAMBDA * lives * gained
+            found.append(gained)
+            following = values[t]
+        advantages = torch.stack(found[::-1])
+        return tuple(x.flatten(0, 1) for x in (states, moves, old, advantages, advantages + values, values))
+
+
+def loss(model: Any, *batch: torch.Tensor) -> torch.Tensor:
+    """Clipped surrogate, clipped error of the value, entropy (Schulman et al., 2017)."""
+    states, moves, old, advantages, returns, old_values = batch
+    chances, values = model(states)
+    ratio = (chances.gather(-1, moves[..., None]).squeeze(-1) - old).exp()
+    gains = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    surrogate = torch.minimum(ratio * gains, ratio.clamp(1 - _CLIP, 1 + _CLIP) * gains).mean()
+    near = old_values + (values - old_values).clamp(-_CLIP, _CLIP)
+    error = torch.maximum((values - returns).square(), (near - returns).square()).mean()
+    entropy = -(chances.exp() * chances).sum(-1).mean()
+    return _VALUE * error - surrogate - _ENTROPY * entropy
+
+
+def episode_length(model: Any, states: torch.Tensor) -> torch.Tensor:
+    """Mean number of moves until the poles fall, of the likelier moves, 500 at most."""
+    lengths, up = (
+        torch.zeros(len(states), device=states.device),
+        torch.ones(len(states), device=states.device),
+    )
+    for _ in range(_LONGEST):
+        states, fell = moved(states, model(states)[0].argmax(-1))
+        up = up * (~fell).float()
+        lengths = lengths + up
+        if not up.any():
+            break
+    return lengths.mean()
+
+
+def starts(config: JobConfig, options: Values) -> WholeBatch:
+    """States to begin from, a little farther out than those of training."""
+    generator = torch.Generator().manual_seed(1983)
+    signs = torch.randint(2, (32, 4), generator=generator) * 2 - 1
+    states = signs * (0.05 + 0.02 * torch.rand(32, 4, generator=generator))
+    return WholeBatch((states,), {"source": "drawn"})
+
+
+declare(
+    Workload(
+        name="ppo",
+        description="an agent learns to balance poles by proximal policy optimisation",
+        unit="env steps",
+        options={"width": 64, "moves": 128},
+        model=lambda options, hyper: Agent(options["width"]),
+        data=Played,
+        loss=loss,
+        held_out=starts,
+        metric=Metric(
+            "episode length", episode_length, "more", {"quick": 195.0, "default": 400.0}, batches=1
+        ),
+        optimizer=Made("Adam", {"lr": "lr", "eps": 1e-5}),
+        hyper={"lr": 1e-3},
+        rate=Rate(warmup=0.0, constant=0.0),
+        clip_norm=0.5,
+        # Each move is learned from in as many steps as there are minibatches of all epochs.
+        items_per_sample=lambda options: options["moves"] // (_PARTS * _EPOCHS),
+        presets={
+            "quick": Preset(3, 320, batch_size=8, observed=(60, 16)),
+            "default": Preset(3, 1600, batch_size=8, observed=(300, 16)),
+            "paper": Preset(3, 2000, batch_size=4096, options={"width": 256, "moves": 32}),
+        },
+    )
+)

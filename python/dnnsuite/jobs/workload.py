@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: MIT
+"""A training workload as one value: model, data, loss, optimizers, schedules, what is measured on held-out data.
+
+Everything is written for one model, in plain torch. `jobs.declare` makes a job of the value, which trains one plain
+model (B = 0) or, through `dnnsuite.fuse`, an array. Commands that run, train, tune, profile or rate jobs take it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ..errors import InvalidArgument, did_you_mean
+
+if TYPE_CHECKING:
+    import torch
+
+    from ._job import JobConfig
+
+Values = Mapping[str, Any]
+Loss = Callable[..., "torch.Tensor"]
+
+PRESETS = ("quick", "default", "paper")
+_OBSERVATIONS = 30  # of a run, where a preset names no other number
+
+
+class Batches(Protocol):
+    """Training data without an end.
+
+    Attributes:
+        record: provenance: source, licence, what identifies it.
+        sizes: options that the data decide (a vocabulary's size), which replace those asked for.
+    """
+
+    @property
+    def record(self) -> Mapping[str, Any]: ...
+    @property
+    def sizes(self) -> Mapping[str, Any]: ...
+
+    def batch(self, i: int) -> tuple[torch.Tensor, ...]:
+        """Return batch `i` since training began; it depends on `i` and the seed alone."""
+
+
+class Rollouts(Protocol):
+    """Training data that the model makes, as the episodes of an agent; attributes as of `Batches`."""
+
+    @property
+    def record(self) -> Mapping[str, Any]: ...
+    @property
+    def sizes(self) -> Mapping[str, Any]: ...
+
+    def batch_of(self, model: torch.nn.Module, i: int) -> tuple[torch.Tensor, ...]:
+        """Return batch `i` since training began, made with `model`; called for every i in turn."""
+
+
+class Made(NamedTuple):
+    """A class that torch and dnnsuite have by the same name, and its arguments.
+
+    An argument is the name of a hyperparameter, a constant, or a tuple of these:
+    `Made("Adam", {"lr": "lr", "betas": ("beta1", 0.999)})`.
+
+    >>> from dnnsuite import jobs
+    >>> made = jobs.Made("Adam", {"lr": "lr", "betas": ("beta1", 0.999)})
+    >>> made.filled({"lr": 0.1, "beta1": 0.9})
+    {'lr': 0.1, 'betas': (0.9, 0.999)}
+    """
+
+    name: str
+    arguments: Values
+
+    def filled(self, hyper: Values) -> dict[str, Any]:
+        """Return the arguments with the values of `hyper`, those of one model or lists for all models."""
+        return {name: _filled(value, hyper) for name, value in self.arguments.items()}
+
+    def hyperparameters(self) -> set[str]:
+        """Names of the hyperparameters that it takes."""
+        parts = [part for value in self.arguments.values() for part in _parts(value)]
+        return {part for part in parts if isinstance(part, str)}
+
+
+class Group(NamedTuple):
+    """Parameters that have an optimizer of their own.
+
+    Attributes:
+        holds: (name, parameter) of the plain model → True for a parameter of this group. The first group that holds a
+            parameter has it.
+        optimizer: the group's optimizer.
+    """
+
+    holds: Callable[[str, torch.nn.Parameter], bool]
+    optimizer: Made
+
+
+@dataclasses.dataclass(frozen=True)
+class Rate:
+    """A schedule by steps: up in a line from 0, constant, then down to `end`, as a factor of the learning rate.
+
+    >>> from dnnsuite import jobs
+    >>> [round(jobs.Rate(warmup=0.2, constant=0.5)(step, 10), 2) for step in (0, 1, 4, 6, 9, 12)]
+    [0.5, 1.0, 1.0, 1.0, 0.4, 0.2]
+
+    Attributes:
+        warmup: share of the steps in which the rate rises.
+        constant: share of the steps after which it falls.
+        shape: `linear` or `cosine`, of the fall.
+        end: factor of the last step and of those after it.
+    """
+
+    warmup: float = 0.05
+    constant: float = 0.05
+    shape: str = "linear"
+    end: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.shape not in ("linear", "cosine"):
+            raise InvalidArgument(f"shape {self.shape!r}: accepted: linear, cosine")
+        if not 0 <= self.warmup <= self.constant <= 1:
+            raise InvalidArgument(
+                f"warmup {self.warmup} and constant {self.constant}: 0 <= warmup <= constant <= 1 is needed"
+            )
+
+    def __call__(self, step: int, steps: int) -> float:
+        """Return the factor of a step of `steps`."""
+        at = min((step + 1) / steps, 1.0)
+        if at < self.warmup:
+            return at / self.warmup
+        # The first step that falls is as far from the constant part as the last one is from the end.
+        left = min(1.0, (1 + 1 / steps - at) / max(1 + 1 / steps - self.constant, 1e-9))
+        if self.shape == "cosine":
+            left = 0.5 - 0.5 * math.cos(math.pi * left)
+        return self.end + (1 - self.end) * left
+
+
+class Metric(NamedTuple):
+    """A measure of what a model has learned, on samples that were held out.
+
+    Attributes:
+        name: name of the measure, as "bits per byte".
+        of: (model, *held-out batch) → the measure `[]`; the mean over the batches counts.
+        better: `more` or `less`.
+        target: value that a sound implementation reaches, by preset; none for a preset that is not in it.
+        batches: number of held-out batches; None for as many as have 512 samples.
+    """
+
+    name: str
+    of: Loss
+    better: str = "more"
+    target: Mapping[str, float] = {}
+    batches: int | None = None
+
+    def reached(self, value: float, target: float) -> bool:
+        """True if `value` is as good as the target, or better; what is NaN is not."""
+        return value >= target if self.better == "more" else value <= target
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """Protocol of a measurement: length, repeats, batch size and the Bs to measure.
+
+    Attributes:
+        epochs, iters_per_epoch, repeats, batch_size: values for each run; the first epoch is warm-up. A repeat starts
+            all processes anew.
+        observed: number of observations of `dnnsuite run`, and of the batches in each; by default all steps of the
+            epochs in about thirty.
+        goal: half width of a speedup's 95 % interval, relative, at which it is known.
+        budget_s: seconds of training to reach it in; None measures `epochs`.
+        max_B: end of the search for the largest B; None searches until memory is full.
+        max_num_Bs: number of Bs to measure.
+        plan: the Bs to measure, instead of a search.
+        options: options that are not the workload's defaults.
+        search: settings of the search per mode, as `{"hfta": {"dry_run_repeats": 1}}`.
+        cuda: fields that are others on a GPU, as `{"iters_per_epoch": 50}`.
+    """
+
+    epochs: int
+    iters_per_epoch: int
+    batch_size: int = 32
+    repeats: int = 1
+    observed: tuple[int, int] | None = None
+    goal: float = 0.05
+    budget_s: float | None = None
+    max_B: int | None = None
+    max_num_Bs: int = 5
+    plan: tuple[int, ...] | None = None
+    options: Values = dataclasses.field(default_factory=dict)
+    search: Mapping[str, Values] = dataclasses.field(default_factory=dict)
+    cuda: Values = dataclasses.field(default_factory=dict)
+
+    def on(self, device: str) -> dict[str, Any]:
+        """Plain values for a device."""
+        names = (field.name for field in dataclasses.fields(self) if field.name not in ("cuda", "observed"))
+        fields = {name: getattr(self, name) for name in names}
+        return {**fields, **(self.cuda if device.startswith("cuda") else {})}
+
+    @property
+    def observations(self) -> tuple[int, int]:
+        """Number of observations, and of the batches in each."""
+        steps = self.epochs * self.iters_per_epoch
+        number = max(1, steps // _OBSERVATIONS)
+        return self.observed or (steps // number, number)
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """One training workload, declared once.
+
+    Attributes:
+        name: name for every command and `jobs.get`.
+        description: one line for `dnnsuite list`.
+        unit: name of the items that a rate counts, in the plural: "images".
+        options: the options and their defaults. A number stays a number of its kind, text stays text.
+        hyper: hyperparameters and the values of a model for which none are drawn. One that is an option, too, may be
+            given as either.
+        sample: draws the hyperparameters of one model; by default each within a factor of three of its value.
+        model: (options, one model's hyperparameters) → a plain torch module. Parameters that need no gradient are
+            frozen.
+        data: (job's configuration, options) → `Batches`, or `Rollouts` where the model makes them (B = 0 only).
+        loss: (model, *batch) → the loss `[]` of one model. Instead, a mapping of names of submodules to losses: in
+            each step these parts are trained one after the other, the others held, each by an optimizer of its own.
+        optimizer: optimizer of each model, or groups of its parameters with one each.
+        schedule: schedule of the optimizer, one step at the end of each epoch.
+        rate: factor of the learning rates by (step, steps of the run), as `Rate`.
+        clip_norm: norm at which the gradients of a model are clipped.
+        accumulate: equal parts of a batch whose gradients are added up before a step.
+        after_step: function of the model after each step, without gradients: averages of weights, copies of targets.
+        presets: presets by name; a missing one is that of `default`.
+        items_per_sample: number of items of `unit` in one sample of a batch, or a function of the options.
+        flops_per_item: floating-point operations of one training step per item, a function of the options.
+        units: parts of the model, names of modules each, as `NAME_partially_fused` leaves them unfused in turn.
+        held_out: function like `data`, for samples that are not trained on.
+        metric: measure on them. Both or neither.
+        files: (configuration, options) → (an endless loader of files, a function of what it gives to a batch, the
+            files' origin) for a second rate with a loader in the timed loop; None where there are none.
+        half: True if it can train in half precision by autocast.
+        reseed: seed torch's generators again after the model was made; False goes on where its weights have left them.
+    """
+
+    name: str
+    description: str
+    unit: str
+    model: Callable[[Values, Values], torch.nn.Module]
+    data: Callable[[JobConfig, Values], Batches | Rollouts]
+    loss: Loss | Mapping[str, Loss]
+    optimizer: Made | Sequence[Group]
+    presets: Mapping[str, Preset]
+    hyper: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    sample: Callable[[random.Random], Mapping[str, float]] | None = None
+    options: Values = dataclasses.field(default_factory=dict)
+    schedule: Made | None = None
+    rate: Callable[[int, int], float] | None = None
+    clip_norm: float | None = None
+    accumulate: int = 1
+    after_step: Callable[[Any], None] | None = None
+    items_per_sample: int | Callable[[Values], int] = 1
+    flops_per_item: Callable[[Values], float] | None = None
+    units: Sequence[Sequence[str]] = ()
+    held_out: Callable[[JobConfig, Values], Batches] | None = None
+    metric: Metric | None = None
+    files: Callable[[JobConfig, Values], tuple[Any, Any, Any] | None] | None = None
+    half: bool = True
+    reseed: bool = True
+
+    def __post_init__(self) -> None:
+        for made in (*(group.optimizer for group in self.groups()), *filter(None, [self.schedule])):
+            if unknown := sorted(made.hyperparameters() - set(self.hyper)):
+                raise InvalidArgument(
+                    f"workload {self.name}: {made.name} takes the hyperparameter {unknown[0]!r}, which `hyper` "
+                    f"has not; it has {', '.join(self.hyper)}"
+                )
+        if "default" not in self.presets:
+            raise InvalidArgument(
+                f"workload {self.name} has no preset 'default'; it has {', '.join(self.presets)}"
+            )
+        if (self.held_out is None) != (self.metric is None):
+            given, lacks = ("metric", "held_out") if self.held_out is None else ("held_out", "metric")
+            raise InvalidArgument(f"workload {self.name} has `{given}` without `{lacks}`")
+        if self.metric is not None and self.metric.better not in ("more", "less"):
+            raise InvalidArgument(
+                f"workload {self.name}: better is {self.metric.better!r}; accepted: more, less"
+            )
+        targets = self.metric.target if self.metric else {}
+        if unknown := sorted({*self.presets, *targets} - set(PRESETS)):
+            raise InvalidArgument(
+                f"workload {self.name}: preset {unknown[0]!r} is none of {', '.join(PRESETS)}"
+            )
+        if self.accumulate < 1:
+            raise InvalidArgument(f"workload {self.name}: accumulate is {self.accumulate}, must be 1 or more")
+
+    def groups(self) -> tuple[Group, ...]:
+        """Groups of parameters with their optimizers; one of all where one optimizer is named."""
+        if isinstance(self.optimizer, Made):
+            return (Group(lambda name, parameter: True, self.optimizer),)
+        return tuple(self.optimizer)
+
+    def parts(self) -> dict[str, Loss]:
+        """Losses by the part of the model that each trains, in their order; "" is the whole model."""
+        return {"": self.loss} if callable(self.loss) else dict(self.loss)
+
+    def calls(self) -> tuple[Loss, ...]:
+        """Functions of a model and a batch: the losses of its parts, then the metric if it has one."""
+        return (*self.parts().values(), *((self.metric.of,) if self.metric else ()))
+
+    def items(self, options: Values) -> int:
+        """Return the number of items in one sample."""
+        each = self.items_per_sample
+        return each(options) if callable(each) else each
+
+    def drawn(self, generator: random.Random) -> Mapping[str, float]:
+        """Draw the hyperparameters of one model."""
+        if self.sample is not None:
+            return self.sample(generator)
+        return {name: value * 3 ** generator.uniform(-1, 1) for name, value in self.hyper.items()}
+
+    def preset(self, name: str, device: str) -> dict[str, Any]:
+        """Plain values of a preset on a device.
+
+        Raises:
+            InvalidArgument: no preset has the name; the message has the nearest one.
+        """
+        if name not in PRESETS:
+            raise InvalidArgument(
+                f"unknown preset {name!r}; accepted: {', '.join(PRESETS)}{did_you_mean(name, PRESETS)}"
+            )
+        return self.presets.get(name, self.presets["default"]).on(device)
+
+    def settings(self, preset: str) -> dict[str, Any]:
+        """Batch size, observations, batches in each, and options of a preset, as a suite takes them."""
+        found = self.presets.get(preset, self.presets["default"])
+        repeat, number = found.observations
+        own = {"batch_size": found.batch_size, "repeat": repeat, "number": number}
+        return {**own, **self.options, **found.options}
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _filled(value: Any, hyper: Values) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_filled(part, hyper) for part in value)
+    return hyper[value] if isinstance(value, str) else value

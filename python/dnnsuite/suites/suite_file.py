@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+"""A suite in a TOML file: jobs by name, each with a preset and options of its own.
+
+preset = "quick"            # of the jobs that name none
+
+[[job]]
+name = "gpt"
+
+[[job]]
+name = "dit"
+preset = "default"
+options = { batch_size = 8, lr = 0.001 }
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidArgument, Unavailable, did_you_mean, reason
+from .jobs_file import Definition
+
+__all__ = ["read_suite"]
+
+_KEYS, _JOB_KEYS = ("preset", "job"), ("name", "preset", "options")
+
+
+def read_suite(path: Path) -> list[Definition]:
+    """Read the jobs that a file asks for, in its order.
+
+    Raises:
+        InvalidArgument: the file cannot be read, or an entry is refused; the message names file, job and key.
+        Unavailable: this Python cannot read TOML.
+    """
+    try:
+        read = importlib.import_module("tomllib").loads
+    except ImportError as error:
+        raise Unavailable("tomllib, which reads TOML", "this Python", "use Python 3.11 or newer") from error
+    try:
+        content = read(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:  # what is no UTF-8 and what is no TOML are ValueErrors
+        raise InvalidArgument(f"{path} cannot be read: {reason(error)}") from error
+    _known(content, _KEYS, str(path))
+    entries = content.get("job")
+    if not isinstance(entries, list) or not entries:
+        raise InvalidArgument(f"{path} names no job: it wants [[job]] with a name for each")
+    return [_definition(path, i, entry, content.get("preset", "")) for i, entry in enumerate(entries, 1)]
+
+
+def _definition(path: Path, index: int, entry: Any, preset: Any) -> Definition:
+    where = f"{path}, job {index}"
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+        raise InvalidArgument(f"{where}: a name is missing")
+    _known(entry, _JOB_KEYS, where)
+    own, options = entry.get("preset", preset), entry.get("options", {})
+    if not isinstance(options, Mapping) or not isinstance(own, str):
+        raise InvalidArgument(f"{where}: preset is a text, and options are a table of names and values")
+    flags = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
+    return Definition(index, entry["name"], "", flags, "", where, {}, own)
+
+
+def _known(content: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
+    for key in content:
+        if key not in keys:
+            raise InvalidArgument(
+                f"{where}: unknown key {key!r}{did_you_mean(key, keys)}; it has {', '.join(keys)}"
+            )

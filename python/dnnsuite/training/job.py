@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: MIT
+"""A workload as an experiment: `dnnsuite train JOB` has checkpoints, resumes and records as a configuration has.
+
+The batches come in the workload's own order; of several processes each takes its rows of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch.optim import Optimizer, lr_scheduler
+
+from .. import jobs
+from ..errors import InvalidArgument, did_you_mean
+from ..jobs import JobConfig, Metric, Workload
+from .experiment import Experiment
+from .order import Order
+from .schedules import PerEpoch, Schedule
+from .sources import Data
+
+__all__ = ["JobExperiment", "experiment_of_job", "is_job"]
+
+_HELD_OUT = 1_000_000  # index of the first batch for validation, where a workload holds none out
+_BATCHES = 4  # of a validation, where the workload names no number
+_KEYS = ("epochs", "iters_per_epoch", "batch_size", "precision", "seed")
+
+
+class Trained(torch.nn.Module):
+    """A model whose outputs for a batch are its loss and the metric, which is NaN in training: `[2]`."""
+
+    def __init__(self, workload: Workload, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model, self._workload = model, workload
+
+    def forward(self, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        metric = self._workload.metric
+        loss = self._workload.loss(self.model, *batch)  # type: ignore[operator]
+        if self.training or metric is None:
+            return torch.stack([loss, torch.full_like(loss, math.nan, requires_grad=False)])
+        return torch.stack([loss, metric.of(self.model, *batch).to(loss.dtype)])
+
+
+class InOrder(Order):
+    """Batches as the workload has them, which mixes its samples itself."""
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[torch.Tensor]:
+        for step in range(start, self.steps):
+            yield torch.arange(step * self.batch_size, (step + 1) * self.batch_size)
+
+
+@dataclass(frozen=True)
+class JobExperiment(Experiment):
+    """An experiment of a workload."""
+
+    @property
+    def order(self) -> Order:
+        """The order of its batches: their own."""
+        return InOrder(len(self.data.train), self.batch_size, self.seed)
+
+
+class _Samples:
+    """`length` batches for each epoch, of `size` samples each."""
+
+    def __init__(self, batches: Any, length: int, size: int, first: int = 0) -> None:
+        self._batches, self._length, self._size, self._first = batches, length, size, first
+
+    def __len__(self) -> int:
+        return self._length * self._size
+
+    def __getitem__(self, index: int) -> Any:
+        return self.batch([index], 0)
+
+    def batch(self, indices: list[int], epoch: int) -> tuple[Any, torch.Tensor]:
+        """Return the tensors of these samples of one batch, and no label."""
+        whole = self._batches.batch(self._first + epoch * self._length + indices[0] // self._size)
+        if len(indices) < self._size:
+            rows = [index % self._size for index in indices]
+            whole = (x[rows] for x in whole)
+        return tuple(whole), torch.zeros(())
+
+
+class _Metric:
+    """The value of a workload's metric, which a batch counts once."""
+
+    def __init__(self, metric: Metric | None) -> None:
+        self.names: tuple[str, ...] = (metric.name,) if metric else ()
+
+    def __call__(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return outputs[1 : 1 + len(self.names)].double()
+
+
+class _BySteps:
+    """Rates of each step by a workload's `rate`."""
+
+    def __init__(self, rate: Any, optimizer: Optimizer, steps: int) -> None:
+        self._rate, self._optimizer, self._steps = rate, optimizer, steps
+        self._peaks = [group["lr"] for group in optimizer.param_groups]
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Do nothing: rates change with the steps."""
+
+    def begin_step(self, step: int) -> None:
+        for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
+            group["lr"] = peak * self._rate(step, self._steps)
+
+    def end_epoch(self, epoch: int, valid_loss: float) -> None:
+        """Do nothing: rates change with the steps."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"peaks": self._peaks}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._peaks = state["peaks"]
+
+
+def is_job(name: str) -> bool:
+    """True if a workload has the name, and no file of configurations."""
+    return name in jobs.names(jobs.FusedJob) and name != "imagenet-resnet50"
+
+
+def experiment_of_job(
+    name: str,
+    preset: str,
+    given: Mapping[str, Any],
+    device: str,
+    data: str = "auto",
+    dataroot: str | None = None,
+) -> JobExperiment:
+    """Make the experiment of a workload.
+
+    Args:
+        name: name of a job that is a workload.
+        preset: quick, default or paper, for sizes and length.
+        given: values by key: epochs, iters_per_epoch, batch_size, precision, seed, and options and hyperparameters.
+        device: cpu or cuda.
+        data: source of the data: auto, real or synthetic.
+        dataroot: folder with data sets.
+
+    Raises:
+        InvalidArgument: the workload trains parts in turn or makes its batches with the model, or a key is unknown.
+    """
+    from .._runs.job_options import parse_options
+
+    kind = jobs.get(name, jobs.FusedJob)
+    workload = getattr(kind, "workload", None)
+    if not isinstance(workload, Workload) or not callable(workload.loss) or workload.accumulate > 1:
+        raise InvalidArgument(
+            f"job {name} is no workload of one loss and one update a step, which train takes"
+        )
+    protocol = workload.preset(preset, device)
+    length = {key: protocol[key] for key in _KEYS[:3]} | {"precision": "fp32", "seed": 0}
+    known = {**length, **workload.hyper, **workload.options, **protocol["options"]}
+    if unknown := sorted(set(given) - set(known)):
+        hint = did_you_mean(unknown[0], known)
+        raise InvalidArgument(
+            f"job {name} has no key {unknown[0]!r}{hint}; it has {', '.join(sorted(known))}"
+        )
+    values = {**known, **parse_options([f"{key}={value}" for key, value in given.items()], known, name)}
+    epochs, iters, size = (values[key] for key in _KEYS[:3])
+    config = JobConfig(
+        device="cpu",
+        batch_size=size,
+        seed=values["seed"],
+        data_seed=values["seed"],
+        data=data,
+        dataroot=dataroot,
+    )
+    hyper = {key: values[key] for key in workload.hyper}
+    options = {key: values[key] for key in workload.options}
+    batches = workload.data(config, options)
+    if hasattr(batches, "batch_of"):
+        raise InvalidArgument(f"job {name} makes its batches with the model, which train does not")
+    options |= batches.sizes
+    return JobExperiment(
+        name=name,
+        model=partial(_model, workload, options, hyper),
+        data=Data(
+            _Samples(batches, iters, size), _validation(workload, config, options, batches), 0,
+            str(batches.record.get("source")), {"train": dict(batches.record), "valid": {}}, "samples",
+        ),
+        optimizer=partial(_optimizer, workload, hyper),
+        schedule=partial(_schedule, workload, hyper, epochs),
+        lines="tbd-pytorch", loss=_first, metrics=_Metric(workload.metric),
+        epochs=epochs, batch_size=size, valid_batch_size=1, precision=values["precision"], seed=values["seed"],
+        settings={"job": name, "epochs": epochs, **options, **hyper, "batch_size": size}, plan=name,
+    )  # fmt: skip
+
+
+def _first(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return outputs[0]
+
+
+def _validation(workload: Workload, config: JobConfig, options: Any, batches: Any) -> _Samples:
+    """Batches for validation, a sample each."""
+    if workload.held_out is None or workload.metric is None:
+        return _Samples(batches, _BATCHES, 1, _HELD_OUT)
+    held_out = workload.held_out(config, options)
+    if len(held_out.batch(0)) != len(batches.batch(0)):
+        raise InvalidArgument(
+            f"job {workload.name} is measured on other tensors than those it trains on, which train does not do"
+        )
+    return _Samples(held_out, workload.metric.batches or _BATCHES, 1)
+
+
+def _model(workload: Workload, options: Any, hyper: Any) -> Trained:
+    made = Trained(workload, workload.model(options, hyper))
+    for name, parameter in made.model.named_parameters():
+        parameter._of = made, name  # type: ignore[attr-defined]  # what an optimizer, given parameters alone, asks for
+    return made
+
+
+def _optimizer(workload: Workload, hyper: Any, parameters: Iterable[Any]) -> Optimizer:
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    groups = workload.groups()
+    if len({group.optimizer.name for group in groups}) > 1:
+        raise InvalidArgument(
+            f"job {workload.name} has several classes of optimizers; train takes jobs of one"
+        )
+    chosen: list[list[Any]] = [[] for _ in groups]
+    for parameter in trained:
+        place = next(i for i, group in enumerate(groups) if group.holds(parameter._of[1], parameter))
+        chosen[place].append(parameter)
+    made: Optimizer = getattr(torch.optim, groups[0].optimizer.name)(
+        [
+            {"params": own, **group.optimizer.filled(hyper)}
+            for group, own in zip(groups, chosen, strict=True)
+            if own
+        ],
+        **groups[0].optimizer.filled(hyper),
+    )
+    if workload.clip_norm is not None:
+        clip = workload.clip_norm
+        made.register_step_pre_hook(lambda *_: _clip(trained, clip))
+    if workload.after_step is not None:
+        after, model = workload.after_step, trained[0]._of[0].model
+        made.register_step_post_hook(lambda *_: torch.no_grad()(after)(model))
+    return made
+
+
+def _clip(parameters: list[Any], norm: float) -> None:
+    torch.nn.utils.clip_grad_norm_(parameters, norm)
+
+
+def _schedule(workload: Workload, hyper: Any, epochs: int, optimizer: Optimizer, steps: int) -> Schedule:
+    if workload.rate is not None:
+        return _BySteps(workload.rate, optimizer, epochs * steps)
+    if workload.schedule is not None:
+        made = getattr(lr_scheduler, workload.schedule.name)
+        return PerEpoch(made(optimizer, **workload.schedule.filled(hyper)))
+    return _BySteps(lambda step, steps: 1.0, optimizer, epochs * steps)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+import subprocess
+import sys
+
+import pytest
+
+from dnnsuite import jobs
+from dnnsuite.errors import InvalidArgument
+
+
+def test_config_survives_a_record():
+    config = jobs.JobConfig(B=2, hyper={"lr": [0.1, 0.2]}, options={"nlayers": 2})
+    assert jobs.JobConfig.from_dict(config.to_dict()) == config
+
+
+def test_config_refuses_unknown_settings():
+    with pytest.raises(
+        InvalidArgument, match=r"no setting 'bach_size' .did you mean 'batch_size'..; it has B, batch_size"
+    ):
+        jobs.JobConfig.from_dict({"bach_size": 3})
+
+
+def test_every_workload_describes_itself():
+    for name in jobs.names():
+        workload = jobs.get(name)
+        assert workload.name == name
+        assert workload.description
+        assert workload.unit
+        assert "fp32" in workload.precisions("cpu")
+
+
+def test_a_job_of_the_wrong_kind_is_answered_with_those_of_the_right_one():
+    with pytest.raises(
+        InvalidArgument, match=r"'atari' is no FusedJob, and one is needed here; there is .*bert"
+    ):
+        jobs.get("atari", jobs.FusedJob)
+
+
+def test_an_unknown_job_is_answered_with_the_known_ones():
+    with pytest.raises(InvalidArgument, match=r"no job 'brt' \(did you mean 'bert'\?\); there is .*bert"):
+        jobs.get("brt")
+
+
+def test_a_name_is_given_once():
+    with pytest.raises(InvalidArgument, match="already BertJob"):
+
+        @jobs.register("bert")
+        class Other(jobs.FusedJob):
+            pass
+
+
+def test_a_name_of_ours_is_taken_before_it_was_used():
+    code = (
+        "from dnnsuite import jobs\n"
+        "class Mine(jobs.PlainJob): ...\n"
+        "try: jobs.register('atari')(Mine)\n"
+        "except ValueError as error: print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == "job 'atari' is already Atari\n"
