@@ -6,7 +6,5 @@ import re
 import sys
 
 readme, number = sys.argv[1:]
-commands = re.findall(
-    r"^```sh\n(.*?)^```", pathlib.Path(readme).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-)
+commands = re.findall(r"^```sh\n(.*?)^```", pathlib.Path(readme).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 print(commands[int(number) - 1].strip())

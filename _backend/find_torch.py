@@ -13,9 +13,7 @@ import sys
 import sysconfig
 
 MINIMUM = (2, 10)  # the stable ABI this project targets
-_PROBE = (
-    "import importlib.util as u; s = u.find_spec({!r}); print(s.submodule_search_locations[0] if s else '')"
-)
+_PROBE = "import importlib.util as u; s = u.find_spec({!r}); print(s.submodule_search_locations[0] if s else '')"
 
 
 def version_text(folder: pathlib.Path) -> str | None:

@@ -22,9 +22,7 @@ torch.testing.assert_close(stacked(), torch.stack(one_by_one()))  # equal first,
 # One way alone: samples until the mean is known to 2 %, or for a second. A sample is 20 calls.
 rule = timing.measure(stacked, timing.Precision(0.02, budget_s=1.0), number=20)
 interval = timing.batch_means(rule.seconds / 20)
-print(
-    f"stacked: {1e6 * interval.mean:.1f} us [{1e6 * interval.low:.1f}, {1e6 * interval.high:.1f}], {rule.status}"
-)
+print(f"stacked: {1e6 * interval.mean:.1f} us [{1e6 * interval.low:.1f}, {1e6 * interval.high:.1f}], {rule.status}")
 
 # Two ways: in turns, so that a change of the machine's clock meets both alike.
 slow, fast = timing.measure_pairs(one_by_one, stacked, pairs=200)

@@ -21,9 +21,7 @@ def data(config, options):  # batches of a position on one of two spirals, and w
     t = 3 * math.pi * torch.rand(4096, generator=torch.Generator().manual_seed(config.data_seed)).sqrt()
     arm = torch.arange(4096) % 2
     xy = torch.stack([torch.cos(t + math.pi * arm), torch.sin(t + math.pi * arm)], 1) * t[:, None] / 10
-    return ArrayBatches(
-        xy, arm, batch_size=config.batch_size, seed=config.data_seed, record={"source": "two spirals"}
-    )
+    return ArrayBatches(xy, arm, batch_size=config.batch_size, seed=config.data_seed, record={"source": "two spirals"})
 
 
 def loss(model, xy, arm):  # of one model

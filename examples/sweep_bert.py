@@ -10,9 +10,7 @@ from transformers import BertConfig, BertForSequenceClassification  # noqa: E402
 
 
 def bert(config):
-    sizes = BertConfig(
-        vocab_size=100, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
-    )
+    sizes = BertConfig(vocab_size=100, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
     return BertForSequenceClassification(sizes)
 
 

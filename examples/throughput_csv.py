@@ -15,9 +15,7 @@ from dnnsuite import results
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "throughput-toy_reg")
 if not out.exists():
     sizes = ["--batch-sizes", "64,256", "--stop-iteration", "60", "--start-iteration", "20"]
-    subprocess.run(
-        [sys.executable, "-m", "dnnsuite", "throughput", "toy_reg", *sizes, "--out", str(out)], check=True
-    )
+    subprocess.run([sys.executable, "-m", "dnnsuite", "throughput", "toy_reg", *sizes, "--out", str(out)], check=True)
 
 # The file, with pandas alone: one row per batch size.
 table = pd.read_csv(out / "throughput.csv")

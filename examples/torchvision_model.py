@@ -32,10 +32,7 @@ with dnnsuite.StepRunner(array, optimizer, loss) as runner:
     for step in range(12):
         losses = runner.step(x, y).losses()
         if step % 4 == 3:
-            print(
-                f"step {step + 1:2}: "
-                + "  ".join(f"lr {r:g}: {v:.3f}" for r, v in zip(rates, losses, strict=True))
-            )
+            print(f"step {step + 1:2}: " + "  ".join(f"lr {r:g}: {v:.3f}" for r, v in zip(rates, losses, strict=True)))
 
 best = dnnsuite.unfuse(array)[int(losses.argmin())]  # an ordinary torchvision model again
 print(f"{type(best).__name__} with lr {rates[int(losses.argmin())]:g} is the best")

@@ -55,18 +55,12 @@ def seconds_by_folder(reports, root="tests"):
 
 def pytest_terminal_summary(terminalreporter):
     reports = [each for kind in terminalreporter.stats.values() for each in kind if hasattr(each, "duration")]
-    told = [
-        f"{folder} {seconds:.0f}" for folder, seconds in seconds_by_folder(reports).items() if seconds >= 1
-    ]
+    told = [f"{folder} {seconds:.0f}" for folder, seconds in seconds_by_folder(reports).items() if seconds >= 1]
     if told:
         terminalreporter.write_line(f"seconds by folder: {', '.join(told)}")
-    skipped = sum(
-        "gpu" in getattr(report, "keywords", ()) for report in terminalreporter.stats.get("skipped", [])
-    )
+    skipped = sum("gpu" in getattr(report, "keywords", ()) for report in terminalreporter.stats.get("skipped", []))
     if skipped:
-        terminalreporter.write_line(
-            f"{skipped} GPU tests skipped ({_NO_GPU}; DNNSUITE_REQUIRE_CUDA=1 fails them)"
-        )
+        terminalreporter.write_line(f"{skipped} GPU tests skipped ({_NO_GPU}; DNNSUITE_REQUIRE_CUDA=1 fails them)")
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -130,13 +124,9 @@ def _seed_torch():
         torch.set_num_threads(threads)
         torch.set_default_dtype(dtype)
         torch.set_grad_enabled(True)
-        if (
-            torch.are_deterministic_algorithms_enabled()
-        ):  # setting it imports the compiler, which takes seconds
+        if torch.are_deterministic_algorithms_enabled():  # setting it imports the compiler, which takes seconds
             torch.use_deterministic_algorithms(False)
-        if (
-            "torch._dynamo" in sys.modules
-        ):  # or the tests of one function run into the limit of its compilations
+        if "torch._dynamo" in sys.modules:  # or the tests of one function run into the limit of its compilations
             torch.compiler.reset()
         torch.set_rng_state(state)
 

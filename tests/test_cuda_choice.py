@@ -47,9 +47,7 @@ def choose(tmp_path):
             script(tmp_path / "bin/nvidia-smi", "#!/bin/sh\necho NVIDIA-SMI has failed\nexit 9\n")
         else:
             script(tmp_path / "bin/nvidia-smi", f"#!/bin/sh\nprintf '{gpus}'\n")
-        (tmp_path / "torch/version.py").write_text(
-            f"cuda: Optional[str] = {torch_cuda!r}\n", encoding="utf-8"
-        )
+        (tmp_path / "torch/version.py").write_text(f"cuda: Optional[str] = {torch_cuda!r}\n", encoding="utf-8")
         definitions = [f"-DDNNSUITE_CUDA={cuda}", f"-Dtorch_dir={tmp_path / 'torch'}"]
         if nvcc:
             script(tmp_path / "bin/nvcc", NVCC.format(release=nvcc))

@@ -43,9 +43,7 @@ def commands():
     """Commands of ours that the pages and recipes of this folder tell a reader to begin with."""
     pages = [ROOT / "docker/README.md", ROOT / "docker/dnnsuite.def"]
     for page in pages:
-        for command in re.findall(
-            r"dnnsuite(?:\.sif| dnnsuite) (train [^`\n]*)", page.read_text(encoding="utf-8")
-        ):
+        for command in re.findall(r"dnnsuite(?:\.sif| dnnsuite) (train [^`\n]*)", page.read_text(encoding="utf-8")):
             yield pytest.param(command.split(), id=f"{page.name}: {command}")
 
 

@@ -58,9 +58,7 @@ def test_no_docstring_begins_with_a_relative_clause() -> None:
 
 
 def test_no_summary_begins_with_a_verb_in_the_third_person() -> None:
-    verbs = re.compile(
-        r"(Add|Begin|Doe|Find|Give|Ha|Hold|I|Keep|Let|Make|Put|Return|Take|Tell|Write|Yield)s\b"
-    )
+    verbs = re.compile(r"(Add|Begin|Doe|Find|Give|Ha|Hold|I|Keep|Let|Make|Put|Return|Take|Tell|Write|Yield)s\b")
     assert [place for place, text in DOCUMENTED if verbs.match(text)] == []
 
 
@@ -76,9 +74,7 @@ def exported() -> Iterator[tuple[str, ast.FunctionDef, str]]:
         if front is None or room in ("cli", "ops", "nn"):  # help texts; signatures of torch
             continue
         for node in tree.body:
-            overload = any(
-                getattr(one, "id", "") == "overload" for one in getattr(node, "decorator_list", ())
-            )
+            overload = any(getattr(one, "id", "") == "overload" for one in getattr(node, "decorator_list", ()))
             if isinstance(node, ast.FunctionDef) and node.name in _names_of(front) and not overload:
                 yield f"{path.relative_to(PACKAGE)}: {node.name}", node, ast.get_docstring(node) or ""
 
@@ -128,9 +124,7 @@ def parameters_of(node: Documented) -> set[str]:
 
 def joined_parameters(node: Documented) -> Iterator[str]:
     """Parameters whose description begins in the middle of a line, where no reader of docstrings finds it."""
-    section = re.search(
-        r"^(?:Args|Attributes):\n((?:    .*\n?|\n)*)", ast.get_docstring(node) or "", re.MULTILINE
-    )
+    section = re.search(r"^(?:Args|Attributes):\n((?:    .*\n?|\n)*)", ast.get_docstring(node) or "", re.MULTILINE)
     names = "|".join(sorted(parameters_of(node)))
     if section and names:
         yield from re.findall(rf"(?<=[.;] )({names}): ", section[1])
@@ -159,9 +153,7 @@ PREPOSITION = re.compile(
 
 def elliptic_parameters(node: Documented) -> list[str]:
     """Parameters whose description begins with a preposition or a relative clause."""
-    section = re.search(
-        r"^(?:Args|Attributes):\n((?:    .*\n?|\n)*)", ast.get_docstring(node) or "", re.MULTILINE
-    )
+    section = re.search(r"^(?:Args|Attributes):\n((?:    .*\n?|\n)*)", ast.get_docstring(node) or "", re.MULTILINE)
     entries = re.findall(r"^    (\*{0,2}[A-Za-z_][\w, ]*): (.*)", section[1] if section else "", re.MULTILINE)
     return [name for name, text in entries if PREPOSITION.match(text)]
 
@@ -177,7 +169,5 @@ def test_each_parameter_is_described_by_a_noun_or_a_verb() -> None:
 
 
 def test_an_elliptic_description_is_found() -> None:
-    code = (
-        'def f(a, b):\n    """Do.\n\n    Args:\n        a: of the run.\n        b: name of the run.\n    """'
-    )
+    code = 'def f(a, b):\n    """Do.\n\n    Args:\n        a: of the run.\n        b: name of the run.\n    """'
     assert elliptic_parameters(ast.parse(code).body[0]) == ["a"]  # type: ignore[arg-type]

@@ -100,9 +100,7 @@ def test_the_processor_has_a_name(tmp_path: Path, cpuinfo: str, name: str) -> No
     [("fma avx512f", False), ("fma avx512_bf16", True), ("amx_bf16 amx_tile", True), (None, False)],
 )
 def test_a_half_precision_needs_units(tmp_path: Path, flags: str | None, bf16: bool) -> None:
-    root = machine(
-        tmp_path, "", {} if flags is None else {"proc/cpuinfo": f"processor\t: 0\nflags\t\t: {flags}\n"}
-    )
+    root = machine(tmp_path, "", {} if flags is None else {"proc/cpuinfo": f"processor\t: 0\nflags\t\t: {flags}\n"})
     assert host.computes_in("bf16", root) == bf16
     assert host.computes_in("fp32", root)
     assert not host.computes_in("fp16", root)
@@ -144,9 +142,7 @@ def test_a_damaged_library_is_told_from_a_missing_one(tmp_path: Path) -> None:
 
 
 def test_a_family_of_processes() -> None:
-    with subprocess.Popen(
-        ["sh", "-c", "sleep 1000 & echo $!; wait"], stdout=subprocess.PIPE, text=True
-    ) as shell:
+    with subprocess.Popen(["sh", "-c", "sleep 1000 & echo $!; wait"], stdout=subprocess.PIPE, text=True) as shell:
         assert shell.stdout is not None
         child = int(shell.stdout.readline())
         assert list(host.family([shell.pid])) == [shell.pid, child]

@@ -38,10 +38,7 @@ def test_every_way_to_import_is_seen(tmp_path, statement):
     assert "house.low" in {step.target for step in graph.imports("house.high")}
     assert not list(upward(graph, {"low": 0, "high": 1}, {"both": {"low", "high"}}, APART))
     assert len(list(upward(graph, {"low": 1, "high": 0}, {"both": {"low", "high"}}, APART))) > 0
-    assert (
-        len(list(upward(graph, {"low": 0, "high": 1}, {"training": {"low"}, "observing": {"high"}}, APART)))
-        > 0
-    )
+    assert len(list(upward(graph, {"low": 0, "high": 1}, {"training": {"low"}, "observing": {"high"}}, APART))) > 0
 
 
 def test_a_name_of_the_root_hides_where_it_is_from(tmp_path):
@@ -108,9 +105,7 @@ def test_what_is_private_in_a_package_is_for_all_inside_of_it(tmp_path):
         outer="from ._fuse.code import walk",
     )
     assert not private_imports(graph)
-    graph = tree(
-        tmp_path, _fuse__build="from .code.walk import _x"
-    )  # a package does not see into those inside of it
+    graph = tree(tmp_path, _fuse__build="from .code.walk import _x")  # a package does not see into those inside of it
     assert where(private_imports(graph)) == [("house._fuse.build", "house._fuse.code.walk", "_x")]
 
 
@@ -179,8 +174,7 @@ def test_no_circle(tmp_path):
         ),
         (
             "from .heavy.light import x",
-            "house.top:1 imports house.middle → house.middle:1 imports house.heavy → "
-            "house.heavy:2 imports torch",
+            "house.top:1 imports house.middle → house.middle:1 imports house.heavy → house.heavy:2 imports torch",
         ),
     ],
 )

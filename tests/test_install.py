@@ -80,9 +80,7 @@ def test_no_cuda_library_is_linked(library):
     needed = [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "(NEEDED)" in line]
     assert needed
     assert not [name for name in needed if name.startswith(("libcuda", "libnv", "libcupti"))]
-    assert library.name.startswith("lib") or not [
-        name for name in needed if name.startswith(("libtorch", "libc10"))
-    ]
+    assert library.name.startswith("lib") or not [name for name in needed if name.startswith(("libtorch", "libc10"))]
 
 
 def test_the_stub_is_what_stubgen_makes_of_the_module(tmp_path):
@@ -200,9 +198,7 @@ def test_a_torch_that_is_too_old_is_replaced_by_the_tested_one(backend):
 
 def test_a_torch_to_build_with_is_asked_for_only_where_there_is_none(backend):
     assert "torch==2.13.0" in backend("backend.get_requires_for_build_wheel()")
-    assert "torch==2.13.0" in backend(
-        "backend.get_requires_for_build_editable()", torch="2.11.0"
-    )  # has no headers
+    assert "torch==2.13.0" in backend("backend.get_requires_for_build_editable()", torch="2.11.0")  # has no headers
 
 
 def test_an_sdist_asks_for_the_tested_torch(backend):
@@ -215,9 +211,7 @@ def test_an_sdist_asks_for_the_tested_torch(backend):
     assert "Requires-Dist" in message.get_all("Dynamic")  # a wheel's may differ
 
 
-@pytest.mark.skipif(
-    os.environ.get("DNNSUITE_TEST_WHEEL") != "1", reason="compiles: set DNNSUITE_TEST_WHEEL=1"
-)
+@pytest.mark.skipif(os.environ.get("DNNSUITE_TEST_WHEEL") != "1", reason="compiles: set DNNSUITE_TEST_WHEEL=1")
 @pytest.mark.timeout(1500)
 def test_a_wheel_builds_without_isolation_and_auditwheel_vendors_nothing(tmp_path):
     """Minutes, where ccache does not have it. One test, so that two workers do not compile it both."""

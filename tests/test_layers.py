@@ -263,9 +263,7 @@ INCLUDES = {  # folder or file of cpp/ → (our own folders it may include, word
     "fused/cuda": (("fused/",), ("Python", "pybind11", "fused/cpu")),
     "fused": (("fused/",), ("Python", "pybind11", "cuda", "fused/cpu", "fused/kernels")),
 }
-CPP_SOURCES = sorted(
-    path.relative_to(CPP) for path in CPP.rglob("*") if path.suffix in (".cpp", ".hpp", ".cu", ".cuh")
-)
+CPP_SOURCES = sorted(path.relative_to(CPP) for path in CPP.rglob("*") if path.suffix in (".cpp", ".hpp", ".cu", ".cuh"))
 
 
 @pytest.mark.parametrize("source", CPP_SOURCES, ids=str)
@@ -273,9 +271,7 @@ def test_includes_point_down(source):
     own, forbidden = INCLUDES.get(source.as_posix()) or INCLUDES[source.parent.as_posix()]
     if source.stem.endswith("_kernel"):
         forbidden += ("torch",)  # compiled once per instruction set: what they share with torch would be, too
-    for bracket, name in re.findall(
-        r'^#include ([<"])([^>"]+)', (CPP / source).read_text(encoding="utf-8"), re.M
-    ):
+    for bracket, name in re.findall(r'^#include ([<"])([^>"]+)', (CPP / source).read_text(encoding="utf-8"), re.M):
         assert bracket == "<" or name.startswith(own), f"{source} includes {name}"
         assert not name.startswith(forbidden), f"{source} includes {name}"
 
@@ -293,9 +289,7 @@ def python_twins(source: Path) -> list[Path]:
 
 
 def files_of(twins: list[Path]) -> list[Path]:
-    return [
-        path for twin in twins for path in ([twin] if twin.is_file() else sorted(twin.rglob("test_*.py")))
-    ]
+    return [path for twin in twins for path in ([twin] if twin.is_file() else sorted(twin.rglob("test_*.py")))]
 
 
 @pytest.mark.parametrize("source", UNITS, ids=str)
@@ -306,9 +300,9 @@ def test_every_python_source_has_its_test(source):
     assert any(twin.exists() for twin in twins), f"{source}: none of {names}"
     assert not (other and files_of(python_twins(source))), f"{source} needs no entry any more"
     module = ".".join(("dnnsuite", *source.with_suffix("").parts))
-    assert any(
-        uses(vocabulary(test), GRAPH, module, test.relative_to(TESTS).parts[0]) for test in files_of(twins)
-    ), f"{source}: {names} neither imports it nor names anything of it"
+    assert any(uses(vocabulary(test), GRAPH, module, test.relative_to(TESTS).parts[0]) for test in files_of(twins)), (
+        f"{source}: {names} neither imports it nor names anything of it"
+    )
 
 
 @pytest.mark.parametrize(

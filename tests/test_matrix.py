@@ -74,9 +74,7 @@ def test_an_interpreter_is_found_by_its_version_or_not_at_all(matrix, tmp_path, 
     assert matrix.try_pair("99.9", "2.13", matrix.Place(tmp_path, [], None)) is None
 
 
-@pytest.mark.skipif(
-    shutil.which("gcc") is None or shutil.which("readelf") is None, reason="needs gcc and binutils"
-)
+@pytest.mark.skipif(shutil.which("gcc") is None or shutil.which("readelf") is None, reason="needs gcc and binutils")
 def test_a_library_loads_with_stubs_of_what_it_lacks(matrix, tmp_path):
     """One symbol with a version, one without, as torch asks CUDA's libraries for them."""
     absent, libraries, stubs = (tmp_path / name for name in ("absent", "libraries", "stubs"))
@@ -86,9 +84,7 @@ def test_a_library_loads_with_stubs_of_what_it_lacks(matrix, tmp_path):
     def build(path, code, *flags):
         source = path.with_suffix(".c")
         source.write_text(code)
-        subprocess.run(
-            ["gcc", "-shared", "-fPIC", "-o", path, source, f"-Wl,-soname,{path.name}", *flags], check=True
-        )
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", path, source, f"-Wl,-soname,{path.name}", *flags], check=True)
 
     (tmp_path / "map").write_text("absent_1.2 { global: versioned; };")
     build(

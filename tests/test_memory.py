@@ -13,9 +13,7 @@ from dnnsuite import _memory as memory
 def run(program):
     """What a fresh Python prints."""
     text = "import os, resource, torch\nfrom dnnsuite import _memory as memory\n" + textwrap.dedent(program)
-    done = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 

@@ -40,9 +40,7 @@ def run(path: Path, monkeypatch: pytest.MonkeyPatch, results: Path | None) -> An
         if results is not None:
             monkeypatch.setenv(f"DNNSUITE_{name}", str(results))
     notebook = nbformat.read(path, as_version=4)
-    client = nbclient.NotebookClient(
-        notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}}
-    )
+    client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}})
     return client.execute()
 
 
@@ -68,9 +66,7 @@ def fresh_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_notebook_is_listed() -> None:
-    listed = re.findall(
-        r"`(\d\d_\w+\.ipynb)`", (REPOSITORY / "notebooks/README.md").read_text(encoding="utf-8")
-    )
+    listed = re.findall(r"`(\d\d_\w+\.ipynb)`", (REPOSITORY / "notebooks/README.md").read_text(encoding="utf-8"))
     assert [path.name for path in NOTEBOOKS] == listed
 
 
@@ -133,9 +129,7 @@ def test_on_results_made_just_now(monkeypatch: pytest.MonkeyPatch, fresh_results
 
 def test_convergence_of_results_made_just_now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert tiny_workloads.Right.workload.name == "blobs"
-    settings = resolve(
-        {"job": "blobs", "lrs": ["0.1", "0.01"], "epochs": 1, "iters_per_epoch": 4, "device": "cpu"}
-    )
+    settings = resolve({"job": "blobs", "lrs": ["0.1", "0.01"], "epochs": 1, "iters_per_epoch": 4, "device": "cpu"})
     config = jobs.JobConfig(
         B=2, batch_size=8, threads=1, hyper={"lr": [0.1, 0.01], "gamma": [0.5] * 2, "step_size": [1] * 2}
     )
@@ -155,9 +149,7 @@ def test_partial_fusion_of_other_runs(monkeypatch: pytest.MonkeyPatch, tmp_path:
         for mode, rate in rates.items():
             B = 1 if mode == "serial" else 4
             metrics = (Metric("throughput", rate + repeat, "naps/s"),)
-            write_record(
-                tmp_path, a_record(f"{mode}-{repeat}", mode=mode, B=B, repeat=repeat, metrics=metrics)
-            )
+            write_record(tmp_path, a_record(f"{mode}-{repeat}", mode=mode, B=B, repeat=repeat, metrics=metrics))
     text, figures = outputs(run(BY_NAME["partial_fusion"], monkeypatch, tmp_path))
     assert figures == 1
     assert f"{tmp_path.name}: arrays of 4 models of toy, 2 repeats, 0 to 1 units unfused" in text
@@ -165,9 +157,7 @@ def test_partial_fusion_of_other_runs(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 def test_a_report_of_other_runs(monkeypatch: pytest.MonkeyPatch, suite: Any) -> None:
     runs = [(repeat, slot) for repeat in range(4) for slot in range(2)]
-    folder = suite(
-        *(report_runs.record("vae", repeat, slot, 100.0 + repeat, copies=2) for repeat, slot in runs)
-    )
+    folder = suite(*(report_runs.record("vae", repeat, slot, 100.0 + repeat, copies=2) for repeat, slot in runs))
     text, figures = outputs(run(BY_NAME["report"], monkeypatch, folder))
     assert figures == 2
     assert "out: 1 jobs, 4 repeats, copies at once: 2, isolation: affinity" in text

@@ -59,9 +59,7 @@ def test_a_wheel_that_lacks_a_gpu_is_told(tmp_path):
     lacking = runpy.run_path(str(ROOT / ".ci/release"))["lacking"]
     wheel = tmp_path / "dnnsuite.whl"
     for numbers, missing in (((80, 90, 100, 120), []), ((80, 90), ["sm_100", "sm_120"]), ((), None)):
-        entries = b"".join(
-            struct.pack("<HHIQIIII", 2, 257, 64, 0, 0, 0, 0, number) + bytes(32) for number in numbers
-        )
+        entries = b"".join(struct.pack("<HHIQIIII", 2, 257, 64, 0, 0, 0, 0, number) + bytes(32) for number in numbers)
         with zipfile.ZipFile(wheel, "w") as files:
             files.writestr("dnnsuite/libdnnsuite_ops.so", b"")
             if missing is not None:

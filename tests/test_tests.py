@@ -20,9 +20,7 @@ def private_patches(tree: ast.AST) -> Iterator[tuple[int, str]]:
             path = ".".join(map(_path, node.args[: 1 if is_whole else 2]))
             if _is_private(path):
                 yield node.lineno, path
-        targets = (
-            node.targets if isinstance(node, ast.Assign | ast.Delete) else [getattr(node, "target", None)]
-        )
+        targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [getattr(node, "target", None)]
         for target in (part for whole in targets if whole for part in getattr(whole, "elts", [whole])):
             if isinstance(target, ast.Attribute) and _is_private(path := _path(target)):
                 yield node.lineno, path
@@ -45,9 +43,7 @@ def _is_private(path: str) -> bool:
     return any(part.startswith("_") and not part.endswith("__") and part not in _OF_OTHERS for part in parts)
 
 
-@pytest.mark.parametrize(
-    "path", sorted(TESTS.rglob("*.py")), ids=lambda path: path.relative_to(TESTS).as_posix()
-)
+@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: path.relative_to(TESTS).as_posix())
 def test_no_test_changes_a_private_name(path):
     found = list(private_patches(ast.parse(path.read_text(encoding="utf-8"))))
     assert not found, "\n".join(f"{path.name}:{line} changes {target}" for line, target in found)

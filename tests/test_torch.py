@@ -27,9 +27,7 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
 OWN = own_names(TREES.values()) | set(INTERNAL)
 ATTRIBUTES = {name for one in _torch.ATTRIBUTES for name in one.names}
 PATHS = {path for name in _torch.NAMES.values() for path in name.names}
-KNOWN = {
-    part for path in PATHS for part in path.split(".") if part.startswith("_") and not part.startswith("__")
-}
+KNOWN = {part for path in PATHS for part in path.split(".") if part.startswith("_") and not part.startswith("__")}
 # What torch's objects have, in a string.
 HOLDERS = (torch, torch._C, torch.autograd, torch.Tensor, torch.nn.modules.module)
 KNOWN |= {name for one in HOLDERS for name in dir(one) if name.startswith("_") and not name.startswith("__")}
@@ -163,9 +161,7 @@ def test_fuse_names_what_it_cannot_do_without(monkeypatch):
     from dnnsuite._fuse import build
 
     monkeypatch.setattr(build, "no_fuse", "torch 9.9 has no torch.nn.Module._parameters")
-    with pytest.raises(
-        dnnsuite.errors.Unavailable, match=r"torch 9\.9 has no torch\.nn\.Module\._parameters"
-    ):
+    with pytest.raises(dnnsuite.errors.Unavailable, match=r"torch 9\.9 has no torch\.nn\.Module\._parameters"):
         dnnsuite.fuse([torch.nn.Linear(2, 2)])
 
 
@@ -178,9 +174,7 @@ def test_a_hook_container_that_nobody_fills_any_more_is_lost(monkeypatch):
 
     monkeypatch.setattr(torch.nn.modules.module, "register_module_forward_hook", lambda hook: Handle())
     copy = load_without([])
-    assert (
-        copy.no_capture == f"torch {torch.__version__} has no torch.nn.modules.module._global_forward_hooks"
-    )
+    assert copy.no_capture == f"torch {torch.__version__} has no torch.nn.modules.module._global_forward_hooks"
 
 
 def test_global_hooks_of_every_kind_are_seen():
@@ -233,9 +227,7 @@ def test_trees_have_the_leaves_that_torch_finds():
         mapped = torch.utils._pytree.tree_leaves(_torch.tree_map(lambda leaf: [leaf], tree))
         assert len(mapped) == len(leaves)
         assert all(map(operator.is_, mapped, leaves))
-        assert _torch.tree_map(lambda leaf: 0, tree) == torch.utils._pytree.tree_unflatten(
-            [0] * len(leaves), spec
-        )
+        assert _torch.tree_map(lambda leaf: 0, tree) == torch.utils._pytree.tree_unflatten([0] * len(leaves), spec)
 
 
 def test_our_own_trees_do_what_torchs_do():

@@ -102,9 +102,7 @@ class Lora:
     def losses(array: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
         """Losses `[B]` of the next token."""
         logits = array(input_ids=ids).logits
-        found: torch.Tensor = nn.functional.cross_entropy(
-            logits[..., :-1, :].flatten(1, 2), ids[..., 1:].flatten(1)
-        )
+        found: torch.Tensor = nn.functional.cross_entropy(logits[..., :-1, :].flatten(1, 2), ids[..., 1:].flatten(1))
         return found
 
     @staticmethod
@@ -187,9 +185,7 @@ class Heads:
         return 512 if self._kind == "resnet18" else 256
 
     def batch(self, size: Size) -> tuple[torch.Tensor, torch.Tensor]:
-        return torch.randn(size.sequences, 3, size.length, size.length), torch.randint(
-            CLASSES, (size.sequences,)
-        )
+        return torch.randn(size.sequences, 3, size.length, size.length), torch.randint(CLASSES, (size.sequences,))
 
     @staticmethod
     def losses(array: torch.nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
@@ -236,9 +232,7 @@ class Heads:
 
     def array(self, B: int, size: Size, threads: int) -> Way:
         backbone = self.base()
-        models = [
-            torch.nn.Sequential(copy.deepcopy(backbone, _kept(backbone)), head) for head in self._heads(B)[0]
-        ]
+        models = [torch.nn.Sequential(copy.deepcopy(backbone, _kept(backbone)), head) for head in self._heads(B)[0]]
         x, y = self.batch(size)
         batch = dnnsuite.stack(x, B=B), dnnsuite.stack(y, B=B)
         return _runner(dnnsuite.fuse(models), self.losses, batch, threads)

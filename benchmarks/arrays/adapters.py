@@ -58,9 +58,7 @@ def timed(name: str, size: Size, options: argparse.Namespace, progress: Any) -> 
     try:
         for way, make in WORKLOADS[name].ways(options.B, size, options.threads).items():
             made[way] = make()
-        return measure(
-            made, options.B, options.rounds, 12, clock, segment_s=options.segment, progress=progress
-        )
+        return measure(made, options.B, options.rounds, 12, clock, segment_s=options.segment, progress=progress)
     finally:
         for way in made.values():
             close(way)
@@ -122,9 +120,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     made.add_argument("--rounds", type=int, default=5, help="in which each way has its turn (default 5)")
     made.add_argument("--segment", type=float, default=0.3, help="seconds of a turn (default 0.3)")
     made.add_argument("--memory", action="store_true", help="peaks of memory in place of times")
-    made.add_argument(
-        "--markdown", type=Path, help="write the table there, too, after each row that is finished"
-    )
+    made.add_argument("--markdown", type=Path, help="write the table there, too, after each row that is finished")
     return made.parse_args(arguments)
 
 

@@ -79,9 +79,7 @@ def vmap(B: int, threads: int) -> Way:
     parameters, buffers = torch.func.stack_module_state(models)
     optimizer = torch.optim.Adadelta(parameters.values(), lr=1.0)
 
-    def loss(
-        own: Any, its: Any, tokens: torch.Tensor, positions: torch.Tensor, targets: torch.Tensor
-    ) -> torch.Tensor:
+    def loss(own: Any, its: Any, tokens: torch.Tensor, positions: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         logits = torch.func.functional_call(models[0], (own, its), (tokens, positions))
         return torch.nn.functional.cross_entropy(logits, targets.flatten())
 
@@ -115,22 +113,16 @@ def peer(name: str) -> Callable[[int, int], Way]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--B", type=int, default=4, help="models (default 4)")
-    parser.add_argument(
-        "--threads", type=int, default=torch.get_num_threads(), help="cores to use (default: all)"
-    )
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="cores to use (default: all)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3, help="steps of each way in a round (default 3)")
     parser.add_argument("--ways", default=",".join(WAYS), help="comma-separated (default: all)")
     parser.add_argument("--peer", action="append", default=[], metavar="MODULE:FUNCTION")
     parser.add_argument("--json", action="store_true", help="print one JSON object with every round")
     arguments = parser.parse_args()
-    makers = {name: WAYS[name] for name in arguments.ways.split(",")} | {
-        name: peer(name) for name in arguments.peer
-    }
+    makers = {name: WAYS[name] for name in arguments.ways.split(",")} | {name: peer(name) for name in arguments.peer}
     torch.set_num_threads(arguments.threads)
     ways = {name: make(arguments.B, arguments.threads) for name, make in makers.items()}
     # The fused way measures its width on its first steps.

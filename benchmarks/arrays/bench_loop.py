@@ -60,9 +60,7 @@ def by_hand(work: Workload, B: int, optimizer: str) -> tuple[dnnsuite.Array, Cal
     return array, step
 
 
-def by_runner(
-    work: Workload, B: int, optimizer: str
-) -> tuple[dnnsuite.Array, StepRunner, Callable[[], None]]:
+def by_runner(work: Workload, B: int, optimizer: str) -> tuple[dnnsuite.Array, StepRunner, Callable[[], None]]:
     """Return an array of B models, its runner, and a step of it."""
     array = dnnsuite.fuse(work.models(B))
     x, own = work.batch(B), OPTIMIZERS[optimizer][1](array.parameters())
@@ -94,9 +92,7 @@ def measured(work: Workload, B: int, optimizer: str, rounds: int) -> Iterator[st
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=int, default=8)
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adam")

@@ -52,8 +52,7 @@ def serial(work: Workload, compiled: bool) -> Way:
     models = work.models()
     fused = True if compiled else None
     optimizers = [
-        torch.optim.Adam(model.parameters(), lr=lr, fused=fused)
-        for model, lr in zip(models, work.rates, strict=True)
+        torch.optim.Adam(model.parameters(), lr=lr, fused=fused) for model, lr in zip(models, work.rates, strict=True)
     ]
 
     def loss(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -122,9 +121,7 @@ WAYS: dict[str, Callable[[Workload], Way]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=int, nargs="+", default=[1, 2, 4, 8, 16], help="sizes of the array")
     parser.add_argument("--workloads", nargs="+", default=list(SIZES), choices=SIZES)
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)

@@ -113,9 +113,7 @@ def measure(name: str, rounds: int, once: Callable[[str, bool], float] = seconds
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = (*SWEEPS, *RUNNERS)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(known)}; all by default")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each way (default 3)")

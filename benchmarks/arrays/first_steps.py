@@ -72,9 +72,7 @@ def runner(kind: str, B: int, batch: tuple[torch.Tensor, torch.Tensor]) -> Calla
     return runner_of([MODELS[kind](0.2) for _ in range(B)], batch)
 
 
-def runner_of(
-    models: Sequence[torch.nn.Module], batch: tuple[torch.Tensor, torch.Tensor]
-) -> Callable[[], Step]:
+def runner_of(models: Sequence[torch.nn.Module], batch: tuple[torch.Tensor, torch.Tensor]) -> Callable[[], Step]:
     """Return the maker of a StepRunner's step of these models."""
     B, array = len(models), dnnsuite.fuse(list(models))
     optimizer = optim.AdamW(array.parameters(), lr=1e-3)
@@ -144,9 +142,7 @@ def report(kind: str, found: dict[str, list[float]]) -> list[str]:
     lines, steady = [], 1.0
     for way, times in found.items():
         if len(times) == STEPS:
-            steady = sorted(times[-STEADY:])[
-                STEADY // 2
-            ]  # what edits are compared with, too: a later runner's
+            steady = sorted(times[-STEADY:])[STEADY // 2]  # what edits are compared with, too: a later runner's
         first = "  ".join(f"{1e3 * value:6.2f}" for value in times[:3])
         ratios = "  ".join(f"{value / steady:4.1f}" for value in times[:3])
         line = f"{kind:>4}  {way:<13} first steps {first} ms = {ratios} steady ones of {1e3 * steady:6.2f} ms"

@@ -173,9 +173,7 @@ class Table:
         self.machine = machine_line()
         self.rows = table.read_csv(self.csv) if self.csv else []
         if others := {row.machine for row in self.rows} - {self.machine}:
-            raise Error(
-                f"{self.csv} is of another machine ({', '.join(others)}): give --out a folder of its own"
-            )
+            raise Error(f"{self.csv} is of another machine ({', '.join(others)}): give --out a folder of its own")
 
     def has(self, group: table.Group, variants: list[str]) -> bool:
         """True if each of `variants` was measured, or has a reason why not."""
@@ -235,9 +233,7 @@ def chosen(asked: str, setting: Setting) -> list[str]:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(WORKLOADS)} (default: all)")
     add("--B", type=int, nargs="+", default=[8], help="numbers of models (default 8)")

@@ -80,9 +80,7 @@ def rows_of(group: Group, seconds: dict[str, list[float]], notes: dict[str, str]
         )  # fmt: skip
 
     measured = [
-        row(variant, number, value, "")
-        for variant, values in seconds.items()
-        for number, value in enumerate(values)
+        row(variant, number, value, "") for variant, values in seconds.items() for number, value in enumerate(values)
     ]
     return measured + [row(variant, None, None, note) for variant, note in notes.items()]
 
@@ -186,9 +184,7 @@ def markdown(rows: list[Row]) -> str:
             best = max((name for name in group if name != ROOF), key=lambda name: group[name].ratio)
             cells = [_cell(group.get(variant), variant == best) for variant in variants]
             cells += [_share(group)] * with_roof
-            lines.append(
-                " | ".join([f"| {workload}", str(B), f"{1e3 * group[BASE].median_s:.3g}", *cells]) + " |"
-            )
+            lines.append(" | ".join([f"| {workload}", str(B), f"{1e3 * group[BASE].median_s:.3g}", *cells]) + " |")
         parts.append(f"Times as fast as `serial` [95 %], {_title(setting)}:\n\n" + "\n".join(lines))
     if not parts:
         return "Nothing was measured.\n"

@@ -138,9 +138,7 @@ class Digits:
         try:
             from sklearn.datasets import load_digits
         except ImportError as error:
-            raise Unavailable(
-                "scikit-learn, for its digits", "sklearn", "pip install scikit-learn"
-            ) from error
+            raise Unavailable("scikit-learn, for its digits", "sklearn", "pip install scikit-learn") from error
         found = load_digits()
         x = torch.tensor(found.images, dtype=torch.float32).unsqueeze(1) / 16
         y = torch.tensor(found.target)
@@ -169,9 +167,7 @@ class Way(Protocol):
 class Loop:
     """Plain models, one after the other."""
 
-    def __init__(
-        self, kind: str, begun: Sequence[Trial], fused: bool = False, channels_last: bool = False
-    ) -> None:
+    def __init__(self, kind: str, begun: Sequence[Trial], fused: bool = False, channels_last: bool = False) -> None:
         self._kind, self._fused = kind, fused or None  # None: torch's choice
         self._format = torch.channels_last if channels_last else torch.contiguous_format
         self._held = [self._made(trial) for trial in begun]
@@ -231,9 +227,7 @@ class Refilled:
     def _validated(self, data: Digits) -> list[float]:
         B = self._array.B
         self._array.eval()
-        found: list[float] = losses(
-            self._array, dnnsuite.stack(data.x, B), dnnsuite.stack(data.y, B)
-        ).tolist()
+        found: list[float] = losses(self._array, dnnsuite.stack(data.x, B), dnnsuite.stack(data.y, B)).tolist()
         self._array.train()
         return found
 
@@ -253,9 +247,7 @@ class Trials:
     def __init__(self, waiting: Sequence[Trial], width: int, epochs: int) -> None:
         self.epochs = epochs
         self._queue = list(waiting[width:])
-        self.running = [
-            [float("inf"), 0, 0] for _ in waiting[:width]
-        ]  # best loss, epochs since, epochs in all
+        self.running = [[float("inf"), 0, 0] for _ in waiting[:width]]  # best loss, epochs since, epochs in all
 
     def end(self, way: Way, found: list[float]) -> None:
         """Take the losses of an epoch, and refill `way` or let it shrink where trials have ended."""
@@ -310,9 +302,7 @@ def ways(kind: str) -> dict[str, Callable[[Sequence[Trial]], Way]]:
     return found | {"dnnsuite": lambda begun: Refilled(kind, begun)}
 
 
-def measure(
-    kind: str, options: argparse.Namespace, data: Digits, progress: Progress
-) -> dict[str, list[float]]:
+def measure(kind: str, options: argparse.Namespace, data: Digits, progress: Progress) -> dict[str, list[float]]:
     """CPU seconds per model and epoch of each way, in turns, a value per round."""
     for make in ways(kind).values():  # what is imported and set up once for all
         first = make(trials()[:1])

@@ -317,9 +317,7 @@ def ways(pool: Any) -> dict[str, Callable[[Workload, str], float]]:
     }
 
 
-def measure(
-    name: str, search: str, rounds: int, pool: Any, tell: Callable[[str], None]
-) -> dict[str, list[float]]:
+def measure(name: str, search: str, rounds: int, pool: Any, tell: Callable[[str], None]) -> dict[str, list[float]]:
     """CPU seconds of each way, in turns, a value per round, after a first round that is not counted."""
     of = workload(name)
     pool([_warm(of)] * pool.n_jobs)
@@ -356,9 +354,7 @@ def header() -> list[str]:
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--models", nargs="+", choices=tuple(WORKLOADS), default=tuple(WORKLOADS))
-    made.add_argument(
-        "--searches", nargs="+", choices=("random", "hyperband"), default=("random", "hyperband")
-    )
+    made.add_argument("--searches", nargs="+", choices=("random", "hyperband"), default=("random", "hyperband"))
     made.add_argument("--rounds", type=int, default=2, help="in which each way has its turn (default 2)")
     made.add_argument("--processes", type=int, default=2, help="of joblib and Optuna (default 2)")
     return made.parse_args(arguments)

@@ -38,9 +38,7 @@ Variant = Callable[[Workload, int, Setting], Way]
 _SAME_LOSS = {"cpu": 1e-3, "cuda": 2e-2}
 
 
-def vmap(
-    workload: Workload, B: int, setting: Setting, compiled: bool = False, mode: str | None = None
-) -> Way:
+def vmap(workload: Workload, B: int, setting: Setting, compiled: bool = False, mode: str | None = None) -> Way:
     base = all_built(workload, B, setting)
     parameters, buffers = torch.func.stack_module_state(base)
     optimizer = torch.optim.Adam(parameters.values(), lr=LR)
@@ -149,9 +147,7 @@ VARIANTS: dict[str, Variant] = {
     "serial+fused_adam": lambda w, B, setting: serial(w, B, setting, fused=True),
     "serial+channels_last": lambda w, B, setting: serial(w, B, setting, prepare=channels_last, fused=True),
     "serial+compile": lambda w, B, setting: serial(w, B, setting, compiled=True, fused=True),
-    "serial+autotuned": lambda w, B, setting: serial(
-        w, B, setting, compiled=True, mode="max-autotune", fused=True
-    ),
+    "serial+autotuned": lambda w, B, setting: serial(w, B, setting, compiled=True, mode="max-autotune", fused=True),
     "serial+graph": graphed,
     "serial+graph+streams": graphed_streams,
     "concurrent": concurrent,

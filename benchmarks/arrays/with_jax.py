@@ -105,9 +105,7 @@ def start(weights: Weights, rate: float, seed: int) -> dict[str, Any]:
     }
 
 
-def train(
-    logits: Logits, dropout: bool, state: dict[str, Any], x: Array, y: Array
-) -> tuple[dict[str, Any], Array]:
+def train(logits: Logits, dropout: bool, state: dict[str, Any], x: Array, y: Array) -> tuple[dict[str, Any], Array]:
     """One step of one model: its state after it, and its loss."""
     import jax
     import jax.numpy as jnp

@@ -53,9 +53,7 @@ def sources() -> list[tuple[Path, list[str]]]:
     watched = ["-fsanitize=thread"]
     found = [(path, ["-xc++", *watched]) for path in sorted((ROOT / "cpp/fused/kernels").glob("*.cu"))]
     found += [(path, watched) for path in sorted(TESTS.glob("*_test.cpp"))]
-    found += [
-        (path, ["-DDNNSUITE_ISA=generic"]) for path in sorted((ROOT / "cpp/fused/cpu").glob("*_kernel.cpp"))
-    ]
+    found += [(path, ["-DDNNSUITE_ISA=generic"]) for path in sorted((ROOT / "cpp/fused/cpu").glob("*_kernel.cpp"))]
     return [*found, *((TESTS / "host_cuda" / name, []) for name in ("runtime.cpp", "banks.cpp"))]
 
 
@@ -74,9 +72,7 @@ def built(folder: Path) -> Path:
     def call(words: list[str]) -> None:
         found = subprocess.run(words, capture_output=True, text=True, check=False)
         if found.returncode:
-            raise Unavailable(
-                f"the kernels do not compile: {found.stderr.strip().splitlines()[-1]}", words[0]
-            )
+            raise Unavailable(f"the kernels do not compile: {found.stderr.strip().splitlines()[-1]}", words[0])
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = list(pool.map(compiled, sources()))
@@ -112,9 +108,7 @@ def named(program: Path, found: list[tuple[int, int, int, float]]) -> list[Acces
 def placed(frames: str, size: int, most: int, mean: float) -> Access | None:
     """Read addr2line's frames of one place, from the innermost function to the kernel."""
     lines = frames.splitlines()
-    kernel = next(
-        (name for name in (re.search(r"(\w+)_kernel\b", text) for text in lines[::2]) if name), None
-    )
+    kernel = next((name for name in (re.search(r"(\w+)_kernel\b", text) for text in lines[::2]) if name), None)
     where = re.search(r"([^/]+):(\d+)", lines[1])
     file = next(
         (found[1] for found in (re.search(r"(\w+)\.cuh?:", text) for text in reversed(lines[1::2])) if found),
@@ -137,9 +131,7 @@ def worst(accesses: list[Access]) -> pandas.DataFrame:
     """Return the worst of each kernel, over its types of numbers."""
     table = pandas.DataFrame(accesses, columns=Access._fields)
     rows = table.sort_values("most", ascending=False).groupby(["file", "kernel"], sort=True)
-    found = rows.agg(
-        places=("line", "nunique"), most=("most", "max"), mean=("mean", "max"), line=("line", "first")
-    )
+    found = rows.agg(places=("line", "nunique"), most=("most", "max"), mean=("mean", "max"), line=("line", "first"))
     return found.reset_index()
 
 
@@ -156,16 +148,12 @@ def text(table: pandas.DataFrame) -> str:
         "|---|---|---|---|---|",
     ]
     for row in table.to_dict("records"):
-        lines.append(
-            f"| {row['file']} | {row['kernel']} | {row['places']} | {row['most']} | {row['mean']:.2f} |"
-        )
+        lines.append(f"| {row['file']} | {row['kernel']} | {row['places']} | {row['most']} | {row['mean']:.2f} |")
     return "\n".join([*lines, ""])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for gpu-banks.csv and gpu-banks.md")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -64,9 +64,7 @@ class Rows:
             self._file.flush()
 
 
-def tensors(
-    name: str, B: int, dtype: torch.dtype, device: torch.device
-) -> tuple[Any, list[Any], tuple[Any, ...]]:
+def tensors(name: str, B: int, dtype: torch.dtype, device: torch.device) -> tuple[Any, list[Any], tuple[Any, ...]]:
     """Return the function, its images with channels last and filters, and what it takes after the bias."""
     plain, shape, filters, stride, padding = SHAPES[name]
     x = torch.randn(B, *shape, device=device, dtype=dtype)
@@ -77,9 +75,7 @@ def tensors(
     return plain, [x, weight, None], rest
 
 
-def tile_calls(
-    name: str, inputs: list[Any], plain: Any, rest: Any
-) -> dict[tuple[str, str], Callable[[], Any]]:
+def tile_calls(name: str, inputs: list[Any], plain: Any, rest: Any) -> dict[tuple[str, str], Callable[[], Any]]:
     """List the launches of each pass in each tile that may be chosen."""
     x, w = (t.detach() for t in inputs[:2])
     transposed = plain is F.conv_transpose2d
@@ -118,9 +114,7 @@ def compiled(call: Callable[[], Any]) -> str:
     return ""
 
 
-def time_tiles(
-    B: int, name: str, calls: dict[Any, Callable[[], Any]], device: torch.device, rows: Rows
-) -> None:
+def time_tiles(B: int, name: str, calls: dict[Any, Callable[[], Any]], device: torch.device, rows: Rows) -> None:
     begin = time.monotonic()
     with ThreadPoolExecutor(8) as pool:
         reasons = dict(zip(calls, pool.map(compiled, calls.values()), strict=True))
@@ -143,9 +137,7 @@ def time_tiles(
     print("  " + "; ".join(f"{what} {us:.1f} us ({tile})" for what, (us, tile) in best.items()), flush=True)
 
 
-def time_ways(
-    B: int, name: str, plain: Any, inputs: list[Any], rest: Any, device: torch.device, rows: Rows
-) -> None:
+def time_ways(B: int, name: str, plain: Any, inputs: list[Any], rest: Any, device: torch.device, rows: Rows) -> None:
     ways = convolution_ways(plain, *inputs, *rest)
     leaves = [t for t in inputs if t is not None and t.requires_grad]
 
@@ -170,18 +162,12 @@ def time_ways(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "shapes", nargs="*", metavar="SHAPE", help=f"words of {', '.join(SHAPES)} (default: all)"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shapes", nargs="*", metavar="SHAPE", help=f"words of {', '.join(SHAPES)} (default: all)")
     parser.add_argument("--B", type=int, nargs="+", default=[8, 32], help="numbers of models (default 8 32)")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     parser.add_argument("--no-tf32", action="store_true", help="float32 in full")
-    parser.add_argument(
-        "--seconds", type=float, default=55, help="begin no shape after this time (default 55)"
-    )
+    parser.add_argument("--seconds", type=float, default=55, help="begin no shape after this time (default 55)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the two tables")
     options = parser.parse_args()
     if not torch.cuda.is_available():

@@ -89,9 +89,7 @@ def counted(name: str, B: int) -> dict[str, object]:
         "operators": len(found),
         "launches": sum(map(launches, found)),
         "MB": round(sum(operation.work.bytes for operation in found) / 1e6, 1),
-        "most": ", ".join(
-            f"{what} {n}" for what, n in Counter(operation.name for operation in found).most_common(4)
-        ),
+        "most": ", ".join(f"{what} {n}" for what, n in Counter(operation.name for operation in found).most_common(4)),
     }
 
 
@@ -116,8 +114,7 @@ def text(table: pandas.DataFrame, before: pandas.DataFrame | None) -> str:
     lines += ["| workload | B | operators | launches | MB | most of them |", "|---|---|---|---|---|---|"]
     for row in table.to_dict("records"):
         cells = [
-            f"{row[name]:g}"
-            + (f" ({row[f'{name}_before']:g})" if row.get(f"{name}_before", float("nan")) > 0 else "")
+            f"{row[name]:g}" + (f" ({row[f'{name}_before']:g})" if row.get(f"{name}_before", float("nan")) > 0 else "")
             for name in names
         ]
         lines.append(f"| {row['workload']} | {row['B']} | {' | '.join(cells)} | {row['most']} |")
@@ -125,14 +122,10 @@ def text(table: pandas.DataFrame, before: pandas.DataFrame | None) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(WORKLOADS)}")
     parser.add_argument("--B", type=int, default=8, help="number of models (default 8)")
-    parser.add_argument(
-        "--before", type=Path, metavar="CSV", help="counts of an earlier state, to set beside"
-    )
+    parser.add_argument("--before", type=Path, metavar="CSV", help="counts of an earlier state, to set beside")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for gpu-counts.csv and gpu-counts.md")
     options = parser.parse_args()
     if unknown := [name for name in options.workloads if name not in WORKLOADS]:
@@ -142,9 +135,7 @@ def main() -> None:
     rows: list[dict[str, object]] = []
     for name in options.workloads or WORKLOADS:
         rows.append(counted(name, options.B))
-        print(
-            "{workload}: {operators} operators, {launches} launches, {MB} MB".format(**rows[-1]), flush=True
-        )
+        print("{workload}: {operators} operators, {launches} launches, {MB} MB".format(**rows[-1]), flush=True)
         if options.out:
             table = pandas.DataFrame(rows)
             options.out.mkdir(parents=True, exist_ok=True)

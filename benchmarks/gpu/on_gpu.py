@@ -100,9 +100,7 @@ def parts(out: Path) -> dict[str, Part]:
         "graphs": Part(60, [*pytest, str(BENCHMARKS.parent / _GRAPHS)]),
         "tests": Part(210, [*pytest, "-n", "8", *apart, str(tests)]),
         "profiler": Part(60, [*pytest, str(tests / "profiler")]),
-        "rates": Part(
-            75, [*fused, *_ORDER[:3], "--variants", "serial,serial+graph,vmap,dnnsuite", "--out", str(out)]
-        ),
+        "rates": Part(75, [*fused, *_ORDER[:3], "--variants", "serial,serial+graph,vmap,dnnsuite", "--out", str(out)]),
         "record": Part(40, [str(BENCHMARKS / "gpu/record_fixtures.py"), "--out", str(fixtures)]),
         "activity": Part(25, [str(BENCHMARKS / "gpu/record_activity.py"), str(fixtures / "activity.npz")]),
         "nvml": Part(25, [str(BENCHMARKS / "gpu/record_nvml.py"), str(fixtures / "nvml.csv")]),
@@ -110,12 +108,8 @@ def parts(out: Path) -> dict[str, Part]:
         "ops": Part(130, [str(BENCHMARKS / "ops/run.py"), "--device", "cuda", "--out", str(out)]),
         "kernels": Part(40, [str(BENCHMARKS / "gpu/step_kernels.py"), *_ORDER[:3], "--out", str(out)]),
         "growth": Part(80, [*growth, "--out", str(out / "growth")]),
-        "bf16": Part(
-            70, [*fused, *_ORDER[1:4], "--amp", "bf16", "--variants", _ONE_PROCESS, "--out", str(out)]
-        ),
-        "compiled": Part(
-            80, [*fused, "mlp_s", "bert", "--variants", _COMPILED, "--out", str(out / "compiled")]
-        ),
+        "bf16": Part(70, [*fused, *_ORDER[1:4], "--amp", "bf16", "--variants", _ONE_PROCESS, "--out", str(out)]),
+        "compiled": Part(80, [*fused, "mlp_s", "bert", "--variants", _COMPILED, "--out", str(out / "compiled")]),
         "memory": Part(40, [*fused, *_ORDER[:3], "--memory"]),
         "memcheck": Part(50, [*pytest, "-p", "no:xdist", str(tests / _KERNELS), "-k", _CHECKED], _MEMCHECK),
     }
@@ -189,18 +183,12 @@ def pack(out: Path, file: Path) -> None:
 
 def asked() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = [*PHASES, *parts(Path())]
-    parser.add_argument(
-        "parts", nargs="*", metavar="PHASE|PART", help=f"of {', '.join(known)} (default: all phases)"
-    )
+    parser.add_argument("parts", nargs="*", metavar="PHASE|PART", help=f"of {', '.join(known)} (default: all phases)")
     parser.add_argument("--minutes", type=float, help="for all that is asked for (default: 9 per phase)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the results")
-    parser.add_argument(
-        "--pack", type=Path, metavar="FILE", help="also all of it as FILE (.tgz), after each part"
-    )
+    parser.add_argument("--pack", type=Path, metavar="FILE", help="also all of it as FILE (.tgz), after each part")
     options = parser.parse_args()
     if options.pack and options.out and options.pack.absolute().is_relative_to(options.out.absolute()):
         parser.error(f"--pack {options.pack} lies in the folder that is packed: name a file outside of it")

@@ -139,14 +139,10 @@ def text(table: pandas.DataFrame, version: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = sorted(path.stem for path in KERNELS.glob("*.cu"))
     parser.add_argument("files", nargs="*", metavar="FILE", help=f"of {', '.join(known)} (default: all)")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder for gpu-kernels.csv and gpu-kernels.md"
-    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for gpu-kernels.csv and gpu-kernels.md")
     options = parser.parse_args()
     if unknown := [name for name in options.files if name not in known]:
         parser.error(f"no kernels {', '.join(unknown)}; there are {', '.join(known)}")

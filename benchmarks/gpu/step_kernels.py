@@ -56,17 +56,13 @@ def kernels_of(name: str, B: int, setting: Setting) -> pandas.DataFrame:
     found = table.groupby("kernel")["us"].agg(launches="size", us="sum") / STEPS
     found = found.sort_values("us", ascending=False).reset_index()
     found.insert(0, "workload", name)
-    print(
-        f"{name}, B={B}: {runner.mode}; {found.launches.sum():.0f} launches, {found.us.sum():.0f} us of kernels"
-    )
+    print(f"{name}, B={B}: {runner.mode}; {found.launches.sum():.0f} launches, {found.us.sum():.0f} us of kernels")
     print(found.head(15).to_string(index=False, max_colwidth=90))
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="+", metavar="WORKLOAD", choices=list(WORKLOADS))
     parser.add_argument("--B", type=int, default=8, help="number of models (default 8)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for kernels.csv")

@@ -146,9 +146,7 @@ def quiet_truth(options: argparse.Namespace) -> Truth:
         if unknown:
             sys.exit(f"{unknown[0]} with {threads} threads is inconclusive: the machine is not quiet")
         found[str(threads)] = {row.point: float(row.value) for row in rows if row.value is not None}
-        print(
-            f"{threads} threads: " + ", ".join(f"{point} {x:.2f}" for point, x in found[str(threads)].items())
-        )
+        print(f"{threads} threads: " + ", ".join(f"{point} {x:.2f}" for point, x in found[str(threads)].items()))
     return found
 
 
@@ -188,9 +186,7 @@ def main() -> None:
     parser.add_argument("--job", default="bert", help="workflow (default bert)")
     parser.add_argument("--preset", default="quick", help="its preset (default quick)")
     parser.add_argument("--budget", type=float, default=20.0, help="seconds of turns of a run (default 20)")
-    parser.add_argument(
-        "--runs", type=int, default=20, help="runs beside each kind of neighbours (default 20)"
-    )
+    parser.add_argument("--runs", type=int, default=20, help="runs beside each kind of neighbours (default 20)")
     parser.add_argument(
         "--neighbours", nargs="+", choices=NEIGHBOURS, default=list(NEIGHBOURS), help="kinds (default all)"
     )

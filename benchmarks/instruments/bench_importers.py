@@ -36,9 +36,7 @@ def write_ncu(path: Path, rows: int) -> Path:
         print("==PROF== Disconnected from process 42", file=file)
         print(HEADER, file=file)
         for kernel in range(rows // 5):
-            start = (
-                f'"{kernel}","42","python","host","kernel_{kernel % 50}<float, 4>","now","1","7","Metrics"'
-            )
+            start = f'"{kernel}","42","python","host","kernel_{kernel % 50}<float, 4>","now","1","7","Metrics"'
             print(f'{start},"{CYCLES}","cycle","{1000 + kernel % 9000:,}"', file=file)
             for number, pipe in enumerate(PIPES):
                 print(f'{start},"{pipe}","%","{(kernel * 7 + number) % 100}.25"', file=file)
@@ -72,9 +70,7 @@ def ncu_by_rows(path: Path) -> dict[str, float]:
     with open(path, encoding="utf-8", newline="") as file:
         next(file)
         for row in csv.DictReader(file):
-            kernels.setdefault(row["ID"], {})[row["Metric Name"]] = float(
-                row["Metric Value"].replace(",", "")
-            )
+            kernels.setdefault(row["ID"], {})[row["Metric Name"]] = float(row["Metric Value"].replace(",", ""))
     cycles = sum(kernel[CYCLES] for kernel in kernels.values())
     return {
         core: sum(kernel[CYCLES] * kernel[pipe] for kernel in kernels.values()) / cycles
@@ -111,9 +107,7 @@ def nsys_by_rows(path: Path) -> dict[str, int]:
     db = sqlite3.connect(path)
     names = dict(db.execute("SELECT id, value FROM StringIds"))
     db.row_factory = sqlite3.Row
-    launches = {
-        row["correlationId"]: dict(row) for row in db.execute("SELECT * FROM CUPTI_ACTIVITY_KIND_RUNTIME")
-    }
+    launches = {row["correlationId"]: dict(row) for row in db.execute("SELECT * FROM CUPTI_ACTIVITY_KIND_RUNTIME")}
     total: dict[str, int] = {}
     for row in db.execute("SELECT * FROM CUPTI_ACTIVITY_KIND_KERNEL"):
         kernel = dict(row)
@@ -134,9 +128,7 @@ def nsys_here(path: Path) -> dict[str, int]:
     return dict(zip(table["name"].astype(str), table["total_ns"].tolist(), strict=True))
 
 
-def compare(
-    title: str, own: Callable[[Path], Any], peers: dict[str, Callable[[Path], Any]], path: Path
-) -> None:
+def compare(title: str, own: Callable[[Path], Any], peers: dict[str, Callable[[Path], Any]], path: Path) -> None:
     """One line: seconds of the own way, and how many times faster it is; all must say the same."""
     best: dict[str, float] = {}
     for _ in range(2):  # in turns
@@ -146,8 +138,7 @@ def compare(
             answers.append(run(path))
             best[name] = min(best.get(name, float("inf")), time.thread_time() - begin)
         assert all(
-            set(answer) == set(answers[0])
-            and all(abs(answer[key] - answers[0][key]) < 1e-6 for key in answer)
+            set(answer) == set(answers[0]) and all(abs(answer[key] - answers[0][key]) < 1e-6 for key in answer)
             for answer in answers
         ), title
     ratios = "  ".join(f"vs {name} {best[name] / best['own']:.2f}x" for name in peers)
@@ -155,9 +146,7 @@ def compare(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     rows = parser.parse_args().rows
     with TemporaryDirectory() as folder:

@@ -26,9 +26,7 @@ from dnnsuite import timing
 from dnnsuite._runs import rates
 
 Values = NDArray[np.float64]
-Process = Callable[
-    [np.random.Generator, int, int], Values
-]  # (random, repeats, count) -> [repeats, count], mean 10
+Process = Callable[[np.random.Generator, int, int], Values]  # (random, repeats, count) -> [repeats, count], mean 10
 
 TIME_S = 0.05  # of a step, where a rate is of concern
 RUNS = (2, 3, 5, 6, 8, 10, 15, 20, 30)
@@ -105,10 +103,7 @@ SERIES = (
     INDEPENDENT
     | {f"AR(1) {phi}": autoregression(phi) for phi in (-0.3, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)}
     | {f"MA(1) {theta}": moving_average(theta) for theta in (-0.5, 0.5, 0.9)}
-    | {
-        f"AR(1) {phi} under white noise of {noise}": autoregression(phi, noise)
-        for phi, noise in ((0.8, 1), (0.95, 2))
-    }
+    | {f"AR(1) {phi} under white noise of {noise}": autoregression(phi, noise) for phi, noise in ((0.8, 1), (0.95, 2))}
     | {f"drift by {deviations} deviations": drift(deviations) for deviations in (0.5, 1, 2)}
 )
 
@@ -129,9 +124,7 @@ def coverage(process: Process, count: int, repeats: int, runs: bool) -> tuple[fl
     return held / given if given else math.nan, given / repeats, (given - held) / repeats
 
 
-def rate_coverage(
-    process: Process, count: int, repeats: int, copies: int, ten: bool
-) -> tuple[float, float, float]:
+def rate_coverage(process: Process, count: int, repeats: int, copies: int, ten: bool) -> tuple[float, float, float]:
     """As :func:`coverage`, of the rate of `copies` that train at once, from the times of `count` steps of each.
 
     `ten`: the interval of ten blocks that are taken as independent, which records had before.
@@ -222,9 +215,7 @@ def _cell(found: tuple[float, float, float]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=4000)
     parser.add_argument("--markdown", type=Path, help="write the tables into this file")
     asked = parser.parse_args(arguments)

@@ -22,10 +22,7 @@ from dnnsuite.profiler.phases import PhasesInstrument
 def make_step() -> Callable[[], None]:
     """A training step of many small operators, where recording costs most."""
     model = torch.nn.Sequential(
-        *(
-            torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.LayerNorm(64), torch.nn.ReLU())
-            for _ in range(8)
-        )
+        *(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.LayerNorm(64), torch.nn.ReLU()) for _ in range(8))
     )
     optimizer = torch.optim.Adam(model.parameters())
     x = torch.randn(32, 64)
@@ -46,9 +43,7 @@ def plain(step: Callable[[], None], steps: int) -> float:
 
 
 def under_torch(step: Callable[[], None], steps: int) -> float:
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
-    ) as recorder:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as recorder:
         begin = time.thread_time_ns()
         for _ in range(steps):
             step()
@@ -75,9 +70,7 @@ def under_phases(step: Callable[[], None], steps: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=9)
     asked = parser.parse_args()
@@ -93,9 +86,7 @@ def main() -> None:
     for _ in range(asked.rounds + 1):
         for name, way in ways.items():
             samples[name].append(way(step, asked.steps))
-    medians = {
-        name: statistics.median(values[1:]) for name, values in samples.items()
-    }  # the first round warms up
+    medians = {name: statistics.median(values[1:]) for name, values in samples.items()}  # the first round warms up
     for name, value in medians.items():
         beside = f"{value / medians['plain']:5.2f}× plain  {value / medians['torch.profiler']:5.2f}× torch.profiler"
         print(f"{name:<16} {value / 1e3:9.1f} us/step  {beside}")

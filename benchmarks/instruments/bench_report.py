@@ -29,9 +29,7 @@ def write_suite(root: Path, records: int, jobs: int) -> Path:
     random_rate = random.Random(0)
     runs = root / "runs"
     runs.mkdir(parents=True)
-    (root / "suite.json").write_text(
-        json.dumps({"id": "plan", "format": 2, "name": "many"}), encoding="utf-8"
-    )
+    (root / "suite.json").write_text(json.dumps({"id": "plan", "format": 2, "name": "many"}), encoding="utf-8")
     for number in range(records):
         repeat, job = divmod(number, jobs)
         folder = runs / f"job{job}-r{repeat}-d0"
@@ -76,9 +74,7 @@ def told(what: str, arguments: list[str]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=10_000)
     parser.add_argument("--jobs", type=int, default=20)
     parser.add_argument("--rows", type=int, default=500_000)

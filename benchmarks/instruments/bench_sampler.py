@@ -63,9 +63,7 @@ def main() -> None:
         except Unavailable as error:
             print(f"{instrument.name}: {error}")
             instruments.remove(instrument)
-    torch.set_num_threads(
-        1
-    )  # threads that spin at a barrier would be most of the CPU time beside a busy neighbour
+    torch.set_num_threads(1)  # threads that spin at a barrier would be most of the CPU time beside a busy neighbour
     step = make_step()
     one_s, _ = seconds(step, 20, [])
     calls = max(1, round(SEGMENT_S / one_s))
@@ -76,9 +74,7 @@ def main() -> None:
     ratios = []
     for column in (1, 0):
         for best in (min, statistics.median):
-            ratios.append(
-                best(row[column] for row in found[True]) / best(row[column] for row in found[False])
-            )
+            ratios.append(best(row[column] for row in found[True]) / best(row[column] for row in found[False]))
     print(
         f"a step with sampling every {arguments.interval:g} s / without: CPU time {ratios[0]:.3f}x ({ratios[1]:.3f}x), "
         f"wall time {ratios[2]:.3f}x ({ratios[3]:.3f}x)"

@@ -132,9 +132,7 @@ def _at_once(jobs: Sequence[str], repeat: int, i: int) -> tuple[Cost, Cost]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", default="vae")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--repeat", type=int, default=1)
@@ -144,9 +142,7 @@ def main() -> None:
     plain: list[Cost] = []
     whole: list[Cost] = []
     for i in range(arguments.rounds):
-        pair = (
-            _at_once(jobs, arguments.repeat, i) if arguments.at_once else _in_turns(jobs, arguments.repeat, i)
-        )
+        pair = _at_once(jobs, arguments.repeat, i) if arguments.at_once else _in_turns(jobs, arguments.repeat, i)
         plain.append(pair[0])
         whole.append(pair[1])
         print(

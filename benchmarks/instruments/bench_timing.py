@@ -97,9 +97,7 @@ def main() -> None:
         for way in {way for _, ours, _, theirs in rows for way in (ours, theirs)}:
             best[way] = min(best.get(way, float("inf")), way())
     for name, ours, peer, theirs in rows:
-        print(
-            f"{name} {best[ours]:.0f} ns, {peer} {best[theirs]:.0f} ns, ratio {best[ours] / best[theirs]:.2f}"
-        )
+        print(f"{name} {best[ours]:.0f} ns, {peer} {best[theirs]:.0f} ns, ratio {best[ours] / best[theirs]:.2f}")
 
 
 if __name__ == "__main__":

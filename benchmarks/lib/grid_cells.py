@@ -38,9 +38,7 @@ class Space:
     valid: Callable[[Values], bool] = lambda values: True
     images: bool = False
     lines: bool = False  # [N, C, L]: ours come from a convolution with the channels last, torch's contiguous
-    ours: Callable[[list[Any]], Callable[..., torch.Tensor]] | None = (
-        None  # of B layers; None: layer or array
-    )
+    ours: Callable[[list[Any]], Callable[..., torch.Tensor]] | None = None  # of B layers; None: layer or array
 
     def allowed(self, values: Values) -> bool:
         if not self.valid(values):
@@ -232,23 +230,17 @@ SPACES: dict[str, Space] = {
         ours=_attention_of,
     ),
     "self_attention": Space(
-        {"samples": [1, 4, 16], "length": [8, 32, 128, 256], "heads": [1, 2, 8], "size": [16, 32, 64]}
-        | SHARED,
+        {"samples": [1, 4, 16], "length": [8, 32, 128, 256], "heads": [1, 2, 8], "size": [16, 32, 64]} | SHARED,
         lambda v: SelfAttention(v["heads"] * v["size"], v["heads"]),
         lambda v: [(v["samples"], v["length"], v["heads"] * v["size"])],
         lambda v: (
-            (8.0 * v["heads"] * v["size"] + 4.0 * v["length"])
-            * v["samples"]
-            * v["length"]
-            * v["heads"]
-            * v["size"],
+            (8.0 * v["heads"] * v["size"] + 4.0 * v["length"]) * v["samples"] * v["length"] * v["heads"] * v["size"],
             float(v["samples"] * v["length"] * 3 * v["heads"] * v["size"]),
         ),
         ours=SelfAttentionOfModels,
     ),
     "embedding": Space(
-        {"samples": [1, 16, 64], "length": [1, 35, 128], "words": [10, 1000, 10000], "width": [16, 64, 256]}
-        | SHARED,
+        {"samples": [1, 16, 64], "length": [1, 35, 128], "words": [10, 1000, 10000], "width": [16, 64, 256]} | SHARED,
         lambda v: nn.Embedding(v["words"], v["width"]),
         lambda v: [((v["samples"], v["length"]), v["words"])],
         lambda v: (1.0, float(v["words"] * v["width"])),

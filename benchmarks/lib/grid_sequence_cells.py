@@ -230,8 +230,7 @@ SPACES: dict[str, Space] = {
         ours=FirstResultOfModels,
     ),
     "bilinear": Space(
-        {"samples": [1, 16, 64], "inputs": [8, 32, 100], "more": [8, 32, 100], "outputs": [1, 10, 64]}
-        | SHARED,
+        {"samples": [1, 16, 64], "inputs": [8, 32, 100], "more": [8, 32, 100], "outputs": [1, 10, 64]} | SHARED,
         lambda v: nn.Bilinear(v["inputs"], v["more"], v["outputs"]),
         lambda v: [(v["samples"], v["inputs"]), (v["samples"], v["more"])],
         lambda v: (

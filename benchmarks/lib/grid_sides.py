@@ -59,9 +59,7 @@ def sides(space: Space, values: Values, B: int) -> dict[str, Side]:
     shared = values["batch"] == "shared"
     first = [_tensor(shape) for shape in space.inputs(values)]
     inputs = [first if shared or i == 0 else [_tensor(s) for s in space.inputs(values)] for i in range(B)]
-    differentiated = first[0].is_floating_point() and not (
-        shared and any(True for _ in models[0].parameters())
-    )
+    differentiated = first[0].is_floating_point() and not (shared and any(True for _ in models[0].parameters()))
     laid_out = [[_last(x) if x.dim() in LAST else x for x in own] for own in inputs]
     handed_over = laid_out if space.images else inputs
     found = {
@@ -100,10 +98,7 @@ def _alike(first: torch.Tensor, other: torch.Tensor) -> bool:
 def _loop(models: list[torch.nn.Module], inputs: list[list[torch.Tensor]], differentiated: bool) -> Side:
     """The models one after the other."""
     leaves = [
-        [
-            x.detach().requires_grad_() if differentiated and (x is own[0] or _alike(own[0], x)) else x
-            for x in own
-        ]
+        [x.detach().requires_grad_() if differentiated and (x is own[0] or _alike(own[0], x)) else x for x in own]
         for own in inputs
     ]
     return _side(models, leaves)

@@ -124,9 +124,7 @@ class Experts(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.router = nn.Linear(32, 4)
-        self.experts = nn.ModuleList(
-            nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32)) for _ in range(4)
-        )
+        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32)) for _ in range(4))
 
     def forward(self, x: Any) -> Any:
         weights, chosen = self.router(x).softmax(-1).topk(2, dim=-1)

@@ -34,9 +34,7 @@ def pairwise(
     seen: set[tuple[Any, ...]] = set()
     chosen: list[Values] = []
     while most is None or len(chosen) < most:
-        candidates = [
-            {name: draw.choice(list(values)) for name, values in factors.items()} for _ in range(tries)
-        ]
+        candidates = [{name: draw.choice(list(values)) for name, values in factors.items()} for _ in range(tries)]
         candidates = [values for values in candidates if allowed(values)]
         best = max(candidates, key=lambda values: len(_pairs(values) - seen), default=None)
         if best is None or not _pairs(best) - seen:

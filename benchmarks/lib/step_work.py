@@ -88,9 +88,7 @@ def _bytes(func: Any, name: str, every: list[Any], out: Any) -> int:
         read = [*written, *_tensors(every[1:])]
     else:
         read = _tensors(every[1:] if name in _WRITES_FIRST else every)
-    if name.startswith(
-        _OF_ONE_STEP
-    ):  # the arrays of all time steps come whole, one step's share of them is used
+    if name.startswith(_OF_ONE_STEP):  # the arrays of all time steps come whole, one step's share of them is used
         return sum(_size(t) // (t.shape[1] if t.dim() == 4 else 1) for t in (*read, *written))
     return sum(map(_size, read)) + sum(map(_size, written))
 

@@ -193,9 +193,7 @@ def able(case: Case) -> Variants:
         try:
             call()
         except RuntimeError as error:
-            print(
-                f"{case.name} {case.shape}, {name}: left out: {str(error).splitlines()[0]}", file=sys.stderr
-            )
+            print(f"{case.name} {case.shape}, {name}: left out: {str(error).splitlines()[0]}", file=sys.stderr)
         else:
             found[name] = call
     return found if next(iter(case.variants)) in found else {}
@@ -203,12 +201,8 @@ def able(case: Case) -> Variants:
 
 def parser(description: str) -> argparse.ArgumentParser:
     """The options that all benchmarks of operators have."""
-    made = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    made.add_argument(
-        "--models", type=int, nargs="+", default=[1, 8], help="sizes of the array (default 1 8)"
-    )
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--models", type=int, nargs="+", default=[1, 8], help="sizes of the array (default 1 8)")
     made.add_argument("--rounds", type=int, default=9, help="in which each variant has its turn (default 9)")
     made.add_argument("--segment", type=float, default=0.05, help="seconds of a turn (default 0.05)")
     made.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:NUMBER")
@@ -241,9 +235,7 @@ def _cpu() -> Place:
 
     kept = _C.heap_retain()  # or page faults of fresh memory are most of what is measured
     peaks = measure_peaks(1, report=_say)
-    print(
-        f"# torch {torch.__version__}, {ops.instruction_set()}, one thread, heap {'kept' if kept else 'as it is'}"
-    )
+    print(f"# torch {torch.__version__}, {ops.instruction_set()}, one thread, heap {'kept' if kept else 'as it is'}")
     return Place("cpu", peaks, thread_seconds)
 
 

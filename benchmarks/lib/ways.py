@@ -223,7 +223,6 @@ def report(title: str, seconds: Seconds) -> None:
         ratio = statistics.median(b / v for b, v in zip(base, values, strict=True))
         best, middle = 1e3 * min(values), 1e3 * statistics.median(values)
         print(
-            f"{name:>20}  {best:9.3f} ms best  {middle:9.3f} ms median  {min(base) / min(values):6.2f}x"
-            f" ({ratio:.2f}x)",
+            f"{name:>20}  {best:9.3f} ms best  {middle:9.3f} ms median  {min(base) / min(values):6.2f}x ({ratio:.2f}x)",
             flush=True,
         )

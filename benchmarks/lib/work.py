@@ -24,9 +24,7 @@ _ACTIVATION = {
     "gelu": (5, 9),
 }  # of an element: forward, backward
 _DROPOUT = 2  # compare and scale
-_LAYER_NORM = (
-    8 + 13
-)  # forward: mean 1, variance 3, normalise 2, affine 2; backward: x̂ 2, sums 3, dx 5, dw 2, db 1
+_LAYER_NORM = 8 + 13  # forward: mean 1, variance 3, normalise 2, affine 2; backward: x̂ 2, sums 3, dx 5, dw 2, db 1
 _RMS_NORM = 4 + 9
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _UPDATE = {
@@ -209,9 +207,7 @@ def batch_norm_max(B: int, samples: int, channels: int, positions: int) -> Work:
     return Work(7 * e, _FLOAT * (3 * e + 2 * maxima + 9 * c) + 2 * _INDEX * maxima)
 
 
-def recurrence(
-    layer: str, B: int, steps: int, rows: int, inputs: int, hidden: int, backward: bool = True
-) -> Work:
+def recurrence(layer: str, B: int, steps: int, rows: int, inputs: int, hidden: int, backward: bool = True) -> Work:
     """Its products alone, each weight read once a pass."""
     gates = _GATES[layer] * hidden
     x, y = B * steps * rows * inputs, B * steps * rows * hidden

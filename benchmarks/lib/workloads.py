@@ -96,9 +96,7 @@ def _adversarial(model: Call, real: torch.Tensor, noise: torch.Tensor, leading: 
     """
     softplus = torch.nn.functional.softplus
     fake = model(noise, generate=True)
-    judged = softplus(-model(real, generate=False)).mean(-1) + softplus(
-        model(fake.detach(), generate=False)
-    ).mean(-1)
+    judged = softplus(-model(real, generate=False)).mean(-1) + softplus(model(fake.detach(), generate=False)).mean(-1)
     images = fake.detach().requires_grad_()
     fooled = softplus(-model(images, generate=False)).mean(-1)
     (gradient,) = torch.autograd.grad(fooled.sum(), images)
@@ -205,9 +203,7 @@ WORKLOADS = {
             adversarial_total,
             adversarial_vmap,
         ),
-        _classifier(
-            "transformer_lm", lambda: models.TransformerLanguageModel(10_000), _tokens(10_000, 20, 35)
-        ),
+        _classifier("transformer_lm", lambda: models.TransformerLanguageModel(10_000), _tokens(10_000, 20, 35)),
         Workload("bert", _bert, _bert_batch, masked, masked_array, total(masked)),
         _imagenet("resnet18"),
         _imagenet("mobilenet_v2"),
@@ -221,9 +217,7 @@ WORKLOADS = {
         _classifier("swin", _swin, lambda: _images(8)),
         _classifier("vit", _vit, lambda: _images(16)),
         _classifier("gpt2", _gpt2, _tokens(4096, 8, 32)),
-        _classifier(
-            "gru", own_models.GRUClassifier, lambda: (torch.randn(32, 40, 32), torch.randint(10, (32,)))
-        ),
+        _classifier("gru", own_models.GRUClassifier, lambda: (torch.randn(32, 40, 32), torch.randint(10, (32,)))),
         _classifier("tabular_resnet", own_models.TabularResNet, _features(128, 32)),
         _classifier("deq", own_models.DEQ, _features(64, 64)),
     )

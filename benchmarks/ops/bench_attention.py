@@ -24,9 +24,7 @@ def bench(B, sequences, length, heads, head_dim, drop):
 
     def sdpa(x):
         q, k, v = (t.transpose(1, 2) for t in x.view(-1, length, 3, heads, head_dim).unbind(2))
-        return (
-            F.scaled_dot_product_attention(q, k, v, dropout_p=drop).transpose(1, 2).reshape(-1, length, width)
-        )
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=drop).transpose(1, 2).reshape(-1, length, width)
 
     def train(call):
         def run():

@@ -45,8 +45,7 @@ def compare(name, label, x, weight, grad, done, **rest):
 
     def loop(form):
         alone = [
-            [t.detach()[i].contiguous(memory_format=form).requires_grad_() for t in (x, weight)]
-            for i in range(len(x))
+            [t.detach()[i].contiguous(memory_format=form).requires_grad_() for t in (x, weight)] for i in range(len(x))
         ]
         grads = [g.contiguous(memory_format=form) for g in grad]
 

@@ -18,9 +18,7 @@ from timing import Case, main
 def bench(B, channels, side, kernel, stride, samples=32):
     last = torch.channels_last
     x = torch.randn(B, samples, side, side, channels).movedim(-1, 2).requires_grad_()
-    weight, bias = (
-        torch.randn(B, *shape).requires_grad_() for shape in ((channels, 1, kernel, kernel), (channels,))
-    )
+    weight, bias = (torch.randn(B, *shape).requires_grad_() for shape in ((channels, 1, kernel, kernel), (channels,)))
     rest = {"stride": stride, "padding": kernel // 2, "groups": channels}
     grad = torch.randn_like(F.conv2d(x[0], weight[0], None, **rest))
     grads = torch.stack([grad.movedim(1, -1)] * B).movedim(-1, 2)

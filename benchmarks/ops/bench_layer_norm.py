@@ -45,12 +45,8 @@ def bench(B, rows, columns):
         "bias_dropout_add_layer_norm",
         f"B={B} {rows}x{columns}",
         {
-            "own": stacked(
-                lambda: ops.bias_dropout_add_layer_norm(x, bias, residual, p, rng, weight, norm_bias)
-            ),
-            "loop of torch": loop(
-                lambda x, b, r, w, n: F.layer_norm(r + F.dropout(x + b, 0.1), (columns,), w, n)
-            ),
+            "own": stacked(lambda: ops.bias_dropout_add_layer_norm(x, bias, residual, p, rng, weight, norm_bias)),
+            "loop of torch": loop(lambda x, b, r, w, n: F.layer_norm(r + F.dropout(x + b, 0.1), (columns,), w, n)),
             "torch stacked": stacked(lambda: affine(residual + F.dropout(x + bias.unsqueeze(1), 0.1))),
         },
         work.bias_dropout_add_layer_norm(B, rows, columns),

@@ -83,9 +83,7 @@ def parsed(text: str, space: Space) -> Values:
     pairs = [word.partition("=")[::2] for word in text.replace(", ", ",").split()]
     found = dict(pairs)
     if found.keys() != space.factors.keys():
-        raise InvalidArgument(
-            f"--cell {text!r}: a cell of it has {' '.join(space.factors)}, each as name=value"
-        )
+        raise InvalidArgument(f"--cell {text!r}: a cell of it has {' '.join(space.factors)}, each as name=value")
     values = {name: _value(found[name], known) for name, known in space.factors.items()}
     if values["batch"] not in space.factors["batch"] or not space.valid(values):
         raise InvalidArgument(f"--cell {text!r}: there is no such cell")
@@ -98,30 +96,18 @@ def _value(text: str, known: Sequence[Any]) -> Any:
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--op", nargs="+", choices=SPACES, default=list(SPACES), metavar="OP", help="default: all"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--op", nargs="+", choices=SPACES, default=list(SPACES), metavar="OP", help="default: all")
     parser.add_argument("--cells", type=int, help="most cells of an operator (default: all pairs of values)")
     parser.add_argument("--seed", type=int, default=0, help="of the choice of cells (default 0)")
     parser.add_argument("--models", type=int, default=4, help="size of the array (default 4)")
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="in which each variant has its turn (default 5)"
-    )
+    parser.add_argument("--rounds", type=int, default=5, help="in which each variant has its turn (default 5)")
     parser.add_argument("--segment", type=float, default=0.01, help="seconds of a turn (default 0.01)")
-    parser.add_argument(
-        "--as-it-is", action="store_true", help="let the heap give pages back, as without a StepRunner"
-    )
-    parser.add_argument(
-        "--cell", metavar="TEXT", help="time this cell of the one --op, factors as name=value"
-    )
+    parser.add_argument("--as-it-is", action="store_true", help="let the heap give pages back, as without a StepRunner")
+    parser.add_argument("--cell", metavar="TEXT", help="time this cell of the one --op, factors as name=value")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the same as --markdown DIR/grid.md")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="tables; every cell in FILE's .csv")
-    parser.add_argument(
-        "--resume", action="store_true", help="keep the cells of FILE's .csv, time the others"
-    )
+    parser.add_argument("--resume", action="store_true", help="keep the cells of FILE's .csv, time the others")
     chosen = parser.parse_args()
     if chosen.cell and len(chosen.op) != 1:
         parser.error("--cell is a cell of one --op")

@@ -5,9 +5,7 @@ import re
 import textwrap
 
 # From a prompt to the next empty line; blocks that follow each other after one are one.
-_EXAMPLE = re.compile(
-    r"^(?P<indent> *)>>> .*(?:\n(?!\s*$).*)*(?:\n\s*\n\1>>> .*(?:\n(?!\s*$).*)*)*", re.MULTILINE
-)
+_EXAMPLE = re.compile(r"^(?P<indent> *)>>> .*(?:\n(?!\s*$).*)*(?:\n\s*\n\1>>> .*(?:\n(?!\s*$).*)*)*", re.MULTILINE)
 
 
 _ROLE = re.compile(r":\w+:`~?(?P<name>[^`]+)`")

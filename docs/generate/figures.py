@@ -75,13 +75,9 @@ def speed() -> Figure:
             zorder=3 if ours else 2,
         )
         if ours:
-            ax.hlines(
-                [row for row, _ in here], [s.low for _, s in here], [s.high for _, s in here], colour, lw=1
-            )
+            ax.hlines([row for row, _ in here], [s.low for _, s in here], [s.high for _, s in here], colour, lw=1)
             for row, each in here:
-                ax.annotate(
-                    f"{each.value:g}×", (each.high, row), (5, -3), textcoords="offset points", fontsize=8
-                )
+                ax.annotate(f"{each.value:g}×", (each.high, row), (5, -3), textcoords="offset points", fontsize=8)
     _speed_axes(ax, names)
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     return figure

@@ -35,7 +35,5 @@ def index() -> str:
 def _section(card: cards.Card) -> str:
     body = card.text.partition("\n")[2].strip().replace("\n## ", "\n### ")
     known = (cards.references()[key] for key in card.references)
-    sources = "\n".join(
-        f"- {each['author']}: [{each['title']}]({each['url']}), {each['year']}" for each in known
-    )
+    sources = "\n".join(f"- {each['author']}: [{each['title']}]({each['url']}), {each['year']}" for each in known)
     return f"## {card.family.capitalize()} job\n\n{body}\n\n### References\n\n{sources}\n"

@@ -34,10 +34,7 @@ def copied() -> dict[str, str]:
         **{source: page for source, page in _PAGES.items() if source != "README.md"},
         **{f"benchmarks/results/{path.name}": f"results/{path.name}" for path in results},
         **{f"examples/{path.name}": f"examples/{path.stem}.md" for path in examples},
-        **{
-            f"notebooks/{path.name}": f"notebooks/{path.stem}.md"
-            for path in (ROOT / "notebooks").glob("*.ipynb")
-        },
+        **{f"notebooks/{path.name}": f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("*.ipynb")},
     }
 
 

@@ -84,9 +84,7 @@ def watched(seed: int) -> Iterator[Drawn]:
 
 def _same(then: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
     (_, key, *rest), (_, other_key, *other_rest) = then[2], now[2]
-    return (
-        then[0].equal(now[0]) and then[1] == now[1] and rest == other_rest and bool((key == other_key).all())
-    )
+    return then[0].equal(now[0]) and then[1] == now[1] and rest == other_rest and bool((key == other_key).all())
 
 
 class Generators:

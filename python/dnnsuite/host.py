@@ -118,12 +118,8 @@ def _room_bytes(group: Path) -> int | None:
         ("memory.limit_in_bytes", "memory.usage_in_bytes"),
     ):
         limit, usage = _read(group / limit_name).strip(), _read(group / usage_name).strip()
-        if (
-            limit.isdigit() and usage.isdigit() and int(limit) < 1 << 60
-        ):  # v1 writes "no limit" as almost 2^63
-            reclaimable = re.search(
-                r"^(?:total_)?inactive_file (\d+)", _read(group / "memory.stat"), re.MULTILINE
-            )
+        if limit.isdigit() and usage.isdigit() and int(limit) < 1 << 60:  # v1 writes "no limit" as almost 2^63
+            reclaimable = re.search(r"^(?:total_)?inactive_file (\d+)", _read(group / "memory.stat"), re.MULTILINE)
             return int(limit) - int(usage) + (int(reclaimable[1]) if reclaimable else 0)
     return None
 
@@ -236,9 +232,7 @@ def cpu_model(root: Path = Path("/")) -> str:
     cpuinfo = _read(root / "proc/cpuinfo")
     found = {
         name: value.strip()
-        for name, value in re.findall(
-            r"^(model name|CPU implementer|CPU part)\s*:\s*(.+)$", cpuinfo, re.MULTILINE
-        )
+        for name, value in re.findall(r"^(model name|CPU implementer|CPU part)\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     }
     if "model name" in found:
         return found["model name"]

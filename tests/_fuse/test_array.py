@@ -97,17 +97,13 @@ def test_an_array_within_a_module_of_the_users():
     other.load_state_dict(around.state_dict())
     x = torch.randn(2, 5, 4, 3)
     assert torch.equal(other(x), around(x))
-    assert sorted(around.state_dict()) == sorted(
-        ["gain", *(f"array.{name}" for name in around.array.state_dict())]
-    )
+    assert sorted(around.state_dict()) == sorted(["gain", *(f"array.{name}" for name in around.array.state_dict())])
     assert around.double()(x.double()).dtype == torch.float64
 
 
 def test_layers_without_parameters_lie_where_the_models_do():
     def make():
-        return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 2)).to(
-            "meta"
-        )
+        return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 2)).to("meta")
 
     array = dnnsuite.fuse([make(), make()])
     assert {name for name, _ in array.named_buffers()} >= {"1.p", "1.rng"}
@@ -116,9 +112,7 @@ def test_layers_without_parameters_lie_where_the_models_do():
 
 def test_of_models_on_two_devices_nothing_is_moved():
     def make():
-        return torch.nn.Sequential(
-            torch.nn.Linear(3, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 2, device="meta")
-        )
+        return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 2, device="meta"))
 
     array = dnnsuite.fuse([make(), make()])
     assert {name: buffer.device.type for name, buffer in array.named_buffers()}["1.p"] == "cpu"
@@ -219,9 +213,7 @@ def test_state_and_layers_that_are_set_are_those_of_all_models():
         dnnsuite.nn.Linear(3, 3, B=3),
         torch.nn.Sequential(torch.nn.Conv1d(1, 1, 1)),
     ):
-        with pytest.raises(
-            InvalidArgument, match=r"not a layer of 2 models: give one of dnnsuite\.nn with B=2"
-        ):
+        with pytest.raises(InvalidArgument, match=r"not a layer of 2 models: give one of dnnsuite\.nn with B=2"):
             array.inner = wrong
         with pytest.raises(InvalidArgument, match="not a layer of 2 models"):
             array.more = wrong

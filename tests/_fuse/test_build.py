@@ -95,8 +95,6 @@ def test_a_users_module_may_be_in_two_places():
 
 
 def test_a_rate_of_zero_is_the_same_as_a_whole_number():
-    array = dnnsuite.fuse(
-        [torch.nn.Sequential(torch.nn.Dropout(0.0)), torch.nn.Sequential(torch.nn.Dropout(0.0))]
-    )
+    array = dnnsuite.fuse([torch.nn.Sequential(torch.nn.Dropout(0.0)), torch.nn.Sequential(torch.nn.Dropout(0.0))])
     array.append(torch.nn.Sequential(torch.nn.Dropout(0)))
     assert len(array) == 3

@@ -46,9 +46,7 @@ def test_cost_is_unknown_before_the_first_call():
 
 def test_says_what_is_shared():
     base = torch.nn.Linear(4, 4).requires_grad_(False)
-    array = dnnsuite.fuse(
-        [torch.nn.Sequential(base, torch.nn.ReLU(), torch.nn.Linear(4, 2)) for _ in range(2)]
-    )
+    array = dnnsuite.fuse([torch.nn.Sequential(base, torch.nn.ReLU(), torch.nn.Linear(4, 2)) for _ in range(2)])
     assert [cover.shared for cover in array.coverage()] == [True, False, False]
     assert f"{(20 * 4 + 2 * 10 * 4) / 1e6:,.1f} MB" in array._repr_html_()
 

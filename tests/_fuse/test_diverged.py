@@ -36,9 +36,7 @@ def test_models_that_went_apart_have_their_own_values():
     assert not divergence.found()  # they have them already
     again = narrow(array, 1, 1)
     again(x[1:2])
-    torch.testing.assert_close(
-        again.mean, 0.5 * expected[1].mean + 0.5 * expected[1].layer(x[1]).mean().item()
-    )
+    torch.testing.assert_close(again.mean, 0.5 * expected[1].mean + 0.5 * expected[1].layer(x[1]).mean().item())
 
 
 class Backward(torch.autograd.Function):
@@ -69,9 +67,7 @@ def test_what_models_share_is_changed_in_place_for_those_with_values_of_their_ow
     array = dnnsuite.fuse(models)
     optimizer = optim.SGD(array.parameters(), lr=0.01)
     own = [torch.optim.SGD(model.parameters(), lr=0.01) for model in models]
-    with StepRunner(
-        array, optimizer, lambda part, x: part(x).square().mean((1, 2)), threads=1, width=width
-    ) as runner:
+    with StepRunner(array, optimizer, lambda part, x: part(x).square().mean((1, 2)), threads=1, width=width) as runner:
         for step in range(8):
             if step in (4, 6):
                 for one in (array.get_submodule("0"), *(model[0] for model in models)):

@@ -237,9 +237,7 @@ def test_a_difference_is_named():
     array, _ = trained(2)
     wider = make()
     wider[4] = torch.nn.Linear(6, 3)
-    with pytest.raises(
-        InvalidArgument, match=r"at 4: the array and the new model differ: Linear\.out_features is 2"
-    ):
+    with pytest.raises(InvalidArgument, match=r"at 4: the array and the new model differ: Linear\.out_features is 2"):
         array.append(wider)
 
 
@@ -287,9 +285,7 @@ def test_weights_and_their_states_go_on_lying_as_they_did():
         assert value.movedim(2, -1).is_contiguous()
     for mine, theirs in ((0, 0), (1, 2)):
         assert_same(state(array, mine), state(whole, theirs))
-    optimizer.state[weight]["exp_avg"] = optimizer.state[weight][
-        "exp_avg"
-    ].contiguous()  # as of an older file
+    optimizer.state[weight]["exp_avg"] = optimizer.state[weight]["exp_avg"].contiguous()  # as of an older file
     step(array, optimizer, x[[0, 2]])
     step(whole, whole_optimizer, x)
     for mine, theirs in ((0, 0), (1, 2)):

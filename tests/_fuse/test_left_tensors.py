@@ -51,9 +51,7 @@ def models(seeds=range(B)):
 
 
 def batch(count=B, length=5, seed=0):
-    return torch.randn(
-        count, 4, length, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
-    )
+    return torch.randn(count, 4, length, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def used():

@@ -19,9 +19,7 @@ class Own(torch.nn.Module):
 def tree():
     root = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.ReLU(), Own()), Own())
     root.again, root.gone = root[0], None
-    root[1].deep = torch.nn.ModuleDict(
-        {"a": root[0], "b": torch.nn.ModuleList([root[1][0], torch.nn.Tanh()])}
-    )
+    root[1].deep = torch.nn.ModuleDict({"a": root[0], "b": torch.nn.ModuleList([root[1][0], torch.nn.Tanh()])})
     return root
 
 
@@ -46,9 +44,7 @@ def test_the_tensors_are_torchs():
 
 
 def test_an_arrays_walk_is_torchs():
-    array = dnnsuite.fuse(
-        [torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)) for _ in range(2)]
-    )
+    array = dnnsuite.fuse([torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)) for _ in range(2)])
     same(array.named_parameters(), torch.nn.Module.named_parameters(array))
     same(array.named_buffers(), torch.nn.Module.named_buffers(array))
     same(array.named_parameters("a"), torch.nn.Module.named_parameters(array, "a"))

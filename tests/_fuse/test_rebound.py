@@ -126,9 +126,7 @@ def test_another_method_that_was_set_in_a_layer():
 def test_a_forward_that_was_set_in_torchs_class(monkeypatch):
     monkeypatch.setattr(torch.nn.Tanh, "forward", lambda self, x: x * 3)
     monkeypatch.setattr(torch.nn.LayerNorm, "forward", lambda self, x: x * self.weight)
-    check_matches_models(
-        make_models(lambda: torch.nn.Sequential(torch.nn.LayerNorm(4)), 3), torch.randn(3, 5, 4)
-    )
+    check_matches_models(make_models(lambda: torch.nn.Sequential(torch.nn.LayerNorm(4)), 3), torch.randn(3, 5, 4))
     check_matches_models(make_models(lambda: torch.nn.Sequential(torch.nn.Tanh()), 3), torch.randn(3, 5, 4))
 
 

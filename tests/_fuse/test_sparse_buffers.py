@@ -118,9 +118,7 @@ def test_what_an_array_cannot_hold_is_refused():
         InvalidArgument, match=r"adjacency is a buffer of layout torch\.sparse_csr, .*: hold each model"
     ):
         dnnsuite.fuse([model(1), model(2)])
-    with pytest.raises(
-        InvalidArgument, match=r"adjacency is a parameter of layout torch\.sparse_csr.*: make it a buf"
-    ):
+    with pytest.raises(InvalidArgument, match=r"adjacency is a parameter of layout torch\.sparse_csr.*: make it a buf"):
         dnnsuite.fuse([model(1, parameter=True), model(1, parameter=True)])
 
 
@@ -147,9 +145,7 @@ def test_sparse_batches():
     batch = dnnsuite.stack(matrix, B=2)
     expected = torch.stack([model(one, matrix) for model, one in zip(models, x, strict=True)])
     torch.testing.assert_close(array(x, batch), expected)
-    with pytest.raises(
-        InvalidArgument, match=r"tensor 0 has layout torch.sparse_csr.*: give x.to_sparse_coo\(\)"
-    ):
+    with pytest.raises(InvalidArgument, match=r"tensor 0 has layout torch.sparse_csr.*: give x.to_sparse_coo\(\)"):
         dnnsuite.stack(adjacency("csr"), B=2)
     loss = lambda array, x, a: array(x, a).square().mean((1, 2))  # noqa: E731
     with (

@@ -99,15 +99,11 @@ def test_trains_as_separate_models(unfused, names, runner):
             loss = torch.nn.functional.cross_entropy(model(x), y)
             loss.backward()
             one.step()
-            assert_near(
-                torch.as_tensor(losses[index]).double(), loss.detach(), f"step {number}, model {index}"
-            )
+            assert_near(torch.as_tensor(losses[index]).double(), loss.detach(), f"step {number}, model {index}")
     for found, model in zip(dnnsuite.unfuse(array), alone, strict=True):
         assert type(found.fc) is torch.nn.Linear
         assert type(found.stem) is torch.nn.Sequential
-        for (name, value), (_, expected) in zip(
-            found.state_dict().items(), model.state_dict().items(), strict=True
-        ):
+        for (name, value), (_, expected) in zip(found.state_dict().items(), model.state_dict().items(), strict=True):
             assert_near(value.double(), expected.double(), name)
 
 
@@ -163,9 +159,7 @@ def test_dropout_that_runs_model_by_model_draws_for_each():
 def test_a_name_that_matches_nothing():
     models = make_models(Net, 2)
     before = [dict(model.state_dict()) for model in models]
-    with pytest.raises(
-        InvalidArgument, match=r"unfused='block\.0' matches no module .* nearest are blocks\.0"
-    ):
+    with pytest.raises(InvalidArgument, match=r"unfused='block\.0' matches no module .* nearest are blocks\.0"):
         dnnsuite.fuse(models, unfused=["fc", "block.0"])
     with pytest.raises(InvalidArgument, match="got a int"):
         dnnsuite.fuse(models, unfused=[3])

@@ -14,13 +14,9 @@ HERE = str(Path(__file__).parent)
 @pytest.fixture
 def spec_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., WorkerSpec]:
     """The spec of a task in worker_tasks.py, in a folder of its own."""
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
 
-    def make(
-        task: str, folder: str = "0", memory_limit_bytes: int | None = 1 << 30, **details: Any
-    ) -> WorkerSpec:
+    def make(task: str, folder: str = "0", memory_limit_bytes: int | None = 1 << 30, **details: Any) -> WorkerSpec:
         (tmp_path / folder).mkdir()
         return WorkerSpec(
             f"worker_tasks:{task}",

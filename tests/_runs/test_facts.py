@@ -53,9 +53,7 @@ def test_another_machine_or_version_is_told() -> None:
 
 def test_the_commit_is_that_of_the_checkout() -> None:
     root = Path(facts.__file__).parents[3]
-    said = subprocess.run(
-        ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-    )
+    said = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     assert facts.commit().removesuffix("+changes") == said.stdout.strip()
 
 

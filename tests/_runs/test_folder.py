@@ -121,10 +121,7 @@ def test_only_what_a_dead_process_left_here_is_removed(tmp_path: Path) -> None:
         record.save()
         record.runs.mkdir()
     (record.runs / "link").symlink_to(elsewhere)
-    gone = [
-        left_by(dead.pid, "a", place)
-        for place in (out, record.runs, record.runs / "run", out / "deep" / "er")
-    ]
+    gone = [left_by(dead.pid, "a", place) for place in (out, record.runs, record.runs / "run", out / "deep" / "er")]
     half = gone[1].with_name(gone[1].name + "-run")
     half.mkdir()
     (half / "samples.csv").write_text("")

@@ -27,9 +27,7 @@ def nothing_is_left():
     assert children() == []
 
 
-def run(
-    *specs: WorkerSpec, timeout_s: float = 60.0, on_failure: OnFailure = "end", **options: object
-) -> GroupOutcome:
+def run(*specs: WorkerSpec, timeout_s: float = 60.0, on_failure: OnFailure = "end", **options: object) -> GroupOutcome:
     return run_group(specs, [{}] * len(specs), timeout_s, Direct(GIB), on_failure, **options)  # type: ignore[arg-type]
 
 
@@ -114,9 +112,7 @@ def test_memory_that_others_took_is_no_finding_about_the_worker(
     assert "for memory that others took: it had" in outcome.verdict.message
 
 
-def test_memory_that_the_worker_took_is_one(
-    spec_of: SpecOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_the_worker_took_is_one(spec_of: SpecOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = killed_by_the_kernel(spec_of, tmp_path, monkeypatch, 1 << 20)
     assert outcome.verdict.failure == "oom"
 
@@ -147,9 +143,7 @@ def test_a_folder_that_is_none_is_an_output_error(spec_of: SpecOf, tmp_path: Pat
         run(replace(spec_of("fine"), directory=str(tmp_path / "file")))
 
 
-def test_a_worker_that_cannot_start_ends_those_that_did(
-    spec_of: SpecOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_cannot_start_ends_those_that_did(spec_of: SpecOf, monkeypatch: pytest.MonkeyPatch) -> None:
     class Second(Direct):
         def start(self, index: int, *arguments: object) -> object:  # type: ignore[override]
             if index:
@@ -160,9 +154,7 @@ def test_a_worker_that_cannot_start_ends_those_that_did(
         run_group([spec_of("slow", "0"), spec_of("slow", "1")], [{}, {}], 60.0, Second())
 
 
-def test_workers_know_nothing_of_the_place_of_this_process(
-    spec_of: SpecOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_know_nothing_of_the_place_of_this_process(spec_of: SpecOf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "3")
     (result,) = run(spec_of("fine")).results
     assert result["place"] is None

@@ -148,9 +148,7 @@ def test_what_cannot_be_compared_is_named(tmp_path):
 def test_a_refusal_names_part_place_and_way_out(tmp_path):
     then = identity().to_dict()
     now = identity(SOURCE.replace("* self.scale", "/ self.scale"))
-    with pytest.raises(
-        InvalidArgument, match=r"Net\.forward \(/home/user/mine.py:\d+\).*--allow-changed model"
-    ):
+    with pytest.raises(InvalidArgument, match=r"Net\.forward \(/home/user/mine.py:\d+\).*--allow-changed model"):
         check_same(tmp_path, then, now)
     with pytest.raises(InvalidArgument, match=r"there is no such part.*'model'"):
         check_same(tmp_path, then, now, ["modle"])

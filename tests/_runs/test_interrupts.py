@@ -16,9 +16,7 @@ def interrupt(number: signal.Signals = signal.SIGTERM) -> None:
     os.kill(os.getpid(), number)
 
 
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_is_an_exception_with_the_shells_status(number: signal.Signals, status: int) -> None:
     before = signal.getsignal(number)
     with pytest.raises(Interrupted, match=number.name) as raised, interruptible():
@@ -135,9 +133,7 @@ try:
 except Interrupted as interrupted:
     print(interrupted)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == ["lost", "SIGINT"]
     assert "Exception ignored" in done.stderr
 
@@ -170,9 +166,7 @@ with interruptible():
         time.sleep(0.2)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert (done.stdout, done.stderr) == ("7\n", "")
 
 

@@ -37,9 +37,7 @@ def test_a_system_that_does_not_tell_disturbs_nothing(tmp_path: Path) -> None:
     assert watch.disturbed(watch.read(), 0.0) == ""
 
 
-@pytest.mark.parametrize(
-    ("busy", "free"), [(0.0, len(CPUS)), (1.0, max(1, len(CPUS) - 1)), (float(len(CPUS)), 1)]
-)
+@pytest.mark.parametrize(("busy", "free"), [(0.0, len(CPUS)), (1.0, max(1, len(CPUS) - 1)), (float(len(CPUS)), 1)])
 def test_cores_that_neighbours_leave_free(busy: float, free: int, tmp_path: Path) -> None:
     """Neighbours keep the first CPUs busy while it is looked."""
     write_stat(tmp_path, dict.fromkeys(CPUS, 0))

@@ -21,9 +21,7 @@ def of(folder: str, job: str, **wanted: Any) -> tuple[RunRecord, dict[str, Any]]
     runs, problems = read_runs(FIXTURES / folder / "runs")
     assert not problems
     for run in runs:
-        if run.record.job == job and all(
-            getattr(run.record, name) == value for name, value in wanted.items()
-        ):
+        if run.record.job == job and all(getattr(run.record, name) == value for name, value in wanted.items()):
             return run.record, read_json(run.directory / "run.json")
     raise AssertionError(f"no {job} with {wanted} in {folder}")
 
@@ -46,9 +44,7 @@ def test_a_workflows_run_keeps_what_its_file_says() -> None:
     assert record.machine.cpu_model == old["machine"]["cpu_model"]
     assert record.versions["torch"] == "2.13.0+cpu"
     assert record.started.utc == old["started"].replace("+0000", ".000Z")
-    whole = next(
-        metric for metric in record.metrics if metric.name == "throughput" and metric.replica is None
-    )
+    whole = next(metric for metric in record.metrics if metric.name == "throughput" and metric.replica is None)
     assert whole.value == old["metrics"][0]["value"]
     assert record.samples is not None
     assert record.samples.files == ("idx0/samples.csv", "idx1/samples.csv")
@@ -104,9 +100,7 @@ def test_two_directories_of_one_name_stay_two(tmp_path: Path) -> None:
     assert {run.record.plan_id for run in a} != {run.record.plan_id for run in b}
 
 
-def test_an_id_does_not_depend_on_how_the_path_is_spelled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_id_does_not_depend_on_how_the_path_is_spelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(FIXTURES / "suite", tmp_path / "out")
     monkeypatch.chdir(tmp_path)
     relative = read_run(Path("out/runs/toy-all-r0-d0/run.json"))

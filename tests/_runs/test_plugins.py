@@ -20,10 +20,7 @@ import_plugins(["my_plugin"], [{str(tmp_path)!r}])
 print(jobs.get("mine").__name__)
 """
     # In a process of its own: a workload stays registered.
-    assert (
-        subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE).stdout
-        == b"Mine\n"
-    )
+    assert subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE).stdout == b"Mine\n"
 
 
 def test_a_plugin_that_is_not_there() -> None:

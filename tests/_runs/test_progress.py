@@ -55,17 +55,13 @@ def test_runs_take_what_others_took() -> None:
     assert guessing.expect_s([1, 4]) == 3 + 12
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0:00"), (75, "1:15"), (3599.6, "1:00:00"), (3700, "1:01:40")]
-)
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (75, "1:15"), (3599.6, "1:00:00"), (3700, "1:01:40")])
 def test_clock(seconds: float, text: str) -> None:
     assert clock_text(seconds) == text
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-@pytest.mark.parametrize(
-    "error", [BrokenPipeError(), OSError(errno.ENOSPC, "No space left on device"), ValueError()]
-)
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.ENOSPC, "No space left on device"), ValueError()])
 def test_a_screen_that_is_gone_ends_no_run(error: Exception, terminal: bool) -> None:
     class Gone(io.StringIO):
         def write(self, text: str) -> int:

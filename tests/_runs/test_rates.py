@@ -49,9 +49,7 @@ def test_no_overlap_has_no_rate() -> None:
 
 @given(
     st.lists(
-        st.tuples(
-            st.floats(0, 5), st.lists(st.floats(0.001, 3), min_size=1, max_size=30), st.integers(1, 64)
-        ),
+        st.tuples(st.floats(0, 5), st.lists(st.floats(0.001, 3), min_size=1, max_size=30), st.integers(1, 64)),
         min_size=1,
         max_size=5,
     )
@@ -68,9 +66,7 @@ def test_rate_of_the_common_interval(replicas: list[tuple[float, list[float], in
     assert rates.rate(made) == pytest.approx(sum(each) / length_s)
     middle = (window[0] + window[1]) / 2
     for replica, items in zip(made, each, strict=True):
-        parts = rates.items_between(replica, window[0], middle) + rates.items_between(
-            replica, middle, window[1]
-        )
+        parts = rates.items_between(replica, window[0], middle) + rates.items_between(replica, middle, window[1])
         assert parts == pytest.approx(items, abs=1e-6)
     # Blocks of equal time average to the whole.
     assert rates.block_rates(made, 7).mean() == pytest.approx(rates.rate(made), rel=1e-6)

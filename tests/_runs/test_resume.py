@@ -23,7 +23,5 @@ def test_findings_are_final_and_accidents_are_not() -> None:
 
 def test_only_what_differs_is_refused() -> None:
     refuse_other_settings(Path("out"), [])
-    with pytest.raises(
-        InvalidArgument, match=r"--resume: out was made with other settings: a is 1, was 2; b.*--out"
-    ):
+    with pytest.raises(InvalidArgument, match=r"--resume: out was made with other settings: a is 1, was 2; b.*--out"):
         refuse_other_settings(Path("out"), ["a is 1, was 2", "b is 3, was 4"])

@@ -20,15 +20,11 @@ def specs(folder: Path, task: str, count: int, **details: Any) -> list[WorkerSpe
     made = []
     for index in range(count):
         (own := folder / f"{task}{index}").mkdir()
-        made.append(
-            WorkerSpec(f"worker_tasks:{task}", str(own), "none", {}, {**details, "index": index}, (), (HERE,))
-        )
+        made.append(WorkerSpec(f"worker_tasks:{task}", str(own), "none", {}, {**details, "index": index}, (), (HERE,)))
     return made
 
 
-def start(
-    workers: TurnWorkers[str], folder: Path, key: str, task: str, count: int = 1, **details: Any
-) -> None:
+def start(workers: TurnWorkers[str], folder: Path, key: str, task: str, count: int = 1, **details: Any) -> None:
     variables = [{"PYTHONPATH": os.pathsep.join([HERE, *sys.path])}] * count
     workers.start(key, specs(folder, task, count, **details), variables, Direct())
 

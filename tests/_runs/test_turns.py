@@ -77,9 +77,7 @@ def test_each_round_has_the_baseline_and_what_is_not_known_in_a_new_order() -> N
 
     ways = {"serial": way("serial", 0.0), "steady": way("steady", 0.001), "noisy": way("noisy", 0.15)}
     found = take_turns(ways, Goal(), "serial", seed=3)
-    by_round = {
-        i: [name for _, name in each] for i, each in itertools.groupby(turns, key=lambda turn: turn[0])
-    }
+    by_round = {i: [name for _, name in each] for i, each in itertools.groupby(turns, key=lambda turn: turn[0])}
     assert all("serial" in names for names in by_round.values())
     assert sum(block is not None for block in found.blocks["steady"]) == FEWEST_PAIRS
     assert len({tuple(names) for names in by_round.values() if len(names) == 3}) > 2

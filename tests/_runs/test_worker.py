@@ -18,9 +18,7 @@ from dnnsuite._runs.spec import WorkerSpec
 SpecOf = Callable[..., WorkerSpec]
 
 
-def work(
-    spec: WorkerSpec, stdin: Any = subprocess.DEVNULL, **variables: str
-) -> tuple[int, dict[str, Any], str]:
+def work(spec: WorkerSpec, stdin: Any = subprocess.DEVNULL, **variables: str) -> tuple[int, dict[str, Any], str]:
     """(exit status, result.json, standard error)."""
     path = spec.write()
     done = subprocess.run(
@@ -80,9 +78,7 @@ def test_of_several_processes_only_the_leading_one_tells_that_all_went_well(spec
 def test_an_unwritable_directory_has_its_own_status(spec_of: SpecOf, tmp_path: Path) -> None:
     spec = spec_of("fine")
     path = tmp_path / "spec.json"
-    path.write_text(
-        json.dumps({**json.loads(spec.write().read_text()), "directory": str(tmp_path / "absent")})
-    )
+    path.write_text(json.dumps({**json.loads(spec.write().read_text()), "directory": str(tmp_path / "absent")}))
     argv = [sys.executable, "-m", "dnnsuite._runs.worker", str(path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert done.returncode == 74

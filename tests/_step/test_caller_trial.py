@@ -61,9 +61,7 @@ def test_a_trial_begins_anew_with_the_threads():
 def test_results_are_the_same_wherever_a_step_runs():
     """Some hundred steps of a small array, tried in both threads, against separate models."""
     torch.manual_seed(0)
-    models = [
-        torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)) for _ in range(3)
-    ]
+    models = [torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)) for _ in range(3)]
     array = dnnsuite.fuse(models)
     rates = [0.1, 0.05, 0.01]
     loss = torch.nn.functional.mse_loss

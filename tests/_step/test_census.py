@@ -71,9 +71,7 @@ class Configured(Net):
 
 class OfNamespace(Net):
     def set_up(self):
-        self.args = argparse.Namespace(
-            act="relu", gain=2.0, layers=[1, 2], deep=types.SimpleNamespace(rate=0.1)
-        )
+        self.args = argparse.Namespace(act="relu", gain=2.0, layers=[1, 2], deep=types.SimpleNamespace(rate=0.1))
 
     def forward(self, x):
         act = getattr(F, self.args.act)
@@ -291,10 +289,7 @@ def of_row(row):
 
     def loss(array, *given):
         out = row.call(array, given[:-1])
-        each = [
-            tree_map_only(torch.Tensor, lambda t, index=index: t[index], out)
-            for index in range(len(given[-1]))
-        ]
+        each = [tree_map_only(torch.Tensor, lambda t, index=index: t[index], out) for index in range(len(given[-1]))]
         return torch.stack([row.loss(one, y) for one, y in zip(each, given[-1], strict=True)])
 
     return make, batch, loss
@@ -335,9 +330,7 @@ CENSUS = {
 def found(name):
     make, batch, loss = CENSUS[name]
     array = dnnsuite.fuse(make())
-    with dnnsuite.StepRunner(
-        array, optim.SGD(array.parameters(), lr=0.01), loss, threads=1, width=B
-    ) as runner:
+    with dnnsuite.StepRunner(array, optim.SGD(array.parameters(), lr=0.01), loss, threads=1, width=B) as runner:
         for step in range(STEPS):
             torch.manual_seed(step)
             runner.step(*batch()).losses()

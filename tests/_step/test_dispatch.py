@@ -92,9 +92,7 @@ def test_models_that_begin_to_go_different_ways_get_a_shard_each():
     optimizer = dnnsuite.optim.SGD(array.parameters(), lr=1e-3)
     runner = dnnsuite.StepRunner(array, optimizer, lambda array, x: array(x).square().mean((1, 2)), threads=2)
     optimizers = [torch.optim.SGD(model.parameters(), lr=1e-3) for model in models]
-    for number in range(
-        150
-    ):  # small inputs, so that all stop at once, until short steps were tried in both threads
+    for number in range(150):  # small inputs, so that all stop at once, until short steps were tried in both threads
         x = torch.randn(8, 4) * (1e-3 if number < 110 else 3)
         got = runner.step(dnnsuite.stack(x, 3)).losses()
         for model, one, loss in zip(models, optimizers, got, strict=True):

@@ -149,9 +149,7 @@ def clone_to_the_end(one, slot):
 
 def edit(choice, one, B):
     """Carry out one edit of an array of B models; return how many there are then."""
-    kind = choice.choice(
-        ["drop", "append", "replace", "clone", "clone into", "reload", "train", "lr", "none"]
-    )
+    kind = choice.choice(["drop", "append", "replace", "clone", "clone into", "reload", "train", "lr", "none"])
     slot, seed = choice.randrange(B), choice.randrange(100)
     torch.manual_seed(seed)
     if kind == "drop" and B > 1:
@@ -288,9 +286,7 @@ def test_another_runner_of_equal_models_records_nothing(monkeypatch):
     monkeypatch.setattr(library, "SHARED", library.SharedRecordings())
 
     def modes(slope):
-        array = dnnsuite.fuse(
-            [torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.LeakyReLU(slope)) for _ in range(2)]
-        )
+        array = dnnsuite.fuse([torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.LeakyReLU(slope)) for _ in range(2)])
         opt, x = optim.SGD(array.parameters(), lr=0.1), torch.randn(2, 4, 5)
         with StepRunner(array, opt, lambda part, x: part(x).square().mean((1, 2)), threads=1) as runner:
             found = []
@@ -301,9 +297,7 @@ def test_another_runner_of_equal_models_records_nothing(monkeypatch):
 
     assert modes(0.1).index("captured") == 2
     assert modes(0.1).index("captured") == 0
-    monkeypatch.setattr(
-        library, "SHARED", library.SharedRecordings()
-    )  # as for code that cannot be told apart
+    monkeypatch.setattr(library, "SHARED", library.SharedRecordings())  # as for code that cannot be told apart
     assert modes(0.1).index("captured") == 1
     assert modes(0.2).index("captured") == 2  # it is other code
 
@@ -324,9 +318,7 @@ def test_another_number_of_models_is_recorded_once():
 
 def picture_model(seed):
     torch.manual_seed(seed)
-    return torch.nn.Sequential(
-        torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(64, 3)
-    )
+    return torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(64, 3))
 
 
 def test_edits_keep_layouts_so_that_recordings_serve_on():

@@ -228,9 +228,7 @@ def test_copies_have_what_was_left(kind):
         sides.by_hand()
     copied, singles = copy.deepcopy(sides.array), dnnsuite.unfuse(sides.array)
     x, y = sides.batch()
-    expected = torch.stack(
-        [model(*own) for model, own in zip(sides.models, zip(x, y, strict=True), strict=True)]
-    )
+    expected = torch.stack([model(*own) for model, own in zip(sides.models, zip(x, y, strict=True), strict=True)])
     torch.testing.assert_close(copied(x, y), expected)
     found = [model(*own) for model, own in zip(singles, zip(x, y, strict=True), strict=True)]
     torch.testing.assert_close(torch.stack(found), expected)
@@ -258,9 +256,7 @@ class Summed(Base):
 
 
 @pytest.mark.parametrize(("threads", "width"), [(1, None), (1, 1), (2, None)])
-@pytest.mark.parametrize(
-    ("every", "logs", "named"), list(itertools.product((1, 2), (False, True), (False, True)))
-)
+@pytest.mark.parametrize(("every", "logs", "named"), list(itertools.product((1, 2), (False, True), (False, True))))
 def test_sums_of_losses_are_each_models_own(every, logs, named, threads, width):
     def summed():
         model = Summed()

@@ -80,9 +80,7 @@ def trained(read, change, runner):
             for step in range(STEPS):
                 if step == CHANGE:
                     change(teacher)
-                found.append(
-                    steps.step(dnnsuite.stack(x[step], B=B), dnnsuite.stack(y, B=B)).losses().clone()
-                )
+                found.append(steps.step(dnnsuite.stack(x[step], B=B), dnnsuite.stack(y, B=B)).losses().clone())
             return torch.stack(found), steps.mode
     each = []
     for student, teacher in zip(students, teachers, strict=True):

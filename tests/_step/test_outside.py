@@ -65,9 +65,7 @@ def test_a_step_as_written_sees_the_values_of_its_call(capture):
 def test_a_tensor_that_replays_read_is_not_written_under_them():
     array, optimizer = make(2)
     weight = torch.ones(())
-    with StepRunner(
-        array, optimizer, lambda part, x: squares(part, x) * weight, threads=2, width=1
-    ) as runner:
+    with StepRunner(array, optimizer, lambda part, x: squares(part, x) * weight, threads=2, width=1) as runner:
         while runner.mode != "captured":
             runner.step(BATCH).losses()
         runner.step(BATCH).losses()
@@ -141,9 +139,7 @@ def test_a_target_network_in_an_array_of_its_own(loss_of, threads):
 
 def test_narrow_shards_beside_a_target_network_are_refused():
     agent = Agent(make_models(lambda: torch.nn.Linear(4, 2), 2))
-    with pytest.raises(
-        InvalidArgument, match="width=1, but the loss function computes with another array, of Linear"
-    ):
+    with pytest.raises(InvalidArgument, match="width=1, but the loss function computes with another array, of Linear"):
         StepRunner(agent.array, agent.optimizer, agent.loss, width=1)
 
 

@@ -22,9 +22,7 @@ class GAN(torch.nn.Module):
         self.generator = torch.nn.Sequential(
             torch.nn.Linear(3, 6, bias=False), torch.nn.BatchNorm1d(6), torch.nn.ReLU(), torch.nn.Linear(6, 4)
         )
-        self.discriminator = torch.nn.Sequential(
-            torch.nn.Linear(4, 6), torch.nn.LeakyReLU(0.2), torch.nn.Linear(6, 1)
-        )
+        self.discriminator = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.LeakyReLU(0.2), torch.nn.Linear(6, 1))
 
     def judged(self, real, noise):
         made = self.generator(noise).detach()
@@ -96,9 +94,7 @@ def same(array, index, model):
 )
 def test_trains_each_model_as_torch_trains_it_alone(threads, width, capture):
     array, optimizers = made()
-    with StepRunner(
-        array, optimizers, [judged, passed], threads=threads, width=width, capture=capture
-    ) as runner:
+    with StepRunner(array, optimizers, [judged, passed], threads=threads, width=width, capture=capture) as runner:
         steps = [runner.step(*batch) for batch in batches(9)]
         runner.synchronize()
         assert runner.mode == ("captured" if capture else "eager: capture=False")
@@ -262,9 +258,7 @@ def test_a_list_of_one_is_one():
     array = dnnsuite.fuse(make_models(lambda: torch.nn.Linear(4, 1), 2))
     x, y = torch.randn(2, 8, 4), torch.randn(2, 8, 1)
     optimizer = optim.SGD(array.parameters(), lr=0.1)
-    with StepRunner(
-        array, [optimizer], [lambda array, x, y: nn.functional.mse_loss(array(x), y)], threads=1
-    ) as run:
+    with StepRunner(array, [optimizer], [lambda array, x, y: nn.functional.mse_loss(array(x), y)], threads=1) as run:
         assert run.step(x, y).losses().shape == (2,)
 
 

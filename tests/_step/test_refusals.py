@@ -188,9 +188,7 @@ def test_a_parameter_that_the_forward_puts_elsewhere():
 def test_another_optimizer_is_refused_with_the_way_out(other, told_of):
     array, _ = make(2)
     optimizer = other and other(array.parameters(), lr=0.1)
-    with pytest.raises(
-        InvalidArgument, match=r"StepRunner trains with optimizers of dnnsuite\.optim"
-    ) as told:
+    with pytest.raises(InvalidArgument, match=r"StepRunner trains with optimizers of dnnsuite\.optim") as told:
         StepRunner(array, optimizer, loss)
     assert told_of in str(told.value)
     assert other is not torch.optim.LBFGS or "by hand" not in str(told.value)

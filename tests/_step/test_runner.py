@@ -180,9 +180,7 @@ def test_one_overflow_skips_the_step_of_all_with_one_scaler(device):
     array, _ = make(2)
     array.to(device)
     optimizer = optim.Adam(array.parameters(), lr=0.1)
-    runner = StepRunner(
-        array, optimizer, lambda a, x, y: loss(a, x, y) * 1e38, scaler=torch.amp.GradScaler(device)
-    )
+    runner = StepRunner(array, optimizer, lambda a, x, y: loss(a, x, y) * 1e38, scaler=torch.amp.GradScaler(device))
     before = array.get_submodule("0").weight.detach().clone()
     runner.step(*(t.to(device) for t in batches(2, 1)[0]))
     assert torch.equal(array.get_submodule("0").weight, before)

@@ -172,9 +172,7 @@ def test_numbers_that_change_are_still_inputs_after_an_edit(width):
     array = dnnsuite.fuse(models)
     optimizer = optim.SGD(array.parameters(), lr=LR[0])
     data = torch.randn(12, B, 6, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    with StepRunner(
-        array, optimizer, lambda part, x: part(x).square().mean((1, 2)), width=width, threads=1
-    ) as r:
+    with StepRunner(array, optimizer, lambda part, x: part(x).square().mean((1, 2)), width=width, threads=1) as r:
         for step, x in enumerate(data):
             if step == 8:
                 array.clone(0, optimizer, into=2)

@@ -155,9 +155,7 @@ def test_what_makes_no_array_is_refused_by_name():
     assert "'qurey'" in refused(base, [lora(2, ["value", "qurey"])])
     assert "did you mean 'query'" in refused(base, [lora(2, ["value", "qurey"])])
     assert "did you mean 'classifier'" in refused(base, [lora(2, modules_to_save=["clasifier"])])
-    assert "LORA and IA3" in refused(
-        base, [lora(2), peft.IA3Config(target_modules=["query"], feedforward_modules=[])]
-    )
+    assert "LORA and IA3" in refused(base, [lora(2), peft.IA3Config(target_modules=["query"], feedforward_modules=[])])
     assert "PeftModelForSequenceClassification" in refused(base, [lora(2), lora(2, task_type="SEQ_CLS")])
     assert "adapter on classifier" in refused(base, [lora(2), lora(2, modules_to_save=["classifier"])])
     assert "embeddings.LayerNorm.bias" in refused(base, [lora(2), lora(2, bias="all")])

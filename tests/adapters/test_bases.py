@@ -48,9 +48,7 @@ class Checkpointed(torch.nn.Module):
         self.parts = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(4)))
 
     def forward(self, input_ids):
-        h = torch.utils.checkpoint.checkpoint_sequential(
-            self.parts, 2, self.words(input_ids), use_reentrant=True
-        )
+        h = torch.utils.checkpoint.checkpoint_sequential(self.parts, 2, self.words(input_ids), use_reentrant=True)
         return self.fc(h.mean(-2))
 
 
@@ -69,9 +67,7 @@ def checkpointed():
 
 
 def images(own=True):
-    return (
-        torch.randn(3, 2, 3, 8, 8).double() if own else dnnsuite.stack(torch.randn(2, 3, 8, 8).double(), B=3)
-    )
+    return torch.randn(3, 2, 3, 8, 8).double() if own else dnnsuite.stack(torch.randn(2, 3, 8, 8).double(), B=3)
 
 
 def ids():

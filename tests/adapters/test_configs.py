@@ -12,9 +12,7 @@ from dnnsuite.tuning import SuccessiveHalving
 from tiny_adapters import lora, peft
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
-CONFIGS = [
-    {"lr": lr, "rank": rank, "alpha": alpha} for lr in (0.1, 0.01) for rank in (1, 3) for alpha in (2, 5)
-]
+CONFIGS = [{"lr": lr, "rank": rank, "alpha": alpha} for lr in (0.1, 0.01) for rank in (1, 3) for alpha in (2, 5)]
 X, Y = torch.randn(32, 6, dtype=torch.float64), torch.randn(32, 2, dtype=torch.float64)
 
 
@@ -75,9 +73,7 @@ def by_hand(number, config, epochs):
 def test_a_sweep_over_ranks_and_scales_that_stops_some_early():
     how = {"optimizer": "AdamW", "batch_size": 16, "epochs": 4, "evaluate": (X, Y)}
     halving = SuccessiveHalving(8, 1, eta=2)
-    sweep = dnnsuite.sweep(
-        adapted, CONFIGS, (X, Y), base=make_base(), algorithm=halving, out=False, quiet=True, **how
-    )
+    sweep = dnnsuite.sweep(adapted, CONFIGS, (X, Y), base=make_base(), algorithm=halving, out=False, quiet=True, **how)
     lengths = set()
     for number, row in sweep.table.iterrows():
         config = {"lr": row["lr"], "rank": int(row["rank"]), "alpha": int(row["alpha"])}

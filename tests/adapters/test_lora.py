@@ -110,9 +110,7 @@ def test_running_statistics_are_each_models_own():
     base, x = ConvNet(), torch.randn(2, 5, 1, 6, 6, generator=torch.Generator().manual_seed(3))
     config = lora(2, ["conv", "fc"])
     array, models = dnnsuite.adapt(base, [config] * 2, seeds=[5, 6]), one_by_one(base, [config] * 2)
-    torch.testing.assert_close(
-        array(x), torch.stack([model(own) for model, own in zip(models, x, strict=True)])
-    )
+    torch.testing.assert_close(array(x), torch.stack([model(own) for model, own in zip(models, x, strict=True)]))
     for index, model in enumerate(models):
         torch.testing.assert_close(array[index].state_dict(), model.state_dict())
     assert not base.norm.running_mean.any()
@@ -126,9 +124,7 @@ def test_statistics_of_a_base_in_eval_mode_are_shared_until_they_are_trained():
     models = one_by_one(base, [lora(2, ["fc"])] * 2)
     for one in (array, *models):
         one.train()
-    torch.testing.assert_close(
-        array(x), torch.stack([model(own) for model, own in zip(models, x, strict=True)])
-    )
+    torch.testing.assert_close(array(x), torch.stack([model(own) for model, own in zip(models, x, strict=True)]))
     for index, model in enumerate(models):
         torch.testing.assert_close(array[index].state_dict(), model.state_dict())
     assert torch.equal(base.norm.running_mean, before)

@@ -84,9 +84,7 @@ def test_steps_are_those_of_pefts_models(kind, base):
                 torch.testing.assert_close(losses[index], expected.detach(), **tolerance)
         assert not runner.mode.startswith("eager"), runner.mode
     for index, model in enumerate(models):
-        mine, theirs = (
-            {n: p for n, p in one.named_parameters() if p.requires_grad} for one in (array[index], model)
-        )
+        mine, theirs = ({n: p for n, p in one.named_parameters() if p.requires_grad} for one in (array[index], model))
         torch.testing.assert_close(mine, theirs, **tolerance)
     assert all(torch.equal(value, before[name]) for name, value in base.state_dict().items())
 

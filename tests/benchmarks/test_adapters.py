@@ -22,9 +22,7 @@ def test_quick_has_few_rows_and_all_has_every_batch():
     assert {name for name, _ in quick} < set(adapter_ways.WORKLOADS)
     everything = adapters.cases(adapters.parsed([]))
     assert len(everything) == 2 * 2 + 4 * 6
-    assert adapters.cases(adapters.parsed(["--models", "vit", "--quick"])) == [
-        ("vit", adapter_ways.Size(8, 32))
-    ]
+    assert adapters.cases(adapters.parsed(["--models", "vit", "--quick"])) == [("vit", adapter_ways.Size(8, 32))]
 
 
 def test_a_row_has_a_cell_for_each_way():

@@ -32,9 +32,7 @@ def test_a_kernel_has_its_worst_place():
 def test_what_is_compiled_is_there():
     found = [path for path, _ in banks.sources()]
     assert all(path.is_file() for path in found)
-    assert {"attention.cu", "attention_test.cpp", "attention_kernel.cpp", "banks.cpp"} <= {
-        p.name for p in found
-    }
+    assert {"attention.cu", "attention_test.cpp", "attention_kernel.cpp", "banks.cpp"} <= {p.name for p in found}
 
 
 def test_a_function_of_several_kernels_has_its_bare_name():

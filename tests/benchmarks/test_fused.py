@@ -150,8 +150,7 @@ def test_serial_is_always_there(monkeypatch):
 
 def test_a_gpu_has_variants_of_its_own(monkeypatch):
     cpu, gpu = (
-        set(parsed(monkeypatch, "--variants", "all", *device).variants)
-        for device in ([], ["--device", "cuda"])
+        set(parsed(monkeypatch, "--variants", "all", *device).variants) for device in ([], ["--device", "cuda"])
     )
     assert gpu - cpu == {
         "serial+autotuned",

@@ -63,9 +63,7 @@ def test_markdown():
 
 
 def test_the_share_of_the_roof_stands_beside_the_speeds():
-    made = rows(
-        serial=[0.004, 0.004], dnnsuite=[0.001, 0.001], roof=[0.0008] * 2, notes={"roof": "in mm 20 %"}
-    )
+    made = rows(serial=[0.004, 0.004], dnnsuite=[0.001, 0.001], roof=[0.0008] * 2, notes={"roof": "in mm 20 %"})
     made += rows("lstm", serial=[0.1], roof=[0.01])
     text = table.markdown(made)
     assert "| workload | B | serial, ms | dnnsuite | of the roof |" in text
@@ -109,9 +107,7 @@ def test_rows_of_old_are_of_a_cpu_in_fp32(tmp_path):
     assert table.read_csv(path) == rows(serial=[0.5])
 
 
-@pytest.mark.parametrize(
-    "text", ["a,b\n1,2\n", "workload,B,threads,variant,round,note,machine\nx,y,1,v,0,,\n"]
-)
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", "workload,B,threads,variant,round,note,machine\nx,y,1,v,0,,\n"])
 def test_another_csv_is_refused_by_name(tmp_path, text):
     path = tmp_path / "other.csv"
     path.write_text(text)

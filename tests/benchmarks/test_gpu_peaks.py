@@ -7,9 +7,7 @@ import torch
 
 
 def test_the_best_segment_counts():
-    seconds = iter(
-        [0.02, 0.05, 0.04, 0.02, 0.06, 0.05, 0.05, 0.05]
-    )  # two calls to see how long one takes, segments
+    seconds = iter([0.02, 0.05, 0.04, 0.02, 0.06, 0.05, 0.05, 0.05])  # two calls to see how long one takes, segments
     counts = []
 
     def stopwatch(call, times):

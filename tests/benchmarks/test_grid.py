@@ -22,11 +22,7 @@ FACTORS = {"a": [1, 2, 3], "b": [1, 2, 3, 4], "c": ["x", "y"], "d": [0, 1, 2]}
 
 
 def pairs(chosen):
-    return {
-        (m, values[m], n, values[n])
-        for values in chosen
-        for m, n in itertools.combinations(sorted(values), 2)
-    }
+    return {(m, values[m], n, values[n]) for values in chosen for m, n in itertools.combinations(sorted(values), 2)}
 
 
 def test_every_two_values_meet():
@@ -133,9 +129,7 @@ def test_a_cell_by_its_words():
     values = grid.parsed(text, SPACES["linear"])
     assert values == {"samples": 5, "inputs": 3, "outputs": 7, "bias": True, "batch": "own"}
     assert grid.parsed(f"{grid.shape_of(values)} batch=own", SPACES["linear"]) == values
-    assert grid.parsed("samples=2 channels=3 side=9 window=(3, 2, 1) batch=own", SPACES["max_pool"])[
-        "window"
-    ] == (
+    assert grid.parsed("samples=2 channels=3 side=9 window=(3, 2, 1) batch=own", SPACES["max_pool"])["window"] == (
         3,
         2,
         1,
@@ -168,9 +162,7 @@ def test_cells_without_cold_times_are_timed_anew(tmp_path):
 def test_the_command(tmp_path):
     command = [sys.executable, grid.__file__, "--op", "layer_norm", "--cells", "2", "--models", "2"]
     fast = ["--rounds", "1", "--segment", "0.001", "--markdown", tmp_path / "results/grid.md"]
-    told = subprocess.run(
-        [*command, *fast], capture_output=True, text=True, check=True, timeout=100, cwd=tmp_path
-    )
+    told = subprocess.run([*command, *fast], capture_output=True, text=True, check=True, timeout=100, cwd=tmp_path)
     assert "the 10 worst of 2" in told.stdout
     written = tmp_path / "results/grid.csv"
     rows = list(csv.DictReader(written.read_text(encoding="utf-8").splitlines()))
@@ -183,7 +175,5 @@ def test_the_command(tmp_path):
     assert again.stdout.splitlines()[1].endswith(f"layer_norm {rows[1]['shape']} {rows[1]['batch']}")
     assert next(iter(csv.DictReader(written.read_text(encoding="utf-8").splitlines()))) == rows[0]
     (tmp_path / "results/grid.md").unlink()
-    subprocess.run(
-        [*command, *fast, "--resume"], capture_output=True, text=True, check=True, timeout=100, cwd=tmp_path
-    )
+    subprocess.run([*command, *fast, "--resume"], capture_output=True, text=True, check=True, timeout=100, cwd=tmp_path)
     assert "| layer_norm | 2 |" in (tmp_path / "results/grid.md").read_text(encoding="utf-8")

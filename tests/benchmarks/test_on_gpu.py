@@ -54,9 +54,7 @@ def test_results_are_packed_as_one_whole_file(tmp_path):
 
 
 def test_a_pack_in_the_packed_folder_is_refused(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(
-        sys, "argv", ["on_gpu.py", "ops", "--out", str(tmp_path), "--pack", str(tmp_path / "all.tgz")]
-    )
+    monkeypatch.setattr(sys, "argv", ["on_gpu.py", "ops", "--out", str(tmp_path), "--pack", str(tmp_path / "all.tgz")])
     with pytest.raises(SystemExit):
         on_gpu.main()
     assert "outside of it" in capsys.readouterr().err
@@ -101,17 +99,11 @@ def test_an_unknown_part_is_refused(monkeypatch, capsys):
 def test_a_phase_fits_nine_minutes(tmp_path):
     known, start_s = on_gpu.parts(tmp_path), 15
     for phase, names in on_gpu.PHASES.items():
-        assert (
-            sum(known[name].most_s for name in names) <= 9 * 60 - on_gpu.GRACE_S - on_gpu.KILL_S - start_s
-        ), phase
+        assert sum(known[name].most_s for name in names) <= 9 * 60 - on_gpu.GRACE_S - on_gpu.KILL_S - start_s, phase
     assert set(on_gpu.chosen([])) == set(known)
     assert on_gpu.chosen(["table", "kernels", "deep"])[:3] == ["fused", "kernels", "ops"]
 
 
 def test_no_part_changes_the_machine(tmp_path):
-    words = " ".join(
-        word for part in on_gpu.parts(tmp_path).values() for word in (*part.tool, *part.arguments)
-    )
-    assert not [
-        tool for tool in ("nvidia-smi", "mig", "workflow", "-pl", "-lgc", "sudo") if tool in words.split()
-    ]
+    words = " ".join(word for part in on_gpu.parts(tmp_path).values() for word in (*part.tool, *part.arguments))
+    assert not [tool for tool in ("nvidia-smi", "mig", "workflow", "-pl", "-lgc", "sudo") if tool in words.split()]

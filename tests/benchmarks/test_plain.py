@@ -87,9 +87,7 @@ def test_a_graph_trains_as_the_step_it_is_of():
         adam = torch.optim.Adam(model.parameters(), fused=True, capturable=True)
         step = setting.step(adam, lambda model=model, batch=batch: workload.loss(model, *batch))
         if capture:
-            graph = plain.Graphed(
-                step, torch.cuda.graph_pool_handle()
-            )  # three steps, and one that is recorded
+            graph = plain.Graphed(step, torch.cuda.graph_pool_handle())  # three steps, and one that is recorded
             for _ in range(5):
                 graph()
         else:

@@ -75,9 +75,7 @@ def test_enter(device):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_without_a_gpu_it_says_what_is_missing():
-    with pytest.raises(
-        Unavailable, match=r"--device cuda:0: torch .*; `dnnsuite doctor` says what is missing"
-    ):
+    with pytest.raises(Unavailable, match=r"--device cuda:0: torch .*; `dnnsuite doctor` says what is missing"):
         Setting(device="cuda:0").enter()
 
 

@@ -50,9 +50,7 @@ def test_the_backward_pass_and_the_optimizer_are_seen():
     found = operations(step)
     assert sum(op.work.flops for op in found) == 2 * 2 * 3 * 5 * 4  # forward, and the gradient of the weight
     (update,) = [op for op in found if op.name == "aten::_fused_adam_"]
-    assert (
-        4 * 20 * 7 <= update.work.bytes <= 4 * 20 * 8 + 100
-    )  # and a few numbers: steps, a gradient in place
+    assert 4 * 20 * 7 <= update.work.bytes <= 4 * 20 * 8 + 100  # and a few numbers: steps, a gradient in place
 
 
 def test_dtypes_are_those_of_the_first_tensor():

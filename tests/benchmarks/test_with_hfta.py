@@ -46,8 +46,7 @@ def test_losses_and_a_step_are_those_of_the_plain_models(hfta, name):
     batch = variants.for_hfta(workload, B, Setting())
     optimizer = with_hfta.adam(fused.parameters(), variants.rates(B))
     others = [
-        torch.optim.Adam(model.parameters(), lr=rate)
-        for model, rate in zip(plain, variants.rates(B), strict=True)
+        torch.optim.Adam(model.parameters(), lr=rate) for model, rate in zip(plain, variants.rates(B), strict=True)
     ]
     for tolerance in (
         1e-3,

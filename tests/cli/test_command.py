@@ -34,9 +34,7 @@ def test_options_of_results_are_a_group_of_their_own(capsys):
         assert "--resume" in capsys.readouterr().out.partition("\nResults:")[2]
 
 
-@pytest.mark.parametrize(
-    "line", ["run x --preset wrong", "workflow bert --preset fast", "train --preset wrong"]
-)
+@pytest.mark.parametrize("line", ["run x --preset wrong", "workflow bert --preset fast", "train --preset wrong"])
 def test_a_preset_is_refused_without_torch(line):
     code = (
         "import sys; from dnnsuite.cli.app import main\n"
@@ -66,11 +64,7 @@ def test_repeats_and_resume_mean_the_same_everywhere():
     for flag in ("--repeat", "--repeats"):
         assert _given("run", "x", flag, "4")["repeats"] == _given("workflow", "x", flag, "4")["repeats"] == 4
     for name in ("run", "workflow", "throughput"):
-        assert (
-            _given(name, "bert", "--resume")["resume"]
-            is _given(name, "bert", "--resume", "auto")["resume"]
-            is True
-        )
+        assert _given(name, "bert", "--resume")["resume"] is _given(name, "bert", "--resume", "auto")["resume"] is True
     assert _given("train", "--resume")["resume"] == _given("train", "--resume", "auto")["resume"] == "auto"
     assert _given("train", "--resume", "c/checkpoint.pt")["resume"] == "c/checkpoint.pt"
     assert _given("train", "sc20", "--resume", "--quiet")["resume"] == "auto"
@@ -80,9 +74,7 @@ def test_a_command_behind_dashes_is_left_as_it_is():
     given = _given("profile", "--", "python", "train.py", "--quick", "--repeat", "2", "--resume")
     assert [*given.values()].count(None) < len(given)
     assert any(
-        value and "--quick" in value and "--repeat" in value
-        for value in given.values()
-        if isinstance(value, list)
+        value and "--quick" in value and "--repeat" in value for value in given.values() if isinstance(value, list)
     )
 
 

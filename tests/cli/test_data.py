@@ -10,9 +10,7 @@ from PIL import Image
 from command_line import status
 
 
-def test_valprep_says_what_it_would_do_and_then_does_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_valprep_says_what_it_would_do_and_then_does_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "val"
     folder.mkdir()
     (folder / "a.jpg").touch()

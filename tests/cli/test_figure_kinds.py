@@ -16,9 +16,7 @@ def test_every_kind_has_its_function() -> None:
     assert len({kind.name for kind in KINDS}) == len(KINDS)
 
 
-def test_the_kind_is_that_of_the_results_unless_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_kind_is_that_of_the_results_unless_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Kind("other", "builtins:repr", "other.csv")
     monkeypatch.setattr("dnnsuite.cli.figure_kinds.KINDS", (*KINDS, other))
     assert kind_for(None, [tmp_path]).name == "throughput"

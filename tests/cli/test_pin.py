@@ -28,9 +28,7 @@ def test_a_recorded_machine_is_planned_anywhere(tmp_path: Path, capfd: pytest.Ca
     (tmp_path / "node.json").write_text(json.dumps({"topology": TOPOLOGY.to_dict()}))
     assert status("plan", "--topology", str(tmp_path / "node.json")) == 0
     said = capfd.readouterr().out
-    assert ["student0", "7", "14", "0-6,56-62", "0", "7.60", "GPU-0"] in [
-        line.split() for line in said.splitlines()
-    ]
+    assert ["student0", "7", "14", "0-6,56-62", "0", "7.60", "GPU-0"] in [line.split() for line in said.splitlines()]
     assert "comparable: yes   plan 22d1d494d60162a5" in said
     assert status("plan", "--topology", str(tmp_path / "node.json"), "--slots", "9", "--json") == 0
     assert json.loads(capfd.readouterr().out)["comparable"] is False
@@ -53,9 +51,7 @@ def test_probe_is_a_recording(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     text = capfd.readouterr().out
     assert json.loads(text)["pinning"]["level"] in ("cgroup", "affinity")
     (tmp_path / "probe.json").write_text(text)
-    assert (
-        status("plan", "--slots", "1", "--allow-smt-split", "--topology", str(tmp_path / "probe.json")) == 0
-    )
+    assert status("plan", "--slots", "1", "--allow-smt-split", "--topology", str(tmp_path / "probe.json")) == 0
     assert status("probe") == 0
     assert "pinning: " in capfd.readouterr().out
 
@@ -81,9 +77,9 @@ def test_exec_tells_what_memory_killed(capfd: pytest.CaptureFixture[str]) -> Non
 
 def test_run_in_every_share(capfd: pytest.CaptureFixture[str]) -> None:
     number = str(len(os.sched_getaffinity(0)))
-    assert status(
-        "run", "--slots", number, "--allow-smt-split", "--json", "--", "sh", "-c", "exit 0{slot}"
-    ) == int(number != "1")
+    assert status("run", "--slots", number, "--allow-smt-split", "--json", "--", "sh", "-c", "exit 0{slot}") == int(
+        number != "1"
+    )
     outcomes = json.loads(capfd.readouterr().out)["outcomes"]
     assert [outcome["returncode"] for outcome in outcomes.values()] == list(range(int(number)))
     assert status("run", "--slots", "1", "--allow-smt-split", "--timeout", "0.2", "--", "sleep", "100") == 1

@@ -20,9 +20,7 @@ def plot(*arguments: object) -> int:
 
 def test_a_workflows_speedup_curve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plot(FIXTURES / "workflow", "--save", tmp_path / "curve", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == {
-        "files": [f"{tmp_path}/curve.csv", f"{tmp_path}/curve.png"]
-    }
+    assert json.loads(capsys.readouterr().out) == {"files": [f"{tmp_path}/curve.csv", f"{tmp_path}/curve.png"]}
     assert pd.read_csv(tmp_path / "curve.csv", index_col="B").loc[2, "hfta:fp32:avg"] > 0
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
@@ -34,9 +32,7 @@ def test_a_suites_rates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "toy-nap:shares:fp32:0" in pd.read_csv(tmp_path / "out" / "cpu-two.csv")
 
 
-def test_damaged_records_are_named_and_the_status_stays(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_records_are_named_and_the_status_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(FIXTURES / "workflow", tmp_path / "out")
     damaged = next((tmp_path / "out" / "runs").glob("*hfta*r1")) / "run.json"
     damaged.write_text("{")
@@ -44,9 +40,7 @@ def test_damaged_records_are_named_and_the_status_stays(
     assert f"dnnsuite: skipped: {damaged}" in capsys.readouterr().err
 
 
-def test_unlike_machines_are_drawn_only_when_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unlike_machines_are_drawn_only_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for cpu in ("EPYC", "Xeon"):
         record = a_record(cpu, plan_id=cpu)
         write_record(tmp_path / cpu, replace(record, machine=Machine(cpu_model=cpu, cpus=2)))
@@ -80,9 +74,7 @@ def test_the_machines_load_over_B(tmp_path: Path, capsys: pytest.CaptureFixture[
     table = pd.read_csv(tmp_path / "out" / "cpu-toy-monitor.csv")
     assert table[table["metric"] == "busy"]["mean"].tolist() == [30.0, 60.0]
     for metric in ("busy", "machine.busy"):
-        assert (
-            plot(tmp_path / "out", "--kind", "monitor", "--metric", metric, "--save", tmp_path / "one") == 0
-        )
+        assert plot(tmp_path / "out", "--kind", "monitor", "--metric", metric, "--save", tmp_path / "one") == 0
         assert set(pd.read_csv(tmp_path / "one.csv")["metric"]) == {"busy"}
     capsys.readouterr()
     assert plot(tmp_path / "out", "--kind", "monitor", "--metric", "gpu_util") == 2

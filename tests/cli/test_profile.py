@@ -63,8 +63,6 @@ def test_what_cannot_be_is_one_line_and_status_2(folder, arguments, words):
 
 
 def test_a_command_after_two_dashes(folder):
-    result = dnnsuite(
-        "--json", "--out", "mine", "--", sys.executable, "-c", "print(1)", folder=folder, expect=0
-    )
+    result = dnnsuite("--json", "--out", "mine", "--", sys.executable, "-c", "print(1)", folder=folder, expect=0)
     assert json.loads(result.stdout)["profiles"] == []
     assert "no torch.optim optimizer" in result.stderr

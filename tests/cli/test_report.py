@@ -87,9 +87,7 @@ def test_the_originals_tool(mila_tree, tmp_path):  # noqa: F811
     assert "loader                          1200.00" in done.stdout
     assert "Bench Passes             :           | True |" in done.stdout
     page = tmp_path / "page.html"
-    done = mlbench(
-        "--reports", mila_tree, "--jobs", "baselines", "--gpu-model", "RTX", "--html", page, "--price", "10"
-    )
+    done = mlbench("--reports", mila_tree, "--jobs", "baselines", "--gpu-model", "RTX", "--html", page, "--price", "10")
     assert "RPP (Price/Score)" in done.stdout
     assert page.read_text().startswith("<!DOCTYPE html>")
     assert mlbench("--reports", tmp_path / "gone").returncode == 2

@@ -36,9 +36,7 @@ TOY = ("toy-nap", "--plugin", "suite_toys", "--device", "cpu")
         (["--resume", "--out", "x"], "holds no suite.json"),
     ],
 )
-def test_usage_errors(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_usage_errors(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert status("run", *TOY, *arguments) == 2
     captured = capsys.readouterr()
     assert words in captured.err
@@ -57,9 +55,7 @@ def test_dry_run_prints_a_command_for_each_job(capsys: pytest.CaptureFixture[str
     captured = capsys.readouterr()
     lines = captured.out.splitlines()
     assert len(lines) == 19
-    assert lines[0].startswith(
-        "./regression/polynome/pytorch/run.sh --repeat 20 --number 1000 --batch-size 256"
-    )
+    assert lines[0].startswith("./regression/polynome/pytorch/run.sh --repeat 20 --number 1000 --batch-size 256")
     assert "19 jobs on cpu: " in captured.err
     assert "student0" in captured.err
     assert status("run", *TOY, "--dry-run", "--json", "--repeat", "3") == 0
@@ -79,9 +75,7 @@ def test_the_command_leaves_torch_to_its_workers() -> None:
     )
     every = "run baselines --dry-run --device cpu"
     one = "run toy_reg --preset smoke --device cpu --copies 1 --out o"
-    said = subprocess.run(
-        [sys.executable, "-c", code, every, one], capture_output=True, text=True, check=True
-    ).stdout
+    said = subprocess.run([sys.executable, "-c", code, every, one], capture_output=True, text=True, check=True).stdout
     assert said.splitlines()[-1] == "set()"
 
 

@@ -33,9 +33,7 @@ def status_of(command: object) -> int:
         (Interrupted(signal.SIGTERM), 143, "dnnsuite: interrupted by SIGTERM"),
     ],
 )
-def test_each_end_has_its_status(
-    command: object, status: int, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_end_has_its_status(command: object, status: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of(command) == status
     assert capsys.readouterr().err.strip() == words
 

@@ -41,9 +41,7 @@ def _in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--resume", "gone.pt"], "--resume gone.pt: no such file; accepted: never, auto, or a checkpoint"),
     ],
 )
-def test_usage_errors(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_usage_errors(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert (
         status(
             "train",
@@ -102,10 +100,7 @@ def test_nan_ends_with_status_1(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     own = tmp_path / "own.json"
     own.write_text(json.dumps({"wild": {"lr": 1e30, "enable_profiling": True, "save_checkpoint": False}}))
     out = str(tmp_path / "out")
-    assert (
-        status("train", str(own), "--config", "wild", "--preset", "quick", *TINY, "--out", out, "--quiet")
-        == 1
-    )
+    assert status("train", str(own), "--config", "wild", "--preset", "quick", *TINY, "--out", out, "--quiet") == 1
     said = capsys.readouterr().err
     assert re.match(r"dnnsuite: error: (the|a) .* is NaN or infinite .*; there is no checkpoint yet", said)
     assert json.loads((tmp_path / "out" / "run.json").read_text())["verdict"]["failure"] == "nan"

@@ -39,9 +39,7 @@ def test_a_process_that_dies_ends_the_rest_and_the_run_goes_on(cluster, tmp_path
     words = ["train", "--preset", "quick", "--config", "bs128", *TINY, "--quiet", "--nodes", "2"]
     words += ["--cluster-option", "timeout_min=5", "--out", str(out)]
     command = [sys.executable, "-m", "dnnsuite", *words]
-    first = subprocess.Popen(
-        [*command, "max_epochs=500"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    first = subprocess.Popen([*command, "max_epochs=500"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         kept = out / "bs128" / "checkpoint.pt"
         _until(kept.is_file, first)
@@ -137,9 +135,7 @@ def test_a_task_gets_the_command_without_what_is_of_the_cluster(
         (["--gpus-per-node", "-1"], "--gpus-per-node -1: must be at least 0"),
     ],
 )
-def test_usage_errors(
-    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_usage_errors(arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status("train", "--preset", "quick", *TINY, "--out", str(tmp_path / "out"), *arguments) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

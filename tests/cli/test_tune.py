@@ -39,10 +39,7 @@ def space(tmp_path):
 
 def test_modes_find_the_same_best(tmp_path, space, capsys):
     out = tmp_path / "out"
-    assert (
-        run(*SMALL, "--modes", "hfta,serial,concurrent,mps", "--space", space, "--out", str(out), "--json")
-        == 0
-    )
+    assert run(*SMALL, "--modes", "hfta,serial,concurrent,mps", "--space", space, "--out", str(out), "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["same"]
     assert [row["mode"] for row in found["rows"]] == ["hfta", "serial", "concurrent"]
@@ -51,9 +48,7 @@ def test_modes_find_the_same_best(tmp_path, space, capsys):
     assert found["rows"][0]["epochs"] == 11  # 3 x 1, 1 x 2 more, and 2 x 3
     for mode in ("hfta", "serial", "concurrent"):
         history = pd.read_csv(out / "run0" / mode / "history.csv")
-        assert {"id", "early_stop", "runtime", "iterations", "params.lr", "result.loss"} <= set(
-            history.columns
-        )
+        assert {"id", "early_stop", "runtime", "iterations", "params.lr", "result.loss"} <= set(history.columns)
         assert list(pd.read_csv(out / "run0" / mode / "trajectory.csv").columns) == ["timestamp", "loss"]
     assert (out / "trajectory.png").stat().st_size > 5000
     before = (out / "run0/hfta/epochs.csv").read_text()

@@ -37,9 +37,7 @@ def toys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--no-such-option"], "No such option"),
     ],
 )
-def test_usage_errors(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_usage_errors(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert status("workflow", "toy", "--plugin", "toy_jobs", *arguments) == 2
     captured = capsys.readouterr()
     assert words in captured.err
@@ -61,10 +59,7 @@ def test_out_that_cannot_be_written(capsys: pytest.CaptureFixture[str], tmp_path
 
 
 def test_dry_run_runs_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert (
-        status("workflow", "toy", "--plugin", "toy_jobs", "--dry-run", "--modes", "hfta", "--plan", "1,3")
-        == 0
-    )
+    assert status("workflow", "toy", "--plugin", "toy_jobs", "--dry-run", "--modes", "hfta", "--plan", "1,3") == 0
     said = capsys.readouterr().out
     assert "2 runs; those that fit the memory together take turns" in said
     assert "hfta fp32 B=3" in said

@@ -13,9 +13,7 @@ from dnnsuite.errors import InvalidArgument
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_a_set_says_everything(name: str, tmp_path: Path) -> None:
     data = DATA_SETS[name]
-    assert all(
-        [data.title, data.folder, data.layout, data.size, data.licence, data.page, data.jobs, data.without]
-    )
+    assert all([data.title, data.folder, data.layout, data.size, data.licence, data.page, data.jobs, data.without])
     assert all(re.fullmatch("[0-9a-f]{32}|", archive.md5) for archive in data.archives)
     assert all(bool(archive.md5) == bool(archive.stated_by) for archive in data.archives)
     assert {job for job in data.jobs if " " not in job} <= set(jobs.names())
@@ -39,7 +37,5 @@ def test_hashes_are_those_that_libraries_check_by() -> None:
     datasets = import_torchvision().datasets
     known = {url.rpartition("/")[2]: md5 for url, md5 in datasets.MNIST.resources}
     known |= dict(datasets.imagenet.ARCHIVE_META[part] for part in ("train", "val"))
-    ours = {
-        archive.name: archive.md5 for name in ("mnist", "imagenet") for archive in DATA_SETS[name].archives
-    }
+    ours = {archive.name: archive.md5 for name in ("mnist", "imagenet") for archive in DATA_SETS[name].archives}
     assert ours == known

@@ -47,8 +47,7 @@ def test_batches_are_whole_and_go_on_over_epochs(load, workers):
 
 def test_the_seed_decides_order_and_random_numbers(load):
     first, again, other = (
-        torch.cat([torch.stack([a, b]) for a, b in (next(load(Numbers(99), 8, 2, seed=seed)),)])
-        for seed in (1, 1, 2)
+        torch.cat([torch.stack([a, b]) for a, b in (next(load(Numbers(99), 8, 2, seed=seed)),)]) for seed in (1, 1, 2)
     )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)

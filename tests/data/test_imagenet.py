@@ -106,10 +106,7 @@ def test_without_files_it_is_noise():
 
 def test_processes_get_other_images(tmp_path):
     write(tmp_path)
-    halves = [
-        imagenet.pool("real", tmp_path, 3, 1, size=8, rank=rank, world_size=2).batches[0][0]
-        for rank in (0, 1)
-    ]
+    halves = [imagenet.pool("real", tmp_path, 3, 1, size=8, rank=rank, world_size=2).batches[0][0] for rank in (0, 1)]
     assert len(torch.cat(halves).flatten(1).unique(dim=0)) == 6
 
 

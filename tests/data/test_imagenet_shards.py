@@ -69,9 +69,7 @@ def test_training_reads_what_is_in_the_folders(root: Path) -> None:
     assert "4 TFRecord shards" in from_shards.source
 
     def bag(data: object) -> list[tuple[int, bytes]]:
-        return sorted(
-            (label, image.numpy().tobytes()) for image, label in map(data.valid.__getitem__, range(6))
-        )
+        return sorted((label, image.numpy().tobytes()) for image, label in map(data.valid.__getitem__, range(6)))
 
     assert bag(from_folders) == bag(from_shards)
 
@@ -128,9 +126,7 @@ def test_damage_is_told_with_file_and_byte(root: Path) -> None:
     content[place.offset + 100] ^= 0x10
     path.write_bytes(content)
     data = find_data(Settings(image_size=8, num_classes=3), conversion.out)
-    with pytest.raises(
-        InvalidArgument, match=rf"^{path} is damaged: .* record at byte {place.offset} is wrong"
-    ):
+    with pytest.raises(InvalidArgument, match=rf"^{path} is damaged: .* record at byte {place.offset} is wrong"):
         data.train[7]
     assert data.train[6][0].shape == (3, 8, 8)
     path.write_bytes(content[:-3])

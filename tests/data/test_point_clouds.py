@@ -34,9 +34,7 @@ def test_chairs_have_four_parts_that_lie_apart():
 
 
 def test_follow_the_seed():
-    first, again, other = (
-        point_clouds.solids(count=4, points=16, seed=seed).origin.sha256 for seed in (1, 1, 2)
-    )
+    first, again, other = (point_clouds.solids(count=4, points=16, seed=seed).origin.sha256 for seed in (1, 1, 2))
     assert first == again != other
 
 

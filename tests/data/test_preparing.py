@@ -38,9 +38,7 @@ READERS = {
     "cifar100": lambda root: cifar.load("real", root).origin,
     "bsds500": lambda root: super_resolution.load("real", root)[2],
     "wmt16": lambda root: translation.load("real", root).origin,
-    "coco": lambda root: (
-        detection.Coco(detection.find("real", root), lambda boxes, labels: (boxes, labels)).origin
-    ),
+    "coco": lambda root: detection.Coco(detection.find("real", root), lambda boxes, labels: (boxes, labels)).origin,
     "ml-20m": lambda root: ratings.load("real", root).origin,
     "wikitext-2": lambda root: words.load("real", root).origin,
     "shapenet": lambda root: shapenet.load("real", root).origin,
@@ -67,9 +65,7 @@ def test_every_set_has_a_fake() -> None:
 
 
 def test_without_a_source_it_says_what_to_fetch(tmp_path: Path) -> None:
-    with pytest.raises(
-        Unavailable, match=r"fetch ml-20m.zip \(190 MB\) from grouplens.org.*--from FOLDER_WITH_THEM"
-    ):
+    with pytest.raises(Unavailable, match=r"fetch ml-20m.zip \(190 MB\) from grouplens.org.*--from FOLDER_WITH_THEM"):
         prepare(data_set("ml-20m"), tmp_path / "data")
     assert not (tmp_path / "data").exists()
 
@@ -133,9 +129,7 @@ def test_class_archives_inside_of_imagenets_are_unpacked(tmp_path: Path) -> None
     with tarfile.open(tmp_path / "train.tar", "w") as archive:
         archive.add(inner, inner.name)
     made = prepare(data_set("imagenet"), tmp_path / "data", tmp_path / "train.tar")
-    assert [path.relative_to(made).as_posix() for path in made.rglob("*.JPEG")] == [
-        "n01440764/n01440764_1.JPEG"
-    ]
+    assert [path.relative_to(made).as_posix() for path in made.rglob("*.JPEG")] == ["n01440764/n01440764_1.JPEG"]
 
 
 @pytest.mark.parametrize(
@@ -147,9 +141,7 @@ def test_class_archives_inside_of_imagenets_are_unpacked(tmp_path: Path) -> None
         ({"source": Path(".")}, "neither ml-20m.zip nor ratings.csv"),
     ],
 )
-def test_refusals_leave_nothing(
-    more: dict, words_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refusals_leave_nothing(more: dict, words_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidArgument, match=words_):
         prepare(data_set("ml-20m"), tmp_path / "data", **more)

@@ -79,14 +79,8 @@ def test_synthetic_pairs_follow_the_law_and_the_seed():
         share = 1 / (np.arange(count) + count / 100)
         head = slice(0, count // 10)
         assert found[head].sum() / found.sum() == pytest.approx(share[head].sum() / share.sum(), abs=0.05)
-    assert (
-        ratings.synthetic(1000, 1000, 2000, 1).origin.sha256
-        == ratings.synthetic(1000, 1000, 2000, 1).origin.sha256
-    )
-    assert (
-        ratings.synthetic(1000, 1000, 2000, 1).origin.sha256
-        != ratings.synthetic(1000, 1000, 2000, 2).origin.sha256
-    )
+    assert ratings.synthetic(1000, 1000, 2000, 1).origin.sha256 == ratings.synthetic(1000, 1000, 2000, 1).origin.sha256
+    assert ratings.synthetic(1000, 1000, 2000, 1).origin.sha256 != ratings.synthetic(1000, 1000, 2000, 2).origin.sha256
 
 
 def test_default_tables_are_those_of_movielens_20m():

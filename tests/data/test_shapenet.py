@@ -38,9 +38,7 @@ def root(tmp_path):
 def test_categories_are_numbered_in_the_order_of_their_names(root):
     shapes = shapenet.load("auto", root)
     assert len(shapes.points) == 12
-    by_folder = {
-        path.parent.parent.name: label for path, label in zip(shapes.points, shapes.labels, strict=True)
-    }
+    by_folder = {path.parent.parent.name: label for path, label in zip(shapes.points, shapes.labels, strict=True)}
     assert by_folder == {FOLDERS["Cap"]: 0, FOLDERS["Chair"]: 1, FOLDERS["Table"]: 2}
     assert shapes.origin.source == "ShapeNet part, train, 3 categories"
     assert len(shapenet.load("real", root, "test").points) == 6
@@ -70,9 +68,7 @@ def test_clouds_are_drawn_from_their_shapes(root):
 
 def test_training_turns_and_shakes_and_follows_the_seed(root):
     shapes = shapenet.load("auto", root)
-    first, again, other = (
-        shapenet.batches(shapes, 32, batch_size=12, seed=seed).batch(0) for seed in (1, 1, 2)
-    )
+    first, again, other = (shapenet.batches(shapes, 32, batch_size=12, seed=seed).batch(0) for seed in (1, 1, 2))
     assert torch.equal(first[0], again[0])
     assert not torch.equal(first[0], other[0])
     assert sorted(first[1].tolist()) == [0] * 4 + [1] * 4 + [2] * 4
@@ -121,9 +117,7 @@ def test_nobody_said_where(tmp_path):
 def test_a_damaged_file_is_named(path, text, message, root, recwarn):
     (root / path).write_text(text)
     with pytest.raises(InvalidArgument, match=message):
-        shapenet.batches(
-            shapenet.load("auto", root, category="Chair"), 8, batch_size=4, seed=0, of_parts=4
-        ).batch(0)
+        shapenet.batches(shapenet.load("auto", root, category="Chair"), 8, batch_size=4, seed=0, of_parts=4).batch(0)
 
 
 def test_a_missing_file_is_named_before_anything_is_read(root):

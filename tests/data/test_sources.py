@@ -82,9 +82,7 @@ def test_wikitext_is_found_by_its_names(tmp_path: Path, folder: str, name: str) 
 
 def test_absent_wikitext_says_what_was_looked_for(tmp_path: Path) -> None:
     (tmp_path / "wiki.valid.tokens").write_text(WIKI)
-    with pytest.raises(
-        InvalidArgument, match=r"has no WikiText file.*wiki\.train\.tokens.*wikitext-103"
-    ) as caught:
+    with pytest.raises(InvalidArgument, match=r"has no WikiText file.*wiki\.train\.tokens.*wikitext-103") as caught:
         _sources.wikitext(tmp_path)
     assert str(tmp_path) in str(caught.value)
     with pytest.raises(InvalidArgument, match="is not a folder"):

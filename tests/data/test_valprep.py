@@ -42,9 +42,7 @@ FORMS = {
     "valprep.sh": "#!/bin/bash\nmkdir -p n01440764\n"
     + "".join(f"mv {name(n)} {label}/\n" for n, label in enumerate(CLASSES, 1)),
     "Kaggle's": "ImageId,PredictionString\n"
-    + "".join(
-        f"{Path(name(n)).stem},{label} 1 2 3 4 {label} 5 6 7 8 \n" for n, label in enumerate(CLASSES, 1)
-    ),
+    + "".join(f"{Path(name(n)).stem},{label} 1 2 3 4 {label} 5 6 7 8 \n" for n, label in enumerate(CLASSES, 1)),
 }
 
 
@@ -138,9 +136,7 @@ def test_an_end_among_the_last_renames_is_gone_on_from(tmp_path: Path, folder: P
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_and_nothing_is_moved(
-    tmp_path: Path, folder: Path, change, said
-) -> None:
+def test_what_does_not_fit_is_refused_and_nothing_is_moved(tmp_path: Path, folder: Path, change, said) -> None:
     change(folder)
     before = tree(folder)
     with pytest.raises(InvalidArgument, match=said):

@@ -28,9 +28,7 @@ def commands(page: Path) -> list[str]:
     return [_LEFT_OUT.sub("", command).strip() for command in found]
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in WRITTEN if pages.name_of(page) not in _ELSEWHERE], ids=pages.name_of
-)
+@pytest.mark.parametrize("page", [page for page in WRITTEN if pages.name_of(page) not in _ELSEWHERE], ids=pages.name_of)
 def test_commands_are_understood(page: Path) -> None:
     for command in dict.fromkeys(commands(page)):
         understand(command)

@@ -157,9 +157,7 @@ def test_files_of_the_map_exist():
 
 
 def test_worked_numbers_are_those_that_the_tests_use():
-    hfta, mila = (
-        (pages.DOCS / f"reproduce/{name}.md").read_text(encoding="utf-8") for name in ("hfta", "mila")
-    )
+    hfta, mila = ((pages.DOCS / f"reproduce/{name}.md").read_text(encoding="utf-8") for name in ("hfta", "mila"))
     for count in (
         35_732_752,
         2_769_168,

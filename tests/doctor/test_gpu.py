@@ -69,9 +69,7 @@ def test_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _gpu.nvml().remedy == "pip install nvidia-ml-py"
 
 
-def test_cupti_is_looked_for_in_the_wheel_before_the_toolkit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cupti_is_looked_for_in_the_wheel_before_the_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = tmp_path / "nvidia/cu13/lib/libcupti.so.13"
     toolkit = tmp_path / "toolkit/extras/CUPTI/lib64/libcupti.so.12"
     for path in (wheel, toolkit):

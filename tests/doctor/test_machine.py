@@ -108,9 +108,7 @@ def test_load(
 
 @pytest.mark.parametrize(("available_kib", "status"), [(16 << 20, "ok"), (1 << 20, "warning")])
 def test_memory(tmp_path: Path, available_kib: int, status: str) -> None:
-    meminfo = (
-        f"MemTotal:       {32 << 20} kB\nMemAvailable:   {available_kib} kB\nSwapTotal:      {1 << 20} kB"
-    )
+    meminfo = f"MemTotal:       {32 << 20} kB\nMemAvailable:   {available_kib} kB\nSwapTotal:      {1 << 20} kB"
     finding = _machine.memory(machine(tmp_path, {"proc/meminfo": meminfo}))
     assert finding.status == status
     assert f"{available_kib / (1 << 20):.1f} of 32.0 GiB available, swap 1.0 GiB" in finding.detail

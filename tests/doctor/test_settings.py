@@ -49,9 +49,7 @@ def test_list_of_variables_is_that_of_the_code() -> None:
         for path in (REPOSITORY / folder).rglob("*")
         if path.suffix in (".py", ".cpp", ".hpp", ".ipynb") and path != Path(__file__)
     ]
-    found = {
-        name for path in [*files, REPOSITORY / "pyproject.toml"] for name in read.findall(path.read_text())
-    }
+    found = {name for path in [*files, REPOSITORY / "pyproject.toml"] for name in read.findall(path.read_text())}
     internal = {name for name in found if name.endswith("_FD")}  # from a workflow to its own workers
     assert {"DNNSUITE_CACHE", "DNNSUITE_ISA", "DNNSUITE_CUDA"} <= found
     assert found - internal <= set(_settings.VARIABLES)

@@ -147,9 +147,7 @@ def test_code_that_goes_through_its_parameters_sees_one_models():
     assert all(p.size(0) == 3 for p in array.parameters())
 
 
-@pytest.mark.parametrize(
-    "start", [torch.zeros(0), torch.zeros(1), torch.tensor(0.0)], ids=["none", "one", "scalar"]
-)
+@pytest.mark.parametrize("start", [torch.zeros(0), torch.zeros(1), torch.tensor(0.0)], ids=["none", "one", "scalar"])
 def test_a_buffer_that_a_forward_resizes_is_refused_until_it_has_its_size(start):
     """In an array the memory after it is that of other models."""
 
@@ -167,9 +165,7 @@ def test_a_buffer_that_a_forward_resizes_is_refused_until_it_has_its_size(start)
             return h + self.mean
 
     models, x = make_models(Resized, 2), torch.randn(2, 5, 4)
-    with pytest.raises(
-        InvalidArgument, match=r"gives its buffer mean another size in place, \[4\] for .*: call each"
-    ):
+    with pytest.raises(InvalidArgument, match=r"gives its buffer mean another size in place, \[4\] for .*: call each"):
         dnnsuite.fuse(models)(x)
     for model, batch in zip(models, x, strict=True):
         model(batch)

@@ -45,9 +45,7 @@ partly = functools.partial(lambda x, held: x * held["k"], held={"k": 1.0})
 helper, activation = doubled, torch.tanh
 users = types.ModuleType("users")
 users.__file__ = "/home/user/users.py"
-exec(
-    compile("FACTOR = 1.0\n\ndef scaled(x):\n    return x * FACTOR\n", users.__file__, "exec"), users.__dict__
-)
+exec(compile("FACTOR = 1.0\n\ndef scaled(x):\n    return x * FACTOR\n", users.__file__, "exec"), users.__dict__)
 
 
 class Net(torch.nn.Module):
@@ -165,9 +163,7 @@ def test_a_runner_follows(name, monkeypatch):
     array = dnnsuite.fuse([Net(index).double() for index in range(B)])
     optimizer = optim.SGD(array.parameters(), lr=LR, momentum=0.9)
     found = []
-    with StepRunner(
-        array, optimizer, lambda part, x: part(x).square().mean((1, 2)), threads=1, width=B
-    ) as runner:
+    with StepRunner(array, optimizer, lambda part, x: part(x).square().mean((1, 2)), threads=1, width=B) as runner:
         for step, x in enumerate(data()):
             if step == 4:
                 changed(change, array, monkeypatch)
@@ -178,9 +174,7 @@ def test_a_runner_follows(name, monkeypatch):
 def test_parameters_taken_out_of_the_optimizer_are_trained_no_more():
     array = dnnsuite.fuse([Net(index).double() for index in range(B)])
     optimizer = optim.SGD(array.parameters(), lr=LR)
-    with StepRunner(
-        array, optimizer, lambda part, x: part(x).square().mean((1, 2)), threads=1, width=B
-    ) as runner:
+    with StepRunner(array, optimizer, lambda part, x: part(x).square().mean((1, 2)), threads=1, width=B) as runner:
         for x in data():
             runner.step(x)
             if len(optimizer.param_groups[0]["params"]) == 6:

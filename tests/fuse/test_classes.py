@@ -119,9 +119,7 @@ def test_attributes_in_slots_are_refused():
             super().__init__()
             self.scale = 2
 
-    with pytest.raises(
-        InvalidArgument, match=r"the top, a Net, keeps scale in __slots__.*: take it out of them"
-    ):
+    with pytest.raises(InvalidArgument, match=r"the top, a Net, keeps scale in __slots__.*: take it out of them"):
         dnnsuite.fuse([Net(), Net()])
 
 
@@ -207,9 +205,7 @@ def test_a_class_that_a_function_makes_for_each_model():
 
 
 def test_classes_of_one_name_with_other_code_are_refused():
-    with pytest.raises(
-        InvalidArgument, match="two classes of the name Net that differ in __init__: make the models"
-    ):
+    with pytest.raises(InvalidArgument, match="two classes of the name Net that differ in __init__: make the models"):
         dnnsuite.fuse([factory(1.0), factory(2.0)])
 
 

@@ -141,9 +141,7 @@ def test_what_has_no_influence_on_a_shape_may_differ(kind):
     models = numbered(make)
     check_matches_models(models, torch.randn(3, *shape))
     array = dnnsuite.fuse(models)
-    assert "models differ in" in "".join(
-        cover.reason for cover in array.coverage() if cover.how == "per model"
-    )
+    assert "models differ in" in "".join(cover.reason for cover in array.coverage() if cover.how == "per model")
     for mine, model in zip(dnnsuite.unfuse(array), models, strict=True):
         assert str(mine) == str(model)
 
@@ -184,9 +182,7 @@ def test_models_that_come_out_are_as_torch_made_them(kind):
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True:UserWarning")
 def test_transformers_whose_stacks_torch_treats_differently():
     kinds = ["relu", F.silu, "gelu"]
-    models = numbered(
-        lambda i: torch.nn.Transformer(4, 2, 1, 1, 8, 0.0, activation=kinds[i - 1], batch_first=True)
-    )
+    models = numbered(lambda i: torch.nn.Transformer(4, 2, 1, 1, 8, 0.0, activation=kinds[i - 1], batch_first=True))
     check_matches_models(models, torch.randn(3, 2, 5, 4), torch.randn(3, 2, 3, 4))
 
 
@@ -229,9 +225,7 @@ def test_tensors_and_parts_that_a_user_gave_to_a_layer(training):
 
 def test_what_has_an_influence_on_a_shape_is_refused_where_it_stands():
     models = numbered(lambda i: torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, stride=i)))
-    with pytest.raises(
-        InvalidArgument, match=r"at 0: models 0 and 1 differ: Conv2d.stride is \(1, 1\) and \(2, 2\)"
-    ):
+    with pytest.raises(InvalidArgument, match=r"at 0: models 0 and 1 differ: Conv2d.stride is \(1, 1\) and \(2, 2\)"):
         dnnsuite.fuse(models)
 
 

@@ -42,9 +42,7 @@ class Replacing(nn.Module):
         own = (x,) * (3 if isinstance(self.layer, nn.MultiheadAttention) else 1)
         first = functional_call(self.layer, self.weights(self, x), own)
         second = self.layer(*own)
-        return (first[0] if isinstance(first, tuple) else first) + (
-            second[0] if isinstance(second, tuple) else second
-        )
+        return (first[0] if isinstance(first, tuple) else first) + (second[0] if isinstance(second, tuple) else second)
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,7 @@ def tree():
 
 def logger_and_settings():
     """What most code bases hold in a model."""
-    return types.SimpleNamespace(
-        log=logging.getLogger("dnnsuite.tests.held"), of=Settings(), color=Color.BLUE
-    )
+    return types.SimpleNamespace(log=logging.getLogger("dnnsuite.tests.held"), of=Settings(), color=Color.BLUE)
 
 
 HELD = {
@@ -212,9 +210,7 @@ def test_parts_that_differ_and_refer_to_their_parent(name):
 
 def test_a_proxy_in_a_part_that_differs_is_refused():
     make = family(*REFERENCES["proxy"], modes=("tanh", "sigmoid"))
-    with pytest.raises(
-        InvalidArgument, match=r"Child\.parent is a weakref\.proxy in a part.*: keep a weakref\.ref"
-    ):
+    with pytest.raises(InvalidArgument, match=r"Child\.parent is a weakref\.proxy in a part.*: keep a weakref\.ref"):
         dnnsuite.fuse([make(), make()])
 
 
@@ -226,9 +222,7 @@ def test_a_parent_that_torch_takes_for_a_part_is_refused(refer):
             self.child = torch.nn.Identity()
             self.child.parent = refer(self)
 
-    with pytest.raises(
-        InvalidArgument, match=r"child\.parent is a module that holds this one.*: set it past torch"
-    ):
+    with pytest.raises(InvalidArgument, match=r"child\.parent is a module that holds this one.*: set it past torch"):
         dnnsuite.fuse([Net(), Net()])
 
 

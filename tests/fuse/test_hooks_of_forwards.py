@@ -118,9 +118,7 @@ def test_a_forward_that_hooks_the_gradient_of_a_parameter_is_refused():
 
 
 def test_a_backward_hook_on_a_layer_of_a_sequential_is_refused_where_it_would_not_be_called():
-    array = dnnsuite.fuse(
-        make_models(lambda: torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)), 2)
-    )
+    array = dnnsuite.fuse(make_models(lambda: torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)), 2))
     handle = array.get_submodule("1").register_full_backward_hook(halve)
     with pytest.raises(InvalidArgument, match="backward hook"):
         squares(array, torch.ones(2, 3, 4))

@@ -15,9 +15,7 @@ from fuse_zoo import Row, features, rows
 from helpers import make_models
 
 STEPS = 20
-CHAOTIC_STEPS = (
-    5  # each begins where the array is: what is wrong shows at once, or in the optimizer's next steps
-)
+CHAOTIC_STEPS = 5  # each begins where the array is: what is wrong shows at once, or in the optimizer's next steps
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -77,10 +75,7 @@ def assert_same_training(row, made, steps, rates, tolerance, momentum):
     """Trains `made` as an array and one by one. A chaotic model begins every step where the array does."""
     array = dnnsuite.fuse(made)
     optimizer = dnnsuite.optim.SGD(array.parameters(), lr=rates, momentum=momentum)
-    own = [
-        torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum)
-        for model, lr in zip(made, rates, strict=True)
-    ]
+    own = [torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum) for model, lr in zip(made, rates, strict=True)]
     for number, batch in enumerate(steps):
         expected = []
         for index, model in enumerate(made):
@@ -154,10 +149,7 @@ def test_dcgan_trains_as_separate_pairs():
     optimizers = [dnnsuite.optim.SGD(net.parameters(), lr=rates) for net in nets]
     noise = torch.randn(steps, B, N, 4, 1, 1, dtype=torch.float64)
     real = torch.rand(steps, B, N, 3, 64, 64, dtype=torch.float64)
-    losses = [
-        adversarial_step(z, x, nets, optimizers, lambda y: y.mean(1))
-        for z, x in zip(noise, real, strict=True)
-    ]
+    losses = [adversarial_step(z, x, nets, optimizers, lambda y: y.mean(1)) for z, x in zip(noise, real, strict=True)]
     for index in range(B):
         pair = generators[index], judges[index]
         own = [torch.optim.SGD(net.parameters(), lr=rates[index]) for net in pair]

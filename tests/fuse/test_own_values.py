@@ -309,9 +309,7 @@ def test_numbers_in_recorded_steps(width):
 
 def test_rates_of_functional_dropout_are_each_models_own():
     numbers = iter((1, 4, 11))
-    dropped = make_models(
-        lambda: Numbers(next(numbers), lambda self, x: F.dropout(x, self.rate, self.training)), 3
-    )
+    dropped = make_models(lambda: Numbers(next(numbers), lambda self, x: F.dropout(x, self.rate, self.training)), 3)
     array = dnnsuite.fuse(dropped, seeds=[1, 2, 3])
     kept = array(torch.randn(3, 200, 4)).ne(0).float().mean((1, 2))
     assert not one_by_one(array)
@@ -349,9 +347,7 @@ def test_settings_of_which_code_reads_what_is_alike(kind):
     assert [type(model.settings) for model in array] == [type(model.settings) for model in models]
     optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.0)
     x = torch.randn(3, 5, 4)
-    with dnnsuite.StepRunner(
-        array, optimizer, lambda part, x: part(x).square().mean((1, 2)), threads=1
-    ) as runner:
+    with dnnsuite.StepRunner(array, optimizer, lambda part, x: part(x).square().mean((1, 2)), threads=1) as runner:
         for gain in (2.0, 5.0):
             for held in (array.settings, *(model.settings for model in models)):
                 if kind is dict:

@@ -57,9 +57,7 @@ def test_layers_of_torch_geometric(kind):
 def test_models_of_timm(name):
     dnnsuite.data.import_torchvision()
     timm = pytest.importorskip("timm")
-    check_trained(
-        lambda: timm.create_model(name, num_classes=3, drop_rate=0.0).eval(), (2, 3, 32, 32), runner=False
-    )
+    check_trained(lambda: timm.create_model(name, num_classes=3, drop_rate=0.0).eval(), (2, 3, 32, 32), runner=False)
 
 
 def test_a_network_with_quantized_weights():

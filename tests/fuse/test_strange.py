@@ -282,7 +282,5 @@ def test_complex_parameters(layer):
         torch.testing.assert_close(y[index], expected)
         expected.abs().square().sum().backward()
         for name, parameter in model.named_parameters():
-            torch.testing.assert_close(
-                array.get_parameter(name).grad[index], parameter.grad, rtol=1e-4, atol=1e-4
-            )
+            torch.testing.assert_close(array.get_parameter(name).grad[index], parameter.grad, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(dnnsuite.unfuse(array)[index](x[index]), expected)

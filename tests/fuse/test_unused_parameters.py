@@ -139,9 +139,7 @@ def test_is_stepped_by_the_models_that_used_it(kind, name, mode):
     alone = [getattr(torch.optim, name)(m.parameters(), **OPTIMIZERS[name]) for m in models]
     separate(models, alone)
     for index, (model, one) in enumerate(zip(models, alone, strict=True)):
-        for mine, theirs, held in zip(
-            array[index].parameters(), model.parameters(), array.parameters(), strict=True
-        ):
+        for mine, theirs, held in zip(array[index].parameters(), model.parameters(), array.parameters(), strict=True):
             assert_near(mine, theirs)
             if name != "SGD" and one.state.get(theirs):
                 assert optimizer.state[held]["step"][index] == one.state[theirs]["step"]

@@ -28,9 +28,7 @@ def test_a_newer_gpus_metrics_are_the_same_roles():
 
 
 def test_what_is_missing_is_named_with_the_command():
-    with pytest.raises(
-        InvalidArgument, match=r"metrics of all cores; .* `ncu --csv --metrics gpc__cycles_elapsed.max"
-    ):
+    with pytest.raises(InvalidArgument, match=r"metrics of all cores; .* `ncu --csv --metrics gpc__cycles_elapsed.max"):
         core_report(ncu.read(FIXTURES / "ncu_details_new.csv"))
     table = ncu.read(FIXTURES / "ncu_details_old.csv")
     with pytest.raises(InvalidArgument, match=r"lacks gpc__cycles_elapsed\.max"):

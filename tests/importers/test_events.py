@@ -46,9 +46,7 @@ def test_a_cut_large_trace_names_its_last_line(tmp_path):
 
 def test_events_and_what_stands_beside_them(tmp_path):
     path = tmp_path / "x.json"
-    path.write_text(
-        '\ufeff {"a": {"b": [1]}, "traceEvents": [1, {"c": 2},\n "d"], "e": -1.5}', encoding="utf-8"
-    )
+    path.write_text('\ufeff {"a": {"b": [1]}, "traceEvents": [1, {"c": 2},\n "d"], "e": -1.5}', encoding="utf-8")
     trace = TraceFile(path)
     assert [*trace] == [1, {"c": 2}, "d"]
     assert trace.about == {"a": {"b": [1]}, "e": -1.5}

@@ -34,9 +34,7 @@ def test_the_report_of_full_details():
 
 
 def test_the_summary_says_the_same():
-    full, brief = (
-        fp32.fp32_report(fp32.read_levels(FIXTURES / f"nvvp_{name}.csv")) for name in ("full", "summary")
-    )
+    full, brief = (fp32.fp32_report(fp32.read_levels(FIXTURES / f"nvvp_{name}.csv")) for name in ("full", "summary"))
     assert (full.total_ns, full.level) == (brief.total_ns, brief.level)
     assert full.high.equals(brief.high)
 
@@ -46,9 +44,7 @@ def test_newer_gpus_by_ncu():
     assert made.level == pytest.approx((8500 * 2 + 8500 * 4) / (2 * 8500 + 1_003_000))
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from("abcdefghijk"), st.integers(1, 10**9), st.integers(0, 10)), min_size=1)
-)
+@given(st.lists(st.tuples(st.sampled_from("abcdefghijk"), st.integers(1, 10**9), st.integers(0, 10)), min_size=1))
 def test_the_mean_lies_between_and_kernels_are_on_their_side(rows):
     made = fp32.fp32_report(table(rows))
     levels = [level for _, _, level in rows]

@@ -45,10 +45,7 @@ def damaged(draw, content):
             gone = draw(st.sets(st.integers(0, len(lines) - 1), max_size=5))
             content = b"\n".join(line for number, line in enumerate(lines) if number not in gone)
         else:
-            new = draw(
-                st.binary(min_size=1, max_size=8)
-                | st.sampled_from([b'"', b",", b"\n", b"\r", b"-", b"1e999"])
-            )
+            new = draw(st.binary(min_size=1, max_size=8) | st.sampled_from([b'"', b",", b"\n", b"\r", b"-", b"1e999"]))
             content = content[:at] + new + content[at + (len(new) if kind == "replace" else 0) :]
     return content
 
@@ -80,13 +77,7 @@ def test_databases_with_values_of_any_type(folder, schema, data):
     tables = schema()
     name = data.draw(st.sampled_from(sorted(tables)))
     columns, rows = tables[name]
-    cell = (
-        st.none()
-        | st.integers(-(2**63), 2**63 - 1)
-        | st.floats()
-        | st.text(max_size=5)
-        | st.binary(max_size=5)
-    )
+    cell = st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text(max_size=5) | st.binary(max_size=5)
     strange = data.draw(st.lists(st.tuples(*[cell] * len(columns.split())), min_size=1, max_size=4))
     path = sqlite(folder / "x.sqlite", tables | {name: (columns, [*rows, *strange])})
     imports_or_says(folder / "x.sqlite", path.read_bytes())
@@ -103,14 +94,7 @@ def test_damaged_traces(folder, data):
 @given(data=st.data())
 def test_traces_with_values_of_any_type(folder, data):
     trace = json.loads(kineto(folder / "whole.json").read_bytes())
-    strange = (
-        st.none()
-        | st.booleans()
-        | st.integers()
-        | st.floats()
-        | st.text(max_size=3)
-        | st.lists(st.integers())
-    )
+    strange = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.lists(st.integers())
     for _ in range(data.draw(st.integers(1, 3))):
         event = data.draw(st.sampled_from(trace["traceEvents"]))
         inside = event.get("args")

@@ -105,9 +105,7 @@ def cpu_trace(path, steps=2, base=0.0):
             {"ph": "X", "cat": "cpu_op", "name": "aten::linear", "ts": at + 300, "dur": 500, "tid": 9},
             {"ph": "X", "cat": "cpu_op", "name": "aten::addmm", "ts": at + 350, "dur": 400, "tid": 9},
         ]
-    path.write_text(
-        json.dumps({"baseTimeNanoseconds": 5, "traceEvents": events, "distributedInfo": {"rank": 1}})
-    )
+    path.write_text(json.dumps({"baseTimeNanoseconds": 5, "traceEvents": events, "distributedInfo": {"rank": 1}}))
     return path
 
 
@@ -235,8 +233,6 @@ def test_kernels_without_times_are_left_out(tmp_path):
     ],
 )  # fmt: skip
 def test_names_that_are_not_quite_json(tmp_path, written, name):
-    text = (
-        '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "%s", "pid": 1, "tid": 1, "ts": 1, "dur": 5}]}'
-    )
+    text = '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "%s", "pid": 1, "tid": 1, "ts": 1, "dur": 5}]}'
     (tmp_path / "trace.json").write_text(text % written)
     assert kineto.read(tmp_path / "trace.json")["ops"]["name"].tolist() == [name]

@@ -81,8 +81,7 @@ def test_stretches_add_up_to_the_whole(tmp_path, make, marked):
             continue
         keys = [column for column in ("device", "name", "class") if column in table]
         left, right = (
-            each.astype(dict.fromkeys(keys, str)).sort_values(keys, ignore_index=True)
-            for each in (mine, table)
+            each.astype(dict.fromkeys(keys, str)).sort_values(keys, ignore_index=True) for each in (mine, table)
         )
         pd.testing.assert_frame_equal(left, right, check_dtype=False, check_categorical=False)
         assert mine.attrs["definitions"] == table.attrs["definitions"]

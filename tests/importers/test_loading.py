@@ -10,9 +10,7 @@ from dnnsuite.errors import InvalidArgument
 from importer_samples import FIXTURES, new_schema, sqlite
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("dmon.txt", "dcgm"), ("ncu_raw.csv", "ncu"), ("nvvp_full.csv", "nvprof")]
-)
+@pytest.mark.parametrize(("name", "kind"), [("dmon.txt", "dcgm"), ("ncu_raw.csv", "ncu"), ("nvvp_full.csv", "nvprof")])
 def test_a_file_is_recognised_by_its_content(name, kind):
     assert importers.sniff(FIXTURES / name) == kind
     assert importers.load(FIXTURES / name).kind == kind

@@ -64,18 +64,10 @@ def test_the_raw_page():
 def test_both_pages_say_the_same(tmp_path):
     """The raw page's numbers as a details page: nothing may differ but the section."""
     raw = ncu.read(RAW)
-    lines = [
-        '"ID","Process ID","Kernel Name","Context","Stream","Device","Metric Name","Metric Unit","Metric Value"'
-    ]
+    lines = ['"ID","Process ID","Kernel Name","Context","Stream","Device","Metric Name","Metric Unit","Metric Value"']
     for row in raw.itertuples():
-        printed = (
-            row.text
-            if isinstance(row.text, str)
-            else ("n/a" if math.isnan(row.value) else f"{row.value:,.1f}")
-        )
-        lines.append(
-            f'"{row.kernel_id}","7","{row.name}","1","7","0","{row.metric}","{row.unit}","{printed}"'
-        )
+        printed = row.text if isinstance(row.text, str) else ("n/a" if math.isnan(row.value) else f"{row.value:,.1f}")
+        lines.append(f'"{row.kernel_id}","7","{row.name}","1","7","0","{row.metric}","{row.unit}","{printed}"')
     path = tmp_path / "details.csv"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = ncu.read(path)
@@ -148,9 +140,7 @@ def test_numbers_of_a_locale_with_a_decimal_comma(tmp_path):
     assert ncu.read(path)["value"].tolist() == [117344, 3250]
     path.write_text(text.replace('"3,25"', '"3.256"'), encoding="utf-8")  # only the count tells
     assert ncu.read(path)["value"].tolist() == [117344, 3256000]
-    path.write_text(
-        text.replace('"3,25"', '"3.25"'), encoding="utf-8"
-    )  # and here that there are decimal points
+    path.write_text(text.replace('"3,25"', '"3.25"'), encoding="utf-8")  # and here that there are decimal points
     assert ncu.read(path)["value"].tolist() == [117.344, 3250]
 
 

@@ -100,9 +100,7 @@ def test_calls_of_the_host_and_pages_that_migrated_are_tables_of_their_own(name)
 
 def test_a_trace_of_calls_and_one_of_both(tmp_path):
     path = tmp_path / "api.csv"
-    path.write_text(
-        '"Start","Duration","Name","Correlation_ID"\nms,us,,\n1.5,20,"cudaMalloc",7\n', encoding="utf-8"
-    )
+    path.write_text('"Start","Duration","Name","Correlation_ID"\nms,us,,\n1.5,20,"cudaMalloc",7\n', encoding="utf-8")
     tables = nvprof.read(path)
     assert tables["api"][["name", "duration_ns"]].values.tolist() == [["cudaMalloc", 20_000]]
     assert not len(tables["launches"])
@@ -118,9 +116,7 @@ def test_a_trace_of_calls_and_one_of_both(tmp_path):
 
 def test_names_with_commas_that_an_old_version_did_not_quote(tmp_path):
     path = tmp_path / "old.csv"
-    path.write_text(
-        "Time(%),Time,Calls,Avg,Min,Max,Name\n60.0%,3.0ms,2,1.5ms,1ms,2ms,f(float*, int, int)\n", "utf-8"
-    )
+    path.write_text("Time(%),Time,Calls,Avg,Min,Max,Name\n60.0%,3.0ms,2,1.5ms,1ms,2ms,f(float*, int, int)\n", "utf-8")
     launches = nvprof.read(path)["launches"]
     assert launches[["name", "duration_ns"]].values.tolist() == [["f(float*, int, int)", 1_500_000]]
 

@@ -30,9 +30,7 @@ def parsed(*texts):
 
 
 def test_numbers_as_tools_write_them():
-    values, words = parsed(
-        "1,234", "-1,234,567.5", "8.00", "n/a", "", "CachePreferNone", "1e3", "72.1 (1; 2; 3)"
-    )
+    values, words = parsed("1,234", "-1,234,567.5", "8.00", "n/a", "", "CachePreferNone", "1e3", "72.1 (1; 2; 3)")
     np.testing.assert_array_equal(values, [1234, -1234567.5, 8, np.nan, np.nan, np.nan, 1000, 72.1])
     assert words.tolist() == [False, False, False, False, False, True, False, False]
 
@@ -71,18 +69,14 @@ def test_a_lone_carriage_return_ends_no_line(tmp_path):
     assert len(read_rows(path, lines, [1, 2], ["one", "two"])) == 2
 
 
-@given(
-    st.lists(st.lists(st.text('ab",', max_size=4), min_size=3, max_size=3), min_size=1, max_size=6), st.data()
-)
+@given(st.lists(st.lists(st.text('ab",', max_size=4), min_size=3, max_size=3), min_size=1, max_size=6), st.data())
 def test_rows_are_those_of_the_csv_module(rows, data):
     """Whatever is quoted, and however; a line that has not three fields is refused."""
     lines = []
     for row in rows:
         always = data.draw(st.booleans())
         text = io.StringIO()
-        csv.writer(text, quoting=csv.QUOTE_ALL if always else csv.QUOTE_MINIMAL, lineterminator="").writerow(
-            row
-        )
+        csv.writer(text, quoting=csv.QUOTE_ALL if always else csv.QUOTE_MINIMAL, lineterminator="").writerow(row)
         lines.append(text.getvalue())
     at = range(1, len(lines) + 1)
     assert read_rows(HERE, lines, at, ["x", "y", "z"]).astype(object).values.tolist() == rows
@@ -100,9 +94,7 @@ def test_files_are_read_whatever_their_ends_and_bytes(tmp_path):
     assert read_bytes(path) == b"packed"
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b" \n", gzip.compress(b"packed" * 100, mtime=0)[:-12], b"\x1f\x8bno"]
-)
+@pytest.mark.parametrize("content", [b"", b" \n", gzip.compress(b"packed" * 100, mtime=0)[:-12], b"\x1f\x8bno"])
 def test_what_cannot_be_read_is_a_typed_error_with_the_files_name(tmp_path, content):
     path = tmp_path / "x.csv"
     path.write_bytes(content)

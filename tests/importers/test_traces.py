@@ -55,10 +55,7 @@ def test_ranks_that_do_not_wait_have_no_straggler(tmp_path):
 
 
 def test_without_collectives_the_one_that_computes_longest(tmp_path):
-    lone = [
-        trace(tmp_path / f"rank{rank}.json", 999.99 if rank == 3 else 500, collectives=1 + rank)
-        for rank in (1, 3)
-    ]
+    lone = [trace(tmp_path / f"rank{rank}.json", 999.99 if rank == 3 else 500, collectives=1 + rank) for rank in (1, 3)]
     for each in lone:
         each.tables["kernels"]["class"] = "gemm"
     assert importers.merge_ranks(lone).straggler == 3

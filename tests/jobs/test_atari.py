@@ -131,7 +131,5 @@ def test_half_precision(bandit):
 
 
 def test_refused():
-    with pytest.raises(
-        InvalidArgument, match="num_steps 1 x num_processes 2 must be num_mini_batch 4 or more"
-    ):
+    with pytest.raises(InvalidArgument, match="num_steps 1 x num_processes 2 must be num_mini_batch 4 or more"):
         make("atari", 2, num_steps=1, num_processes=2)

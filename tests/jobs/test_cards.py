@@ -38,9 +38,7 @@ def test_a_card_agrees_with_the_job(card: Card) -> None:
     assert card.category in CATEGORIES
     assert card.data == "generated" or card.job in DATA_SETS[card.data].jobs
     assert card.deviations
-    assert [change.split(":")[0].split()[0] for change in card.changes] == [
-        str(n) for n in range(card.version, 0, -1)
-    ]
+    assert [change.split(":")[0].split()[0] for change in card.changes] == [str(n) for n in range(card.version, 0, -1)]
     if card.family == "plain":
         job = jobs.get(card.job, jobs.PlainJob)
         assert (card.unit, card.batch_size) == (job.unit, job.defaults["batch_size"])

@@ -25,8 +25,7 @@ def test_a_step_is_two_steps_of_adam():
     job = make("dcgan", batch_size=3, **SMALL)
     generator, discriminator = copy.deepcopy(job.generator), copy.deepcopy(job.discriminator)
     generator_optimizer, discriminator_optimizer = (
-        torch.optim.Adam(model.parameters(), lr=2e-4, betas=(0.5, 0.999))
-        for model in (generator, discriminator)
+        torch.optim.Adam(model.parameters(), lr=2e-4, betas=(0.5, 0.999)) for model in (generator, discriminator)
     )
     softplus = torch.nn.functional.softplus
     for _ in range(2):

@@ -217,9 +217,7 @@ def test_provenance_tells_data_sizes_and_hyperparameters(Small, started):
     about = started(Small, B=2).provenance()
     assert about["data"] == {"source": "drawn"}
     assert about["model"] == {"width": 8}
-    assert about["parameters_per_model"] == sum(
-        p.numel() for p in model({"width": 8}, {"dropout": 0}).parameters()
-    )
+    assert about["parameters_per_model"] == sum(p.numel() for p in model({"width": 8}, {"dropout": 0}).parameters())
     assert about["optimizer"] == "SGD"
     assert about["autocast"] is None
     assert about["hyper"]["lr"] == [0.01, 0.01]

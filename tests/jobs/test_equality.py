@@ -70,9 +70,7 @@ def small():
 
 def checked(kind, before=None, after=None, precision="fp32"):
     harm = {"harm_before": before, "harm_after": after}
-    broken = type(
-        "Broken", (Checked, kind), {name: staticmethod(f) for name, f in harm.items() if f is not None}
-    )
+    broken = type("Broken", (Checked, kind), {name: staticmethod(f) for name, f in harm.items() if f is not None})
     config = JobConfig(B=3, batch_size=16, threads=1, precision=precision, hyper=HYPER)
     return broken.check_equality(config, steps=STEPS)
 

@@ -36,17 +36,13 @@ def test_a_step_is_adam_on_content_and_style():
     style = [gram(y).expand(2, -1, -1) for y in seen(job._style_image())]
     made = seen(separate(x))
     loss = 1e5 * (made[1] - seen(x)[1]).square().mean()
-    loss = loss + 1e10 * sum(
-        (gram(y) - wanted).square().mean() for y, wanted in zip(made, style, strict=True)
-    )
+    loss = loss + 1e10 * sum((gram(y) - wanted).square().mean() for y, wanted in zip(made, style, strict=True))
     loss.backward()
     torch.optim.Adam(separate.parameters(), lr=1e-3).step()
     before = [p.clone() for p in job.features.parameters()]
     torch.testing.assert_close(job.train(x), loss, rtol=1e-4, atol=0)
     # Of one bias before a normalization the gradient is nothing but rounding: all are compared together.
-    ours, theirs = (
-        torch.cat([p.grad.flatten() for p in model.parameters()]) for model in (job.model, separate)
-    )
+    ours, theirs = (torch.cat([p.grad.flatten() for p in model.parameters()]) for model in (job.model, separate))
     assert (ours - theirs).norm() < 1e-3 * theirs.norm()
     moved = [(p - q).abs().max() for p, q in zip(job.model.parameters(), separate.parameters(), strict=True)]
     assert max(moved) < 2.1e-3  # Adam's first step is the learning rate, one way or the other

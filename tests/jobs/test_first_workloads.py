@@ -106,11 +106,7 @@ def test_all_waves_are_one_batch_and_learnt_by_sgd():
     model = models.SineLSTM().double()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     assert losses(job, 2) == pytest.approx([_learn(F.mse_loss(model(x), y), optimizer) for _ in range(2)])
-    assert (
-        small("toy_lstm", length=1000).items_per_step
-        == unit_of("toy_lstm", "time steps")["items"]
-        == 97 * 999
-    )
+    assert small("toy_lstm", length=1000).items_per_step == unit_of("toy_lstm", "time steps")["items"] == 97 * 999
 
 
 @pytest.mark.parametrize("name", SMALL)

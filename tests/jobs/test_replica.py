@@ -41,9 +41,7 @@ def alone(ranks, steps):
     for _ in range(steps):
         optimizer.zero_grad()
         # Statistics of batch normalisation are of each process alone.
-        each = [
-            torch.nn.functional.cross_entropy(model(x), torch.zeros(2, dtype=torch.int64)) for x in images
-        ]
+        each = [torch.nn.functional.cross_entropy(model(x), torch.zeros(2, dtype=torch.int64)) for x in images]
         (sum(each) / len(each)).backward()
         optimizer.step()
         losses.append([float(loss.detach()) for loss in each])

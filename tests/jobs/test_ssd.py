@@ -22,8 +22,7 @@ def coco(tmp_path):
         images.append({"id": i, "file_name": f"{i}.jpg", "width": 64, "height": 48})
         Image.new("RGB", (64, 48), (40 * i, 90, 200)).save(tmp_path / "train2017" / f"{i}.jpg")
     boxes = [
-        {"id": i, "image_id": i, "category_id": 7, "bbox": [4, 4, 30, 30], "area": 900, "iscrowd": 0}
-        for i in range(3)
+        {"id": i, "image_id": i, "category_id": 7, "bbox": [4, 4, 30, 30], "area": 900, "iscrowd": 0} for i in range(3)
     ]
     content = {"images": images, "annotations": boxes, "categories": [{"id": 7, "name": "thing"}]}
     (tmp_path / "annotations" / "instances_train2017.json").write_text(json.dumps(content))

@@ -40,9 +40,7 @@ PAPER = {
 
 def set_up(name: str, kind: Any = None, **config: Any) -> Any:
     options = {**TINY[name], **config.pop("options", {})}
-    job = (kind or jobs.get(name, jobs.PlainJob))(
-        JobConfig(**{"batch_size": 8, "options": options, **config})
-    )
+    job = (kind or jobs.get(name, jobs.PlainJob))(JobConfig(**{"batch_size": 8, "options": options, **config}))
     job.setup()
     return job
 
@@ -85,9 +83,7 @@ def test_with_the_wrong_sign_the_target_is_missed(name: str) -> None:
 def test_with_shuffled_labels_the_target_is_missed() -> None:
     loss = jobs.get("dcnv2", jobs.PlainJob).workload.loss
 
-    def shuffled(
-        model: Any, numbers: torch.Tensor, clicks: torch.Tensor, *values: torch.Tensor
-    ) -> torch.Tensor:
+    def shuffled(model: Any, numbers: torch.Tensor, clicks: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
         return loss(model, numbers, clicks[torch.randperm(len(clicks))], *values)
 
     assert not quick("dcnv2", {"loss": shuffled})["reached"]

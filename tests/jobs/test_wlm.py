@@ -96,7 +96,5 @@ def test_refused():
         made(options={**SMALL, "model": "LSTM"})
     with pytest.raises(InvalidArgument, match="bptt must be 1 or more, got 0"):
         made(options={**SMALL, "bptt": 0})
-    with pytest.raises(
-        InvalidArgument, match=r"tokens, \d+ in each of 100000 rows: less than one segment of 8"
-    ):
+    with pytest.raises(InvalidArgument, match=r"tokens, \d+ in each of 100000 rows: less than one segment of 8"):
         made(batch_size=100_000)

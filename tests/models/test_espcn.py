@@ -11,17 +11,13 @@ def test_the_filters_of_the_last_layer_are_the_pixels_of_the_large_picture(facto
     x = torch.rand(2, 1, 6, 8)
     features = x
     for place, layer in enumerate(model.convolutions):
-        features = torch.nn.functional.conv2d(
-            features, layer.weight, layer.bias, padding=layer.kernel_size[0] // 2
-        )
+        features = torch.nn.functional.conv2d(features, layer.weight, layer.bias, padding=layer.kernel_size[0] // 2)
         features = features.relu() if place < 3 else features
     large = model(x)
     assert large.shape == (2, 1, 6 * factor, 8 * factor)
     for row in range(factor):
         for column in range(factor):
-            torch.testing.assert_close(
-                large[:, 0, row::factor, column::factor], features[:, row * factor + column]
-            )
+            torch.testing.assert_close(large[:, 0, row::factor, column::factor], features[:, row * factor + column])
 
 
 def test_its_parameters():

@@ -83,9 +83,7 @@ def test_loss_by_hand():
     for n in range(2):
         positive = [d for d in range(10) if labels[n, d] > 0]
         surprise = [-float(logits[n, :, d].softmax(0)[labels[n, d]].log()) for d in range(10)]
-        worst = sorted((surprise[d] for d in range(10) if d not in positive), reverse=True)[
-            : 3 * len(positive)
-        ]
+        worst = sorted((surprise[d] for d in range(10) if d not in positive), reverse=True)[: 3 * len(positive)]
         total = sum(surprise[d] for d in positive) + sum(worst)
         for d in positive:
             (bx, by, bw, bh), (x, y, w, h) = boxes[n, d].tolist(), defaults[d].tolist()

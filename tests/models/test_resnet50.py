@@ -29,9 +29,7 @@ def test_small_pictures_keep_their_resolution():
     model = ResNet50(10, width=4, small=True)
     seen = []
     for name in ("conv1", "layer1", "layer2", "layer3", "layer4"):
-        getattr(model, name).register_forward_hook(
-            lambda module, inputs, output: seen.append(tuple(output.shape[1:]))
-        )
+        getattr(model, name).register_forward_hook(lambda module, inputs, output: seen.append(tuple(output.shape[1:])))
     assert model(torch.randn(2, 3, 32, 32)).shape == (2, 10)
     assert seen == [(4, 32, 32), (16, 32, 32), (32, 16, 16), (64, 8, 8), (128, 4, 4)]
 

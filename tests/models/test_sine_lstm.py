@@ -6,9 +6,7 @@ from dnnsuite import models
 
 def test_it_predicts_each_next_value_from_those_before():
     model = models.SineLSTM(width=6)
-    layers = torch.nn.ModuleList(
-        [torch.nn.LSTM(1, 6, batch_first=True), torch.nn.LSTM(6, 6, batch_first=True)]
-    )
+    layers = torch.nn.ModuleList([torch.nn.LSTM(1, 6, batch_first=True), torch.nn.LSTM(6, 6, batch_first=True)])
     for layer, cell in zip(layers, (model.first, model.second), strict=True):
         layer.load_state_dict({f"{name}_l0": value for name, value in cell.state_dict().items()})
     x = torch.randn(3, 7)

@@ -27,6 +27,4 @@ def test_the_loss_is_the_negative_evidence_bound():
     code = torch.distributions.Normal(mean, (0.5 * log_variance).exp())
     divergence = torch.distributions.kl_divergence(code, torch.distributions.Normal(0.0, 1.0)).sum()
     likelihood = torch.distributions.Bernoulli(reconstruction).log_prob(x).sum()
-    torch.testing.assert_close(
-        models.negative_elbo(reconstruction, x, mean, log_variance), divergence - likelihood
-    )
+    torch.testing.assert_close(models.negative_elbo(reconstruction, x, mean, log_variance), divergence - likelihood)

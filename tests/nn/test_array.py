@@ -19,9 +19,7 @@ def test_one_definition_serves_a_plain_model_and_an_array():
 
 
 def test_says_what_it_lacks():
-    with pytest.raises(
-        AttributeError, match=r"no AdaptiveLogSoftmaxWithLoss.*; it has .*AvgPool1d and \d+ more"
-    ):
+    with pytest.raises(AttributeError, match=r"no AdaptiveLogSoftmaxWithLoss.*; it has .*AvgPool1d and \d+ more"):
         nn.array(2).AdaptiveLogSoftmaxWithLoss  # noqa: B018
 
 

@@ -55,9 +55,7 @@ def test_a_fused_parametrization_is_not_removed():
     array = fuse([torch.nn.Sequential(model) for model in models])
     x = torch.randn(2, 3, 6)
     before = array(x)
-    with pytest.raises(
-        InvalidArgument, match="made by a parametrization, which cannot be removed after fuse"
-    ):
+    with pytest.raises(InvalidArgument, match="made by a parametrization, which cannot be removed after fuse"):
         torch.nn.utils.parametrize.remove_parametrizations(array.get_submodule("0"), "weight")
     torch.testing.assert_close(array(x), before)
 

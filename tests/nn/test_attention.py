@@ -16,9 +16,7 @@ def run(models, query, key, value, padding=None, **arguments):
     array = fuse(models)
     mine = array(query, key, value, key_padding_mask=padding, **arguments)
     alone = [
-        model(
-            query[i], key[i], value[i], key_padding_mask=None if padding is None else padding[i], **arguments
-        )
+        model(query[i], key[i], value[i], key_padding_mask=None if padding is None else padding[i], **arguments)
         for i, model in enumerate(models)
     ]
     return mine, alone

@@ -35,9 +35,7 @@ def test_momentum_is_set_between_steps(kind, shape):
         array.momentum = momentum
         x = torch.randn(2, *shape)
         array(x)
-        each = (
-            [momentum] * 2 if momentum is None or isinstance(momentum, float) else list(map(float, momentum))
-        )
+        each = [momentum] * 2 if momentum is None or isinstance(momentum, float) else list(map(float, momentum))
         for index, (model, own) in enumerate(zip(models, each, strict=True)):
             model.momentum = own
             model(x[index])

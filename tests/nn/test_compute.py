@@ -102,9 +102,7 @@ def test_the_parts_of_a_step_runner_do_the_same(width):
     x = torch.randn(2, 16, 32)
     expected = array(x).square().mean((1, 2)).detach()
     optimizer = optim.SGD(array.parameters(), lr=0.0)
-    with StepRunner(
-        array, optimizer, lambda a, x: a(x).square().mean((1, 2)), threads=1, width=width
-    ) as runner:
+    with StepRunner(array, optimizer, lambda a, x: a(x).square().mean((1, 2)), threads=1, width=width) as runner:
         losses = [runner.step(x).losses() for _ in range(5)]
     assert runner.mode == "captured"
     for value in losses:

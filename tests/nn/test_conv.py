@@ -86,9 +86,7 @@ def test_weights_of_lines_are_not_copied(kind):
     models = [kind(16, 32, 5) for _ in range(3)]
     layer = getattr(nn, kind.__name__).from_models(models)
     x = torch.randn(3, 2, 9, 16).movedim(-1, 2).requires_grad_()
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
-    ) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profile:
         y = layer(x)
         y.square().sum().backward()
     truth = torch.stack([model(one) for model, one in zip(models, x.detach(), strict=True)])

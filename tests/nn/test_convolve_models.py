@@ -32,9 +32,7 @@ def test_gradients_are_those_of_separate_models():
 
 
 def test_gradients_of_gradients():
-    assert torch.autograd.gradgradcheck(
-        lambda *t: convolve_models(*t, GEOMETRY), inputs(2), fast_mode=True, atol=1e-6
-    )
+    assert torch.autograd.gradgradcheck(lambda *t: convolve_models(*t, GEOMETRY), inputs(2), fast_mode=True, atol=1e-6)
 
 
 def test_only_what_is_wanted_is_computed():
@@ -62,9 +60,7 @@ def test_channels_stay_last_of_results_and_gradients():
 def test_a_shared_batch_is_not_copied():
     x, weight, bias = inputs()
     shared = x[:1].detach().expand_as(x)
-    torch.testing.assert_close(
-        convolve_models(shared, weight, bias, GEOMETRY), separate(shared, weight, bias)
-    )
+    torch.testing.assert_close(convolve_models(shared, weight, bias, GEOMETRY), separate(shared, weight, bias))
 
 
 def test_large_results_are_written_into_place():

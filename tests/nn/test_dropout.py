@@ -61,9 +61,7 @@ def test_a_cast_of_the_layer_leaves_rates_alone(dtype):
 
 
 def test_places_in_one_model_draw_apart():
-    array = fuse(
-        [torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Dropout(0.5)) for _ in range(2)], seeds=[3, 4]
-    )
+    array = fuse([torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Dropout(0.5)) for _ in range(2)], seeds=[3, 4])
     x = torch.ones(2, 400)
     assert not torch.equal(array[0](x), array[1](x))
 
@@ -230,9 +228,7 @@ def test_a_rate_that_is_raised_later_counts_in_a_captured_step(threads, width):
             4: lambda p: p.fill_(0.5),
             6: lambda p: setattr(array.get_submodule("1"), "p", [0.1, 0.0, 0.9]),
         }
-        with dnnsuite.StepRunner(
-            array, optimizer, loss, threads=runs, width=width, capture=capture
-        ) as runner:
+        with dnnsuite.StepRunner(array, optimizer, loss, threads=runs, width=width, capture=capture) as runner:
             for step in range(8):
                 if step in changes:
                     changes[step](array.get_buffer("1.p"))

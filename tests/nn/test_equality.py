@@ -62,9 +62,7 @@ def prepared(example, B, dtype):
         for name, buffer in model.named_buffers():
             if "running" in name:
                 buffer.add_(torch.rand_like(buffer))
-    each = [
-        tree_map(lambda x: x.to(dtype) if x.is_floating_point() else x, example.inputs()) for _ in range(B)
-    ]
+    each = [tree_map(lambda x: x.to(dtype) if x.is_floating_point() else x, example.inputs()) for _ in range(B)]
     return models, each
 
 
@@ -163,9 +161,7 @@ def test_values(case, dtype, data):
             own = [w[index] for w in weights]
             alone, inputs = copy.deepcopy(model), each[index]
             rounded = functools.partial(in_torch, model, inputs, example.keywords, own)
-            exact = functools.partial(
-                in_torch, *in_double(model, inputs), example.keywords, [w.double() for w in own]
-            )
+            exact = functools.partial(in_torch, *in_double(model, inputs), example.keywords, [w.double() for w in own])
             if dtype == torch.bfloat16:
                 assert found["output 0"].dtype == tensors(alone(*inputs, **example.keywords))[0].dtype
                 (alone, inputs), own = in_double(model, inputs), [w.double() for w in own]
@@ -174,9 +170,7 @@ def test_values(case, dtype, data):
 
 def in_double(model, inputs):
     """A copy of a model, and its inputs, in float64."""
-    return copy.deepcopy(model).double(), tree_map(
-        lambda x: x.double() if x.is_floating_point() else x, inputs
-    )
+    return copy.deepcopy(model).double(), tree_map(lambda x: x.double() if x.is_floating_point() else x, inputs)
 
 
 def in_torch(model, inputs, keywords, weights):
@@ -248,9 +242,7 @@ def test_shared(case, dtype, data):
         array = dnnsuite.fuse(models)
         expected, weights = run(copy.deepcopy(array), stacked([each[0]] * B), example.keywords)
         inputs = leaves(each[0])
-        outputs = tensors(
-            array(*tree_map(functools.partial(dnnsuite.stack, B=B), inputs), **example.keywords)
-        )
+        outputs = tensors(array(*tree_map(functools.partial(dnnsuite.stack, B=B), inputs), **example.keywords))
         floating = [y for y in outputs if y.is_floating_point()]
         if any(y.requires_grad for y in floating):
             sum((y * w).sum() for y, w in zip(floating, weights, strict=True)).backward()
@@ -298,9 +290,7 @@ def test_narrowed(case, dtype, data):
         assert found.keys() == expected.keys()
         for name, value in found.items():
             near = TOLERANCE.get(dtype, {"rtol": case.bf16_tolerance, "atol": case.bf16_tolerance})
-            torch.testing.assert_close(
-                value, expected[name].narrow(0, start, length), **near, check_stride=False
-            )
+            torch.testing.assert_close(value, expected[name].narrow(0, start, length), **near, check_stride=False)
         owner = dict(array.named_parameters())
         for name, parameter in part.named_parameters():
             assert parameter.data_ptr() == owner[name][start].data_ptr()

@@ -23,9 +23,7 @@ def test_every_size_matches(sizes):
 
 
 def test_double():
-    check_matches_models(
-        make_models(lambda: torch.nn.Linear(6, 4), 3, torch.float64), torch.randn(3, 5, 6).double()
-    )
+    check_matches_models(make_models(lambda: torch.nn.Linear(6, 4), 3, torch.float64), torch.randn(3, 5, 6).double())
 
 
 def test_shared_input_gives_what_copies_give():

@@ -82,9 +82,7 @@ def test_refuses_targets_of_another_shape():
 
 
 MODULES = sorted(
-    name
-    for name in dir(nn)
-    if name.endswith(("Loss", "Loss2d")) and issubclass(getattr(nn, name), nn.ArrayModule)
+    name for name in dir(nn) if name.endswith(("Loss", "Loss2d")) and issubclass(getattr(nn, name), nn.ArrayModule)
 )
 
 
@@ -161,9 +159,7 @@ def test_a_shared_target():
     expected = nn.CrossEntropyLoss(B=3)(logits, torch.stack([target] * 3))
     assert torch.equal(nn.CrossEntropyLoss(B=3)(logits, stack(target, B=3)), expected)
     number = torch.randn(8, 5)
-    assert torch.equal(
-        nn.MSELoss(B=3)(logits, stack(number, B=3)), nn.MSELoss(B=3)(logits, torch.stack([number] * 3))
-    )
+    assert torch.equal(nn.MSELoss(B=3)(logits, stack(number, B=3)), nn.MSELoss(B=3)(logits, torch.stack([number] * 3)))
 
 
 def test_refuses_an_input_without_the_models():
@@ -182,9 +178,7 @@ def test_ctc():
     input_lengths, target_lengths = torch.full((2, 3), 6), torch.tensor([[2, 3, 4], [1, 4, 2]])
     got = nn.CTCLoss(B=2)(log_p, targets, input_lengths, target_lengths)
     for index in range(2):
-        expected = torch.nn.CTCLoss()(
-            log_p[index], targets[index], input_lengths[index], target_lengths[index]
-        )
+        expected = torch.nn.CTCLoss()(log_p[index], targets[index], input_lengths[index], target_lengths[index])
         assert_near(got[index], expected)
 
 

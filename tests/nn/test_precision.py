@@ -23,9 +23,7 @@ def test_autocast_gives_what_it_gives_the_models(norm_first, dropout, device):
             expected = torch.stack([model(x[i]) for i, model in enumerate(models)])
         torch.testing.assert_close(output.float(), expected.float(), rtol=0.05, atol=0.1)
     with torch.autocast(device, dtype=torch.bfloat16):
-        loss = nn.functional.cross_entropy(
-            array(x).flatten(1, 2), torch.zeros(2, 15, dtype=torch.long, device=device)
-        )
+        loss = nn.functional.cross_entropy(array(x).flatten(1, 2), torch.zeros(2, 15, dtype=torch.long, device=device))
     loss.sum().backward()
     for name, parameter in array.named_parameters():
         assert parameter.grad is not None, name
@@ -66,9 +64,7 @@ CAST = {
 
 
 @pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")  # torch's own, of its RMSNorm
-@pytest.mark.parametrize(
-    "dtypes", [(None, None), (None, torch.bfloat16), (torch.float64, torch.float64)], ids=str
-)
+@pytest.mark.parametrize("dtypes", [(None, None), (None, torch.bfloat16), (torch.float64, torch.float64)], ids=str)
 @pytest.mark.parametrize("name", CAST)
 def test_autocast_gives_the_models_dtypes(name, dtypes):
     """dtypes of the parameters and of the floating inputs."""

@@ -85,9 +85,7 @@ def test_integers_are_all_as_likely():
         values, counts = own.unique(return_counts=True)
         assert values.tolist() == [-2, -1, 0, 1, 2]
         assert (counts - 4000).abs().max() < 300
-    assert torch.equal(
-        draw("randint", (), {"low": -2, "high": 3, "size": [20_000]}, [], STREAM[1:]), drawn[1:]
-    )
+    assert torch.equal(draw("randint", (), {"low": -2, "high": 3, "size": [20_000]}, [], STREAM[1:]), drawn[1:])
 
 
 def test_tensors_of_each_model_are_cut_and_others_are_shared():

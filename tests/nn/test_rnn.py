@@ -62,13 +62,7 @@ def test_packed_sequences_match_models(layer, given, bidirectional):
     for index, model in enumerate(models):
         own = data.detach()[index].requires_grad_()
         alone = PackedSequence(own, *each[index][1:])
-        hx = (
-            None
-            if not given
-            else state[index]
-            if layer is not torch.nn.LSTM
-            else tuple(s[index] for s in state)
-        )
+        hx = None if not given else state[index] if layer is not torch.nn.LSTM else tuple(s[index] for s in state)
         expected, then = model(alone, hx)
         then = then if isinstance(then, tuple) else (then,)
         ((expected.data * weights[index]).sum() + sum(part.sin().sum() for part in then)).backward()

@@ -154,9 +154,7 @@ def test_equal_values_if_asked(models):
 
 def test_what_is_trained_by_several_models_is_refused(models):
     models[0].base[3].weight.requires_grad_()
-    with pytest.raises(
-        InvalidArgument, match=r"models 0 and 1 share base\.3.*weight, which takes a gradient"
-    ):
+    with pytest.raises(InvalidArgument, match=r"models 0 and 1 share base\.3.*weight, which takes a gradient"):
         dnnsuite.fuse(models)
     layer = torch.nn.Linear(2, 2)
     with pytest.raises(InvalidArgument, match=r"share .*weight, which takes a gradient"):

@@ -9,9 +9,7 @@ from helpers import assert_near, check_matches_models, make_models
 
 
 def layer(**arguments):
-    return lambda: torch.nn.TransformerEncoderLayer(
-        12, 3, 20, **{"dropout": 0.0, "batch_first": True, **arguments}
-    )
+    return lambda: torch.nn.TransformerEncoderLayer(12, 3, 20, **{"dropout": 0.0, "batch_first": True, **arguments})
 
 
 @pytest.mark.parametrize("norm_first", [True, False])

@@ -112,9 +112,7 @@ def test_running_statistics_in_the_same_pass(order, momentum, device):
     wanted = mean.lerp(statistics[0], momentum), variance.lerp(statistics[2], momentum)
     versions = mean._version, variance._version
     with device():
-        found = ops.batch_norm_act_running(
-            x, weight, bias, None, mean, variance, 1e-5, "relu", 0.01, momentum
-        )
+        found = ops.batch_norm_act_running(x, weight, bias, None, mean, variance, 1e-5, "relu", 0.01, momentum)
     torch.testing.assert_close((found, mean, variance), (y, *wanted))
     assert not found._is_view()  # what follows may write into it
     assert mean._version > versions[0]
@@ -155,9 +153,7 @@ def test_batches_are_counted_in_the_same_pass():
 def test_running_statistics_of_another_type_are_not_taken_in():
     x, running = torch.randn(2, 3, 2, 2), torch.zeros(2, 2, dtype=torch.float64)
     with cpu_for_gpu():
-        assert (
-            ops.batch_norm_act_running(x, None, None, None, running, running, 1e-5, "none", 0.0, 0.1) is None
-        )
+        assert ops.batch_norm_act_running(x, None, None, None, running, running, 1e-5, "none", 0.0, 0.1) is None
         own = torch.zeros(3, 2)  # of three models, which share the batch
         assert ops.batch_norm_act_running(x[:1], None, None, None, own, own, 1e-5, "none", 0.0, 0.1) is None
     assert not running.any()

@@ -26,9 +26,7 @@ def test_large_logits(device):
 
 def test_gradients_sum_to_zero_over_the_classes(device):
     logits = torch.randn(1, 4, 1000, device=device, requires_grad=True)
-    ops.cross_entropy(
-        logits, torch.zeros(1, 4, dtype=torch.int64, device=device), label_smoothing=0.2
-    ).backward()
+    ops.cross_entropy(logits, torch.zeros(1, 4, dtype=torch.int64, device=device), label_smoothing=0.2).backward()
     torch.testing.assert_close(logits.grad.sum(-1), torch.zeros(1, 4, device=device), rtol=0, atol=1e-6)
 
 

@@ -75,7 +75,5 @@ def test_torchvisions_models_are_fused_whole_on_a_gpu(name):
     assert {cover.how for cover in array.coverage()} <= {"fused", "elementwise", "vmap", "forward"}
     for model in plain:
         model(x).square().sum().backward()
-    for one, other in zip(
-        array.parameters(), zip(*(m.parameters() for m in plain), strict=True), strict=True
-    ):
+    for one, other in zip(array.parameters(), zip(*(m.parameters() for m in plain), strict=True), strict=True):
         torch.testing.assert_close(one.grad, torch.stack([p.grad for p in other]), rtol=1e-6, atol=1e-8)

@@ -23,9 +23,7 @@ def test_repeated_indices_add_up_in_order(device):
     grad = torch.randn(1, 5000, 5, device=device)
     first, second = (torch.autograd.grad(ops.embedding(weight, indices), weight, grad)[0] for _ in range(2))
     assert torch.equal(first, second)
-    expected = torch.zeros(3, 5, dtype=torch.float64, device=device).index_add_(
-        0, indices[0], grad[0].double()
-    )
+    expected = torch.zeros(3, 5, dtype=torch.float64, device=device).index_add_(0, indices[0], grad[0].double())
     torch.testing.assert_close(first[0].double(), expected, rtol=1e-5, atol=1e-3)
 
 

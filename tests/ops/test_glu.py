@@ -44,9 +44,7 @@ def test_memory_order_stays(channels):
 
 def test_what_is_not_finite():
     inf, nan = float("inf"), float("nan")
-    x = torch.tensor(
-        [[[2.0, -inf], [2.0, inf], [inf, 1.0], [nan, 0.0], [1.0, nan], [3.0, -200.0], [3.0, 200.0]]]
-    )
+    x = torch.tensor([[[2.0, -inf], [2.0, inf], [inf, 1.0], [nan, 0.0], [1.0, nan], [3.0, -200.0], [3.0, 200.0]]])
     torch.testing.assert_close(glu(x, 2), F.glu(x, 2), equal_nan=True)
 
 

@@ -33,9 +33,7 @@ def test_channels_last_without_a_gradient_of_the_input():
     y = ops.group_norm(x, 4, weight, bias)
     grads = torch.autograd.grad(y.square().sum(), (weight, bias))
     truth = torch.stack([torch.nn.functional.group_norm(x[i].contiguous().double(), 4) for i in range(2)])
-    wanted = 2 * ((truth * weight[:, None, :, None, None] + bias[:, None, :, None, None]) * truth).sum(
-        (1, 3, 4)
-    )
+    wanted = 2 * ((truth * weight[:, None, :, None, None] + bias[:, None, :, None, None]) * truth).sum((1, 3, 4))
     torch.testing.assert_close(grads[0].double(), wanted, rtol=1e-4, atol=1e-4)
 
 
@@ -51,9 +49,7 @@ def test_channels_last_stays_so_and_has_its_gradients(shape, dtype):
     found = torch.autograd.grad(y, (x, weight, bias), grad)
     assert found[0].stride() == x.stride()
     wide = [t.detach().double().contiguous().requires_grad_() for t in (x, weight, bias)]
-    truth = torch.stack(
-        [torch.nn.functional.group_norm(own, 2, w, b) for own, w, b in zip(*wide, strict=True)]
-    )
+    truth = torch.stack([torch.nn.functional.group_norm(own, 2, w, b) for own, w, b in zip(*wide, strict=True)])
     wanted = torch.autograd.grad(truth, wide, grad.double())
     for a, b in zip((y, *found), (truth, *wanted), strict=True):
         torch.testing.assert_close(a.double(), b, rtol=2e-4, atol=2e-4)
@@ -65,9 +61,7 @@ def test_small_maps_have_a_kernel_where_the_channels_lie_last(shape):
     x = torch.randn(shape, dtype=torch.float64).movedim(2, -1).contiguous().movedim(-1, 2).requires_grad_()
     weight, bias = (torch.randn(B, C, dtype=torch.float64, requires_grad=True) for _ in range(2))
     y = ops.group_norm(x, 2, weight, bias)
-    truth = torch.stack(
-        [torch.nn.functional.group_norm(*own) for own in zip(x, (2, 2), weight, bias, strict=False)]
-    )
+    truth = torch.stack([torch.nn.functional.group_norm(*own) for own in zip(x, (2, 2), weight, bias, strict=False)])
     torch.testing.assert_close(y, truth)
     grad = torch.randn_like(truth)
     for a, b in zip(*(torch.autograd.grad(t, (x, weight, bias), grad) for t in (y, truth)), strict=True):
@@ -77,13 +71,7 @@ def test_small_maps_have_a_kernel_where_the_channels_lie_last(shape):
 @pytest.mark.parametrize(("samples", "channels", "side"), [(18, 32, 64), (18, 256, 23)])
 def test_larger_than_the_caches_is_the_same(samples, channels, side):
     """Written past them."""
-    x = (
-        torch.randn(2, samples, channels, side, side)
-        .movedim(2, -1)
-        .contiguous()
-        .movedim(-1, 2)
-        .requires_grad_()
-    )
+    x = torch.randn(2, samples, channels, side, side).movedim(2, -1).contiguous().movedim(-1, 2).requires_grad_()
     y = ops.group_norm(x, 4)
     grad = torch.randn_like(y)
     (dx,) = torch.autograd.grad(y, x, grad)
@@ -102,8 +90,6 @@ def test_gradients_of_more_samples_than_a_block(samples, channels, side):
     grad = torch.randn(2, samples, side, side, channels).movedim(-1, 2)
     found = torch.autograd.grad(ops.group_norm(x, 4, weight, bias), (x, weight, bias), grad)
     wide = [t.detach().double().contiguous().requires_grad_() for t in (x, weight, bias)]
-    truth = torch.stack(
-        [torch.nn.functional.group_norm(own, 4, w, b) for own, w, b in zip(*wide, strict=True)]
-    )
+    truth = torch.stack([torch.nn.functional.group_norm(own, 4, w, b) for own, w, b in zip(*wide, strict=True)])
     for a, b in zip(found, torch.autograd.grad(truth, wide, grad.double()), strict=True):
         torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-3)

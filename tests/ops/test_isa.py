@@ -19,9 +19,7 @@ def chosen(asked):
     """What a process takes that asks for this set."""
     program = "from dnnsuite import ops; print(ops.instruction_set())"
     environment = os.environ | {"DNNSUITE_ISA": asked}
-    out = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
+    out = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     return out.stdout.strip()
 
 

@@ -27,13 +27,9 @@ def test_missing_library_says_where_and_what_to_do(tmp_path, monkeypatch):
 
 def test_broken_library_is_unavailable(tmp_path):
     (tmp_path / "libdnnsuite_ops.so").write_bytes(b"not an object")
-    program = (
-        "import dnnsuite.errors as e\ntry:\n    import dnnsuite.ops\nexcept e.Unavailable as x:\n    print(x)"
-    )
+    program = "import dnnsuite.errors as e\ntry:\n    import dnnsuite.ops\nexcept e.Unavailable as x:\n    print(x)"
     environment = os.environ | {"DNNSUITE_LIBRARY_DIR": str(tmp_path)}
-    out = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
+    out = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert "does not load under torch" in out.stdout
 
 
@@ -147,9 +143,7 @@ def test_transforms_of_torch_func(name):
     torch.testing.assert_close(
         torch.func.jvp(torch.func.grad(loss), (x,), (direction,))[1], times, rtol=1e-3, atol=1e-4
     )
-    torch.testing.assert_close(
-        torch.vmap(call)(torch.stack([x, direction])), torch.stack([call(x), call(direction)])
-    )
+    torch.testing.assert_close(torch.vmap(call)(torch.stack([x, direction])), torch.stack([call(x), call(direction)]))
 
 
 def test_tensors_that_left_a_transform():

@@ -168,9 +168,7 @@ def test_rounded_products_are_torchs_with_float32_parameters(how, activation, bi
     leaves = [x.detach().clone().requires_grad_(), torch.randn(3, 5, 12).requires_grad_()]
     leaves += [torch.randn(3, 5).requires_grad_()] if bias else []
     with torch.autocast("cpu", torch.bfloat16, enabled=how == "autocast"):
-        y = ops.linear(
-            x if shared else leaves[0], leaves[1], leaves[2] if bias else None, activation, LOW[how]
-        )
+        y = ops.linear(x if shared else leaves[0], leaves[1], leaves[2] if bias else None, activation, LOW[how])
     assert y.dtype == torch.bfloat16
     rounded = [leaf.detach().bfloat16().float().requires_grad_() for leaf in leaves]
     expected = rounded[0] @ rounded[1].mT + (rounded[2].unsqueeze(1) if bias else 0.0)
@@ -194,14 +192,10 @@ def test_rounded_products_can_be_differentiated_twice():
     exact = x.detach().requires_grad_(), weight.detach().requires_grad_()
     (dx,) = torch.autograd.grad(ops.linear(*exact).square().sum(), exact[0], create_graph=True)
     dx.square().sum().backward()
-    torch.testing.assert_close(
-        weight.grad, exact[1].grad, rtol=0.1, atol=0.1 * float(exact[1].grad.abs().max())
-    )
+    torch.testing.assert_close(weight.grad, exact[1].grad, rtol=0.1, atol=0.1 * float(exact[1].grad.abs().max()))
 
 
-@pytest.mark.parametrize(
-    ("inputs", "outputs"), [(48, 3), (8, 768)]
-)  # the latter shows it on a CPU with AVX2 only
+@pytest.mark.parametrize(("inputs", "outputs"), [(48, 3), (8, 768)])  # the latter shows it on a CPU with AVX2 only
 def test_zeros_at_the_end_change_no_bit_of_a_rounded_product_in_order(inputs, outputs):
     x = torch.randn(2, 200, inputs, requires_grad=True)
     weight = torch.randn(2, outputs, inputs, requires_grad=True)
@@ -229,9 +223,7 @@ def test_sixteen_bits_without_autocast_and_doubles_under_it():
 def test_a_dtype_of_the_product_is_taken_under_torch_func():
     x, weight = torch.randn(4, 2, 3, 5), torch.randn(2, 6, 5)
     mapped = torch.func.vmap(lambda x: ops.linear(x, weight, dtype=torch.bfloat16))(x)
-    torch.testing.assert_close(
-        mapped.float(), torch.einsum("abri,boi->abro", x, weight), rtol=0.05, atol=0.05
-    )
+    torch.testing.assert_close(mapped.float(), torch.einsum("abri,boi->abro", x, weight), rtol=0.05, atol=0.05)
 
 
 def test_maps_over_a_batch():

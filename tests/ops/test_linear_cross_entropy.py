@@ -32,9 +32,7 @@ def test_equals_layer_and_loss_in_several_pieces(bias, options, monkeypatch):
         strict=True,
     ):
         torch.testing.assert_close(a, c, rtol=1e-4, atol=1e-6)
-    for a, c in zip(
-        torch.autograd.grad(got.sum(), leaves), torch.autograd.grad(expected.sum(), leaves), strict=True
-    ):
+    for a, c in zip(torch.autograd.grad(got.sum(), leaves), torch.autograd.grad(expected.sum(), leaves), strict=True):
         torch.testing.assert_close(a, c, rtol=1e-4, atol=1e-6)
 
 
@@ -93,8 +91,6 @@ def test_under_autocast_and_in_sixteen_bits():
     x, weight, _, target = inputs(False)
     expected = ops.linear_cross_entropy(x, weight, target)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        torch.testing.assert_close(
-            ops.linear_cross_entropy(x, weight, target), expected, rtol=0.05, atol=0.05
-        )
+        torch.testing.assert_close(ops.linear_cross_entropy(x, weight, target), expected, rtol=0.05, atol=0.05)
     got = ops.linear_cross_entropy(x.bfloat16(), weight.bfloat16(), target)
     torch.testing.assert_close(got, expected, rtol=0.05, atol=0.05)

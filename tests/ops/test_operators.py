@@ -153,9 +153,7 @@ def test_empty(case, B):
             assert torch.equal(leaf.grad, torch.zeros_like(leaf)), name
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in SMALL if "drop" in c.name or "loss" in c.name][::4], ids=lambda c: c.name
-)
+@pytest.mark.parametrize("case", [c for c in SMALL if "drop" in c.name or "loss" in c.name][::4], ids=lambda c: c.name)
 def test_compiles(case):
     tensors = case.make(2, torch.float32)
     names = case.differentiable(tensors)
@@ -167,9 +165,7 @@ def test_compiles(case):
     expected = step(*leaves)
     got = torch.compile(step, fullgraph=True, backend="aot_eager")(*leaves)
     assert torch.equal(got, expected)
-    for a, b in zip(
-        torch.autograd.grad(got.sum(), leaves), torch.autograd.grad(expected.sum(), leaves), strict=True
-    ):
+    for a, b in zip(torch.autograd.grad(got.sum(), leaves), torch.autograd.grad(expected.sum(), leaves), strict=True):
         assert torch.equal(a, b)
 
 
@@ -273,9 +269,7 @@ def test_opcheck(index, device):
 
 def test_every_operator_has_a_sample():
     names = {op.__name__.split(".")[-1] for op, _ in opcheck_samples("cpu")}
-    registered = {
-        name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if "dnnsuite::" in name
-    }
+    registered = {name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if "dnnsuite::" in name}
     public = set(ops.__all__) & registered - {
         "instruction_set",
         "optimizer_plan",
@@ -306,9 +300,7 @@ def test_can_be_captured(case):
 def test_sixteen_bits(case, dtype):
     """Arithmetic and sums are in float32: results are near those of float32 rounded at the end."""
     exact = case.make(2, torch.float32)
-    cast = {
-        n: t.to("cuda", dtype if t.is_floating_point() and n != "p" else t.dtype) for n, t in exact.items()
-    }
+    cast = {n: t.to("cuda", dtype if t.is_floating_point() and n != "p" else t.dtype) for n, t in exact.items()}
     wide = {n: t.float() if t.dtype == dtype else t for n, t in cast.items()}
     got, want = run(case, cast), run(case, wide)
     unit = torch.finfo(dtype).eps

@@ -52,9 +52,7 @@ class Run:
         self.hyper = [v[models] for v in vectors(rule, device)]
 
     def step(self, number, **options):
-        ops.optimizer_(
-            self.rule, self.params, self.grads[number], self.states, self.scalars, self.hyper, **options
-        )
+        ops.optimizer_(self.rule, self.params, self.grads[number], self.states, self.scalars, self.hyper, **options)
 
     def all(self):
         return [*self.params, *self.states, *self.scalars]
@@ -127,9 +125,7 @@ def test_more_tensors_than_one_launch_holds(device):
     zero = torch.zeros_like(one)
     steps = [torch.zeros_like(one) for _ in params]
     ops.optimizer_("sgd", params, grads, [], steps, [one, zero, zero, zero])
-    assert all(
-        torch.equal(p.cpu(), i - torch.tensor([[1.0], [2.0]]).expand(2, 3)) for i, p in enumerate(params)
-    )
+    assert all(torch.equal(p.cpu(), i - torch.tensor([[1.0], [2.0]]).expand(2, 3)) for i, p in enumerate(params))
     assert all(step.tolist() == [0.0, 0.0] for step in steps)  # only steps with momentum count
 
 
@@ -231,9 +227,7 @@ RULE, DTYPE, MODELS, ENTRIES = range(4)  # columns of a plan's first row
 def test_the_operator_checks_its_plan(damage, message):
     plan, grads, hyper = sgd_plan()
     with pytest.raises(RuntimeError, match=message):
-        torch.ops.dnnsuite.optimizer_step_(
-            damage(plan), [], grads, hyper, None, None, None, False, False, False
-        )
+        torch.ops.dnnsuite.optimizer_step_(damage(plan), [], grads, hyper, None, None, None, False, False, False)
 
 
 @pytest.mark.parametrize("other", [torch.zeros_like, torch.clone, lambda plan: plan[:]])

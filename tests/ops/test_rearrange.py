@@ -12,9 +12,7 @@ copied = torch.ops.dnnsuite.rearranged
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(
-    "shape", [(3, 17, 2, 20), (2, 4, 8, 16), (3, 5, 2, 6), (1, 33, 16, 1), (2, 3, 70, 50)]
-)
+@pytest.mark.parametrize("shape", [(3, 17, 2, 20), (2, 4, 8, 16), (3, 5, 2, 6), (1, 33, 16, 1), (2, 3, 70, 50)])
 def test_every_order(shape, dtype):
     x = torch.randn(shape, dtype=dtype)
     for order in itertools.permutations(range(len(shape))):

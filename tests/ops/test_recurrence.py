@@ -23,9 +23,7 @@ def test_is_the_definition(kind, reverse, given, ragged, N, H):
     weights = [torch.randn_like(b) for _, b in pairs]
     leaves = [a for a in args if a is not None]
     grads = [
-        torch.autograd.grad(
-            sum((pair[side] * w).sum() for pair, w in zip(pairs, weights, strict=True)), leaves
-        )
+        torch.autograd.grad(sum((pair[side] * w).sum() for pair, w in zip(pairs, weights, strict=True)), leaves)
         for side in (0, 1)
     ]
     for a, b in [*pairs, *zip(*grads, strict=True)]:

@@ -37,9 +37,7 @@ def test_the_steps_of_a_gpu_are_the_definition(kind, reverse, given, ragged, dev
             )
             for side in (0, 1)
         ]
-        for a, b in (
-            [(p[0], p[1]) for p in pairs] + [(p[2], p[1]) for p in pairs] + [*zip(*grads, strict=True)]
-        ):
+        for a, b in [(p[0], p[1]) for p in pairs] + [(p[2], p[1]) for p in pairs] + [*zip(*grads, strict=True)]:
             torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
 
 

@@ -17,8 +17,7 @@ IN_PYTHON = {
     "triton_filter_gradient",
 }  # if something has imported their modules
 NAMES = sorted(
-    {name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if name.startswith("dnnsuite::")}
-    - IN_PYTHON
+    {name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if name.startswith("dnnsuite::")} - IN_PYTHON
 )
 CPU_ONLY = {
     "activate",
@@ -82,9 +81,7 @@ def test_writes_only_where_its_name_says(name):
 
 
 def test_every_cuda_kernel_has_a_test_on_the_host():
-    started = set(
-        re.findall(r"cudaError_t (\w+)\(", (SOURCE / "kernels/kernels.hpp").read_text(encoding="utf-8"))
-    )
+    started = set(re.findall(r"cudaError_t (\w+)\(", (SOURCE / "kernels/kernels.hpp").read_text(encoding="utf-8")))
     tests = Path(__file__).parents[1] / "cpp/fused/kernels"
     text = "".join(path.read_text(encoding="utf-8") for path in tests.glob("*_test.cpp"))
     assert len(started) > 20

@@ -62,9 +62,7 @@ def test_the_two_halves_of_it_and_values():
     norms = get_total_norm([p.grad.detach() for p in array.parameters()])
     expected = [get_total_norm([p.grad for p in model.parameters()]) for model in models]
     assert_near(norms, torch.stack(expected))
-    assert_near(
-        get_total_norm(array.parameters()), torch.stack([get_total_norm(m.parameters()) for m in models])
-    )
+    assert_near(get_total_norm(array.parameters()), torch.stack([get_total_norm(m.parameters()) for m in models]))
     clip_grads_with_norm_(array.parameters(), 0.5, norms)
     clip_grad_value_(array.parameters(), 0.01)
     for index, model in enumerate(models):
@@ -91,9 +89,7 @@ def test_others_are_torchs_as_before_and_are_not_mixed_with_arrays():
     grads = [p.grad for p in models[0].parameters()]
     assert get_total_norm(grads).shape == ()
     assert get_total_norm([]) == 0
-    with pytest.raises(
-        InvalidArgument, match="3 of these tensors are those of an array of models and 3 are not"
-    ):
+    with pytest.raises(InvalidArgument, match="3 of these tensors are those of an array of models and 3 are not"):
         clip_grad_norm_(chain(array.parameters(), models[0].parameters()), 1.0)
     array.scale.grad[1] = float("nan")
     with pytest.raises(InvalidArgument, match=r"models \[1\] have a norm that is not finite"):

@@ -14,9 +14,7 @@ B, N, C = 4, 8, 3
 
 def _parts():
     torch.manual_seed(0)
-    models = [
-        torch.nn.Sequential(torch.nn.Linear(5, 6), torch.nn.ReLU(), torch.nn.Linear(6, C)) for _ in range(B)
-    ]
+    models = [torch.nn.Sequential(torch.nn.Linear(5, 6), torch.nn.ReLU(), torch.nn.Linear(6, C)) for _ in range(B)]
     x, y, classes = torch.randn(N, 5), torch.randn(N, C), torch.randint(C, (N,))
     return models, x, y, classes
 
@@ -62,9 +60,7 @@ def test_a_mean_over_models_is_refused_with_the_line_to_write(name):
     models, x, y, classes = _parts()
     array = dnnsuite.fuse(models)
     loss = REFUSED[name](array(dnnsuite.stack(x, B=B)), dnnsuite.stack(y, B=B), dnnsuite.stack(classes, B=B))
-    with pytest.raises(
-        errors.InvalidArgument, match=r"1/4 of its own gradient: write .*\.sum\(\)\.backward\(\)"
-    ):
+    with pytest.raises(errors.InvalidArgument, match=r"1/4 of its own gradient: write .*\.sum\(\)\.backward\(\)"):
         loss.backward()
     assert all(p.grad is None for p in array.parameters())
 
@@ -94,9 +90,7 @@ def test_a_gradient_by_torch_autograd_grad_is_looked_at_too():
     models, x, y, _ = _parts()
     array = dnnsuite.fuse(models)
     with pytest.raises(errors.InvalidArgument, match="mse_loss"):
-        torch.autograd.grad(
-            F.mse_loss(array(dnnsuite.stack(x, B=B)), dnnsuite.stack(y, B=B)), [*array.parameters()]
-        )
+        torch.autograd.grad(F.mse_loss(array(dnnsuite.stack(x, B=B)), dnnsuite.stack(y, B=B)), [*array.parameters()])
     layer = nn.Linear(5, C, B=B)
     with pytest.raises(errors.InvalidArgument, match=r"losses\.sum"):
         nn.functional.mse_loss(layer(dnnsuite.stack(x, B=B)), dnnsuite.stack(y, B=B)).mean().backward()

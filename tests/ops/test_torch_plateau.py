@@ -33,9 +33,7 @@ def test_a_metric_per_model_is_refused_and_changes_nothing(classes, metrics):
     ):
         plateau.step(metrics)
     assert (plateau.best, plateau.last_epoch) == before
-    assert (
-        len(list(array.parameters())) == 2
-    )  # the array is alive: its parameters are known as such by its layers
+    assert len(list(array.parameters())) == 2  # the array is alive: its parameters are known as such by its layers
 
 
 def test_the_way_out_is_that_of_separate_models():
@@ -61,9 +59,7 @@ def test_one_metric_of_all_models(metric):
 
 
 def test_other_optimizers_are_torchs():
-    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
-        torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
-    )
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1))
     make(optim)
     with pytest.raises(ValueError, match="only one element tensors"):
         plateau.step(torch.ones(B))

@@ -74,9 +74,7 @@ def test_many_samples_of_small_maps(inputs, outputs, groups, side, kernel, steps
     x = last(2, 53, inputs * groups, side, side, dtype=torch.float64)
     weight = last(2, outputs * groups, inputs, kernel, kernel, dtype=torch.float64)
     leaves = [t.requires_grad_() for t in (x, weight, torch.randn(2, outputs * groups, dtype=torch.float64))]
-    truth = torch.stack(
-        [torch.nn.functional.conv2d(*own, *steps, groups) for own in zip(*leaves, strict=True)]
-    )
+    truth = torch.stack([torch.nn.functional.conv2d(*own, *steps, groups) for own in zip(*leaves, strict=True)])
     factors = torch.randn_like(truth)
     y = ops.window_convolution(*leaves, *steps, groups)
     found, expected = ((z, *torch.autograd.grad(z, leaves, factors)) for z in (y, truth))

@@ -19,9 +19,7 @@ class Sharp(OneModels):
             losses(model, batch).backward()
             with torch.no_grad():
                 scales = [p.abs() if self.adaptive else torch.ones_like(p) for p in self.params]
-                length = torch.cat(
-                    [(s * p.grad).flatten() for s, p in zip(scales, self.params, strict=True)]
-                ).norm()
+                length = torch.cat([(s * p.grad).flatten() for s, p in zip(scales, self.params, strict=True)]).norm()
                 before = [p.clone() for p in self.params]
                 for p, s in zip(self.params, scales, strict=True):
                     p.add_(s * s * p.grad, alpha=self.rho / float(length + 1e-12))

@@ -72,9 +72,7 @@ def test_orders_in_memory_and_dtypes():
     expected = torch.stack([sum(g[i].square().sum() for g in exact).sqrt() for i in range(2)])
     torch.testing.assert_close(total.double(), expected)
     optim.clip_grad_norm_(params, 1.0)
-    torch.testing.assert_close(
-        params[0].grad.double(), exact[0] / expected.view(2, 1, 1), rtol=1e-4, atol=1e-6
-    )
+    torch.testing.assert_close(params[0].grad.double(), exact[0] / expected.view(2, 1, 1), rtol=1e-4, atol=1e-6)
     one = params[1]
     assert optim.clip_grad_norm_(one, 0.5).shape == (2,)
 

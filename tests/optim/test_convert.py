@@ -181,7 +181,5 @@ def test_refuses_optimizers_that_differ():
 
 def test_keywords_of_ours_come_along():
     params = [torch.nn.Parameter(torch.ones(1, 3))]
-    array = optim.Adam.from_models(
-        [torch.optim.Adam([torch.nn.Parameter(torch.ones(3))])], params, on_nan="skip"
-    )
+    array = optim.Adam.from_models([torch.optim.Adam([torch.nn.Parameter(torch.ones(3))])], params, on_nan="skip")
     assert array.on_nan == "skip"

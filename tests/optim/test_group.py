@@ -294,9 +294,7 @@ def changed_group():
     array = fuse(make_models(mlp, B, torch.float64))
     optimizer = optim.SGD(array.parameters(), lr=0.1)
     train(array, optimizer, None, 2, lambda t: None)
-    optimizer.param_groups[0].update(
-        {"momentum": 0.9, "nesterov": True, "max_grad_norm": 2.0, "lr": [1, 2, 3]}
-    )
+    optimizer.param_groups[0].update({"momentum": 0.9, "nesterov": True, "max_grad_norm": 2.0, "lr": [1, 2, 3]})
     optimizer.param_groups[0]["name"] = "all"
     train(array, optimizer, None, 2, lambda t: None)
     return array, optimizer

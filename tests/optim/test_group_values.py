@@ -83,9 +83,7 @@ def test_an_operators_refusal_is_a_sentence():
     parameter = torch.nn.Parameter(torch.zeros(2, 1).expand(2, 5))
     optimizer = optim.SGD([parameter], lr=0.1)
     parameter.grad = torch.ones(2, 5)
-    with pytest.raises(
-        InvalidArgument, match=r"^the optimizer cannot step: params\[0\] is written to"
-    ) as told:
+    with pytest.raises(InvalidArgument, match=r"^the optimizer cannot step: params\[0\] is written to") as told:
         optimizer.step()
     assert ".hpp" not in str(told.value)
 

@@ -103,9 +103,7 @@ def test_sequential_is_torchs_with_milestones_of_each_model():
 @pytest.mark.filterwarnings("ignore:Detected call of")  # torch's own, of the chain within its sequence
 def test_sequential_of_restarts_and_chains():
     def build(module, optimizer):
-        chain = module.ChainedScheduler(
-            [module.ConstantLR(optimizer, 0.5, 3), module.ExponentialLR(optimizer, 0.9)]
-        )
+        chain = module.ChainedScheduler([module.ConstantLR(optimizer, 0.5, 3), module.ExponentialLR(optimizer, 0.9)])
         return module.SequentialLR(optimizer, [chain, module.CosineAnnealingWarmRestarts(optimizer, 3)], [50])
 
     array, others = fused(), [alone("Adam", index) for index in range(B)]
@@ -116,9 +114,7 @@ def test_sequential_of_restarts_and_chains():
 
 def test_chained_is_torchs():
     def build(module, optimizer):
-        return module.ChainedScheduler(
-            [module.ConstantLR(optimizer, 0.1, 2), module.ExponentialLR(optimizer, 0.9)]
-        )
+        return module.ChainedScheduler([module.ConstantLR(optimizer, 0.1, 2), module.ExponentialLR(optimizer, 0.9)])
 
     array, others = fused(), [alone("Adam", index) for index in range(B)]
     schedule, schedules = build(ours, array), [build(theirs, other) for other in others]
@@ -144,9 +140,7 @@ def test_plateau_is_torchs_with_a_metric_per_model(mode, threshold_mode, history
     array, others = fused(), [alone("Adam", index) for index in range(B)]
     schedule = ours.ReduceLROnPlateau(array, mode, threshold_mode=threshold_mode, **arguments)
     schedules = [
-        theirs.ReduceLROnPlateau(
-            o, mode, threshold_mode=threshold_mode, **{n: v[i] for n, v in arguments.items()}
-        )
+        theirs.ReduceLROnPlateau(o, mode, threshold_mode=threshold_mode, **{n: v[i] for n, v in arguments.items()})
         for i, o in enumerate(others)
     ]
     for metrics in history:
@@ -204,8 +198,7 @@ def test_an_epoch_of_its_own_for_each_model():
         other.param_groups[0]["initial_lr"] = other.param_groups[0]["lr"]
     schedule = ours.StepLR(array, [2, 1, 4], 0.5, last_epoch=starts)
     schedules = [
-        theirs.StepLR(other, [2, 1, 4][index], 0.5, last_epoch=starts[index])
-        for index, other in enumerate(others)
+        theirs.StepLR(other, [2, 1, 4][index], 0.5, last_epoch=starts[index]) for index, other in enumerate(others)
     ]
     compare(array, others)
     for _ in range(4):

@@ -119,18 +119,14 @@ def one_cycle_arguments(arguments, index):
     chosen = {name: one_of(value, index) for name, value in arguments.items()}
     if "epochs" in chosen:
         chosen["total_steps"] = chosen.pop("epochs") * chosen.pop("steps_per_epoch")
-    return {
-        n: v for n, v in chosen.items() if n not in ("mode", "scale_fn", "anneal_strategy", "three_phase")
-    }
+    return {n: v for n, v in chosen.items() if n not in ("mode", "scale_fn", "anneal_strategy", "three_phase")}
 
 
 def made_with(case, module, optimizer, index):
     if case in COMBINED:
         return COMBINED[case][0](module, optimizer, index)
     arguments = CASES[case]
-    return make(
-        module, case, optimizer, {n: v if index is None else one_of(v, index) for n, v in arguments.items()}
-    )
+    return make(module, case, optimizer, {n: v if index is None else one_of(v, index) for n, v in arguments.items()})
 
 
 def fresh_for(case, index):
@@ -158,9 +154,7 @@ def test_a_model_that_joins_follows_torchs_schedule_from_its_beginning(case, kin
     """In an array, by `append` or `replace`, while the others go on with theirs."""
     array = dnnsuite.fuse([torch.nn.Linear(2, 1, bias=False) for _ in range(B)])
     optimizer = (
-        optim.SGD(array.parameters(), lr=LR, momentum=0.9)
-        if kind == "SGD"
-        else optim.Adam(array.parameters(), lr=LR)
+        optim.SGD(array.parameters(), lr=LR, momentum=0.9) if kind == "SGD" else optim.Adam(array.parameters(), lr=LR)
     )
     schedule = made_with(case, ours, optimizer, None)
     others = [alone(kind, i) for i in range(B)]
@@ -180,9 +174,7 @@ def test_a_model_that_joins_follows_torchs_schedule_from_its_beginning(case, kin
     new = torch.optim.SGD([own], lr=lr, momentum=0.9) if kind == "SGD" else torch.optim.Adam([own], lr=lr)
     joined = B if slot is None else slot
     others = [new if place == joined else others[place] for place in places]
-    theirs_of = [
-        made_with(case, theirs, new, index) if place == joined else theirs_of[place] for place in places
-    ]
+    theirs_of = [made_with(case, theirs, new, index) if place == joined else theirs_of[place] for place in places]
     compare(optimizer, others)
     for _ in range(7):
         step_all(optimizer, others, schedule, theirs_of)

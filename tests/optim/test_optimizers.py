@@ -317,8 +317,7 @@ def test_max_grad_norm_is_clip_grad_norm():
     array, other = fuse(models), fuse(models)
     limits = [0.1, 1e9, 2.0]
     optimizer, plain = (
-        optim.Adam(a.parameters(), eps=1e-3, **o)
-        for a, o in ((array, {"max_grad_norm": limits}), (other, {}))
+        optim.Adam(a.parameters(), eps=1e-3, **o) for a, o in ((array, {"max_grad_norm": limits}), (other, {}))
     )
     for x in torch.randn(3, 3, 5, 6):
         for a in (array, other):
@@ -342,9 +341,7 @@ def test_memory_orders_and_dtypes_may_differ():
     train(other, optim.Adam(other.parameters(), lr=0.1), x, 3)
     for a, b in zip(array.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(a, b)
-    kinds = [
-        torch.nn.Parameter(torch.ones(2, 3, dtype=d)) for d in (torch.bfloat16, torch.float32, torch.float64)
-    ]
+    kinds = [torch.nn.Parameter(torch.ones(2, 3, dtype=d)) for d in (torch.bfloat16, torch.float32, torch.float64)]
     for p in kinds:
         p.grad = torch.full_like(p, 0.5)
     optim.SGD(kinds, lr=1.0, momentum=0.9).step()
@@ -372,9 +369,7 @@ def test_lion_is_its_formula():
     parameter = torch.nn.Parameter(torch.randn(2, 5, dtype=torch.float64))
     optimizer = optim.Lion([parameter], lr=[0.1, 0.01], betas=(0.9, [0.99, 0.5]), weight_decay=[0.0, 0.1])
     w, m = parameter.detach().clone(), torch.zeros(2, 5, dtype=torch.float64)
-    lr, beta2, decay = (
-        torch.tensor(v, dtype=torch.float64).view(2, 1) for v in ([0.1, 0.01], [0.99, 0.5], [0.0, 0.1])
-    )
+    lr, beta2, decay = (torch.tensor(v, dtype=torch.float64).view(2, 1) for v in ([0.1, 0.01], [0.99, 0.5], [0.0, 0.1]))
     for _ in range(4):
         parameter.grad = torch.randn(2, 5, dtype=torch.float64)
         w = w * (1 - lr * decay) - lr * (0.9 * m + 0.1 * parameter.grad).sign()

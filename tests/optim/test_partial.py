@@ -23,10 +23,7 @@ def head():
 def parts(B=3):
     bodies, heads = make_models(body, B), make_models(head, B)
     array = fuse(bodies)
-    plain = [
-        torch.optim.Adam(h.parameters(), lr=RATES[b], betas=(BETAS[0][b], BETAS[1]))
-        for b, h in enumerate(heads)
-    ]
+    plain = [torch.optim.Adam(h.parameters(), lr=RATES[b], betas=(BETAS[0][b], BETAS[1])) for b, h in enumerate(heads)]
     fused = optim.Adam(array.parameters(), lr=RATES[:B], betas=(BETAS[0][:B], BETAS[1]), on_nan="skip")
     return array, heads, optim.PartiallyFused(fused, plain)
 
@@ -70,10 +67,7 @@ def test_is_separate_models_with_schedules():
 def test_what_is_assigned_reaches_both_parts():
     array, heads, optimizer = parts()
     bodies, others = unfuse(array), make_models(head, 3)
-    alone = [
-        torch.optim.Adam([*b.parameters(), *o.parameters()], lr=0.1)
-        for b, o in zip(bodies, others, strict=True)
-    ]
+    alone = [torch.optim.Adam([*b.parameters(), *o.parameters()], lr=0.1) for b, o in zip(bodies, others, strict=True)]
     changes = [
         {"lr": 0.1, "betas": (0.9, 0.99)},
         {"lr": [0.2, 0.1, 0.05]},

@@ -26,9 +26,7 @@ class Scaled(torch.nn.Module):
         lambda m: m.named_parameters(),
     ],
 )
-@pytest.mark.parametrize(
-    "make", [lambda: torch.nn.Linear(8, 8), lambda: torch.nn.Sequential(torch.nn.Linear(4, 2))]
-)
+@pytest.mark.parametrize("make", [lambda: torch.nn.Linear(8, 8), lambda: torch.nn.Sequential(torch.nn.Linear(4, 2))])
 def test_a_plain_models_parameters_are_refused_with_the_way_to_an_array(given, make):
     model = make()
     with pytest.raises(errors.InvalidArgument, match=r"plain Linear.*dnnsuite\.fuse.*torch\.optim\.Adam"):

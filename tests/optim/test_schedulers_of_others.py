@@ -123,8 +123,7 @@ def test_drives_an_array_as_it_drives_separate_models(name, kind):
         optimizer.step()
         schedule.step()
     alone = [
-        getattr(torch.optim, kind)(m.parameters(), lr=lr, **OPTIMIZERS[kind])
-        for m, lr in zip(models, LR, strict=True)
+        getattr(torch.optim, kind)(m.parameters(), lr=lr, **OPTIMIZERS[kind]) for m, lr in zip(models, LR, strict=True)
     ]
     separate(models, alone, [SCHEDULES[name](one) for one in alone])
     check(array, models)
@@ -158,9 +157,7 @@ def test_a_plateau_of_all_models_and_one_of_each():
         plateau.step(metric)
     assert optimizer.param_groups[0]["lr"].tolist() == [0.025] * B
     optimizer.param_groups[0]["lr"] = LR
-    with pytest.raises(
-        InvalidArgument, match=r"lr differs from model to model.*dnnsuite\.optim\.lr_scheduler"
-    ):
+    with pytest.raises(InvalidArgument, match=r"lr differs from model to model.*dnnsuite\.optim\.lr_scheduler"):
         plateau.step(4.0)
 
 

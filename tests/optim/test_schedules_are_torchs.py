@@ -18,9 +18,7 @@ def make():
 
 def test_all_are_torchs_schedules():
     kinds = [getattr(lr_scheduler, name) for name in lr_scheduler.__all__]
-    assert all(
-        issubclass(kind, torch.optim.lr_scheduler.LRScheduler) for kind in kinds if isinstance(kind, type)
-    )
+    assert all(issubclass(kind, torch.optim.lr_scheduler.LRScheduler) for kind in kinds if isinstance(kind, type))
     assert issubclass(lr_scheduler.ReduceLROnPlateau, torch.optim.lr_scheduler.ReduceLROnPlateau)
     assert not issubclass(lr_scheduler.StepLR, torch.optim.lr_scheduler.ReduceLROnPlateau)
 
@@ -34,9 +32,7 @@ def test_an_accumulation_of_accelerate_steps_them_as_torchs():
         kind = optim.AdamW if given is None else torch.optim.AdamW
         optimizer = kind(module.parameters(), lr=LR if given is None else LR[given])
         accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
-        module, optimizer, schedule = accelerator.prepare(
-            module, optimizer, room.LinearLR(optimizer, total_iters=8)
-        )
+        module, optimizer, schedule = accelerator.prepare(module, optimizer, room.LinearLR(optimizer, total_iters=8))
         for _ in range(6):
             with accelerator.accumulate(module):
                 x = torch.randn(2, 3, 4) if given is None else torch.randn(3, 4)

@@ -23,9 +23,7 @@ def test_every_model_is_trained_as_alone(case, models, batches):
     by_hand(array, kind(array.parameters(), **values), batches)
     assert_same(array, expected)
     array = dnnsuite.fuse(models)
-    with dnnsuite.StepRunner(
-        array, kind(array.parameters(), **values), losses, threads=1, width=B, audit=1
-    ) as runner:
+    with dnnsuite.StepRunner(array, kind(array.parameters(), **values), losses, threads=1, width=B, audit=1) as runner:
         for x in batches:
             runner.step(x).losses()
         assert runner.mode == "captured"

@@ -71,9 +71,7 @@ def test_fewer_cores_than_shares(shares: int, threads: int, kind: type) -> None:
 def test_strict_needs_cores_at_home() -> None:
     topology = machine(nodes=2, cores=2)
     cores = usable_cores(topology).cores
-    with pytest.raises(
-        NotEnoughCpus, match="node 0 has fewer whole cores than shares; give --locality prefer"
-    ):
+    with pytest.raises(NotEnoughCpus, match="node 0 has fewer whole cores than shares; give --locality prefer"):
         deal_cores(topology, cores, [0, 0, 0], "strict", 4)
     with pytest.raises(InvalidArgument, match="locality 'near'; accepted: auto, strict, prefer"):
         deal_cores(topology, cores, [0], "near", 4)
@@ -102,8 +100,6 @@ def test_shares_are_disjoint_equal_and_allowed(nodes, cores, smt, l3, locality, 
     assert len({len(share) for share in deal.shares}) == 1
     assert sorted([*dealt, *deal.unused]) == sorted(found)
     if locality == "strict":
-        assert all(
-            core.node == home for share, home in zip(deal.shares, homes, strict=True) for core in share
-        )
+        assert all(core.node == home for share, home in zip(deal.shares, homes, strict=True) for core in share)
     again = deal_cores(topology, tuple(reversed(found)), homes, locality, nodes * cores * smt)
     assert again == deal

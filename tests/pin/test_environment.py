@@ -44,7 +44,4 @@ def test_without_a_driver_and_other_vendors() -> None:
     amd = replace(PLAN, gpus=tuple(replace(gpu, uuid="", vendor="amd") for gpu in PLAN.gpus))
     found, _ = environment(amd, amd.slots[1], {})
     assert (found["HIP_VISIBLE_DEVICES"], found["ROCR_VISIBLE_DEVICES"]) == ("1", "1")
-    assert (
-        "CUDA_VISIBLE_DEVICES"
-        not in environment(make_plan(machine(), 1), make_plan(machine(), 1).slots[0], {})[0]
-    )
+    assert "CUDA_VISIBLE_DEVICES" not in environment(make_plan(machine(), 1), make_plan(machine(), 1).slots[0], {})[0]

@@ -7,9 +7,7 @@ import pytest
 from dnnsuite import errors as base
 from dnnsuite.pin import errors
 
-CGROUP = [
-    kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.CgroupError)
-]
+CGROUP = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.CgroupError)]
 
 
 @pytest.mark.parametrize("kind", CGROUP, ids=lambda kind: kind.__name__)

@@ -128,9 +128,7 @@ def test_a_fork_storm_ends() -> None:
     storm = "import os, time\nwhile True:\n try: os.fork()\n except OSError: time.sleep(0.01)"
     with groups() as partition:
         tree = partition._tree
-        group = tree.make(
-            "storm", cpus=partition.plan.slots[0].cpus, mems="0", processes=50, memory_bytes=256 << 20
-        )
+        group = tree.make("storm", cpus=partition.plan.slots[0].cpus, mems="0", processes=50, memory_bytes=256 << 20)
         from dnnsuite._C import launch
 
         process = launch([sys.executable, "-c", storm], ["PATH=/usr/bin"], group)

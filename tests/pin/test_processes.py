@@ -12,9 +12,7 @@ from dnnsuite.pin._processes import RUN_VARIABLE, Members, end, of_run, resident
 def test_a_run_is_known_by_its_variable_through_forks_and_sessions() -> None:
     name = f"test-{os.getpid()}"
     script = "setsid sleep 1000 & env -u DNNSUITE_PIN_RUN sleep 1000 & sleep 1000"
-    with subprocess.Popen(
-        ["sh", "-c", script], env={**os.environ, RUN_VARIABLE: f"{name}/student0"}
-    ) as process:
+    with subprocess.Popen(["sh", "-c", script], env={**os.environ, RUN_VARIABLE: f"{name}/student0"}) as process:
         deadline = time.monotonic() + 20
         while len(of_run(name)) < 4 and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -31,9 +29,7 @@ def test_a_run_is_known_by_its_variable_through_forks_and_sessions() -> None:
 def test_members_are_followed_without_searching_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[str] = []
     monkeypatch.setattr(_processes, "of_run", lambda name: searched.append(name) or [1])
-    with subprocess.Popen(
-        ["sh", "-c", "sleep 1000 & (sleep 1000) & wait"], start_new_session=True
-    ) as process:
+    with subprocess.Popen(["sh", "-c", "sleep 1000 & (sleep 1000) & wait"], start_new_session=True) as process:
         members = Members("test", process.pid)
         deadline = time.monotonic() + 20
         while len(members.processes()) < 3 and time.monotonic() < deadline:

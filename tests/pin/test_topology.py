@@ -33,12 +33,8 @@ def test_what_is_read_is_what_the_machine_is(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_recording_is_the_machine(name: str, tmp_path: Path) -> None:
     (tmp_path / "topology.json").write_text(json.dumps(MACHINES[name].to_dict()))
-    (tmp_path / "probe.json").write_text(
-        json.dumps({"topology": MACHINES[name].to_dict(), "level": "cgroup"})
-    )
-    assert (
-        Topology.load(tmp_path / "topology.json") == MACHINES[name] == Topology.load(tmp_path / "probe.json")
-    )
+    (tmp_path / "probe.json").write_text(json.dumps({"topology": MACHINES[name].to_dict(), "level": "cgroup"}))
+    assert Topology.load(tmp_path / "topology.json") == MACHINES[name] == Topology.load(tmp_path / "probe.json")
 
 
 def test_a_limit_above_this_process_is_all_the_memory(tmp_path: Path) -> None:

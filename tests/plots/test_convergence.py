@@ -8,9 +8,7 @@ from dnnsuite.errors import InvalidArgument
 
 
 def test_losses_of_models_alone_and_of_the_array():
-    losses = pd.DataFrame(
-        {"serial:0.1": [4.0, 2.0, 1.0], "hfta:0.1": [4.0, 2.0, 1.2], "control:0.1": [0.0] * 3}
-    )
+    losses = pd.DataFrame({"serial:0.1": [4.0, 2.0, 1.0], "hfta:0.1": [4.0, 2.0, 1.2], "control:0.1": [0.0] * 3})
     ax = plots.convergence(losses, 2, Figure().subplots())
     alone, fused = ax.lines
     assert [line.get_label() for line in ax.lines] == ["alone, lr 0.1", "in the array, lr 0.1"]

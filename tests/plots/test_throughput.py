@@ -24,9 +24,7 @@ def test_curves_markers_and_bands(axes: Axes) -> None:
         ("concurrent", "fp32", 2, 1.3, 1.2, 1.4),
     ]
     plots.throughput(summary(*rows), axes)
-    lines = {
-        str(line.get_label()): line for line in axes.get_lines() if not str(line.get_label()).startswith("_")
-    }
+    lines = {str(line.get_label()): line for line in axes.get_lines() if not str(line.get_label()).startswith("_")}
     assert set(lines) == {"serial fp32", "hfta fp32", "concurrent fp32"}
     assert list(lines["hfta fp32"].get_xdata()) == [1, 4]  # sorted, and only what was measured
     assert lines["hfta fp32"].get_marker() == "o"

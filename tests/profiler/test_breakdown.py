@@ -43,9 +43,7 @@ def test_work_in_the_loader_is_a_wait_unless_others_compute():
     own = [Segment(20, 60, "copy")]
     assert shares([step(0, 100)], loop, own, own) == pytest.approx({"data wait": 100})
     other = [Segment(50, 100, "gemm")]
-    assert shares([step(0, 100)], loop, [*own, *other], own) == pytest.approx(
-        {"data wait": 50, "gemm": 45, "copy": 5}
-    )
+    assert shares([step(0, 100)], loop, [*own, *other], own) == pytest.approx({"data wait": 50, "gemm": 45, "copy": 5})
 
 
 def test_threads_that_work_at_once_share_the_instant():
@@ -137,10 +135,7 @@ segments = st.lists(st.builds(lambda pair, kind: Segment(*pair, kind), intervals
 def test_shares_are_a_partition(work, edges, cpu):
     edges = sorted(edges)
     loop = phases(
-        *(
-            ("data" if i % 2 else "forward", a, b, min(cpu, b - a))
-            for i, (a, b) in enumerate(itertools.pairwise(edges))
-        )
+        *(("data" if i % 2 else "forward", a, b, min(cpu, b - a)) for i, (a, b) in enumerate(itertools.pairwise(edges)))
     )
     table = breakdown([step(0, 500, cpu // 2), step(500, 1000, cpu // 2, 1)], loop, work)
     assert table["share_pct"].sum() == pytest.approx(100)

@@ -15,9 +15,7 @@ MS = 1_000_000
 
 
 def data(count):
-    steps = [
-        LoopStep(i, "active", 0, i * 10 * MS, (i + 1) * 10 * MS, 9 * MS, 18 * MS, MS) for i in range(count)
-    ]
+    steps = [LoopStep(i, "active", 0, i * 10 * MS, (i + 1) * 10 * MS, 9 * MS, 18 * MS, MS) for i in range(count)]
     table = pd.DataFrame(steps, columns=list(LoopStep._fields)).assign(wall_ns=10 * MS)
     return ProfileData(
         metrics="timeline", schedule=None, about={"job": "toy"}, ran=count, active=steps, quiet=[],

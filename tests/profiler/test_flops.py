@@ -45,8 +45,7 @@ def test_attention():
     """12 heads of 64, 128 tokens: two products of 128 x 128 x 64 for each head."""
     one = 2 * 12 * 128 * 128 * 64
     assert (
-        work("aten::_scaled_dot_product_flash_attention_for_cpu", [(1, 12, 128, 64)] * 3, [None] * 3).flops
-        == 2 * one
+        work("aten::_scaled_dot_product_flash_attention_for_cpu", [(1, 12, 128, 64)] * 3, [None] * 3).flops == 2 * one
     )
     qkv = (2, 4, 128, 3 * 768)  # two models, batch 4
     assert work("dnnsuite::attention", [qkv], [None]) == (2 * 4 * 2 * one, ((2, 4, 128, 768),))
@@ -86,9 +85,7 @@ sizes = st.integers(1, 4)
     st.sampled_from([1, 2]),
     st.booleans(),
 )
-def test_convolutions_are_those_of_torch(
-    dims, channels, kernel, stride, padding, dilation, groups, transposed
-):
+def test_convolutions_are_those_of_torch(dims, channels, kernel, stride, padding, dilation, groups, transposed):
     if transposed and kernel * dilation <= padding * 2:
         padding = 0
     c = channels * groups
@@ -112,9 +109,7 @@ def test_gradients_of_a_convolution_are_twice_its_work_in_groups_too():
         out = layer(x)
         forward = counted(lambda layer=layer, x=x: layer(x))
         assert counted(lambda out=out: out.sum().backward()) == 2 * forward
-    assert (
-        by_torch(lambda: layer(x).sum().backward()) > 3 * forward
-    )  # torch's own counts every group for each
+    assert by_torch(lambda: layer(x).sum().backward()) > 3 * forward  # torch's own counts every group for each
 
 
 @given(sizes, sizes, sizes, sizes)

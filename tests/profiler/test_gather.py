@@ -50,9 +50,7 @@ def test_kernels_with_their_launches_are_analysed():
     steps = [LoopStep(0, "active", 0, 0, 1000, 1000, 0, 0)]
     kernels = pd.DataFrame({"t0_ns": [100], "t1_ns": [300], "name": ["sgemm"], "class": ["gemm"]})
     kernels = kernels.assign(device=0, stream=7, correlation=5)
-    api = pd.DataFrame(
-        {"t0_ns": [20], "t1_ns": [30], "function": ["launch"], "correlation": [5], "thread": [1]}
-    )
+    api = pd.DataFrame({"t0_ns": [20], "t1_ns": [30], "function": ["launch"], "correlation": [5], "thread": [1]})
     phases = pd.DataFrame({"phase": ["forward"], "thread": [1], "t0_ns": [10], "t1_ns": [50], "cpu_ns": [40]})
     found = derived(steps, {"kernels": kernels, "api": api, "phases": phases}, 1)
     assert found["gpu"]["compute_pct"].tolist() == [20.0]

@@ -41,9 +41,7 @@ def test_an_instrument_is_known_by_what_it_can_do():
 
 
 def test_a_table_carries_the_definition_of_each_column():
-    table = profiler.define(
-        pd.DataFrame({"t0_ns": [1], "name": ["x"]}), {"name": "its name", "t0_ns": "start"}
-    )
+    table = profiler.define(pd.DataFrame({"t0_ns": [1], "name": ["x"]}), {"name": "its name", "t0_ns": "start"})
     assert profiler.definitions(table) == {"t0_ns": "start", "name": "its name"}
     assert profiler.definitions(table[table["t0_ns"] > 0]) == {"t0_ns": "start", "name": "its name"}
 

@@ -14,9 +14,7 @@ from dnnsuite._runs.monitor import MonitorColumn
 from dnnsuite.errors import InvalidArgument, Unavailable
 from dnnsuite.profiler.monitor import Monitor, WorkersReader, check_monitor
 
-SPIN = (
-    "import sys, time\nend = time.process_time() + float(sys.argv[1])\nwhile time.process_time() < end: pass"
-)
+SPIN = "import sys, time\nend = time.process_time() + float(sys.argv[1])\nwhile time.process_time() < end: pass"
 
 
 @pytest.fixture

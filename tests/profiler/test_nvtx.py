@@ -8,9 +8,7 @@ from dnnsuite.errors import InvalidArgument
 from dnnsuite.profiler import nvtx
 from profiler.nvtx_tool import compile_tool, seen_by
 
-needs_nvtx = pytest.mark.skipif(
-    not nvtx.available(), reason="this build has no NVTX: install the CUDA toolkit"
-)
+needs_nvtx = pytest.mark.skipif(not nvtx.available(), reason="this build has no NVTX: install the CUDA toolkit")
 
 
 @pytest.fixture(scope="module")

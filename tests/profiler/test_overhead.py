@@ -17,9 +17,7 @@ def steps(*blocks):
     for phase, length, count in blocks:
         window += phase == "active"
         for _ in range(count):
-            made.append(
-                LoopStep(len(made), phase, window if phase != "off" else -1, at, at + length, 0, 0, 0)
-            )
+            made.append(LoopStep(len(made), phase, window if phase != "off" else -1, at, at + length, 0, 0, 0))
             at += length
     return made
 
@@ -35,9 +33,7 @@ def test_a_step_that_takes_a_tenth_longer():
 def test_a_machine_that_drifts_cancels(rate, cost):
     lengths = [10**9 * rate**i for i in range(5)]
     phases = ["off", "active", "off", "active", "off"]
-    made = steps(
-        *((p, round(n * (1 + cost * (p == "active"))), 4) for p, n in zip(phases, lengths, strict=True))
-    )
+    made = steps(*((p, round(n * (1 + cost * (p == "active"))), 4) for p, n in zip(phases, lengths, strict=True)))
     assert overhead(made).pct == pytest.approx(100 * cost, abs=1e-4)
 
 

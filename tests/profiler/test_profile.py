@@ -27,9 +27,7 @@ def run_python(code, *arguments, expect=0):
 def test_a_loop_by_schedule():
     ready = []
     operators = Operators()
-    with profiler.profile(
-        schedule=EVERY, instruments=[operators], on_ready=lambda p: ready.append(len(p.active))
-    ) as p:
+    with profiler.profile(schedule=EVERY, instruments=[operators], on_ready=lambda p: ready.append(len(p.active))) as p:
         loop(p, 10)
     assert operators.calls == ["open", "start", "stop", "start", "stop", "close"]
     assert ready == [2, 4]
@@ -106,9 +104,7 @@ def test_a_loop_that_never_reaches_its_window_says_so():
 def test_two_profilers_the_second_is_refused_and_told_of_the_first():
     with (
         profiler.profile() as first,
-        pytest.raises(
-            Unavailable, match=rf"at work already: .*test_profile\.py:\d+ \(process {os.getpid()}\)"
-        ),
+        pytest.raises(Unavailable, match=rf"at work already: .*test_profile\.py:\d+ \(process {os.getpid()}\)"),
         profiler.profile(),
     ):
         pass

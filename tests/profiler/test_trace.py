@@ -24,9 +24,7 @@ def shifted(table):
 def gpu_tables():
     return {
         "kernels": shifted(kernels((50, 101, 'say "hi"<int>\n', "gemm", 1), (200, 300, "b", "norm", 2))),
-        "memops": shifted(
-            intervals((10, 20), operation="HtoD", device=0, stream=9, correlation=5, bytes=4096)
-        ),
+        "memops": shifted(intervals((10, 20), operation="HtoD", device=0, stream=9, correlation=5, bytes=4096)),
         "api": shifted(api((0, 9, "cudaLaunchKernel", 1, 71), (30, 33, "cudaLaunchKernel", 2, 72))),
         "spans": shifted(intervals((0, 400), (0, 100), name=["step", "forward"], step=[3, 3], thread=71)),
         "idle_gaps": shifted(intervals((20, 50), device=0, gap_ns=30)),

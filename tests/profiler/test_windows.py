@@ -74,9 +74,7 @@ def test_windows_may_touch():
 
 def test_the_device_is_waited_for_at_the_edges_of_a_window_only():
     waited = []
-    windows = Windows(
-        [], schedule(wait=2, active=3, repeat=1), synchronize=lambda: waited.append(windows.index)
-    )
+    windows = Windows([], schedule(wait=2, active=3, repeat=1), synchronize=lambda: waited.append(windows.index))
     run(windows, 8)
     assert waited == [1, 4]  # before it opens, before it closes
 

@@ -38,9 +38,7 @@ def script(tmp_path):
 
 
 def run(tmp_path, *command, start=3, count=4, stop=False):
-    return run_script(
-        [sys.executable, *map(str, command)], tmp_path / "out", start, count, "timeline", stop, False
-    )
+    return run_script([sys.executable, *map(str, command)], tmp_path / "out", start, count, "timeline", stop, False)
 
 
 def record(tmp_path):

@@ -76,9 +76,7 @@ def test_each_batch_size_has_a_record_as_every_run_has(request_and_out):
     assert good.plan_id == bad.plan_id == json.loads((out / "profiles.json").read_text())["id"]
     assert (bad.verdict.failure, bad.verdict.message) == ("oom", "out of memory")
     assert good.details["profile"] == results[0]["profile"]
-    assert [metric.value for metric in good.metrics] == [
-        r for r in [rows(results)[0]["rate"]] if r is not None
-    ]
+    assert [metric.value for metric in good.metrics] == [r for r in [rows(results)[0]["rate"]] if r is not None]
 
 
 def test_a_profile_that_is_damaged_or_of_an_earlier_version(request_and_out, tmp_path, monkeypatch):

@@ -153,9 +153,7 @@ def test_ctrl_c_leaves_no_half_run(
         )
     )
     monkeypatch.chdir(out.parent)
-    asked = Request(
-        "sleepy_throughput", (8,), stop_iteration=4, plugins=("sleepy_throughput",), threads=1, seed=1
-    )
+    asked = Request("sleepy_throughput", (8,), stop_iteration=4, plugins=("sleepy_throughput",), threads=1, seed=1)
     with pytest.raises(Interrupted):
         measure(asked.checked(), tmp_path / "out", quiet=True)
     assert not list((tmp_path / "out" / "runs").iterdir())

@@ -47,9 +47,7 @@ def rated(folder: Path, *blocks: int) -> dict[str, object]:
     calls.clear()
     config = jobs.JobConfig(batch_size=4).to_dict()
     alone = [{"do": "block", "epoch": i, "steps": steps} for i, steps in enumerate(blocks)]
-    return rate(
-        WorkerSpec("", str(folder), "counted", config, {"warm_up": 1, "alone": alone}), Siblings(None)
-    )
+    return rate(WorkerSpec("", str(folder), "counted", config, {"warm_up": 1, "alone": alone}), Siblings(None))
 
 
 def test_so_many_iterations_and_no_more(tmp_path: Path) -> None:

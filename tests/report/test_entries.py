@@ -47,9 +47,7 @@ def test_directories_of_one_name_are_told_apart(suite, tmp_path):
         suite(*(record(repeat=run) for run in range(4)), directory=f"{node}/out")
     directories = [tmp_path / "nodeA" / "out", tmp_path / "nodeB" / "out"]
     entries = report.read(directories)
-    assert {entry.run for entry in entries} == {
-        f"node{node}/out/{run:03d}" for node in "AB" for run in range(4)
-    }
+    assert {entry.run for entry in entries} == {f"node{node}/out/{run:03d}" for node in "AB" for run in range(4)}
     made = report.make(directories, jobs=1)
     assert made.summary.loc["vae", "runs"] == 8
     assert made.devices.empty

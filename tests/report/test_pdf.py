@@ -16,9 +16,7 @@ needs_browser = pytest.mark.skipif(browser() is None, reason="no browser to prin
 
 @needs_browser
 def test_the_page_prints_and_nothing_of_it_is_wider_than_a_window(mila_tree, tmp_path):
-    page = report.html(
-        report.make([mila_tree], "baselines", "RTX", title="A machine", price=9.0, currency="EUR")
-    )
+    page = report.html(report.make([mila_tree], "baselines", "RTX", title="A machine", price=9.0, currency="EUR"))
     path = tmp_path / "page.pdf"
     report.print_pdf(page, path)
     content = path.read_bytes()

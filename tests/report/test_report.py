@@ -32,9 +32,7 @@ def test_conditions_that_all_share_are_the_machine(suite):
 
 def test_mixed_machines_are_refused(suite):
     a, b = suite(record(cpu="EPYC"), directory="a"), suite(record(cpu="Xeon"), directory="b")
-    with pytest.raises(
-        report.UnlikeRuns, match=r"vae: processor differs: EPYC.* in .*a/runs.*; Xeon.* in .*b/runs"
-    ):
+    with pytest.raises(report.UnlikeRuns, match=r"vae: processor differs: EPYC.* in .*a/runs.*; Xeon.* in .*b/runs"):
         report.make([a, b])
     allowed = report.make([a, b], allow_unlike=True)
     assert any("processor differs" in note for note in allowed.notes)
@@ -93,9 +91,7 @@ def test_smoke_runs_are_not_judged_in_silence(suite):
 def test_runs_on_several_machines_of_one_kind_are_said(tmp_path):
     for host in ("a", "b"):
         details = {"seed_unit": {"name": "images", "items": 1}}
-        one = a_record(
-            host, kind="suite", mode="shares", plan_id=host, details=details, machine=Machine(host)
-        )
+        one = a_record(host, kind="suite", mode="shares", plan_id=host, details=details, machine=Machine(host))
         write_record(tmp_path / host, one)
     made = report.make([tmp_path])
     assert "measured on 2 machines of one kind: a, b" in made.notes

@@ -52,9 +52,7 @@ def test_the_readme_to_the_digit(mila_tree):
     assert ours[20:] == theirs[20:] + ours[20 + len(theirs[20:]) :]
     for mine, row in zip(ours[2:21], theirs[2:21], strict=True):
         assert mine.split()[:4] == row.split()[:4]
-        assert [float(x) for x in mine.split()[4:]] == pytest.approx(
-            [float(x) for x in row.split()[4:]], abs=2e-6
-        )
+        assert [float(x) for x in mine.split()[4:]] == pytest.approx([float(x) for x in row.split()[4:]], abs=2e-6)
     assert made.passed
 
 
@@ -88,6 +86,4 @@ def test_failed_entries_do_not_count():
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=3, max_size=30))
 def test_trimmed_mean_is_scipys(values):
-    assert _seed.trimmed_mean(values) == pytest.approx(
-        stats.trim_mean(values, 1 / len(values) + 1e-9), rel=1e-6
-    )
+    assert _seed.trimmed_mean(values) == pytest.approx(stats.trim_mean(values, 1 / len(values) + 1e-9), rel=1e-6)

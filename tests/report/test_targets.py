@@ -40,9 +40,7 @@ def test_the_score_of_the_last_version_has_targets_of_its_own():
 
 def entry(**more):
     conditions = {"preset": "the job's own", "settings": "the job's own", **more.pop("conditions", {})}
-    return ReportEntry(
-        "convnet", "0", "0", 9.0, 9.0, conditions=conditions, **{"seed_feed": "loader", **more}
-    )
+    return ReportEntry("convnet", "0", "0", 9.0, 9.0, conditions=conditions, **{"seed_feed": "loader", **more})
 
 
 @pytest.mark.parametrize(
@@ -84,9 +82,7 @@ def test_a_target_of_ones_own_keeps_its_conditions(tmp_path):
         ("bench,target\nvae,3\nreso,-1\n", "line 3: target '-1' of reso"),
         ("bench,target,perf_target\nvae,3,nan\n", "line 2: perf_target 'nan'"),
         ("bench,target\nvae,3\nreso,1\nvae,4\n", "line 4: vae stands in line 2 already"),
-        pytest.param(
-            "bench,target\nvae," + "9" * 200_000, "line 2: field larger than field limit", id="long"
-        ),
+        pytest.param("bench,target\nvae," + "9" * 200_000, "line 2: field larger than field limit", id="long"),
     ],
 )
 def test_a_bad_file_is_named_with_its_line(tmp_path, text, message):
@@ -110,8 +106,6 @@ def test_weights_of_the_user(tmp_path):
 
 
 def test_data_that_were_made_to_try_a_reader_reach_no_published_target():
-    entry = ReportEntry(
-        job="ssd", run="0", device="0", rate=1.0, seed_rate=1.0, conditions={"data": "fake: COCO 2017"}
-    )
+    entry = ReportEntry(job="ssd", run="0", device="0", rate=1.0, seed_rate=1.0, conditions={"data": "fake: COCO 2017"})
     (reason,) = targets.Target(1.0, 0.5, 0.05, published=True).reasons(entry)
     assert "run it with the real ones" in reason

@@ -36,9 +36,7 @@ def test_text_has_all_parts(suite):
         "Definitions",
     ):
         assert part in text
-    assert not any(
-        line != line.rstrip() for line in text.splitlines()[3:] if not line.startswith(("bench", "Perf"))
-    )
+    assert not any(line != line.rstrip() for line in text.splitlines()[3:] if not line.startswith(("bench", "Perf")))
 
 
 def test_damaged_records_are_named(suite):

@@ -20,9 +20,7 @@ COMMON: dict[str, Any] = {
 }  # fmt: skip
 
 
-def runs(
-    rates: Iterable[float], plan: str = "A", start_min: int = 0, every_min: int = 1, **more: Any
-) -> pd.DataFrame:
+def runs(rates: Iterable[float], plan: str = "A", start_min: int = 0, every_min: int = 1, **more: Any) -> pd.DataFrame:
     """A run each minute, from `start_min` on."""
     rows = []
     for i, rate in enumerate(rates):
@@ -42,9 +40,7 @@ def runs(
     return frame_of(rows)
 
 
-@pytest.mark.parametrize(
-    ("factor", "verdict"), [(1.2, "faster"), (0.8, "slower"), (1.0, "same"), (1.004, "same")]
-)
+@pytest.mark.parametrize(("factor", "verdict"), [(1.2, "faster"), (0.8, "slower"), (1.0, "same"), (1.004, "same")])
 def test_verdicts_on_quiet_runs(factor: float, verdict: str) -> None:
     rates = [100.0, 100.2, 99.9, 100.1]
     (found,) = compare(runs(rates), runs([factor * rate for rate in rates], "B"))
@@ -124,9 +120,7 @@ def test_what_is_compared_may_differ() -> None:
     (found,) = compare(runs([100.0, 100.1, 100.0], threads=1), other, ignoring=across(["machine"]))
     assert found.verdict == "slower"
     assert across(["torch"]) == ["torch"]
-    with pytest.raises(
-        InvalidArgument, match=r"--across machin: there is no such condition \(did you mean 'machine'"
-    ):
+    with pytest.raises(InvalidArgument, match=r"--across machin: there is no such condition \(did you mean 'machine'"):
         across(["machin"])
 
 
@@ -138,9 +132,7 @@ def test_what_differs_within_a_side_is_named() -> None:
 
 
 def test_points_that_failed_or_are_missing() -> None:
-    baseline = pd.concat(
-        [runs([100.0, 101.0]), runs([1.0, 1.0], "A", job="wlm"), runs([math.nan], "A", job="ssd")]
-    )
+    baseline = pd.concat([runs([100.0, 101.0]), runs([1.0, 1.0], "A", job="wlm"), runs([math.nan], "A", job="ssd")])
     failed = runs([math.nan, math.nan], "B", message="out of paper")
     found = {each.point: each for each in compare(baseline, pd.concat([failed, runs([2.0], "B", job="new")]))}
     assert {point: each.verdict for point, each in found.items()} == {
@@ -155,9 +147,7 @@ def test_runs_that_failed_in_part_are_told_and_do_not_count() -> None:
     (found,) = compare(baseline, runs([50.0, math.nan, 50.1, 50.0], "B", message="no memory"))
     assert (found.verdict, found.runs, found.failed) == ("slower", (4, 3), (0, 1))
     assert found.remarks == ("1 of 4 runs of the candidate failed and do not count: crash: no memory",)
-    alone = runs(
-        [150.0, 100.0, 100.6], "B", share="0", copies=2
-    )  # the other copy left it the machine in the first run
+    alone = runs([150.0, 100.0, 100.6], "B", share="0", copies=2)  # the other copy left it the machine in the first run
     other = runs([math.nan, 100.0, 100.6], "B", share="1", copies=2)
     shares = [runs([100.0, 101.0, 100.5], share=str(i), copies=2) for i in range(2)]
     (found,) = compare(pd.concat(shares), pd.concat([alone, other]))
@@ -182,9 +172,7 @@ def test_variants_and_modes_are_points() -> None:
 
 def test_a_time_is_faster_where_it_is_less() -> None:
     baseline = runs([2.0, 2.01, 2.0], metric="time/step", unit="s")
-    (found,) = compare(
-        baseline, runs([1.0, 1.01, 1.0], "B", metric="time/step", unit="s"), metric="time/step"
-    )
+    (found,) = compare(baseline, runs([1.0, 1.01, 1.0], "B", metric="time/step", unit="s"), metric="time/step")
     assert (found.verdict, round(found.ratio, 1)) == ("faster", 2.0)
 
 

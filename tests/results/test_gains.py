@@ -12,13 +12,9 @@ from dnnsuite.results.gains import PER_CPU_SECOND
 from result_tables import table
 
 
-def measured(
-    B_of: dict[tuple[str, int], tuple[float, float]], metric: str = "throughput", **more: Any
-) -> pd.DataFrame:
+def measured(B_of: dict[tuple[str, int], tuple[float, float]], metric: str = "throughput", **more: Any) -> pd.DataFrame:
     """Two repeats of each point (mode, B)."""
-    rows = [
-        (mode, "fp32", B, repeat, rates[repeat]) for (mode, B), rates in B_of.items() for repeat in (0, 1)
-    ]
+    rows = [(mode, "fp32", B, repeat, rates[repeat]) for (mode, B), rates in B_of.items() for repeat in (0, 1)]
     return table(*rows, **{"metric": metric, **more})
 
 

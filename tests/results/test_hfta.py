@@ -56,9 +56,7 @@ def test_a_damaged_run_is_named_and_left_out(text: str, said: str, tree: Path) -
 
 
 def test_a_processes_damage_takes_its_run_along(tree: Path) -> None:
-    (tree / "run0" / "cuda" / "v100" / "fp32" / "concurrent" / "B2" / "idx1" / "timing.csv").write_text(
-        "epoch\n"
-    )
+    (tree / "run0" / "cuda" / "v100" / "fp32" / "concurrent" / "B2" / "idx1" / "timing.csv").write_text("epoch\n")
     rows, problems = rows_of_hfta(tree)
     assert sorted(found.repeat for found in rows if found.mode == "concurrent") == [1]
     assert len(problems) == 1

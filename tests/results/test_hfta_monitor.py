@@ -8,9 +8,7 @@ from dnnsuite.results.hfta_monitor import DCGM_FIELDS, HOST_FIELDS, dcgm_rows, r
 from result_tables import write_dcgm
 
 
-@pytest.mark.parametrize(
-    ("n", "kept"), [(1, slice(0, 1)), (5, slice(0, 4)), (10, slice(1, 9)), (25, slice(2, 22))]
-)
+@pytest.mark.parametrize(("n", "kept"), [(1, slice(0, 1)), (5, slice(0, 4)), (10, slice(1, 9)), (25, slice(2, 22))])
 def test_from_ten_to_ninety_percent_of_the_samples(tmp_path: Path, n: int, kept: slice) -> None:
     values = [float(i * i) for i in range(n)]
     (row,) = [row for row in dcgm_rows(write_dcgm(tmp_path, values)) if row.metric == "gpu_util"]

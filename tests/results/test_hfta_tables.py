@@ -67,9 +67,7 @@ def test_the_runs_of_a_tree_and_of_a_workflow(tmp_path: Path) -> None:
     for repeat in (0, 3):
         write_record(tmp_path / "out", a_record(f"r{repeat}", repeat=repeat, mode="hfta", B=2))
     (tmp_path / "out" / "workflow.json").write_text("{}")
-    assert [list(run.places) for run in runs_below(tmp_path / "out", "cpu", "")] == [
-        [HftaPoint("hfta", "fp32", 2)]
-    ] * 2
+    assert [list(run.places) for run in runs_below(tmp_path / "out", "cpu", "")] == [[HftaPoint("hfta", "fp32", 2)]] * 2
     for outdir, device in (
         (tmp_path / "out", "cuda"),
         (tmp_path / "tree", "cpu"),

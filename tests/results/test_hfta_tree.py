@@ -17,9 +17,7 @@ def write_workflow(out: Path) -> None:
         write_monitored(out, f"s{repeat}", SAMPLES, (1, 3), repeat=repeat)
         write_monitored(out, f"h{repeat}", SAMPLES, (1, 3), repeat=repeat, mode="hfta", B=4)
         write_monitored(out, f"c{repeat}", SAMPLES, (1, 3), repeat=repeat, mode="concurrent", B=1)
-        two = write_monitored(
-            out, f"d{repeat}", SAMPLES, (1, 3), repeat=repeat, mode="concurrent", B=2, processes=2
-        )
+        two = write_monitored(out, f"d{repeat}", SAMPLES, (1, 3), repeat=repeat, mode="concurrent", B=2, processes=2)
         for i in range(2):
             (two / f"idx{i}").mkdir()
             (two / f"idx{i}" / "timing.csv").write_text((two / "timing.csv").read_text())

@@ -14,9 +14,7 @@ def test_the_interval_is_students_on_logarithms() -> None:
     half = stats.t.ppf(0.975, 4) * logs.std(ddof=1) / math.sqrt(5)
     found = of_rates(rates)
     assert found.mean == pytest.approx(100.2)
-    assert (found.low, found.high) == pytest.approx(
-        (math.exp(logs.mean() - half), math.exp(logs.mean() + half))
-    )
+    assert (found.low, found.high) == pytest.approx((math.exp(logs.mean() - half), math.exp(logs.mean() + half)))
 
 
 @pytest.mark.parametrize("rates", [[1.0, 100.0], [1e-9, 1e9, 1.0], [3.0, 3.0]])

@@ -98,9 +98,7 @@ def test_a_copied_directory_is_counted_once(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "out", tmp_path / "copy")
     apart = results.load(tmp_path / "out", tmp_path / "copy")
     assert len(apart) == 2
-    assert apart.attrs["notes"] == [
-        f"2 runs in {tmp_path / 'copy'} were read already under the same id: counted once"
-    ]
+    assert apart.attrs["notes"] == [f"2 runs in {tmp_path / 'copy'} were read already under the same id: counted once"]
     together = results.load(tmp_path)
     assert len(together) == 2
     assert len(together.attrs["notes"]) == 2
@@ -144,9 +142,7 @@ def test_figures_of_replicas_have_rows_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_suites_record_without_the_originals_unit_is_damaged(tmp_path: Path) -> None:
-    folder = write_record(
-        tmp_path, a_record("one", kind="suite", details={"seed_unit": {"name": "x", "items": 0}})
-    )
+    folder = write_record(tmp_path, a_record("one", kind="suite", details={"seed_unit": {"name": "x", "items": 0}}))
     write_record(tmp_path, a_record("two", kind="suite", details={"seed_unit": {"name": "x", "items": 2}}))
     loaded = results.load(tmp_path)
     assert loaded["seed_rate"].tolist() == [50.0]

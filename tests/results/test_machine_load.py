@@ -59,9 +59,7 @@ def test_unlike_machines_are_taken_together_only_when_asked(tmp_path: Path) -> N
 
 
 def test_a_tree_of_hftas(tmp_path: Path) -> None:
-    write_dcgm(
-        tmp_path / "bert" / "run0" / "cuda" / "v100" / "amp" / "hfta" / "B4", [0.0, *[40.0] * 8, 100.0]
-    )
+    write_dcgm(tmp_path / "bert" / "run0" / "cuda" / "v100" / "amp" / "hfta" / "B4", [0.0, *[40.0] * 8, 100.0])
     summary = summarize_monitors(load_monitors(tmp_path))
     (row,) = summary[summary["metric"] == "gpu_util"].to_dict("records")
     assert (row["job"], row["mode"], row["precision"], row["B"], row["mean"]) == (

@@ -92,9 +92,7 @@ def test_processes_of_a_job_are_copies_and_a_job_of_all_devices_has_the_machine(
         (
             {
                 "rates": (),
-                "extra": [
-                    {"event": "error", "data": {"type": "RuntimeError", "message": "CUDA out of memory"}}
-                ],
+                "extra": [{"event": "error", "data": {"type": "RuntimeError", "message": "CUDA out of memory"}}],
             },
             "oom",
             "CUDA out of memory",

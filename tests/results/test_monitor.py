@@ -60,9 +60,7 @@ def test_counters_grow_and_reasons_are_left_out(tmp_path: Path) -> None:
 
 def test_a_run_that_took_turns_is_seen_in_its_turns_alone(tmp_path: Path) -> None:
     spans = [[0, 10**9], [2 * 10**9, 3 * 10**9]]
-    path = write_record(
-        tmp_path, a_record("one", window={"start_ns": 0, "stop_ns": 3 * 10**9, "spans_ns": spans})
-    )
+    path = write_record(tmp_path, a_record("one", window={"start_ns": 0, "stop_ns": 3 * 10**9, "spans_ns": spans}))
     lines = ["0,0,0", "1000000000,10,5", "2000000000,90,100", "3000000000,20,107"]
     (path / "monitor.csv").write_text("\n".join(["time_ns,machine.busy_pct,gpu0.energy_j", *lines, ""]))
     found = {row.metric: row for row in rows_of_monitor(path)}

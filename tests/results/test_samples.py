@@ -12,9 +12,7 @@ from result_tables import FIXTURES
 def test_steps_of_a_run(tmp_path: Path) -> None:
     for i in range(11):
         (tmp_path / f"idx{i}").mkdir()
-        (tmp_path / f"idx{i}" / "samples.csv").write_text(
-            f"i,epoch,t_start_ns,t_stop_ns,items\n0,0,{i},{i + 5},4\n"
-        )
+        (tmp_path / f"idx{i}" / "samples.csv").write_text(f"i,epoch,t_start_ns,t_stop_ns,items\n0,0,{i},{i + 5},4\n")
     steps = results.steps(tmp_path)
     assert steps["replica"].tolist() == list(range(11))
     assert steps["t_start_ns"].tolist() == list(range(11))

@@ -17,9 +17,7 @@ ORIGINAL = [(1, "bs128", 2580.0), (4, "bs512", 8300.0), (8, "bs1024", 17000.0), 
             (16, "bs2048", 34200.0)]  # fmt: skip
 
 
-def runs(
-    *points: tuple[int, str, float], batch: int = 128, half: float = NAN, **more: object
-) -> pd.DataFrame:
+def runs(*points: tuple[int, str, float], batch: int = 128, half: float = NAN, **more: object) -> pd.DataFrame:
     parts = []
     for processes, job, rate in points:
         part = table(("ddp" if processes > 1 else "serial", "fp32", 1, 0, rate), kind="training", **more)

@@ -100,9 +100,7 @@ def test_wide_has_hftas_columns_and_only_measured_values(tmp_path: Path) -> None
     wide = results.wide(table(*rows))
     results.save_csv(wide, tmp_path / "x.csv", index=True)
     read = pd.read_csv(tmp_path / "x.csv", index_col="B")
-    assert list(read.columns) == [
-        f"{m}:fp32:{c}" for m in ("serial", "hfta") for c in ("0", "1", "avg", "min", "max")
-    ]
+    assert list(read.columns) == [f"{m}:fp32:{c}" for m in ("serial", "hfta") for c in ("0", "1", "avg", "min", "max")]
     assert read.index.tolist() == [1, 4]
     assert read.loc[4, "hfta:fp32:avg"] == 40.5
     assert math.isnan(read.loc[4, "serial:fp32:avg"])

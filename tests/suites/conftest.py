@@ -20,9 +20,7 @@ def toys() -> Iterator[None]:
     """The toy jobs, registered here and findable by worker processes; groups are made in one of our own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(HERE)
-        patch.setenv(
-            "PYTHONPATH", os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-        )
+        patch.setenv("PYTHONPATH", os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
         patch.setenv("DNNSUITE_CGROUP_PARENT", f"/dnnsuite-ci-{os.getpid()}")
         import_plugins(["suite_toys"])
         yield

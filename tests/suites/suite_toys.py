@@ -96,9 +96,7 @@ class Hide(Nap):
 
     def setup(self) -> None:
         super().setup()
-        hidden = subprocess.Popen(
-            [sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True
-        )
+        hidden = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True)
         Path(os.environ["TOY_MARKER"]).write_text(str(hidden.pid))
         hidden.returncode = 0  # nobody waits for it
 

@@ -58,9 +58,7 @@ def test_refusals_name_the_flag(flag, value, words):
 
 
 def test_options_as_flags():
-    assert flags_of(
-        {"batch_size": 3, "use_gae": True, "clip": False, "weights": "", "style": None, "lr": 0}
-    ) == {
+    assert flags_of({"batch_size": 3, "use_gae": True, "clip": False, "weights": "", "style": None, "lr": 0}) == {
         "--batch-size": 3,
         "--use-gae": "",
         "--lr": 0,

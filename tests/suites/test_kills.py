@@ -63,9 +63,7 @@ def test_a_kill_leaves_nothing(kill: int, toys: None, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "dnnsuite", "run", "toys.json", "--plugin", "suite_toys", "--device", "cpu",
                "--copies", "2", "--repeat", "3", "--out", "out"]  # fmt: skip
     with open(tmp_path / "said", "w") as said:
-        process = subprocess.Popen(
-            command, cwd=tmp_path, env={**os.environ, MARK: mark}, stdout=said, stderr=said
-        )
+        process = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, MARK: mark}, stdout=said, stderr=said)
         time.sleep(delay_s)
         process.send_signal(number)
         status = process.wait(60)

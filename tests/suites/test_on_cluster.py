@@ -24,9 +24,7 @@ def jobs_file(toys, tmp_path):
     """A suite of one job that works and one that fails."""
     path = tmp_path / "pair.json"
     path.write_text(
-        json.dumps(
-            [{"name": "toy-nap", "cmd": "", "args": {}}, {"name": "toy-suite-nan", "cmd": "", "args": {}}]
-        )
+        json.dumps([{"name": "toy-nap", "cmd": "", "args": {}}, {"name": "toy-suite-nan", "cmd": "", "args": {}}])
     )
     return path
 
@@ -61,9 +59,7 @@ def test_processes_of_this_machine(jobs_file, tmp_path):
     assert len({entry.seed for entry in entries if entry.job == "toy-nap"}) == 2
     # Again, nothing is left to do.
     said.clear()
-    assert not run_on_cluster(
-        str(jobs_file), {**ASKED, "repeat": 2}, out, "local", {}, resume=True, tell=said.append
-    )
+    assert not run_on_cluster(str(jobs_file), {**ASKED, "repeat": 2}, out, "local", {}, resume=True, tell=said.append)
     assert said == ["pair: 0 of 4 tasks to submit to local"]
 
 
@@ -77,9 +73,7 @@ def test_bad_arguments_are_refused_before_anything_is_made(toys, tmp_path):
 
 
 # submitit's debug executor leaves its logs to the garbage collector.
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore:unclosed file:ResourceWarning"
-)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:unclosed file:ResourceWarning")
 def test_other_options_are_not_the_same_suite(toys, tmp_path):
     out = tmp_path / "out"
     assert run_on_cluster("toy-nap", ASKED, out, "debug", {}, tell=lambda line: None)
@@ -109,9 +103,7 @@ def cluster(tmp_path_factory):
 def test_a_job_array_of_slurm(cluster, jobs_file, tmp_path):
     out = tmp_path / "out"
     options = {"slurm_partition": "test", "timeout_min": 5}
-    assert not run_on_cluster(
-        str(jobs_file), {**ASKED, "repeat": 2}, out, "slurm", options, tell=lambda line: None
-    )
+    assert not run_on_cluster(str(jobs_file), {**ASKED, "repeat": 2}, out, "slurm", options, tell=lambda line: None)
     entries = report.read([out])
     assert (
         sorted((entry.job, entry.failure) for entry in entries)

@@ -62,9 +62,7 @@ def finished(toys: None, tmp_path_factory: pytest.TempPathFactory) -> Finished:
 def test_a_run_for_each_copy_of_each_job_in_each_repeat(finished: Finished) -> None:
     assert finished.ok
     names = sorted(path.name for path in (finished.root / "runs").iterdir())
-    assert names == sorted(
-        [f"toy_reg-r{r}-d{d}" for r in (0, 1) for d in (0, 1)] + ["toy-all-r0-d0", "toy-all-r1-d0"]
-    )
+    assert names == sorted([f"toy_reg-r{r}-d{d}" for r in (0, 1) for d in (0, 1)] + ["toy-all-r0-d0", "toy-all-r1-d0"])
     for name in names:
         files = {path.name for path in (finished.root / "runs" / name).iterdir()}
         assert files == {"run.json", "samples.csv", "report.json", "stdout.txt", "stderr.txt", "monitor.csv"}
@@ -109,9 +107,7 @@ def test_samples_give_the_rate(finished: Finished) -> None:
 def test_copies_begin_together(finished: Finished) -> None:
     edges = []
     for copy in (0, 1):
-        rows = list(
-            csv.DictReader((finished.root / f"runs/toy_reg-r0-d{copy}/samples.csv").read_text().splitlines())
-        )
+        rows = list(csv.DictReader((finished.root / f"runs/toy_reg-r0-d{copy}/samples.csv").read_text().splitlines()))
         setup_s = read_run(finished.root / f"runs/toy_reg-r0-d{copy}/run.json").details["setup_s"]
         edges.append((int(rows[0]["t_start_ns"]), setup_s))
     assert abs(edges[0][0] - edges[1][0]) * 1e-9 < min(setup_s for _, setup_s in edges)
@@ -201,9 +197,7 @@ FAILURES = {
 }
 
 
-def test_failures_have_classes_and_stop_nobody(
-    run_toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failures_have_classes_and_stop_nobody(run_toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_runner, "memory_share_bytes", lambda copies: 512 << 20)  # for the hungry one
     path = jobs_file(tmp_path, *FAILURES, "toy-nap", repeat=3)
     done = run_toy(path, tmp_path / "out", pin="none", copies="1")
@@ -292,9 +286,7 @@ def test_a_suite_of_an_earlier_version_is_continued(run_toy, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("pinning", ["auto", "affinity"])
-def test_what_hides_is_ended_and_told(
-    pinning: str, run_toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_hides_is_ended_and_told(pinning: str, run_toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOY_MARKER", str(tmp_path / "hidden"))
     done = run_toy(jobs_file(tmp_path, "toy-hide"), tmp_path / "out", copies="1", pin=pinning)
     assert done.ok
@@ -360,9 +352,7 @@ def wait_for(path: Path) -> None:
 def run_of(process: int) -> str:
     """The name of the partition that a worker is in."""
     words = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-    return (
-        next(w for w in words if w.startswith(b"DNNSUITE_PIN_RUN=")).decode().partition("=")[2].split("/")[0]
-    )
+    return next(w for w in words if w.startswith(b"DNNSUITE_PIN_RUN=")).decode().partition("=")[2].split("/")[0]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
@@ -376,9 +366,7 @@ def test_a_signal_leaves_nothing_but_what_is_whole(
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
     deadline = time.monotonic() + 10  # the guard of one that was killed takes a moment
-    while (
-        of_run(name) or [left for left in find() if left.name.startswith(name)]
-    ) and time.monotonic() < deadline:
+    while (of_run(name) or [left for left in find() if left.name.startswith(name)]) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert of_run(name) == []
     assert not [left for left in find() if left.name.startswith(name)]

@@ -9,9 +9,7 @@ from pin_machines import machine
 
 @pytest.mark.parametrize("gpus", range(1, 9))
 def test_a_copy_for_each_gpu_on_cores_of_its_own(gpus: int) -> None:
-    plan = plan_of(
-        "per-gpu", "cuda", machine(nodes=2, cores=16, smt=2, gpu_nodes=[g % 2 for g in range(gpus)])
-    )
+    plan = plan_of("per-gpu", "cuda", machine(nodes=2, cores=16, smt=2, gpu_nodes=[g % 2 for g in range(gpus)]))
     assert [uuids_of(plan, slot) for slot in plan.slots] == [[f"GPU-{g}"] for g in range(gpus)]
     assert uuids_of(plan, plan.all) == [f"GPU-{g}" for g in range(gpus)]
     taken = [cpu for slot in plan.slots for cpu in parse_cpu_list(slot.cpus)]

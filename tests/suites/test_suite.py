@@ -68,9 +68,7 @@ def test_an_unknown_precision_is_refused(precision: str) -> None:
 
 def test_a_file_may_not_ask_a_job_for_a_precision_that_it_has_not(jobs_file) -> None:
     path = jobs_file({"name": "toy_reg", "args": {"--half": ""}})
-    with pytest.raises(
-        InvalidArgument, match=r"tweaked.json:\d+: job \"toy_reg\", key \"--half\" asks for fp16"
-    ):
+    with pytest.raises(InvalidArgument, match=r"tweaked.json:\d+: job \"toy_reg\", key \"--half\" asks for fp16"):
         resolve(path, TOYS)
 
 

@@ -30,9 +30,7 @@ def work(folder: Path, job: str) -> tuple[int, dict, str]:
     spec = WorkerSpec("dnnsuite.suites.tasks:measure", str(folder), job, config, details, ("suite_toys",))
     argv = [sys.executable, "-m", "dnnsuite._runs.worker", str(spec.write())]
     environment = {**os.environ, "JOB_ID": "0"}
-    done = subprocess.run(
-        argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment
-    )
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment)
     result = folder / "result.json"
     return done.returncode, json.loads(result.read_text()) if result.exists() else {}, done.stderr
 

@@ -29,9 +29,7 @@ def adam(array, B):
 
 
 def sgd(array, B):
-    return optim.SGD(
-        array.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=[0.1 * i for i in range(B)]
-    )
+    return optim.SGD(array.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=[0.1 * i for i in range(B)])
 
 
 def adadelta(array, B):
@@ -71,9 +69,7 @@ def train(
         prepare(array)
     optimizer = make_optimizer(array, B)
     losses = []
-    with StepRunner(
-        array, optimizer, loss, capture=capture, **{"width": B, "threads": 1, **options}
-    ) as runner:
+    with StepRunner(array, optimizer, loss, capture=capture, **{"width": B, "threads": 1, **options}) as runner:
         for index, batch in enumerate(data or batches(B, STEPS)):
             losses.append(runner.step(*batch).losses().clone())
             if between is not None:

@@ -34,17 +34,13 @@ def depthwise_case(
     )
 
 
-def batch_norm_case(
-    shape: tuple[int, ...], kind: str, names: str, last: bool = False, given: bool = False
-) -> Case:
+def batch_norm_case(shape: tuple[int, ...], kind: str, names: str, last: bool = False, given: bool = False) -> Case:
     """x [B, N, C, *], contiguous or with the channels last; `given`: with statistics that are not the batch's."""
 
     def make(B: int, dtype: torch.dtype) -> Tensors:
         generator = torch.Generator().manual_seed(4)
         shapes = {name: shape if name in ("x", "residual") else shape[1:2] for name in names.split()}
-        tensors = {
-            n: torch.stack([normal(generator, dtype, *s) for _ in range(B)]) for n, s in shapes.items()
-        }
+        tensors = {n: torch.stack([normal(generator, dtype, *s) for _ in range(B)]) for n, s in shapes.items()}
         if last:
             for name in {"x", "residual"} & tensors.keys():
                 tensors[name] = tensors[name].movedim(2, -1).contiguous().movedim(-1, 2)
@@ -194,9 +190,7 @@ WINDOW_CASES = [
 ]
 
 LARGE_WINDOW_CASES = [
-    window_case(
-        (17, 15), (40, 35), (3, 3), padding=(1, 1), samples=2
-    ),  # several pieces of lines, and of the depth
+    window_case((17, 15), (40, 35), (3, 3), padding=(1, 1), samples=2),  # several pieces of lines, and of the depth
     window_case((12, 13), (32, 40), (3, 3), (2, 1), (1, 1), (1, 2), groups=2, samples=5),
 ]
 
@@ -247,9 +241,7 @@ PATCH_CASES = [
 ]
 
 
-def pool_case(
-    sides: tuple[int, int], channels: int, kernel: int, stride: int, padding: int, kind: str
-) -> Case:
+def pool_case(sides: tuple[int, int], channels: int, kernel: int, stride: int, padding: int, kind: str) -> Case:
     """Pooling of 3 images; `kind`: mean, largest, or the largest above zero."""
     steps = (kernel, kernel), (stride, stride), (padding, padding)
 

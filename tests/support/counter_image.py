@@ -7,9 +7,7 @@ from pathlib import Path
 from dnnsuite import _C
 
 
-class _Prefix(
-    ctypes.Structure
-):  # NVPW_CUDA_CounterDataBuilder_Create_Params and ..._GetCounterDataPrefix_Params
+class _Prefix(ctypes.Structure):  # NVPW_CUDA_CounterDataBuilder_Create_Params and ..._GetCounterDataPrefix_Params
     _fields_ = (
         ("size", ctypes.c_size_t),
         ("private", ctypes.c_void_p),
@@ -32,9 +30,7 @@ class _Options(ctypes.Structure):  # CUpti_Profiler_CounterDataImageOptions
     )
 
 
-class _Image(
-    ctypes.Structure
-):  # CUpti_Profiler_CounterDataImage_CalculateSize_Params and ..._Initialize_Params
+class _Image(ctypes.Structure):  # CUpti_Profiler_CounterDataImage_CalculateSize_Params and ..._Initialize_Params
     _fields_ = (
         ("size", ctypes.c_size_t),
         ("private", ctypes.c_void_p),

@@ -16,9 +16,7 @@ class DeviceDouble:
         self.chip = chip
 
     def support(self) -> list[dict[str, Any]]:
-        good = dict.fromkeys(
-            ("architecture", "sli", "vgpu", "confidential_compute", "cmp", "wsl"), "supported"
-        )
+        good = dict.fromkeys(("architecture", "sli", "vgpu", "confidential_compute", "cmp", "wsl"), "supported")
         bad = {**good, "confidential_compute": "unsupported", "vgpu": "disabled"}
         return [
             {"interface": "ranges", "overall": "supported", "conditions": good},
@@ -118,9 +116,7 @@ class BackendDouble:
             raise self.refusal
         return DeviceDouble(self.chip)
 
-    def ranges(
-        self, device: Any, groups: Sequence[Sequence[str]], kernels: bool, max_ranges: int
-    ) -> RangesDouble:
+    def ranges(self, device: Any, groups: Sequence[Sequence[str]], kernels: bool, max_ranges: int) -> RangesDouble:
         self.session = RangesDouble([list(group) for group in groups], kernels, self._images)
         self.options = {"max_ranges": max_ranges}
         return self.session
@@ -130,9 +126,7 @@ class BackendDouble:
         self.session = SampledDouble(self.windows)
         return self.session
 
-    def evaluate(
-        self, chip: str, image: bytes, metrics: Sequence[str], collection: str = "ranges"
-    ) -> dict[str, Any]:
+    def evaluate(self, chip: str, image: bytes, metrics: Sequence[str], collection: str = "ranges") -> dict[str, Any]:
         found = self._images[int(image)]
         row = [self.values(found["step"], metric) for metric in metrics]
         return {"names": found["names"], "values": [list(row) for _ in found["names"]]}

@@ -150,9 +150,7 @@ class _Tape(TorchDispatchMode):
                 new = func(*args, **kwargs)
             for place, made in zip(_tensors(result), _tensors(new), strict=True):
                 if place.data_ptr() != made.data_ptr():
-                    place.copy_(
-                        made * (1 + noise * torch.randn(())) if noise and made.is_floating_point() else made
-                    )
+                    place.copy_(made * (1 + noise * torch.randn(())) if noise and made.is_floating_point() else made)
 
 
 def _place(tensor):

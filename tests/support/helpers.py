@@ -16,9 +16,7 @@ TOLERANCE = {torch.float32: {"rtol": 2e-4, "atol": 2e-5}, torch.float64: {"rtol"
 
 def assert_near(actual: torch.Tensor, expected: torch.Tensor, what: str = "") -> None:
     """Equal within the stated tolerance of the dtype."""
-    torch.testing.assert_close(
-        actual, expected, **TOLERANCE[expected.dtype], msg=lambda text: f"{what}: {text}"
-    )
+    torch.testing.assert_close(actual, expected, **TOLERANCE[expected.dtype], msg=lambda text: f"{what}: {text}")
 
 
 def make_models(
@@ -41,9 +39,7 @@ def first_tensor(output: Any) -> torch.Tensor:
     return output[0] if isinstance(output, tuple) else output
 
 
-def check_matches_models(
-    models: Sequence[torch.nn.Module], *inputs: torch.Tensor, **kwargs: Any
-) -> torch.nn.Module:
+def check_matches_models(models: Sequence[torch.nn.Module], *inputs: torch.Tensor, **kwargs: Any) -> torch.nn.Module:
     """Fuses `models` and checks output, gradients, state and way back against the models; `inputs` are `[B, ...]`.
 
     The models must not draw random numbers: give them no dropout, or put them in eval mode.

@@ -175,9 +175,7 @@ def _modules(rows: list[tuple[str, Callable[[], None]]]) -> dict[str, types.Modu
             for value in values:
                 if isinstance(value, torch.device) and not torch.cuda.is_available():
                     value = torch.device("cpu")
-                rows.append(
-                    (f"{testcase.__name__}({name}={value})", functools.partial(testcase, **{name: value}))
-                )
+                rows.append((f"{testcase.__name__}({name}={value})", functools.partial(testcase, **{name: value})))
 
     package, ops, optim, partial = (
         types.ModuleType(name) for name in ("hfta", "hfta.ops", "hfta.optim", "hfta.optim.partial")

@@ -33,9 +33,7 @@ class Graph:
 
     def __init__(self, folder: Path) -> None:
         self.package = folder.name
-        self.files = {
-            _dotted(path, folder): path for kind in ("pyi", "py") for path in folder.rglob(f"*.{kind}")
-        }
+        self.files = {_dotted(path, folder): path for kind in ("pyi", "py") for path in folder.rglob(f"*.{kind}")}
         self._imports: dict[str, list[Import]] = {}
 
     def room(self, module: str) -> str:
@@ -112,9 +110,7 @@ class Graph:
 
 def private_imports(graph: Graph) -> list[Import]:
     """Imports of a private module, or of a private name, from outside of the package that it is in."""
-    return [
-        step for step in graph.all_imports() if graph.is_inside(step.target) and _is_trespass(graph, step)
-    ]
+    return [step for step in graph.all_imports() if graph.is_inside(step.target) and _is_trespass(graph, step)]
 
 
 def _is_trespass(graph: Graph, step: Import) -> bool:
@@ -231,11 +227,7 @@ class _Reader:
 
     def _read_tables(self, tree: ast.Module) -> None:
         for node in ast.walk(tree):
-            if (
-                not isinstance(node, ast.Constant)
-                or not isinstance(node.value, str)
-                or not node.value.strip(".")
-            ):
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or not node.value.strip("."):
                 continue
             names = [node.value] if node.value.startswith((".", f"{self._graph.package}.")) else []
             names += [f".{node.value}"] if self._looks_up_children else []

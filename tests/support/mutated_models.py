@@ -142,9 +142,7 @@ class Case:
         uses = [draw.choice(list(_USES)) for _ in range(count)]
         self.seed, self.B, self.steps = seed, B, steps
         self.make = lambda: Model(layers, uses).double()
-        changed = [
-            (draw.randrange(1, steps), draw.choice(list(MUTATIONS)), draw.randrange(count)) for _ in range(3)
-        ]
+        changed = [(draw.randrange(1, steps), draw.choice(list(MUTATIONS)), draw.randrange(count)) for _ in range(3)]
         self.mutations = sorted(changed)
         self.differ = draw.choice([None, None, "scale", "calls", "slope"])
         self.name = f"{seed}: {layers} {uses} {self.mutations} {self.differ}"
@@ -202,9 +200,7 @@ class Case:
                 optimizer.step()
                 losses.append(loss.detach())
             return torch.stack(losses)
-        with dnnsuite.StepRunner(
-            array, optimizer, function, threads=threads, width=width, capture=capture
-        ) as runner:
+        with dnnsuite.StepRunner(array, optimizer, function, threads=threads, width=width, capture=capture) as runner:
             for step in range(self.steps):
                 self._mutate(array, step)
                 losses.append(runner.step(self.data[step]).losses().clone())

@@ -202,11 +202,7 @@ def own(values, index):
 
     def pick(value):
         return (
-            tuple(map(pick, value))
-            if isinstance(value, tuple)
-            else value[index]
-            if isinstance(value, list)
-            else value
+            tuple(map(pick, value)) if isinstance(value, tuple) else value[index] if isinstance(value, list) else value
         )
 
     return {name: pick(value) for name, value in values.items()}
@@ -251,9 +247,7 @@ def assert_same(array, models):
 class Matrices(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.first, self.second, self.third = (
-            torch.nn.Linear(n, m, bias=False) for n, m in ((6, 9), (9, 4), (6, 9))
-        )
+        self.first, self.second, self.third = (torch.nn.Linear(n, m, bias=False) for n, m in ((6, 9), (9, 4), (6, 9)))
 
     def forward(self, x):
         return self.second(torch.tanh(self.first(x)) + self.third(x))

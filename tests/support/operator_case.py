@@ -59,9 +59,7 @@ def normal(generator: torch.Generator, dtype: torch.dtype, *shape: int) -> torch
     return torch.randn(*shape, generator=generator, dtype=torch.float32).to(dtype)
 
 
-def maker(
-    rows: tuple[int, ...], columns: int, names: str, drop: bool
-) -> Callable[[int, torch.dtype], Tensors]:
+def maker(rows: tuple[int, ...], columns: int, names: str, drop: bool) -> Callable[[int, torch.dtype], Tensors]:
     """x and residual [B, *rows, columns], the parameters [B, columns], and dropout; each model has its own seed."""
 
     def make(B: int, dtype: torch.dtype) -> Tensors:

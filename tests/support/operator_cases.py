@@ -69,9 +69,7 @@ def pointwise_cases(rows: tuple[int, ...], columns: int, label: str) -> list[Cas
                     f"act-{kind}-{names.replace(' ', '+')}{'-drop' if drop else ''}-{label}",
                     "bias_act_dropout",
                     maker(rows, columns, names, drop),
-                    lambda t, k=kind: ops.bias_act_dropout(
-                        t["x"], t.get("bias"), k, t.get("p"), t.get("rng")
-                    ),
+                    lambda t, k=kind: ops.bias_act_dropout(t["x"], t.get("bias"), k, t.get("p"), t.get("rng")),
                     lambda t, k=kind: activation(k)(with_bias(t)) * mask_of(t, t["x"].shape),
                 )
             )
@@ -81,9 +79,7 @@ def pointwise_cases(rows: tuple[int, ...], columns: int, label: str) -> list[Cas
                 f"add-{names.replace(' ', '+')}{'-drop' if drop else ''}-{label}",
                 "bias_dropout_add",
                 maker(rows, columns, names, drop),
-                lambda t: ops.bias_dropout_add(
-                    t["x"], t.get("bias"), t["residual"], t.get("p"), t.get("rng")
-                ),
+                lambda t: ops.bias_dropout_add(t["x"], t.get("bias"), t["residual"], t.get("p"), t.get("rng")),
                 joined,
             )
         )
@@ -138,9 +134,7 @@ def attend(t: Tensors, heads: int, causal: bool) -> torch.Tensor:
     return ((p * mask_of(t, p.shape)) @ v).transpose(1, 2).reshape(sequences, length, width // 3)
 
 
-def attention_case(
-    sequences: int, length: int, heads: int, dim: int, causal: bool, ignore: bool, drop: bool
-) -> Case:
+def attention_case(sequences: int, length: int, heads: int, dim: int, causal: bool, ignore: bool, drop: bool) -> Case:
     plain = maker((sequences, length), 3 * heads * dim, "x", drop)
 
     def make(B: int, dtype: torch.dtype) -> Tensors:
@@ -150,9 +144,7 @@ def attention_case(
             tensors["ignored"][:, 0, length // 2 :] = True
         return tensors
 
-    options = "".join(
-        f"-{name}" for name, on in (("causal", causal), ("ignore", ignore), ("drop", drop)) if on
-    )
+    options = "".join(f"-{name}" for name, on in (("causal", causal), ("ignore", ignore), ("drop", drop)) if on)
     return Case(
         f"attention-{sequences}x{length}x{heads}x{dim}{options}",
         "attention",
@@ -200,9 +192,7 @@ def embedding_case(vocabulary: int, columns: int, shape: tuple[int, ...], shared
     )
 
 
-def linear_case(
-    rows: tuple[int, ...], bias: bool, inputs: int = 7, outputs: int = 5, act: str = "none"
-) -> Case:
+def linear_case(rows: tuple[int, ...], bias: bool, inputs: int = 7, outputs: int = 5, act: str = "none") -> Case:
     def make(B: int, dtype: torch.dtype) -> Tensors:
         generator = torch.Generator().manual_seed(3)
         shapes = {"x": (*rows, inputs), "weight": (outputs, inputs)} | ({"bias": (outputs,)} if bias else {})
@@ -294,9 +284,7 @@ CASES = [
     matmul_case((4, 6), (6,)),
 ]
 LARGE = ("3000", "500", "700", "30x24", "40x30", "17x15", "12x13")
-SMALL = [
-    case for case in CASES if not case.name.endswith("long") and not any(size in case.name for size in LARGE)
-]
+SMALL = [case for case in CASES if not case.name.endswith("long") and not any(size in case.name for size in LARGE)]
 
 
 def run(case: Case, tensors: Tensors) -> dict[str, torch.Tensor]:

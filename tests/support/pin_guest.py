@@ -18,9 +18,7 @@ import pytest
 
 from dnnsuite import _C
 
-PACKAGES = (
-    "apt-get install --no-install-recommends qemu-system-x86 busybox-static linux-image-6.12-cloud-amd64"
-)
+PACKAGES = "apt-get install --no-install-recommends qemu-system-x86 busybox-static linux-image-6.12-cloud-amd64"
 PACKAGE = Path(__file__).parents[2] / "python/dnnsuite"
 INIT = """#!/bin/busybox sh
 export PATH=/bin HOME=/ PYTHONPATH=/app PYTHONHOME={home} PYTHONDONTWRITEBYTECODE=1
@@ -108,9 +106,7 @@ def initramfs(folder: Path, checks: Path) -> Path:
     app(folder / "app", checks)
     files = {str(path): path for path in python_files(folder / "app", python)}
     files |= {
-        f"/app/{path.relative_to(folder / 'app')}": path
-        for path in (folder / "app").rglob("*")
-        if path.is_file()
+        f"/app/{path.relative_to(folder / 'app')}": path for path in (folder / "app").rglob("*") if path.is_file()
     }
     files |= compiled(files, folder / "compiled")
     files["/bin/busybox"] = Path(shutil.which("busybox") or "")

@@ -63,9 +63,7 @@ def write_machine(root: Path, topology: Topology) -> Path:
         own = f"{node_folder}/node{node.node}"
         files[f"{own}/cpulist"] = listed(c for c in topology.cpus if c.node == node.node)
         files[f"{own}/distance"] = " ".join(map(str, node.distances)) + "\n"
-        files[f"{own}/meminfo"] = (
-            f"Node {node.node} MemTotal:    {node.memory_bytes // 1024} kB\nNode 0 MemFree: 1 kB"
-        )
+        files[f"{own}/meminfo"] = f"Node {node.node} MemTotal:    {node.memory_bytes // 1024} kB\nNode 0 MemFree: 1 kB"
     for gpu in topology.gpus:
         own = f"sys/bus/pci/devices/{gpu.address}"
         files[f"{own}/class"], files[f"{own}/vendor"] = "0x030200\n", "0x10de\n"

@@ -75,9 +75,7 @@ class PretendCuda:
             yield
         finally:
             graph.capture_end()
-            self.current = (
-                before  # torch too ends the capture first, and gives the stream back if that did not raise
-            )
+            self.current = before  # torch too ends the capture first, and gives the stream back if that did not raise
 
     @contextlib.contextmanager
     def _stream(self, stream):

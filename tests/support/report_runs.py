@@ -43,9 +43,7 @@ def mila_tree(tmp_path):
     for run in range(4):
         folder = tmp_path / f"output{run}"
         folder.mkdir()
-        text = "".join(
-            json.dumps(mila_result(job, four_runs(*numbers)[run])) + "," for job, numbers in SEED.items()
-        )
+        text = "".join(json.dumps(mila_result(job, four_runs(*numbers)[run])) + "," for job, numbers in SEED.items())
         (folder / "baselines_0.json").write_text("[" + text + "\n")
     return tmp_path
 

@@ -12,9 +12,7 @@ from dnnsuite import ops
 from operator_case import Case, Tensors, maker
 
 
-def resample_case(
-    kind: str, sides: tuple[int, int], channels: int, after: tuple[int, int], **torchs: Any
-) -> Case:
+def resample_case(kind: str, sides: tuple[int, int], channels: int, after: tuple[int, int], **torchs: Any) -> Case:
     """3 images resampled to the sides `after`; `torchs`: arguments of torch's `interpolate`."""
     corners = kind.endswith("corners")
     steps = [(n - 1) / (m - 1) if corners else n / m for n, m in zip(sides, after, strict=True)]

@@ -38,9 +38,7 @@ def row(summary: pd.DataFrame, mode: str, B: int, precision: str = "fp32") -> di
     return dict(found.iloc[0])
 
 
-def write_run(
-    root: Path, mode: str = "serial", B: int = 1, repeat: int = 0, value: float | None = 100.0
-) -> Path:
+def write_run(root: Path, mode: str = "serial", B: int = 1, repeat: int = 0, value: float | None = 100.0) -> Path:
     """A run of a workflow as the first version wrote it."""
     path = root / "runs" / f"20261121-0000{repeat:02d}-toy-{mode}-B{B}-fp32-r{repeat}"
     path.mkdir(parents=True)

@@ -55,9 +55,7 @@ def fused(kind="Adam", lr=LR, n=B):
 def alone(kind, index):
     params = [torch.nn.Parameter(torch.ones(2))]
     return (
-        torch.optim.SGD(params, lr=LR[index], momentum=0.9)
-        if kind == "SGD"
-        else torch.optim.Adam(params, lr=LR[index])
+        torch.optim.SGD(params, lr=LR[index], momentum=0.9) if kind == "SGD" else torch.optim.Adam(params, lr=LR[index])
     )
 
 

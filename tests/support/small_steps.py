@@ -31,8 +31,7 @@ def make(B):
 def batches(B, count):
     generator = torch.Generator().manual_seed(0)
     return [
-        (torch.randn(B, 8, 6, generator=generator), torch.randint(4, (B, 8), generator=generator))
-        for _ in range(count)
+        (torch.randn(B, 8, 6, generator=generator), torch.randint(4, (B, 8), generator=generator)) for _ in range(count)
     ]
 
 

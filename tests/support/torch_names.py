@@ -29,9 +29,7 @@ def _owner(dotted: str) -> tuple[Any, str]:
     *path, last = dotted.split(".")
     found: Any = torch
     for number, part in enumerate(path[1:], 2):
-        found = (
-            getattr(found, part, None) or sys.modules[".".join(path[:number])]
-        )  # torch.optim hides a module
+        found = getattr(found, part, None) or sys.modules[".".join(path[:number])]  # torch.optim hides a module
     return found, last
 
 
@@ -110,9 +108,7 @@ def _builtins_without(hidden: set[str]) -> dict[str, Any]:
 
     def own_getattr(value: Any, attribute: str, *default: Any) -> Any:
         for owner, last in places:
-            if attribute == last and (
-                value is owner or (isinstance(owner, type) and isinstance(value, owner))
-            ):
+            if attribute == last and (value is owner or (isinstance(owner, type) and isinstance(value, owner))):
                 if default:
                     return default[0]
                 raise AttributeError(f"no {attribute}, as the test wants it")
@@ -166,11 +162,7 @@ def private_names(tree: ast.AST, own: set[str], attributes: set[str], known: set
     documentation = _docstrings(tree)
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
-        if (
-            isinstance(node, ast.ImportFrom)
-            and not node.level
-            and (node.module or "").split(".")[0] == "torch"
-        ):
+        if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "torch":
             for alias in node.names:
                 dotted = f"{node.module}.{alias.name}"
                 if any(map(_private, dotted.split("."))) or alias.name == "*":
@@ -219,11 +211,7 @@ def _bound_to_torch(tree: ast.AST) -> dict[str, str]:
             for alias in node.names:
                 if alias.name.split(".")[0] == "torch":
                     bound[alias.asname or "torch"] = alias.name if alias.asname else "torch"
-        elif (
-            isinstance(node, ast.ImportFrom)
-            and not node.level
-            and (node.module or "").split(".")[0] == "torch"
-        ):
+        elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "torch":
             for alias in node.names:
                 bound[alias.asname or alias.name] = f"{node.module}.{alias.name}"
     for _ in range(3):  # a name of a name of a name
@@ -243,9 +231,7 @@ def _dotted(node: ast.AST, bound: dict[str, str]) -> str:
     if isinstance(node, ast.Attribute):
         inner = _dotted(node.value, bound)
         return inner and f"{inner}.{node.attr}"
-    texts = [
-        one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)
-    ]
+    texts = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     if isinstance(node, ast.Subscript | ast.Call) and ast.unparse(node).startswith(
         ("sys.modules", "importlib.import_module", "__import__", "import_module")
     ):
@@ -256,9 +242,7 @@ def _dotted(node: ast.AST, bound: dict[str, str]) -> str:
 def _docstrings(tree: ast.AST) -> set[ast.AST]:
     """Strings that are statements: documentation."""
     return {
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
 
 
@@ -347,9 +331,7 @@ def _hooked(dnnsuite: Any, loss_of: Any) -> int:
 
 def _refused_in_backward(dnnsuite: Any) -> str:
     """What an array says to torch's own checkpoint, which runs its forward again in a backward pass."""
-    array = dnnsuite.fuse(
-        [torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.5)) for _ in range(2)]
-    )
+    array = dnnsuite.fuse([torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.5)) for _ in range(2)])
     x = torch.rand(2, 4, 3, requires_grad=True)
     y = torch.utils.checkpoint.checkpoint(array, x, use_reentrant=False)
     try:

@@ -21,14 +21,11 @@ def squares(model: Any, *batch: torch.Tensor) -> torch.Tensor:
     return output.square().flatten(1).mean(1)
 
 
-def batches(
-    shapes: tuple[tuple[int, ...], ...], B: int, steps: int = STEPS
-) -> list[tuple[torch.Tensor, ...]]:
+def batches(shapes: tuple[tuple[int, ...], ...], B: int, steps: int = STEPS) -> list[tuple[torch.Tensor, ...]]:
     """Batches `[B, ...]` of float64 numbers, one for each step."""
     numbers = torch.Generator().manual_seed(0)
     return [
-        tuple(torch.randn(B, *shape, generator=numbers, dtype=torch.float64) for shape in shapes)
-        for _ in range(steps)
+        tuple(torch.randn(B, *shape, generator=numbers, dtype=torch.float64) for shape in shapes) for _ in range(steps)
     ]
 
 
@@ -65,18 +62,14 @@ def check_trained(
         trained = [parameter for parameter in array.parameters() if parameter.requires_grad]
         optimizer = optim.AdamW(trained, lr=lr, eps=1e-3)
         train = _by_runner if by_runner else _by_hand
-        for values, expected in zip(
-            train(array, optimizer, loss, data, between, options), losses, strict=True
-        ):
+        for values, expected in zip(train(array, optimizer, loss, data, between, options), losses, strict=True):
             assert_near(values, torch.stack(expected), f"losses, runner: {by_runner}")
         for model, expected in zip(dnnsuite.unfuse(array), apart, strict=True):
             for name, value in expected.state_dict().items():
                 if isinstance(value, torch.Tensor) and not value.is_floating_point():
                     assert model.state_dict()[name].equal(value), name
                 elif isinstance(value, torch.Tensor):
-                    assert_near(
-                        _dense(model.state_dict()[name]), _dense(value), f"{name}, runner: {by_runner}"
-                    )
+                    assert_near(_dense(model.state_dict()[name]), _dense(value), f"{name}, runner: {by_runner}")
             assert seen(model) == seen(expected)
     return array
 

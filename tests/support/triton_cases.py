@@ -52,9 +52,7 @@ def tensors(case, dtype, device="cpu", bias=True):
 def truth(plain, inputs, rest):
     """Torch's of float64, with leaves of its own."""
     leaves = [t if t is None else t.detach().double().requires_grad_(t.requires_grad) for t in inputs]
-    y = torch.stack(
-        [plain(*(t if t is None else t[b] for t in leaves), *rest) for b in range(len(inputs[0]))]
-    )
+    y = torch.stack([plain(*(t if t is None else t[b] for t in leaves), *rest) for b in range(len(inputs[0]))])
     return y, [t for t in leaves if t is not None and t.requires_grad]
 
 

@@ -53,9 +53,7 @@ def _without_docstrings(tree: ast.AST) -> list[ast.AST]:
 def vocabulary(path: Path) -> Vocabulary:
     """Of a test's file, and of the helpers that it imports from its folder or from tests/support."""
     own = Vocabulary.of(ast.parse(path.read_text(encoding="utf-8"), str(path)))
-    helpers = [
-        folder / f"{name}.py" for folder in (path.parent, Path(__file__).parent) for name in own.modules
-    ]
+    helpers = [folder / f"{name}.py" for folder in (path.parent, Path(__file__).parent) for name in own.modules]
     parts = [own, *(vocabulary(helper) for helper in helpers if helper != path and helper.is_file())]
     return Vocabulary(*(frozenset().union(*words) for words in zip(*map(astuple, parts), strict=True)))
 
@@ -93,9 +91,7 @@ def defined(graph: Graph, module: str) -> frozenset[str]:
             names.add(node.name)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names |= {
-                part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)
-            }
+            names |= {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
     return frozenset(name for name in names if not name.startswith("__"))
 
 

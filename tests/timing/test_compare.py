@@ -64,11 +64,7 @@ def test_an_inconclusive_one_says_how_many_more():
     assert decided > 60
 
 
-@given(
-    times.flatmap(
-        lambda a: st.tuples(st.just(a), st.lists(st.floats(0.5, 2), min_size=len(a), max_size=len(a)))
-    )
-)
+@given(times.flatmap(lambda a: st.tuples(st.just(a), st.lists(st.floats(0.5, 2), min_size=len(a), max_size=len(a)))))
 def test_paired_is_the_t_interval_of_log_ratios(both):
     a, b = np.array(both[0]), np.array(both[1])
     found, logs = timing.compare(a, b), np.log(a / b)
@@ -86,9 +82,7 @@ def test_unpaired_is_welch(a, b):
     found = timing.compare(a, b, paired=False)
     oracle = scipy.stats.ttest_ind(np.log(a), np.log(b), equal_var=False).confidence_interval(0.95)
     if math.isfinite(oracle.low) and oracle.high - oracle.low > 1e-9:
-        assert (math.log(found.low), math.log(found.high)) == pytest.approx(
-            (oracle.low, oracle.high), abs=1e-6
-        )
+        assert (math.log(found.low), math.log(found.high)) == pytest.approx((oracle.low, oracle.high), abs=1e-6)
 
 
 def test_few_pairs_have_the_exact_p():
@@ -124,9 +118,7 @@ def test_arguments_that_cannot_be_are_refused():
 
 
 def hierarchy(generator, runs, blocks, between, within):
-    return [
-        list(10 + generator.normal(0, between) + generator.normal(0, within, blocks)) for _ in range(runs)
-    ]
+    return [list(10 + generator.normal(0, between) + generator.normal(0, within, blocks)) for _ in range(runs)]
 
 
 def test_the_bootstrap_covers_the_mean_over_runs():
@@ -171,9 +163,7 @@ def test_the_same_seed_gives_the_same_bits():
     assert (one.low, one.high) == (again.low, again.high) != (other.low, other.high)
 
 
-@given(
-    st.lists(st.lists(st.floats(1, 2), min_size=1, max_size=2), min_size=20, max_size=22), st.integers(-3, 3)
-)
+@given(st.lists(st.lists(st.floats(1, 2), min_size=1, max_size=2), min_size=20, max_size=22), st.integers(-3, 3))
 def test_the_unit_does_not_matter(runs, power):
     factor = 2.0**power
     one = timing.bootstrap_mean(runs, resamples=100)
@@ -203,8 +193,7 @@ def test_intervals_of_few_runs_cover_what_they_claim(runs):
     found = [timing.bootstrap_mean([[x] for x in generator.normal(10, 1, runs)]) for _ in range(600)]
     assert 0.92 < np.mean([one.low <= 10 <= one.high for one in found]) < 0.98
     ratios = [
-        timing.bootstrap_ratio(*([[x] for x in generator.normal(10, 0.5, runs)] for _ in "ab"))
-        for _ in range(600)
+        timing.bootstrap_ratio(*([[x] for x in generator.normal(10, 0.5, runs)] for _ in "ab")) for _ in range(600)
     ]
     assert np.mean([one.low <= 1 <= one.high for one in ratios]) > 0.92
 

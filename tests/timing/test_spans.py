@@ -32,9 +32,7 @@ def test_spans_nest_and_are_of_the_step():
     assert columns["depth"].tolist() == [0, 1, 0, 1]
     assert set(columns["thread"]) == {threading.get_native_id()}
     t0, t1 = columns["t0_ns"], columns["t1_ns"]
-    assert (
-        np.diff([before, t0[0], t0[1], t1[1], t1[0], t0[2], t0[3], t1[3], t1[2], timing.now_ns()]) >= 0
-    ).all()
+    assert (np.diff([before, t0[0], t0[1], t1[1], t1[0], t0[2], t0[3], t1[3], t1[2], timing.now_ns()]) >= 0).all()
     assert "gpu_ns" not in columns
 
 
@@ -174,9 +172,7 @@ def test_what_cannot_be_had_is_refused():
         assert error.remedy  # noqa: PT017
 
 
-@pytest.mark.parametrize(
-    "kind", [_C.Span, _C.NvtxRange, timing.Span, nvtx.Range], ids=lambda kind: repr(kind)
-)
+@pytest.mark.parametrize("kind", [_C.Span, _C.NvtxRange, timing.Span, nvtx.Range], ids=lambda kind: repr(kind))
 def test_what_a_factory_makes_cannot_be_made_otherwise(kind):
     """Such an object would point nowhere."""
     for make in (kind, lambda: kind.__new__(kind), lambda: object.__new__(kind)):
@@ -186,9 +182,7 @@ def test_what_a_factory_makes_cannot_be_made_otherwise(kind):
 
 def test_a_factory_makes_its_own_kind_only():
     for other in (int, object, type, _C.NvtxRange):
-        with pytest.raises(
-            InvalidArgument, match=r"type must be dnnsuite\._C\.Span or a class derived from it, not"
-        ):
+        with pytest.raises(InvalidArgument, match=r"type must be dnnsuite\._C\.Span or a class derived from it, not"):
             _C.make_span(other, _C.Spans(1), "name")
     for other in (int, _C.Span):
         with pytest.raises(InvalidArgument, match=r"type must be dnnsuite\._C\.NvtxRange or a class derived"):

@@ -52,9 +52,7 @@ def test_student_t_agrees_with_scipy(confidence, degrees):
 @given(st.floats(0.001, 0.999), st.floats(1, 1e4))
 def test_student_t_inverts_the_distribution(confidence, degrees):
     t = timing.student_t(confidence, degrees)
-    assert scipy.stats.t.cdf(t, degrees) - scipy.stats.t.cdf(-t, degrees) == pytest.approx(
-        confidence, rel=1e-9
-    )
+    assert scipy.stats.t.cdf(t, degrees) - scipy.stats.t.cdf(-t, degrees) == pytest.approx(confidence, rel=1e-9)
 
 
 def test_batch_means_is_the_t_interval_when_every_value_is_a_batch():

@@ -47,7 +47,5 @@ def test_validation_pictures_are_normalised_only():
     assert len(data) == 4
     images, _ = data.batch([1], 0)
     raw = torch.from_numpy(pictures().images[1]).float() / 255
-    expected = (raw - torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)) / torch.tensor([0.5, 0.25, 2.0]).view(
-        3, 1, 1
-    )
+    expected = (raw - torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)) / torch.tensor([0.5, 0.25, 2.0]).view(3, 1, 1)
     torch.testing.assert_close(images[0], expected)

@@ -110,9 +110,7 @@ def test_json_needs_no_yaml(tmp_path):
 
 
 def test_an_unknown_name_tells_the_nearest(tmp_path):
-    with pytest.raises(
-        InvalidArgument, match=r"no configuration 'bs2048-warmup' \(did you mean 'bs2048-warmup-opt'"
-    ):
+    with pytest.raises(InvalidArgument, match=r"no configuration 'bs2048-warmup' \(did you mean 'bs2048-warmup-opt'"):
         configuration("bs2048-warmup")
     with pytest.raises(InvalidArgument, match=r"gone\.yaml cannot be read"):
         configuration("x", tmp_path / "gone.yaml")

@@ -39,9 +39,7 @@ def test_precisions(data, key, precision):
 
 
 def test_profiling_shortens_every_epoch(data):
-    made = experiment_of(
-        "x", configuration("bs256-prof").changed({"profiling_iters_per_epoch": 1}), data, "cpu"
-    )
+    made = experiment_of("x", configuration("bs256-prof").changed({"profiling_iters_per_epoch": 1}), data, "cpu")
     assert made.profile == ProfileWindow(2, 1)
     assert made.order.steps == 1
     assert not made.save_checkpoints

@@ -48,9 +48,7 @@ def test_the_originals_curves():
         },
         abs=1e-4,
     )
-    assert (
-        next(i for i, value in enumerate(found["bs2048-warmup-opt"]["acc1/valid"], 1) if value >= 0.75) == 77
-    )
+    assert next(i for i, value in enumerate(found["bs2048-warmup-opt"]["acc1/valid"], 1) if value >= 0.75) == 77
 
 
 def test_files_of_the_plot_command(runs, tmp_path):

@@ -31,9 +31,7 @@ LENGTH = {"epochs": 2, "iters_per_epoch": 3, "seed": 3}
 
 def trained(name: str, folder: Path, **changes: Any) -> training.Trained:
     given = {**SMALL[name], **LENGTH, "batch_size": SIZES.get(name, 4), **changes}
-    return training.run(
-        lambda kind: experiment_of_job(name, "quick", given, kind), folder, device="cpu", quiet=True
-    )
+    return training.run(lambda kind: experiment_of_job(name, "quick", given, kind), folder, device="cpu", quiet=True)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -36,9 +36,7 @@ def test_tbds_pytorch_version(tmp_path):
     assert [each[:2] for each in found] == [(e, i) for e in "01" for i in "0245"]
     for epoch in range(2):
         last, row = found[4 * epoch + 3], loop.at.history[epoch]
-        assert float(last[9]) == pytest.approx(
-            row["loss/train"], rel=1e-3
-        )  # the epoch's, so far: of all batches
+        assert float(last[9]) == pytest.approx(row["loss/train"], rel=1e-3)  # the epoch's, so far: of all batches
         assert float(last[11]) == pytest.approx(100 * row["acc1/train"], abs=0.01)
     assert [each[0] for each in TEST.findall(text)] == list("02") * 2
     ends = re.findall(r"^ \* Acc@1 ([\d.]+) Acc@5 ([\d.]+)$", text, re.M)

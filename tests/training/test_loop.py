@@ -98,10 +98,7 @@ def test_nan_stops_with_the_step_and_the_last_good_checkpoint(tmp_path, log_ever
     first = set(torch.cat(list(order.batches(0))).tolist())
     # A sample that the first epoch leaves out, and the second has in its batch number i.
     data.train.bad, i = next(
-        (index, i)
-        for i, batch in enumerate(order.batches(1))
-        for index in batch.tolist()
-        if index not in first
+        (index, i) for i, batch in enumerate(order.batches(1)) for index in batch.tolist() if index not in first
     )
     with pytest.raises(NotFinite) as raised:
         loop.run()
@@ -160,9 +157,7 @@ def test_resumed_is_as_if_never_stopped_to_the_bit(tmp_path, precision, checkpoi
         assert torch.equal(ours, theirs), name
     timed = ("seconds/train", "seconds/valid", "minutes", "images_per_s")
     for ours, theirs in zip(resumed.at.history, whole.at.history, strict=True):
-        assert {k: v for k, v in ours.items() if k not in timed} == {
-            k: v for k, v in theirs.items() if k not in timed
-        }
+        assert {k: v for k, v in ours.items() if k not in timed} == {k: v for k, v in theirs.items() if k not in timed}
     assert resumed.stepper.scaler.state_dict() == whole.stepper.scaler.state_dict()
     assert len({row["learning_rate"] for row in whole.at.history}) > 1
 

@@ -64,8 +64,6 @@ def test_a_process_that_is_gone_ends_the_other_with_one_sentence(tmp_path):
             each.kill()
             each.communicate()
     kept = tmp_path / "run" / "checkpoint.pt"
-    assert f"lost another one, which ended or whose node is gone: the last checkpoint is {kept}" in said, (
-        errors
-    )
+    assert f"lost another one, which ended or whose node is gone: the last checkpoint is {kept}" in said, errors
     assert len(said.splitlines()) == 1
     load_model(kept, torch.nn.Linear(8, 4))

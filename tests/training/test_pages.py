@@ -42,9 +42,7 @@ def test_code_runs(tmp_path, monkeypatch):
 
 def test_worked_numbers_are_those_that_are_drawn():
     curves = json.loads(REFERENCE.read_text())
-    rows = re.findall(
-        r"^\| `(bs\S+)` \| \d+ \| (\d+) \| (\.\d+) \| ([\d.]+) \|", PAGES["reproduce/sc20.md"], re.M
-    )
+    rows = re.findall(r"^\| `(bs\S+)` \| \d+ \| (\d+) \| (\.\d+) \| ([\d.]+) \|", PAGES["reproduce/sc20.md"], re.M)
     assert {row[0] for row in rows} == curves.keys()
     for name, epochs, best, seconds in rows:
         assert len(curves[name]["acc1/valid"]) == int(epochs)

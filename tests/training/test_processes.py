@@ -91,9 +91,7 @@ def test_metrics_and_rate_are_of_all_processes(two):
     assert {round(row["acc1/valid"] * 11, 6) % 1 for row in rows} == {0.0}
     assert findings[0]["steps"][0]["acc1/valid"] == findings[1]["steps"][0]["acc1/valid"]
     samples = (out / "run" / "samples.csv").read_text().splitlines()[1:]
-    assert (
-        sum(float(line.split(",")[4]) for line in samples) == 150
-    )  # three epochs, one of them resumed, over both
+    assert sum(float(line.split(",")[4]) for line in samples) == 150  # three epochs, one of them resumed, over both
     assert re.search(r"Epoch: 3, Iteration: 6, Avg img/sec: ", (out / "run" / "train.log").read_text())
 
 

@@ -21,10 +21,7 @@ def test_the_rate_leaves_out_the_start_and_what_is_between_windows():
 def test_steps_of_unequal_length_are_weighted_by_time():
     """Three steps of .1, .1 and .4 s at batch 32 are 160 samples/s, not the mean of their rates."""
     starts_ms = [0, 100, 200]
-    samples = [
-        Sample(0, s * 10**6, (s + took) * 10**6, 32)
-        for s, took in zip(starts_ms, (100, 100, 400), strict=True)
-    ]
+    samples = [Sample(0, s * 10**6, (s + took) * 10**6, 32) for s, took in zip(starts_ms, (100, 100, 400), strict=True)]
     assert throughput(samples)[0] == pytest.approx(160)
 
 

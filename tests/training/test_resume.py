@@ -60,9 +60,7 @@ def small(**changes):
 
 
 def array(B=2, **changes):
-    return ExperimentArray(
-        [small(optimizer=partial(torch.optim.SGD, lr=0.1 / (1 + i)), **changes) for i in range(B)]
-    )
+    return ExperimentArray([small(optimizer=partial(torch.optim.SGD, lr=0.1 / (1 + i)), **changes) for i in range(B)])
 
 
 def told(out: Path) -> dict:
@@ -80,9 +78,7 @@ def told(out: Path) -> dict:
     found["metrics"] = [untimed(row) for row in read_metrics(out)]
     table = results.load(out)
     found["record"] = sorted(
-        (name, value)
-        for name, value in zip(table["metric"], table["value"], strict=True)
-        if untimed({name: 0})
+        (name, value) for name, value in zip(table["metric"], table["value"], strict=True) if untimed({name: 0})
     )
     found["rated"] = "throughput" in set(table["metric"])
     found["status"] = sorted(set(table["status"]))
@@ -186,6 +182,4 @@ def test_the_rate_of_a_resumed_run_is_of_all_its_windows(tmp_path):
     run(small(epochs=3), out, resume="auto", quiet=True)
     rows = (out / "samples.csv").read_text().splitlines()
     assert len(rows) - 1 == 3 * (first - 1)
-    assert (
-        sum(",warmup," in row for row in rows) == 2
-    )  # of each process the first, in which everything starts
+    assert sum(",warmup," in row for row in rows) == 2  # of each process the first, in which everything starts

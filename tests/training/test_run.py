@@ -40,9 +40,7 @@ run(experiment(data=data, epochs=4, workers=int(sys.argv[3])), sys.argv[1], resu
 def script(out, seconds, workers=0):
     command = [sys.executable, "-c", SCRIPT, str(out), str(seconds), str(workers)]
     path = os.pathsep.join([str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True)
 
 
 def wait_for_line(out, line):

@@ -59,9 +59,7 @@ def close(ours, theirs):
 @pytest.mark.parametrize("name", ["checkpoint.pt", "best.pt"])
 @pytest.mark.parametrize("number", range(3))
 def test_files_of_each_model_are_those_of_its_run_alone(whole, alone, number, name):
-    ours, theirs = (
-        read_checkpoint(each / name) for each in (whole / MODELS_FOLDER / str(number), alone / str(number))
-    )
+    ours, theirs = (read_checkpoint(each / name) for each in (whole / MODELS_FOLDER / str(number), alone / str(number)))
     for state in (ours, theirs):
         state.pop("random", None)  # nothing draws from it
     close(ours, theirs)

@@ -87,9 +87,7 @@ def test_pictures_in_memory_say_what_they_are(tmp_path):
 
 
 def test_a_data_path_that_is_not_there_is_passed_by():
-    assert (
-        find_data(Settings(data_path="/nowhere/at/all")).source == find_data(Settings(data_path=None)).source
-    )
+    assert find_data(Settings(data_path="/nowhere/at/all")).source == find_data(Settings(data_path=None)).source
 
 
 def test_class_folders_that_are_all_empty_are_not_passed_over(tmp_path):

@@ -20,9 +20,7 @@ def test_one_model_of_an_array(tmp_path):
     trained = run(array(epochs=1), tmp_path / "run", quiet=True)
     found = evaluate(members()[1], tmp_path / "run" / "models" / "1" / "checkpoint.pt", quiet=True)
     assert found["acc1"] == trained.history[1]["acc1/valid"]
-    with pytest.raises(
-        BadCheckpoint, match=r"of an array of 3 models: .* take one model's, .*models/0/checkpoint"
-    ):
+    with pytest.raises(BadCheckpoint, match=r"of an array of 3 models: .* take one model's, .*models/0/checkpoint"):
         evaluate(members()[1], tmp_path / "run" / "checkpoint.pt", quiet=True)
 
 

@@ -39,9 +39,7 @@ def test_rows_of_an_earlier_boot_come_before_by_the_age_of_the_file(tmp_path):
     assert abs(now_ns - second - 60e9) < 5e9
 
 
-@pytest.mark.parametrize(
-    "text", ["time_ns,a.b_pct\n1,2\nx,3\n", "time_ns\n1,2\n9999999999999999999999\n", "a\n\0"]
-)
+@pytest.mark.parametrize("text", ["time_ns,a.b_pct\n1,2\nx,3\n", "time_ns\n1,2\n9999999999999999999999\n", "a\n\0"])
 def test_a_damaged_file_begins_anew(tmp_path, text):
     (tmp_path / "monitor.csv").write_text(text)
     with Watch(tmp_path, gpus=False, go_on=True):

@@ -38,9 +38,7 @@ def by_hand(number, config, epochs=3):
     losses = []
     for epoch in range(epochs):
         torch.manual_seed(epoch)
-        loader = torch.utils.data.DataLoader(
-            torch.utils.data.TensorDataset(X, Y), batch_size=16, shuffle=True
-        )
+        loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=16, shuffle=True)
         for x, y in loader:
             optimizer.zero_grad()
             torch.nn.functional.mse_loss(model(x), y).backward()

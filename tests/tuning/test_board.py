@@ -39,9 +39,7 @@ def test_of_two_claims_the_first_counts_and_those_of_the_dead_are_free(tmp_path)
     assert other.free([0, 1]) == {0}
     other.claim({0: 0})  # which has gone on since
     assert not other.mine(0)
-    process = multiprocessing.get_context("fork").Process(
-        target=leave_a_claim, args=(tmp_path / "journal.log",)
-    )
+    process = multiprocessing.get_context("fork").Process(target=leave_a_claim, args=(tmp_path / "journal.log",))
     process.start()
     process.join()
     observer = Board(storage, "s", stale_s=0.2)

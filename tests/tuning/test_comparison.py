@@ -35,9 +35,7 @@ def test_a_kill_at_a_write_leaves_what_goes_on_to_the_same_comparison(tmp_path):
         compare(search, ["hfta", "serial"], 1, out, resume=True, unavailable={}).save(out)
 
     def told(out):
-        rows = pd.read_csv(out / "comparison.csv")[
-            ["mode", "trials", "epochs", "metric", "best", "best_trial"]
-        ]
+        rows = pd.read_csv(out / "comparison.csv")[["mode", "trials", "epochs", "metric", "best", "best_trial"]]
         names = {path.relative_to(out) for path in out.rglob("*") if path.is_file()}
         return rows.to_dict("records"), names
 

@@ -56,9 +56,7 @@ def test_two_hundred_trials_of_which_some_fail(task, tmp_path):
     assert (sweep.table["status"] == "done").tolist() == well
     assert all(message for message, good in zip(sweep.table["message"], well, strict=True) if not good)
     seeds = [
-        {**config, "seed": number}
-        for number, (config, good) in enumerate(zip(configs, well, strict=True))
-        if good
+        {**config, "seed": number} for number, (config, good) in enumerate(zip(configs, well, strict=True)) if good
     ]
     alone = dnnsuite.sweep(
         lambda config: Fated(config["fate"]),
@@ -109,6 +107,4 @@ def test_a_metric_that_is_never_a_number(task):
 
 def test_a_factory_that_ignores_its_configuration(task):
     with pytest.raises(InvalidArgument, match=r"'fate' varies between trials, but nothing uses it"):
-        dnnsuite.sweep(
-            lambda config: Fated("well"), {"fate": ["well", "nan"]}, task.loader(), out=False, quiet=True
-        )
+        dnnsuite.sweep(lambda config: Fated("well"), {"fate": ["well", "nan"]}, task.loader(), out=False, quiet=True)

@@ -44,9 +44,7 @@ def test_rows_of_tensors_come_as_the_loader_gives_them(loader):
     expected = list(loader)
     found = list(feed.epoch(2))
     assert all(
-        torch.equal(a, b)
-        for one, other in zip(found, expected, strict=True)
-        for a, b in zip(one, other, strict=True)
+        torch.equal(a, b) for one, other in zip(found, expected, strict=True) for a, b in zip(one, other, strict=True)
     )
 
 

@@ -23,7 +23,5 @@ def test_metric_by_name_or_by_default(metrics, asked, found):
 
 
 def test_a_mistyped_metric_is_refused_with_the_nearest():
-    with pytest.raises(
-        InvalidArgument, match=r"'acuracy' \(did you mean 'accuracy'\?\).*accuracy, train_loss"
-    ):
+    with pytest.raises(InvalidArgument, match=r"'acuracy' \(did you mean 'accuracy'\?\).*accuracy, train_loss"):
         metric_in({"train_loss": 1.0, "accuracy": 0.5}, "acuracy")

@@ -90,17 +90,13 @@ class Powered(torch.nn.Module):
 
 def test_a_sweep_says_in_a_line_what_runs_model_by_model_and_lists_all_parts(task, capsys):
     options = {"batch_size": 16, "epochs": 1, "out": False}
-    apart = dnnsuite.sweep(
-        lambda c: Powered(c["p"]), {"p": [1.0, 2.0, 3.0], "lr": [0.1]}, task.train, **options
-    )
+    apart = dnnsuite.sweep(lambda c: Powered(c["p"]), {"p": [1.0, 2.0, 3.0], "lr": [0.1]}, task.train, **options)
     said = [line for line in capsys.readouterr().err.splitlines() if "model by model" in line]
     assert [line.partition(";")[0] for line in said] == [
         "3 trials run Powered model by model: power of Powered differs from model to model"
     ]
     assert [(cover.layer, cover.how) for cover in apart.coverage()] == [("Powered", "per model")]
-    fused = dnnsuite.sweep(
-        lambda c: torch.nn.Linear(4, c["n"]), {"n": [2, 3], "lr": [0.1, 0.2]}, task.train, **options
-    )
+    fused = dnnsuite.sweep(lambda c: torch.nn.Linear(4, c["n"]), {"n": [2, 3], "lr": [0.1, 0.2]}, task.train, **options)
     assert {cover.how for cover in fused.coverage()} == {"fused"}
     assert "model by model" not in capsys.readouterr().err
     with pytest.raises(InvalidArgument, match="no trial in an array"):

@@ -63,9 +63,7 @@ def torch_rate(name: str, lr: float, epoch: int) -> float:
     return optimizer.param_groups[0]["lr"]
 
 
-@pytest.mark.parametrize(
-    ("name", "named"), [*((name, False) for name in SCHEDULES), *((name, True) for name in NAMED)]
-)
+@pytest.mark.parametrize(("name", "named"), [*((name, False) for name in SCHEDULES), *((name, True) for name in NAMED)])
 def test_each_epoch_is_trained_with_the_rate_that_its_configuration_has_then(name, named):
     given = (
         {"optimizer": "SGD", "scheduler": (name, NAMED[name])}

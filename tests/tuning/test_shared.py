@@ -22,9 +22,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 def start(out, **options):
     """A process that takes part."""
-    process = multiprocessing.get_context("fork").Process(
-        target=run, args=(out,), kwargs={"share": True, **options}
-    )
+    process = multiprocessing.get_context("fork").Process(target=run, args=(out,), kwargs={"share": True, **options})
     process.start()
     return process
 
@@ -77,9 +75,7 @@ def test_one_that_is_killed_loses_only_its_running_rungs(tmp_path):
     assert sweep.history.equals(whole.history)
     again = [trial for _, trial in claims(out)[before:]]
     assert saved
-    assert all(
-        again.count(trial) <= 2 for trial in saved
-    )  # the rungs that follow, not the one that was saved
+    assert all(again.count(trial) <= 2 for trial in saved)  # the rungs that follow, not the one that was saved
     assert not list(out.glob("best-*.pt"))
 
 

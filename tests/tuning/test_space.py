@@ -32,9 +32,7 @@ def test_a_grid():
 
 
 def test_plain_values():
-    found = space_from_plain(
-        {"lr": {"loguniform": ["1e-4", 0.1]}, "width": [32, 64], "seed": 1, "n": {"int": [1, 3]}}
-    )
+    found = space_from_plain({"lr": {"loguniform": ["1e-4", 0.1]}, "width": [32, 64], "seed": 1, "n": {"int": [1, 3]}})
     assert found == {"lr": LogUniform(1e-4, 0.1), "width": Choice(32, 64), "seed": Choice(1), "n": Int(1, 3)}
 
 

@@ -38,9 +38,7 @@ def by_hand(task, configs, epochs, seed=0):
     for number, config in enumerate(configs):
         torch.manual_seed(seed + number)
         model = mlp(config).double()
-        optimizer = torch.optim.AdamW(
-            model.parameters(), lr=config["lr"], weight_decay=config["weight_decay"]
-        )
+        optimizer = torch.optim.AdamW(model.parameters(), lr=config["lr"], weight_decay=config["weight_decay"])
         loader = task.loader()
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
         for epoch in range(epochs):
@@ -69,9 +67,7 @@ def test_a_loop_over_torch_models_gives_the_same_table_and_best_model(task):
     configs = [dict(zip(GRID, (lr, decay, hidden), strict=True))
                for lr in GRID["lr"] for decay in GRID["weight_decay"] for hidden in GRID["hidden"]]  # fmt: skip
     history, weights = by_hand(task, configs, 3)
-    assert list(zip(sweep.history["trial"], sweep.history["epoch"], strict=True)) == [
-        row[:2] for row in history
-    ]
+    assert list(zip(sweep.history["trial"], sweep.history["epoch"], strict=True)) == [row[:2] for row in history]
     assert sweep.history["loss"].tolist() == pytest.approx([row[2] for row in history], rel=1e-10)
     assert sweep.best_trial == min(history, key=lambda row: row[2])[0]
     assert sweep.best_config == configs[sweep.best_trial]
@@ -225,9 +221,7 @@ def test_records_tell_how_many_audits_passed(task, tmp_path):
     found = swept(task, {"lr": [0.1, 0.01]}, epochs=16 // len(task.loader()) + 4, out=tmp_path / "out")
     records = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("out/runs/trial-*/run.json"))]
     assert len(records) == 2
-    assert [record["details"]["audits_passed"] for record in records] == [
-        trial.audits_passed for trial in found.trials
-    ]
+    assert [record["details"]["audits_passed"] for record in records] == [trial.audits_passed for trial in found.trials]
     assert all(trial.audits_passed >= 1 for trial in found.trials)
 
 
@@ -302,9 +296,7 @@ def test_random_draws_the_same_from_a_seed(task):
     space = {"lr": LogUniform(1e-3, 1e-1)}
     first, second = (swept(task, space, trials=3, seed=4, epochs=1).table for _ in range(2))
     assert first["lr"].tolist() == second["lr"].tolist()
-    assert (
-        swept(task, space, algorithm=Random(3), seed=5, epochs=1).table["lr"].tolist() != first["lr"].tolist()
-    )
+    assert swept(task, space, algorithm=Random(3), seed=5, epochs=1).table["lr"].tolist() != first["lr"].tolist()
 
 
 def test_a_measure_that_asks_for_numbers_leaves_training_as_it_is(task):

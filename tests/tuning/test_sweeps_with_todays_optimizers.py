@@ -36,7 +36,5 @@ def test_arrays_and_single_trials_have_one_history(optimizer, tmp_path):
         )
         histories.append(sweep.history["loss"].tolist())
         logits = sweep.best_model(x[64:]).detach()
-        assert float(torch.nn.functional.cross_entropy(logits, y[64:])) == pytest.approx(
-            min(histories[-1]), abs=1e-6
-        )
+        assert float(torch.nn.functional.cross_entropy(logits, y[64:])) == pytest.approx(min(histories[-1]), abs=1e-6)
     assert histories[0] == histories[1]

@@ -15,9 +15,7 @@ from dnnsuite.tuning.torch_schedules import TorchSchedules
 EPOCHS, BATCHES = 3, 4
 BY_BATCH = ("one cycle", "cyclic", "warm-up")
 SCHEDULES = {
-    "one cycle": lambda o, c: lr_scheduler.OneCycleLR(
-        o, max_lr=c["lr"], epochs=EPOCHS, steps_per_epoch=BATCHES
-    ),
+    "one cycle": lambda o, c: lr_scheduler.OneCycleLR(o, max_lr=c["lr"], epochs=EPOCHS, steps_per_epoch=BATCHES),
     "cyclic": lambda o, c: lr_scheduler.CyclicLR(o, c["lr"] / 10, c["lr"], step_size_up=3),
     "plateau": lambda o, c: lr_scheduler.ReduceLROnPlateau(o, factor=0.3, patience=0, threshold=0.5),
     "lambda": lambda o, c: lr_scheduler.LambdaLR(o, lambda epoch: 0.5 ** (epoch * c["power"])),
@@ -72,9 +70,7 @@ def test_any_schedule_of_torch_as_in_a_loop(task, name):
         model, CONFIGS, task.loader(), evaluate=task.valid, loss=loss, optimizer=optimizer, scheduler=SCHEDULES[name],
         epochs=EPOCHS, width=2, out=False, quiet=True, **options,
     )  # fmt: skip
-    assert sweep.history["loss"].tolist() == pytest.approx(
-        by_hand(task, SCHEDULES[name], name in BY_BATCH), rel=1e-9
-    )
+    assert sweep.history["loss"].tolist() == pytest.approx(by_hand(task, SCHEDULES[name], name in BY_BATCH), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["one cycle", "sequence"])
@@ -103,9 +99,7 @@ def test_a_state_has_neither_functions_nor_models(tmp_path):
     alone = [optimizer(model({}).parameters(), config) for config in CONFIGS]
     made = [SCHEDULES["lambda"](one, config) for one, config in zip(alone, CONFIGS, strict=True)]
     array = dnnsuite.fuse([model({}) for _ in CONFIGS])
-    schedules = TorchSchedules(
-        dnnsuite.optim.SGD(array.parameters(), [c["lr"] for c in CONFIGS], momentum=0.9), made
-    )
+    schedules = TorchSchedules(dnnsuite.optim.SGD(array.parameters(), [c["lr"] for c in CONFIGS], momentum=0.9), made)
     assert not any(group["params"] for one in alone for group in one.param_groups)
     schedules.step()
     torch.save(schedules.state_of(1), tmp_path / "state.pt")

@@ -18,9 +18,7 @@ def toys() -> Iterator[None]:
     """The toy jobs, registered here and findable by worker processes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(HERE)
-        patch.setenv(
-            "PYTHONPATH", os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-        )
+        patch.setenv("PYTHONPATH", os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
         import_plugins(["toy_jobs"])
         yield
 

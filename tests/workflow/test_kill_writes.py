@@ -19,18 +19,14 @@ KILLS = int(os.environ.get("DNNSUITE_KILLS", "2"))
 def told(out: Path) -> tuple[object, ...]:
     """What the files of a workflow say, without times."""
     table = results.load(out).query("metric == 'throughput' and replica.isna()")
-    names = {
-        re.sub(r"\d{8}-\d{6}-\d{3}", "TIME", str(p.relative_to(out))) for p in out.rglob("*") if p.is_file()
-    }
+    names = {re.sub(r"\d{8}-\d{6}-\d{3}", "TIME", str(p.relative_to(out))) for p in out.rglob("*") if p.is_file()}
     state = json.loads((out / "workflow.json").read_text())
     points = sorted(zip(table["mode"], table["B"], table["repeat"], table["status"], strict=True))
     return names, points, state["Bs"], state["status"], state["problems"], state["changed"]
 
 
 @pytest.mark.timeout(900)
-def test_a_kill_at_a_write_leaves_what_goes_on_to_the_same_workflow(
-    toys: None, quiet: None, tmp_path: Path
-) -> None:
+def test_a_kill_at_a_write_leaves_what_goes_on_to_the_same_workflow(toys: None, quiet: None, tmp_path: Path) -> None:
     torch.set_num_threads(1)  # a fork has no threads of torch's
 
     def workflow(out: Path) -> None:

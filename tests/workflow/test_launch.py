@@ -89,7 +89,5 @@ def test_threads_are_no_more_than_neighbours_leave_free_and_wait_passively_then(
     assert beside.threads("hfta", 3) == 2
     assert beside.environment(point)["OMP_WAIT_POLICY"] == "passive"
     assert "OMP_WAIT_POLICY" not in Launcher(settings, CORES).environment(point)
-    crowd = Launcher(settings, CORES).environment(
-        Point("concurrent", "fp32", 8)
-    )  # of a thread each, on four cores
+    crowd = Launcher(settings, CORES).environment(Point("concurrent", "fp32", 8))  # of a thread each, on four cores
     assert (crowd["OMP_NUM_THREADS"], crowd["OMP_WAIT_POLICY"]) == ("1", "passive")

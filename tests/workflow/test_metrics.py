@@ -22,16 +22,13 @@ def steps(times_ms: list[float], items: int = 10, start_ms: float = 0) -> Steps:
     return Steps(edges[:-1], edges[1:], np.full(n, items, np.int64), np.zeros(n, np.int64))
 
 
-def session(
-    turns: dict[Point, list[Turn]], disturbed: tuple[int, ...] = (), cores: Cores = QUIET
-) -> Session[Point]:
+def session(turns: dict[Point, list[Turn]], disturbed: tuple[int, ...] = (), cores: Cores = QUIET) -> Session[Point]:
     """A session in which these turns were taken, some rounds of the array disturbed."""
     made = Session(TurnWorkers[Point](1.0), cores, Goal(floor=0.0), SERIAL)
     for point, own in turns.items():
         made.turns[point] = dict(enumerate(own))
         made.rounds.blocks[point] = [
-            Block(turn.rate(), "others" if i in disturbed and point == ARRAY else "")
-            for i, turn in enumerate(own)
+            Block(turn.rate(), "others" if i in disturbed and point == ARRAY else "") for i, turn in enumerate(own)
         ]
     return made
 
@@ -43,9 +40,7 @@ def named(found: tuple[Metric, ...], name: str, replica: int | None = None) -> M
 
 def rounds(scale: list[float], step_ms: float, items: int = 10) -> list[Turn]:
     """Turns of two steps, each round as much slower as `scale` says; all CPU time is one thread's."""
-    return [
-        Turn([steps([x * step_ms] * 2, items, 1000 * i)], x * step_ms * 2e-3) for i, x in enumerate(scale)
-    ]
+    return [Turn([steps([x * step_ms] * 2, items, 1000 * i)], x * step_ms * 2e-3) for i, x in enumerate(scale)]
 
 
 def test_a_machine_that_slows_all_does_not_change_the_speedup() -> None:
@@ -83,9 +78,7 @@ def test_on_one_core_beside_neighbours_rates_are_by_cpu_time() -> None:
     made = session({SERIAL: slow, ARRAY: array}, cores=BESIDE)
     found, _, noted = metrics.measured(made, ARRAY, [], "naps")
     assert named(found, "speedup").value == pytest.approx(2.0)
-    assert (
-        named(found, "throughput").value == named(found, "throughput/CPU second").value == pytest.approx(2000)
-    )
+    assert named(found, "throughput").value == named(found, "throughput/CPU second").value == pytest.approx(2000)
     assert noted == ("on 1 of 2 cores, others used 1.0",)
     low, high = named(found, "speedup").low, named(found, "speedup").high
     assert low is not None
@@ -94,13 +87,8 @@ def test_on_one_core_beside_neighbours_rates_are_by_cpu_time() -> None:
 
 
 def test_replicas_are_rated_while_all_run() -> None:
-    pair = [
-        Turn([steps([10] * 40, start_ms=t), steps([10] * 40, start_ms=t + 50)], 0.8)
-        for t in range(0, 9000, 1000)
-    ]
-    found, window, _ = metrics.measured(
-        session({SERIAL: rounds([1.0] * 9, 10), ARRAY: pair}), ARRAY, [], "naps"
-    )
+    pair = [Turn([steps([10] * 40, start_ms=t), steps([10] * 40, start_ms=t + 50)], 0.8) for t in range(0, 9000, 1000)]
+    found, window, _ = metrics.measured(session({SERIAL: rounds([1.0] * 9, 10), ARRAY: pair}), ARRAY, [], "naps")
     assert named(found, "throughput").value == pytest.approx(2000)
     assert named(found, "throughput", 1).value == pytest.approx(1000)
     assert window["seconds"] == pytest.approx(9 * 0.35)

@@ -17,9 +17,7 @@ GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-98ff16c4)
 
 
 def test_ids_of_this_gpu_only() -> None:
-    def answer(
-        argv: Sequence[str], stdin: str = "", environment: object = None
-    ) -> subprocess.CompletedProcess[str]:
+    def answer(argv: Sequence[str], stdin: str = "", environment: object = None) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(list(argv), 0, LISTING, "")
 
     assert Tools(0, answer).mig_uuids() == ["MIG-11", "MIG-12"]

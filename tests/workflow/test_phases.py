@@ -52,16 +52,12 @@ def begin(toys: None, quiet: None, tmp_path: Path) -> Iterator[Begin]:
             workflow = Workflow(record, settings, Progress(Console(stderr=True, width=400)))
             asked_for = []
 
-            def launch(
-                kind: str, point: Point, directory: Path, repeat: int = 0, *_: Any, **__: Any
-            ) -> GroupOutcome:
+            def launch(kind: str, point: Point, directory: Path, repeat: int = 0, *_: Any, **__: Any) -> GroupOutcome:
                 asked_for.append((kind, repeat, point))
                 outcome = fate(kind, point, repeat) if fate else FINE
                 return outcome if not outcome.ok else fine()
 
-            def start(
-                workers: TurnWorkers[Point], point: Point, directory: Path, repeat: int, *_: Any
-            ) -> None:
+            def start(workers: TurnWorkers[Point], point: Point, directory: Path, repeat: int, *_: Any) -> None:
                 asked_for.append(("rate", repeat, point))
                 outcome = fate("rate", point, repeat) if fate else FINE
                 task = f"toy_jobs:{'takes_turns' if outcome.ok else outcome.verdict.failure}"
@@ -142,9 +138,7 @@ def test_resume_repeats_accidents_but_not_findings(begin: Begin) -> None:
     ]
 
 
-def test_a_device_that_cannot_be_prepared_is_a_failed_run(
-    begin: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_cannot_be_prepared_is_a_failed_run(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def tired(count: int) -> Iterator[list[dict[str, str]]]:
         raise Unavailable("the daemon is tired", "PATH", "wake it")
@@ -204,9 +198,7 @@ def test_memory_that_ran_out_below_a_number_that_fits_is_tried_again(begin: Begi
     assert [point.B for kind, _, point in asked_for if kind == "rate"] == [1]
 
 
-def test_a_damaged_record_is_named_and_its_run_made_again(
-    begin: Begin, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_record_is_named_and_its_run_made_again(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
     first, _ = begin(modes=["serial"], repeats=2)
     first.execute()
     damaged, _ = sorted(first.record.runs.iterdir())

@@ -42,6 +42,4 @@ def test_the_plan_that_a_dry_run_shows() -> None:
     }
     assert len(order) == 10
     assert any("mps: unavailable" in remark for remark in remarks)
-    assert any(
-        "hfta: the largest B is searched for" in remark and "at most 2" in remark for remark in remarks
-    )
+    assert any("hfta: the largest B is searched for" in remark and "at most 2" in remark for remark in remarks)

@@ -68,9 +68,7 @@ def test_every_run_is_monitored(finished: WorkflowReport) -> None:
         times = [int(row.split(",")[0]) for row in rows]
         assert {"machine.busy_pct", "workers.cpu_pct", "workers.resident_bytes"} <= set(header.split(","))
         assert run["details"]["monitor"]["samples"] == len(rows) >= 2
-        if (
-            run["window"]["start_ns"] is not None
-        ):  # on a busy machine short replicas may never run at the same time
+        if run["window"]["start_ns"] is not None:  # on a busy machine short replicas may never run at the same time
             assert times[0] <= run["window"]["start_ns"] <= run["window"]["stop_ns"] <= times[-1]
 
 
@@ -103,9 +101,7 @@ def test_a_runs_record(finished: WorkflowReport) -> None:
     (fused,) = finished.root.glob("runs/*-toy-hfta-B2-fp32-r1")
     fused_run = json.loads((fused / "run.json").read_text())
     assert fused_run["details"]["equality"]["passed"] is True
-    assert fused_run["details"]["configs"][0]["hyper"]["lr"] == [
-        c["hyper"]["lr"][0] for c in details["configs"]
-    ]
+    assert fused_run["details"]["configs"][0]["hyper"]["lr"] == [c["hyper"]["lr"][0] for c in details["configs"]]
 
 
 def test_timing_csv_has_hftas_columns(finished: WorkflowReport) -> None:
@@ -117,9 +113,7 @@ def test_timing_csv_has_hftas_columns(finished: WorkflowReport) -> None:
     assert time.time() - 3600 < float(start) < float(stop) < time.time()
 
 
-def test_a_nonempty_directory_is_refused_and_other_settings_too(
-    finished: WorkflowReport, toy_run: RunToy
-) -> None:
+def test_a_nonempty_directory_is_refused_and_other_settings_too(finished: WorkflowReport, toy_run: RunToy) -> None:
     with pytest.raises(InvalidArgument, match=r"not empty.*--resume.*--out"):
         toy_run("toy", finished.root)
     with pytest.raises(InvalidArgument, match=r"epochs is 5, was 3.*--allow-changed epochs"):
@@ -191,9 +185,7 @@ def test_a_job_whose_code_changed_is_refused_or_its_runs_say_so(toys: None, tmp_
     assert ["repeats is 2, was 1" in told for told in rates["changed"]] == [False, True]
 
 
-def test_other_machine_is_refused(
-    finished: WorkflowReport, toy_run: RunToy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_machine_is_refused(finished: WorkflowReport, toy_run: RunToy, monkeypatch: pytest.MonkeyPatch) -> None:
     there = json.loads(json.dumps(finished.state["environment"]))
     there["machine"]["cpu_model"] = "Abacus"
     monkeypatch.setattr(facts, "environment", lambda: there)
@@ -240,9 +232,7 @@ def test_steps_are_rated_once_they_run_as_all_further_ones_will(
     toy_run: RunToy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, counted: int, early: bool
 ) -> None:
     monkeypatch.setenv("TOY_SETTLES", str(steps))
-    report = toy_run(
-        "toy-settles", tmp_path / "out", modes=["serial"], epochs=2, iters_per_epoch=2, repeats=1
-    )
+    report = toy_run("toy-settles", tmp_path / "out", modes=["serial"], epochs=2, iters_per_epoch=2, repeats=1)
     (path,) = (tmp_path / "out" / "runs").glob("*/run.json")
     (replica,) = json.loads(path.read_text())["details"]["replicas"]
     assert 1 / replica["losses"][0] == pytest.approx(counted + 4)  # its own four come after
@@ -255,9 +245,7 @@ def test_no_mode_available(toy_run: RunToy, tmp_path: Path) -> None:
         toy_run("toy", tmp_path / "out", modes=["mps"])
 
 
-def test_a_killed_worker_is_recorded_and_resume_repeats_it(
-    toys: None, toy_run: RunToy, tmp_path: Path
-) -> None:
+def test_a_killed_worker_is_recorded_and_resume_repeats_it(toys: None, toy_run: RunToy, tmp_path: Path) -> None:
     out, marker = tmp_path / "out", tmp_path / "marker"
     process = command(out, *SLOW, env={**os.environ, "TOY_MARKER": str(marker)})
     os.kill(marked(marker), signal.SIGKILL)

@@ -39,9 +39,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def killed(what: str, mig: str) -> None:
     """A process that took the GPU and was killed by SIGKILL."""
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(SUPPORT), what, mig], capture_output=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", KILLED, str(SUPPORT), what, mig], capture_output=True, check=False)
     assert done.returncode == -9, done.stderr
 
 
@@ -137,9 +135,7 @@ def test_servers_that_a_killed_daemon_left_are_ended(tmp_path: Path, cache: Path
         server = subprocess.Popen([program, "600"], env=client)
         worker = subprocess.Popen(["/bin/sleep", "600"], env=client)
         until_s = time.monotonic() + 10
-        while (
-            Path(f"/proc/{server.pid}/comm").read_text() != "nvidia-cuda-mps\n" and time.monotonic() < until_s
-        ):
+        while Path(f"/proc/{server.pid}/comm").read_text() != "nvidia-cuda-mps\n" and time.monotonic() < until_s:
             time.sleep(0.01)
     assert server.wait(10) == -9
     assert others.poll() is None

@@ -9,9 +9,7 @@ import types
 from collections.abc import Sequence
 
 _BY_NAME = frozenset(("getattr", "hasattr"))
-_ALL = frozenset(
-    ("vars", "__dict__", "attrgetter", "asdict", "astuple", "__getattribute__", "getmembers", "deepcopy")
-)
+_ALL = frozenset(("vars", "__dict__", "attrgetter", "asdict", "astuple", "__getattribute__", "getmembers", "deepcopy"))
 _CALLS = ("PRECALL", "CALL", "CALL_FUNCTION")
 
 

@@ -76,9 +76,7 @@ class Array(SharedState, torch.nn.Module):
         self.training = root.training
         first = next(iter(root.parameters()), None)
         _gather(root)
-        root.register_buffer(
-            FUNCTION_STREAM, new_stream(B, None if first is None else first.device), persistent=False
-        )
+        root.register_buffer(FUNCTION_STREAM, new_stream(B, None if first is None else first.device), persistent=False)
         self._non_persistent_buffers_set = root._non_persistent_buffers_set
 
     # -- running ---------------------------------------------------------------------------------------------------
@@ -167,11 +165,7 @@ class Array(SharedState, torch.nn.Module):
             InvalidArgument: a layer that is not one of B models, or a parameter or buffer that is not `[B, ...]`.
         """
         root = self.__dict__.get("_root")
-        if (
-            root is None
-            or name in self.__dict__
-            or (hasattr(type(self), name) and not models_set(root, name))
-        ):
+        if root is None or name in self.__dict__ or (hasattr(type(self), name) and not models_set(root, name)):
             super().__setattr__(name, value)
         elif isinstance(value, (torch.nn.Parameter, torch.nn.Module)) or name in registered(root):
             check_of_all_models(name, value, self.B)
@@ -251,9 +245,7 @@ class Array(SharedState, torch.nn.Module):
         index = self._index(index)
         held = self.state_dict()
         # What is no tensor is the extra state of a module, which all models share, as sparse buffers.
-        of_each = {
-            name: isinstance(v, torch.Tensor) and v.layout == torch.strided for name, v in held.items()
-        }
+        of_each = {name: isinstance(v, torch.Tensor) and v.layout == torch.strided for name, v in held.items()}
         return {name: v[index] if of_each[name] else v for name, v in held.items()}
 
     @property

@@ -39,9 +39,7 @@ def check_of_all_models(name: str, value: Any, B: int) -> None:
     """Refuse a layer or tensor without a dimension for B models."""
     if isinstance(value, torch.nn.Module):
         for part in parts_of(value):
-            known = (
-                isinstance(part, ArrayModule) or type(part) in (*ELEMENTWISE, *CONTAINERS) or is_fused(part)
-            )
+            known = isinstance(part, ArrayModule) or type(part) in (*ELEMENTWISE, *CONTAINERS) or is_fused(part)
             if not known or getattr(part, "_fused_B", getattr(part, "B", B)) != B:
                 raise InvalidArgument(
                     f"array.{name}: a {type(part).__name__} is not a layer of {B} models: give one of dnnsuite.nn with "

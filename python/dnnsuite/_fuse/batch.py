@@ -47,9 +47,7 @@ def stack(batch: Any, B: int | None = None) -> Any:
         batch = [batch] * B
     parts = list(batch)
     if not parts or (B is not None and len(parts) != B):
-        raise InvalidArgument(
-            f"stack got {len(parts)} tensors for {B if B is not None else 'one or more'} models"
-        )
+        raise InvalidArgument(f"stack got {len(parts)} tensors for {B if B is not None else 'one or more'} models")
     if all(isinstance(part, Mapping) for part in parts):
         return _stacked_by_name(parts)
     _check_alike(parts)
@@ -59,9 +57,7 @@ def stack(batch: Any, B: int | None = None) -> Any:
 def _stacked_by_name(batches: list[Mapping[str, Any]]) -> dict[str, Any]:
     for index, other in enumerate(batches):
         if other.keys() != batches[0].keys():
-            raise InvalidArgument(
-                f"batches 0 and {index} have different names: {[*batches[0]]} and {[*other]}"
-            )
+            raise InvalidArgument(f"batches 0 and {index} have different names: {[*batches[0]]} and {[*other]}")
     return {
         name: stack([batch[name] for batch in batches]) if isinstance(first, torch.Tensor) else first
         for name, first in batches[0].items()
@@ -82,9 +78,7 @@ def _check_alike(tensors: list[Any]) -> None:
                 "x.to_sparse_coo(), or keep a matrix that all models share as a buffer of theirs"
             )
         if tensor.shape != tensors[0].shape:
-            raise InvalidArgument(
-                f"tensors 0 and {index} differ: {list(tensors[0].shape)} and {list(tensor.shape)}"
-            )
+            raise InvalidArgument(f"tensors 0 and {index} differ: {list(tensors[0].shape)} and {list(tensor.shape)}")
 
 
 def unstack(batch: torch.Tensor) -> list[torch.Tensor]:

@@ -324,9 +324,7 @@ def _refuse_other_kinds(models: Sequence[torch.nn.Module], where: str) -> None:
 def _refuse_what_is_no_plain_module(module: torch.nn.Module, where: str) -> None:
     name = type(module).__name__
     if isinstance(module, torch.jit.ScriptModule):
-        raise InvalidArgument(
-            f"{where} is a {name} of torch.jit, whose code cannot be read: give the module itself"
-        )
+        raise InvalidArgument(f"{where} is a {name} of torch.jit, whose code cannot be read: give the module itself")
     if made_by_dynamo(module):
         raise InvalidArgument(
             f"{where} is what torch.compile made: give the module itself (._orig_mod) and compile the array"

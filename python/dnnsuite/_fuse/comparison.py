@@ -112,11 +112,7 @@ class Comparison:
 
     def tensors(self, a: torch.Tensor, b: torch.Tensor) -> bool:
         alike = a.shape == b.shape and a.dtype == b.dtype and a.device == b.device and a.layout == b.layout
-        return (
-            alike
-            and a.requires_grad == b.requires_grad
-            and all(map(torch.equal, dense_parts(a), dense_parts(b)))
-        )
+        return alike and a.requires_grad == b.requires_grad and all(map(torch.equal, dense_parts(a), dense_parts(b)))
 
     def arrays(self, a: np.ndarray, b: np.ndarray) -> bool:
         if a.shape != b.shape or a.dtype != b.dtype:
@@ -214,17 +210,13 @@ _KINDS: tuple[tuple[Any, Callable[[Comparison, Any, Any], bool]], ...] = (
 
 def _without_places(code: types.CodeType) -> types.CodeType:
     """Return code that compares equal wherever it was written down."""
-    parts = tuple(
-        _without_places(part) if isinstance(part, types.CodeType) else part for part in code.co_consts
-    )
+    parts = tuple(_without_places(part) if isinstance(part, types.CodeType) else part for part in code.co_consts)
     return code.replace(co_firstlineno=1, co_linetable=b"", co_consts=parts)
 
 
 def _share_state(a: types.FunctionType, b: types.FunctionType) -> bool:
     """Return True if two functions keep state in the same place: variables of one closure, the same containers."""
-    both = (
-        [*(f.__closure__ or ()), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()] for f in (a, b)
-    )
+    both = ([*(f.__closure__ or ()), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()] for f in (a, b))
     return all(x is y for x, y in zip(*both, strict=True))
 
 
@@ -288,9 +280,7 @@ def same(a: Any, b: Any) -> bool:
 _NO_ATTRIBUTES = frozenset(vars(torch.nn.Module()))
 
 
-def differences(
-    models: Sequence[torch.nn.Module], registered: Mapping[int, str] | None = None
-) -> dict[str, int]:
+def differences(models: Sequence[torch.nn.Module], registered: Mapping[int, str] | None = None) -> dict[str, int]:
     """Find the plain attributes in which a model differs from the first one: name to the first such model."""
     first, found = vars(models[0]), {}
     for index, model in enumerate(models[1:], 1):

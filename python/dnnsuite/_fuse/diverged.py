@@ -121,9 +121,7 @@ def take_from_models(array: torch.nn.Module) -> bool:
             continue
         mine, seen, known = _state(module, {}), dict[int, Any](), names_of_own(module)
         now = [_state(one, seen) for one in models]
-        names = {
-            name for one in now for name, held in one.items() if mine.get(name, _MISSING) != held
-        } - known
+        names = {name for one in now for name, held in one.items() if mine.get(name, _MISSING) != held} - known
         parts = module.__dict__["_fused_parts"]
         if parts is not None and parts.own:
             own = True

@@ -92,17 +92,13 @@ class ArrayEdit:
                 )
         taken = {name for companion in companions for name in _accepted(companion, fresh)}
         if taken != set(fresh):
-            raise InvalidArgument(
-                f"no optimizer or scheduler given takes {', '.join(sorted(set(fresh) - taken))}"
-            )
+            raise InvalidArgument(f"no optimizer or scheduler given takes {', '.join(sorted(set(fresh) - taken))}")
         compared, self.new = self._new_models(models) if models else (None, {})
         self._attributes = EditedAttributes(array._root, self.slots, self.new, compared)
         if compared is not None and self._attributes.same:
             remember(array, array._root, list(models.values()))
 
-    def _new_models(
-        self, models: dict[int, torch.nn.Module]
-    ) -> tuple[torch.nn.Module | None, dict[int, Any]]:
+    def _new_models(self, models: dict[int, torch.nn.Module]) -> tuple[torch.nn.Module | None, dict[int, Any]]:
         """Compare the new models with the array, if none like them was; return them by slot, and those that were
         compared as one tree."""
         if changed_slots(self.slots, self.array.B) is not None:
@@ -183,9 +179,7 @@ class ArrayEdit:
     def _make_anew(self, places: Sequence[_Kept], new: dict[int, dict[str, torch.Tensor]]) -> None:
         """Make all tensors anew and put them in place."""
         array = self.array
-        array.__dict__[EDITION] = (
-            edition_of(array) + 1
-        )  # from here on no runner's shards are models of this array
+        array.__dict__[EDITION] = edition_of(array) + 1  # from here on no runner's shards are models of this array
         made: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
         for key, tensor, _ in places:
             if id(tensor) not in made:
@@ -209,9 +203,7 @@ class ArrayEdit:
     def _follow_in_modules(self) -> None:
         for path, module in list(self.array._root.named_modules()):
             if isinstance(module, ArrayModule):
-                module.__dict__.update(
-                    self._lists(module, path)
-                )  # of another number of models than until now
+                module.__dict__.update(self._lists(module, path))  # of another number of models than until now
             else:
                 self._attributes.follow(module, path)
             set_width(module, len(self.slots))

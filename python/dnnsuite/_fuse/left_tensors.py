@@ -110,9 +110,7 @@ def value_in_array_of_one(value: Any, modules: Iterable[torch.nn.Module]) -> Any
     return copied(value, memo | {id(tensor): ModelTensor(tensor.detach()[None]) for tensor in found})
 
 
-def give_attributes(
-    source: torch.nn.Module, target: torch.nn.Module, names: Iterable[str], index: int = 0
-) -> None:
+def give_attributes(source: torch.nn.Module, target: torch.nn.Module, names: Iterable[str], index: int = 0) -> None:
     """Copy the attributes `names` of model `index` in `source` to `target`, a module with the same parts."""
     memo = counterparts(source, target)
     held = vars(source)
@@ -155,9 +153,7 @@ def joined_inside(parts: Sequence[Any]) -> Any:
         return first
     if type(first) in _LISTS and len({len(part) for part in parts}) == 1:
         made = [joined_inside(own) for own in zip(*parts, strict=True)]
-        return (
-            collections.deque(made, first.maxlen) if type(first) is collections.deque else type(first)(made)
-        )
+        return collections.deque(made, first.maxlen) if type(first) is collections.deque else type(first)(made)
     if type(first) is dict and all(list(part) == list(first) for part in parts):
         return {key: joined_inside([part[key] for part in parts]) for key in first}
     held = [attributes_inside(part) for part in parts]
@@ -284,9 +280,7 @@ def _content(value: Any, known: dict[int, Any], depth: int) -> Any:
     if not depth or isinstance(value, OPAQUE):
         return None
     if isinstance(value, (list, tuple, collections.deque)):
-        return len(value), [
-            _picture(part, known, depth - 1) for part, _ in zip(value, range(_MANY), strict=False)
-        ]
+        return len(value), [_picture(part, known, depth - 1) for part, _ in zip(value, range(_MANY), strict=False)]
     if isinstance(value, dict):
         parts = list(dict.items(value))[:_MANY]
         held = [(_picture(key, known, 1), _picture(part, known, depth - 1)) for key, part in parts]

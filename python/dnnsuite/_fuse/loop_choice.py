@@ -153,10 +153,7 @@ class LoopChoice:
         return all(on_cpu(p) for p in self.root.parameters())
 
     def _described(self, key: tuple[Any, ...]) -> str:
-        kinds = [
-            f"{bare_class(m).__module__}.{bare_class(m).__qualname__}{_options(m)}"
-            for m in parts_of(self.root)
-        ]
+        kinds = [f"{bare_class(m).__module__}.{bare_class(m).__qualname__}{_options(m)}" for m in parts_of(self.root)]
         shapes = [list(p.shape) for p in self.root.parameters()]
         return tune.key("fused or loop", kinds, shapes, str(key), torch.get_num_threads())
 

@@ -143,11 +143,7 @@ class _Copy:
     def _inside(self) -> set[int]:
         roots = [self._root, getattr(self._root, "__dict__", {}).get("_root")]  # the latter: of an array
         found = [root for root in roots if isinstance(root, torch.nn.Module)]
-        return {
-            id(part)
-            for root in found
-            for part in (root, *root.modules(), *root.parameters(), *root.buffers())
-        }
+        return {id(part) for root in found for part in (root, *root.modules(), *root.parameters(), *root.buffers())}
 
     def _reference(self, value: Any) -> Any:
         old = value()

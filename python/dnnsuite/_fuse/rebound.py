@@ -227,9 +227,7 @@ def _bound(function: Any, old: Any, new: Any) -> Any:
     return getattr(type(new), name).__get__(new) if of_class else types.MethodType(function, new)
 
 
-def _function(
-    value: types.FunctionType, change: Callable[[Any], Any], others: dict[int, Any]
-) -> types.FunctionType:
+def _function(value: types.FunctionType, change: Callable[[Any], Any], others: dict[int, Any]) -> types.FunctionType:
     cells = value.__closure__ or ()
     kept = [not any(id(m) in others for m in _modules_in(cell)) for cell in cells]
     own = tuple(cell if keep else types.CellType() for cell, keep in zip(cells, kept, strict=True))

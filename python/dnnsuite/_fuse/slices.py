@@ -49,9 +49,7 @@ def set_width(module: torch.nn.Module, B: int) -> None:
         module.__dict__["B"] = B
 
 
-def narrow(
-    array: torch.nn.Module, start: int, length: int, known: dict[int, torch.Tensor] | None = None
-) -> Any:
+def narrow(array: torch.nn.Module, start: int, length: int, known: dict[int, torch.Tensor] | None = None) -> Any:
     """Make an array of models `start` to `start + length` of `array`; `known` are its `views`, if at hand."""
     memo: dict[int, Any] = dict(views(array, start, length) if known is None else known)
     for module in tree(array):
@@ -86,9 +84,7 @@ def narrow(
 def _be_its_model(module: Any, parts: Any) -> None:
     """Give a part of an array of one the attributes that this model has of its own."""
     own, modules = parts.attributes(0, module), list(module.modules())
-    own.update(
-        {name: value_in_array_of_one(own[name], modules) for name in module._fused_withheld & own.keys()}
-    )
+    own.update({name: value_in_array_of_one(own[name], modules) for name in module._fused_withheld & own.keys()})
     module._fused_report = ModuleCoverage()
     module._fused_restore(own)
 
@@ -112,8 +108,7 @@ class OwnAttributes:
     def _now(self) -> list[list[dict[str, Any]]]:
         seen: dict[int, Any] = {}
         return [
-            [plain_attributes(one) | pictures(one, seen) for one in self._models(theirs)]
-            for _, theirs in self._pairs
+            [plain_attributes(one) | pictures(one, seen) for one in self._models(theirs)] for _, theirs in self._pairs
         ]
 
     def _models(self, module: torch.nn.Module) -> list[Any]:

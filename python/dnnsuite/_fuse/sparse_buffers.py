@@ -79,14 +79,10 @@ class SparseBuffers:
             if new is None:
                 missing_keys += [key] * strict
             elif new.shape != vars(self)[name].shape or new.layout != vars(self)[name].layout:
-                error_msgs.append(
-                    f"{key} is {list(new.shape)} of layout {new.layout}, which is another one here"
-                )
+                error_msgs.append(f"{key} is {list(new.shape)} of layout {new.layout}, which is another one here")
             else:
                 vars(self)[name] = new.detach().clone()
-        others = (
-            {key: value for key, value in state_dict.items() if key not in names} if names else state_dict
-        )
+        others = {key: value for key, value in state_dict.items() if key not in names} if names else state_dict
         super()._load_from_state_dict(  # type: ignore[misc]
             others, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )

@@ -35,9 +35,7 @@ def _stacked(name: str, values: Sequence[Any], copied: bool, apart: bool = False
                 mine, other = (list(v) if what == "shape" and v is not None else v for v in (mine, other))
                 which = "" if what == "shape" else f".{what}"
                 advice = GROUP if what == "shape" else ""
-                raise InvalidArgument(
-                    f"models 0 and {index} differ: {name}{which} is {mine} and {other}{advice}"
-                )
+                raise InvalidArgument(f"models 0 and {index} differ: {name}{which} is {mine} and {other}{advice}")
     if shareable(name, values) and not apart:
         one = first.detach()
         return lent(one.clone() if copied else one, len(values))
@@ -60,9 +58,7 @@ def tie(target: torch.nn.Module, models: Sequence[torch.nn.Module]) -> None:
     buffers = [_tied(model, "named_buffers") for model in models]
     for index, group in enumerate(zip(groups, buffers, strict=True)):
         if group != (groups[0], buffers[0]):
-            raise InvalidArgument(
-                f"models 0 and {index} differ: they share other parameters or buffers between layers"
-            )
+            raise InvalidArgument(f"models 0 and {index} differ: they share other parameters or buffers between layers")
     for names in groups[0]:
         owner = _holder(target, names[0])
         for name in names[1:]:

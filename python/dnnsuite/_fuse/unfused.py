@@ -48,9 +48,7 @@ def _matching(parts: dict[str, torch.nn.Module], patterns: Iterable[str]) -> lis
         if not any(True for name in names for _ in _called(parts[name])):
             near = difflib.get_close_matches(pattern, [name for name in parts if name], _SHOWN, 0.0)
             there = ", ".join(near) if near else "none, for the model has no parts"
-            raise InvalidArgument(
-                f"unfused={pattern!r} matches no module of the models; the nearest are {there}"
-            )
+            raise InvalidArgument(f"unfused={pattern!r} matches no module of the models; the nearest are {there}")
         found |= dict.fromkeys(names)
     return list(found)
 

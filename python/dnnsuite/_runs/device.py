@@ -27,7 +27,5 @@ def choose_device(name: str) -> str:
         return "cuda"
     if name == "cuda":
         reason = "torch is a CPU build" if not host.torch_has_cuda() else "the NVIDIA driver shows no GPU"
-        raise Unavailable(
-            f"--device cuda: {reason}", "", "`dnnsuite doctor` says what is missing; --device cpu works"
-        )
+        raise Unavailable(f"--device cuda: {reason}", "", "`dnnsuite doctor` says what is missing; --device cpu works")
     return "cpu"

@@ -74,13 +74,9 @@ def device(kind: str, described: Mapping[str, Any], uuids: tuple[str, ...] | Non
 
 def _visible(uuids: tuple[str, ...]) -> tuple[str, ...]:
     """Return those of a machine's GPUs that CUDA_VISIBLE_DEVICES names, by number or by the beginning of their id."""
-    named = [
-        entry.strip() for entry in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if entry.strip()
-    ]
+    named = [entry.strip() for entry in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if entry.strip()]
     found = [
-        next(
-            (uuid for number, uuid in enumerate(uuids) if entry == str(number) or uuid.startswith(entry)), ""
-        )
+        next((uuid for number, uuid in enumerate(uuids) if entry == str(number) or uuid.startswith(entry)), "")
         for entry in named
     ]
     return tuple(uuid for uuid in found if uuid) or uuids

@@ -152,9 +152,7 @@ def drop_abandoned(folder: Path) -> None:
 
 def _contents(root: Path) -> list[str]:
     """Names in a plan's directory, but for its lock and for what is half-made."""
-    return sorted(
-        path.name for path in root.iterdir() if path.name != _LOCK and not path.name.startswith(TEMPORARY)
-    )
+    return sorted(path.name for path in root.iterdir() if path.name != _LOCK and not path.name.startswith(TEMPORARY))
 
 
 def stamp(now_s: float | None = None) -> str:
@@ -173,9 +171,7 @@ def default_out(name: str, file: str, resume: bool) -> Path:
         return OUT / f"{name}-{stamp()}"
     last = sorted(OUT.glob(f"{name}-*/{file}"))
     if not last:
-        raise InvalidArgument(
-            f"--resume: there is no {OUT}/{name}-*, nothing to continue; name it with --out"
-        )
+        raise InvalidArgument(f"--resume: there is no {OUT}/{name}-*, nothing to continue; name it with --out")
     return last[-1].parent
 
 
@@ -245,9 +241,7 @@ def joined(root: Path, file: str) -> Iterator[PlanFolder]:
         lock = filelock.FileLock(root / _LOCK)
         lock.acquire(timeout=_JOIN_S)
     except filelock.Timeout:
-        raise Error(
-            f"another process is at work in {root} alone; wait for it or choose another --out"
-        ) from None
+        raise Error(f"another process is at work in {root} alone; wait for it or choose another --out") from None
     except OSError as error:
         raise OutputError(f"cannot write to {root}: {reason(error)}") from error
     try:

@@ -146,8 +146,7 @@ class Group:
                 unused = files.enter_context(ExitStack())
                 unused.callback(mine.close)
                 out, err = (
-                    files.enter_context(open(spec.folder / f"{name}.txt", "wb"))
-                    for name in ("stdout", "stderr")
+                    files.enter_context(open(spec.folder / f"{name}.txt", "wb")) for name in ("stdout", "stderr")
                 )
                 process = self._starter.start(
                     index, command, {**environment, **variables}, (its.fileno(), out.fileno(), err.fileno())
@@ -239,9 +238,7 @@ class Group:
         first = self._first_failure if self._first_failure is not None else failed[0]
         verdict = workers[first].verdict
         who = f"replica {first}: " if len(workers) > 1 else ""
-        return GroupOutcome(
-            Verdict.failed(verdict.failure or "crash", who + verdict.message), workers, seconds
-        )
+        return GroupOutcome(Verdict.failed(verdict.failure or "crash", who + verdict.message), workers, seconds)
 
     def _worker(self, index: int, member: Member, ended: Ended, struck: bool) -> WorkerOutcome:
         folder, seconds = member.spec.folder, member.seconds or 0.0
@@ -251,9 +248,7 @@ class Group:
             raise OutputError(told[-1] if told else f"cannot write {folder}: no space left")
         path = folder / RESULT_FILE
         result: dict[str, Any] = read_json(path) if path.is_file() else {}
-        return WorkerOutcome(
-            self._verdict(index, result, ended, stderr, seconds, struck), result, seconds, ended.held
-        )
+        return WorkerOutcome(self._verdict(index, result, ended, stderr, seconds, struck), result, seconds, ended.held)
 
     def _verdict(
         self, index: int, result: Mapping[str, Any], ended: Ended, stderr: str, seconds: float, struck: bool

@@ -37,9 +37,7 @@ _INSTALLED = tuple(
 )
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), enum.Enum, PurePath, range, slice)
 _GENERATORS = ("Generator", "RandomState", "Random", "SystemRandom", "BitGenerator", "PCG64", "Lock", "RLock")
-_BEGIN = frozenset(
-    ("__init__", "__post_init__", "__setstate__", "__new__", "__set_name__", "__init_subclass__")
-)
+_BEGIN = frozenset(("__init__", "__post_init__", "__setstate__", "__new__", "__set_name__", "__init_subclass__"))
 _ALL = frozenset(("getattr", "vars", "__dict__", "asdict", "locals"))  # code that may read any attribute
 _ALL_ITEMS = frozenset(("items", "values", "keys", "copy", "**"))  # code that may read any item
 _OF_A_CLASS = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__",
@@ -76,9 +74,7 @@ class Identity:
     def changes(self, then: Mapping[str, Any]) -> dict[str, str]:
         """Return what differs from `then`, which :meth:`to_dict` made: a sentence for each part, by its name."""
         names = dict.fromkeys([*then["texts"], *self.texts])
-        return {
-            name: self._told(name, then) for name in names if then["texts"].get(name) != self.texts.get(name)
-        }
+        return {name: self._told(name, then) for name in names if then["texts"].get(name) != self.texts.get(name)}
 
     def _told(self, name: str, then: Mapping[str, Any]) -> str:
         if name not in then["texts"] or name not in self.texts:
@@ -145,9 +141,7 @@ def check_same(
         InvalidArgument: another part differs, which is named with its place, a name is of no part, or nothing is known.
     """
     if then is None or "texts" not in then:
-        raise InvalidArgument(
-            f"--resume: {where} does not say what decided its numbers{of}; choose another --out"
-        )
+        raise InvalidArgument(f"--resume: {where} does not say what decided its numbers{of}; choose another --out")
     for name in allowed or ():
         if name not in {*now.texts, *then["texts"]}:
             raise InvalidArgument(
@@ -185,9 +179,7 @@ class _Walk:
         text = self.text(value, name)
         if type(value) is dict:
             self._parts.update((str(key), self.text(one, name)) for key, one in value.items())
-        while (
-            self._later
-        ):  # objects that code reads attributes of: which ones is known once all code was seen
+        while self._later:  # objects that code reads attributes of: which ones is known once all code was seen
             waiting, self._later = self._later, []
             for held, place in waiting:
                 self._parts[place] = self._attributes(held, place)
@@ -213,17 +205,13 @@ class _Walk:
                                           for k, v in value.items()) + "}")  # fmt: skip
         if isinstance(value, (list, tuple)):
             inner = ", ".join(self.text(one, _at(place, i), depth) for i, one in enumerate(value))
-            return _short(
-                f"{'[' if isinstance(value, list) else '('}{inner}{']' if isinstance(value, list) else ')'}"
-            )
+            return _short(f"{'[' if isinstance(value, list) else '('}{inner}{']' if isinstance(value, list) else ')'}")
         if isinstance(value, Set):
             return _short("{" + ", ".join(sorted(self.text(one, place, depth) for one in value)) + "}")
         if isinstance(value, types.FunctionType):
             return self._function(value, depth)
         if isinstance(value, types.MethodType):
-            return _short(
-                f"{self.text(value.__func__, place, depth)} of {self.text(value.__self__, place, depth)}"
-            )
+            return _short(f"{self.text(value.__func__, place, depth)} of {self.text(value.__self__, place, depth)}")
         if isinstance(value, functools.partial):
             return _short("partial " + self.text([value.func, *value.args, value.keywords], place, depth))
         if isinstance(value, type):
@@ -418,12 +406,7 @@ def _beginning(kind: type) -> set[types.CodeType]:
     begun = methods.keys() & _BEGIN
     while True:
         called = {one for name in begun for code in codes_of(methods[name]) for one in code.co_names}
-        later = {
-            one
-            for name in methods.keys() - begun
-            for code in codes_of(methods[name])
-            for one in code.co_names
-        }
+        later = {one for name in methods.keys() - begun for code in codes_of(methods[name]) for one in code.co_names}
         more = (methods.keys() & called) - later - begun
         if not more:
             return {code for name in begun for code in codes_of(methods[name])}
@@ -458,9 +441,7 @@ def _is_installed(kind: type) -> bool:
 
 def _holds_attributes(value: Any) -> bool:
     """True for an object of the user's, or a bare namespace, of which code reads some attributes."""
-    if isinstance(
-        value, (type, types.ModuleType, types.FunctionType, types.MethodType, Mapping, list, tuple, Set)
-    ):
+    if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType, Mapping, list, tuple, Set)):
         return False
     if type(value).__name__ in ("Namespace", "SimpleNamespace"):
         return True

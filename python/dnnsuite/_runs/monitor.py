@@ -81,9 +81,7 @@ class MonitorLog:
         """Text of the file, without the devices in `leave_out`; columns in order of their names."""
         without = frozenset(leave_out)
         with self._whole:
-            kept = {
-                str(c): values for c, values in self._columns.items() if c.device.split("/")[0] not in without
-            }
+            kept = {str(c): values for c, values in self._columns.items() if c.device.split("/")[0] not in without}
             names = sorted(kept)
             rows = zip(self._times_ns, *(kept[name] for name in names), strict=True)
             lines = [",".join([str(t_ns), *map(_cell, values)]) for t_ns, *values in rows]

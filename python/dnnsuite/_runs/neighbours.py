@@ -122,9 +122,7 @@ def all_cores() -> Cores:
     return Cores(cpus, len(cpus), 0.0)
 
 
-def free_cores(
-    asked: int | None = None, root: Path = Path("/"), sleep: Callable[[float], None] = time.sleep
-) -> Cores:
+def free_cores(asked: int | None = None, root: Path = Path("/"), sleep: Callable[[float], None] = time.sleep) -> Cores:
     """Look at the machine for a second; return the CPUs that neighbours leave free, one at least.
 
     Args:
@@ -154,9 +152,7 @@ def cpu_tree_s(pid: int) -> float:
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text(encoding="ascii").split():
                 with suppress(OSError, IndexError, ValueError):
-                    fields = (
-                        Path(f"/proc/{child}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-                    )
+                    fields = Path(f"/proc/{child}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
                     total += (int(fields[11]) + int(fields[12])) * _TICK_S
                 total += cpu_tree_s(int(child))
     return total

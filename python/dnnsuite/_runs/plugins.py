@@ -35,11 +35,7 @@ def import_plugins(names: Iterable[str], paths: Iterable[str] = ()) -> None:
             raise InvalidArgument(f"--plugin {name}: {error}") from error
         except (Exception, SystemExit) as error:  # of the user's code
             place = traceback.extract_tb(error.__traceback__)[-1]
-            where = (
-                ""
-                if isinstance(error, SyntaxError)
-                else f" ({Path(place.filename).name}, line {place.lineno})"
-            )
+            where = "" if isinstance(error, SyntaxError) else f" ({Path(place.filename).name}, line {place.lineno})"
             raise InvalidArgument(f"--plugin {name}: {type(error).__name__}: {error}{where}") from error
 
 

@@ -132,9 +132,7 @@ def interval(replicas: Sequence[Steps]) -> RateInterval:
         return RateInterval(None, None, None, "too short: there is no time in which all replicas are active")
     steps = min(int(np.sum((s.stops_ns > window[0]) & (s.stops_ns <= window[1]))) for s in replicas)
     if steps < FEWEST:
-        return RateInterval(
-            None, None, None, f"too short: {steps} steps, and {FEWEST} show how neighbours correlate"
-        )
+        return RateInterval(None, None, None, f"too short: {steps} steps, and {FEWEST} show how neighbours correlate")
     found = timing.batch_means(block_rates(replicas, min(steps, _MOST_BLOCKS)))
     if found.why:
         return RateInterval(None, None, found.lag1, found.why)

@@ -91,9 +91,7 @@ def _check_metric(metric: Metric) -> None:
     for name, text in (("name", metric.name), ("unit", metric.unit), ("definition", metric.definition)):
         if not isinstance(text, str):
             raise BadRecord(f"{name} of a metric is {text!r}: not a text")
-    if metric.replica is not None and (
-        isinstance(metric.replica, bool) or not isinstance(metric.replica, int)
-    ):
+    if metric.replica is not None and (isinstance(metric.replica, bool) or not isinstance(metric.replica, int)):
         raise BadRecord(f"{metric.name}: replica is {metric.replica!r}: not a whole number")
     for name in ("value", "low", "high"):
         value = getattr(metric, name)
@@ -102,9 +100,7 @@ def _check_metric(metric: Metric) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise BadRecord(f"{metric.name}: {name} is {value!r}: not a number")
         if isinstance(value, int) and abs(value) > MOST:
-            raise BadRecord(
-                f"{metric.name}: {name} has {len(str(value))} digits: not a number that it can be"
-            )
+            raise BadRecord(f"{metric.name}: {name} has {len(str(value))} digits: not a number that it can be")
     check_rate(metric.name, metric.value)
 
 

@@ -32,10 +32,7 @@ class Sample(NamedTuple):
 
 def samples_text(samples: Iterable[Sample]) -> str:
     """Text of the file."""
-    rows = [
-        f"{i},{s.epoch},{s.start_ns},{s.stop_ns},{s.items:.12g},{s.phase},{s.flag}"
-        for i, s in enumerate(samples)
-    ]
+    rows = [f"{i},{s.epoch},{s.start_ns},{s.stop_ns},{s.items:.12g},{s.phase},{s.flag}" for i, s in enumerate(samples)]
     return "\n".join([",".join(Samples().columns), *rows, ""])
 
 
@@ -56,9 +53,7 @@ def read_steps(path: Path) -> Steps:
             raise ValueError("no samples in it")
         names = header.split(",")
         columns = dict(zip(names, zip(*(row.split(",") for row in rows), strict=True), strict=True))
-        starts, stops = (
-            np.array([int(v) for v in columns[name]], np.int64) for name in ("t_start_ns", "t_stop_ns")
-        )
+        starts, stops = (np.array([int(v) for v in columns[name]], np.int64) for name in ("t_start_ns", "t_stop_ns"))
         items = np.array([float(value) for value in columns["items"]])
         epochs = np.array([int(value) for value in columns.get("epoch", ["0"] * len(rows))], np.int64)
     except (OSError, ValueError, KeyError, OverflowError) as error:

@@ -70,9 +70,7 @@ def shares_of(devices: str | Sequence[str], threads: int) -> list[Share]:
     if not names or not kinds <= {"cpu", "cuda"}:
         raise InvalidArgument(f"devices is {devices!r}: give {_ACCEPTED}")
     if len(kinds) > 1:
-        raise InvalidArgument(
-            f"devices is {devices!r}: GPUs and CPUs round otherwise, and a record has one kind"
-        )
+        raise InvalidArgument(f"devices is {devices!r}: GPUs and CPUs round otherwise, and a record has one kind")
     own = max(1, threads // len(names))
     return _parts_of_cpus(names, own) if kinds == {"cpu"} else [_gpu(name, names, own) for name in names]
 

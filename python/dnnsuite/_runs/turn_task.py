@@ -101,9 +101,7 @@ class TurnTaker:
     disturbed: frozenset[int] = frozenset()  # blocks, by their place
     _step_s: float = 0.0
 
-    def obey(
-        self, siblings: Siblings, alone: Sequence[Mapping[str, Any]] = ()
-    ) -> Iterator[Mapping[str, Any]]:
+    def obey(self, siblings: Siblings, alone: Sequence[Mapping[str, Any]] = ()) -> Iterator[Mapping[str, Any]]:
         """Follow all orders; those of other kinds are yielded, to be done and answered by the caller."""
         for order in siblings.orders(alone):
             begin_s = _cpu_s()

@@ -153,9 +153,7 @@ class TurnWorkers(Generic[Key]):
                 for key in closed:
                     selector.unregister(key.fileobj)
                 check()
-                if (
-                    not closed and time.monotonic() < look_at_s
-                ):  # nothing is done meanwhile but to wait for a turn
+                if not closed and time.monotonic() < look_at_s:  # nothing is done meanwhile but to wait for a turn
                     continue
                 look_at_s = time.monotonic() + TICK_S
                 for way in ways:

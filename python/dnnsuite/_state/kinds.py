@@ -104,9 +104,7 @@ def _sequence(walk: Walk, value: Any, at: Path) -> Any:
     if len(value) > _LOOKED_AT_BY_ELEMENTS and _all_plain(bare.__iter__(value)):
         found: Any = tuple(bare.__iter__(value))
     else:
-        found = walk.parts(
-            bare.__iter__(value), at if kind is bare else (*at, 0), None if bare is tuple else value
-        )
+        found = walk.parts(bare.__iter__(value), at if kind is bare else (*at, 0), None if bare is tuple else value)
     return found if kind is bare else (found, walk.attributes(value, (*at, 1)))
 
 
@@ -118,11 +116,7 @@ def _mapping(walk: Walk, value: Any, at: Path) -> Any:
     bare = bare_dictionary(value)
     walk.watch(value, dict(dict.items(value)))
     walk.watch_by(lambda: tuple(bare.__iter__(value)))  # dictionaries are equal in any order
-    if (
-        len(value) > _LOOKED_AT_BY_ELEMENTS
-        and _all_plain(dict.values(value))
-        and _all_plain(dict.keys(value))
-    ):
+    if len(value) > _LOOKED_AT_BY_ELEMENTS and _all_plain(dict.values(value)) and _all_plain(dict.keys(value)):
         found: Any = tuple(bare.items(value))
     else:
         found = walk.items(value, at if kind is dict else (*at, 0))

@@ -106,9 +106,7 @@ class Contents:
             return ()
         found = next((_SAVERS[base](value) for base in kind.__mro__ if base in _SAVERS), None)
         if found is None and self._strict and hides_state(kind) and not stands_by_identity(kind):
-            raise Unknown(
-                f"a {kind.__name__}, which cannot be set back", "the values that the code can reach"
-            )
+            raise Unknown(f"a {kind.__name__}, which cannot be set back", "the values that the code can reach")
         return [*(found or ()), *_attributes(value)]
 
     def _is_left_alone(self, value: Any) -> bool:
@@ -290,9 +288,7 @@ def _inner(*names: str) -> Callable[[Any], Iterable[Kept]]:
 def _numbers(read: str, write: str) -> Callable[[Any], Iterable[Kept]]:
     def save(value: Any) -> Iterable[Kept]:
         before = getattr(value, read)()
-        yield Kept(
-            lambda: repr(getattr(value, read)()), lambda content: getattr(value, write)(before), _nothing
-        )
+        yield Kept(lambda: repr(getattr(value, read)()), lambda content: getattr(value, write)(before), _nothing)
 
     return save
 

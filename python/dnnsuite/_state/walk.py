@@ -37,9 +37,7 @@ PLAIN = (
     *(decimal.Decimal, fractions.Fraction, re.Pattern),
     *(datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo),
 )
-_PLAIN_TYPES = frozenset(
-    (*PLAIN, torch.Size, datetime.datetime)
-)  # looked up faster than `isinstance` decides
+_PLAIN_TYPES = frozenset((*PLAIN, torch.Size, datetime.datetime))  # looked up faster than `isinstance` decides
 _POINTER = 8  # bytes
 _NO_VALUES = (
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type),
@@ -147,9 +145,7 @@ class Walk:
 
     # -- for the handlers of kinds ---------------------------------------------------------------------------------
 
-    def look(
-        self, value: Any, label: str | None, at: Path, put: Put | None = None, named: bool = False
-    ) -> Any:
+    def look(self, value: Any, label: str | None, at: Path, put: Put | None = None, named: bool = False) -> Any:
         """Take the snapshot of a part, `at` this path in that of the whole; `label` says where it is in its holder."""
         if type(value) in _PLAIN_TYPES or isinstance(value, PLAIN):
             self.holds_values = True
@@ -258,13 +254,9 @@ class Walk:
         for name in shown:
             self._attribute(found, kind, name, space[name], at)
 
-    def _attribute(
-        self, found: list[Any], holder: Any, name: str, value: Any, at: Path, named: bool = True
-    ) -> None:
+    def _attribute(self, found: list[Any], holder: Any, name: str, value: Any, at: Path, named: bool = True) -> None:
         inner = (*at, len(found), 1)
-        found.append(
-            (name, self.look(value, f".{name}", inner, functools.partial(setattr, holder, name), named))
-        )
+        found.append((name, self.look(value, f".{name}", inner, functools.partial(setattr, holder, name), named)))
 
 
 # -- classes -------------------------------------------------------------------------------------------------------

@@ -94,11 +94,7 @@ class CarriedPython:
         if hooks_so_far() == self._hooks and all(hooks_in(one) == known for one, known in hooked):
             return
         self._look_at_hooks()  # first: to read the array settles it
-        if any(
-            was.keys() - now.keys()
-            for one, known in hooked
-            for was, now in zip(known, hooks_in(one), strict=True)
-        ):
+        if any(was.keys() - now.keys() for one, known in hooked for was, now in zip(known, hooks_in(one), strict=True)):
             raise InvalidArgument(
                 "the forward removes a hook that an earlier step had: remove it in the forward that registers it, "
                 "register it once for good, or train by hand"

@@ -97,9 +97,7 @@ class Deal:
         self._takes_turns = cached or not _FORWARD_MODE.isdisjoint(names)
         self._writes_outside = writes_outside(self._reach.functions.values())
         self._captured = [
-            CapturedStep(
-                shard.train, shard.array, loss_function, shard.state, replays, shard, known, self._reach
-            )
+            CapturedStep(shard.train, shard.array, loss_function, shard.state, replays, shard, known, self._reach)
             for shard in (self.shards[:1] if ahead else self.shards)
             if replays is not None
         ]
@@ -204,9 +202,7 @@ class Deal:
         """Run a step with the hyper-parameters and Python values of the moment at which it was asked for."""
         return self.run(index, batch, *asked)
 
-    def run(
-        self, index: int, batch: tuple[Any, ...], vectors: Vectors, seen: list[Any] | None = None
-    ) -> torch.Tensor:
+    def run(self, index: int, batch: tuple[Any, ...], vectors: Vectors, seen: list[Any] | None = None) -> torch.Tensor:
         """Run one step of `batch` on shard `index`; return its losses `[length]`. `seen` is a result of `read`."""
         shard = self.shards[index]
         with self._flush(), _under(self._autocast), own_parametrizations():

@@ -42,9 +42,7 @@ class ShardPart:
     The optimizer's groups and states are views of those of all models.
     """
 
-    def __init__(
-        self, step_part: StepPart, views: Mapping[int, torch.Tensor], start: int, length: int
-    ) -> None:
+    def __init__(self, step_part: StepPart, views: Mapping[int, torch.Tensor], start: int, length: int) -> None:
         """`views` are the shard's parameters, by the identity of those of all models."""
         self.optimizer, self._loss_function = step_part.optimizer, step_part.loss_function
         self._accumulate = step_part.accumulate
@@ -151,9 +149,7 @@ class ShardPart:
     def facts(self, names: Mapping[torch.Tensor, str]) -> tuple[Any, ...]:
         """List the Python values that the optimizer's code sees; `names` are those of the shard's parameters."""
         flags = tuple(
-            tuple(
-                (name, value) for name, value in group.items() if isinstance(value, (bool, int, float, str))
-            )
+            tuple((name, value) for name, value in group.items() if isinstance(value, (bool, int, float, str)))
             for group in self._groups
         )
         updated = [[names[p] for p in group["params"]] for group in self._groups]  # in which order

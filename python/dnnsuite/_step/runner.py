@@ -131,9 +131,7 @@ class StepRunner(NotCopied):
         flush_denormals: bool = True,
     ) -> None:
         self._audits = Audits(audit)
-        check_counts(
-            {"threads": threads, "width": width, "queue_depth": queue_depth, "accumulate": accumulate}
-        )
+        check_counts({"threads": threads, "width": width, "queue_depth": queue_depth, "accumulate": accumulate})
         optimizers, losses, scalers = in_parts(optimizer, loss_function, scaler)
         self._on_cpu = all(p.device.type == "cpu" for p in array.parameters())
         for one in scalers:
@@ -205,8 +203,7 @@ class StepRunner(NotCopied):
         has that width, and shards of `rest` models run as written until its recording serves all."""
         each = zip(self._loss_functions, optimizers, self._scalers, strict=True)
         parts = [
-            StepPart(loss, optimizer, scaler, self._accumulate, self._removed.ids)
-            for loss, optimizer, scaler in each
+            StepPart(loss, optimizer, scaler, self._accumulate, self._removed.ids) for loss, optimizer, scaler in each
         ]
         shards = shards_of(array, parts, parts_of(array_width(array), width, rest), loop)
         self._looping = loop
@@ -252,9 +249,7 @@ class StepRunner(NotCopied):
             with torch_threads(1):  # of two, one would wait busily on a core of the shards' threads
                 batch = self._lent.lend(batch)
         asked = vectors, self._deal.read()
-        step = SubmittedStep(
-            self._dispatch.threads.wait, batch, asked, len(self._deal.shards), len(self._optimizers)
-        )
+        step = SubmittedStep(self._dispatch.threads.wait, batch, asked, len(self._deal.shards), len(self._optimizers))
         if audit and trial is None:
             self._audit(step)
         elif trial is None:

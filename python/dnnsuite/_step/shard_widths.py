@@ -37,16 +37,12 @@ class ShardWidths:
         """`before` are those of the same runner before an edit, or of another array."""
         self._array, self._asked, self.models = array, asked, array_width(array)
         self._wide = -(-self.models // min(asked.threads, self.models))
-        self._cannot: dict[str, str] = (
-            {} if before is None else before._cannot
-        )  # be captured: arrays, and why
+        self._cannot: dict[str, str] = {} if before is None else before._cannot  # be captured: arrays, and why
         same = before if before is not None and before._array is array else None
         self._layouts = self._widths_by_layout(same)
         self.width, self._trial = self._choose(same)
         self._loop_trial: LoopTrial | None = None
-        self.parted: bool = (
-            same is not None and same.parted
-        )  # each model has a shard, as they go different ways
+        self.parted: bool = same is not None and same.parted  # each model has a shard, as they go different ways
         self._key = loop_key(array, self.models, asked.threads, asked.capture)
 
     def _widths_by_layout(self, before: ShardWidths | None) -> LayoutWidths | None:

@@ -38,9 +38,7 @@ class SubmittedStep:
     def __repr__(self) -> str:
         if self.error is not None:
             return f"SubmittedStep(failed: {self.error})"
-        return (
-            f"SubmittedStep({f'{self.left} of {len(self.parts)} shards under way' if self.left else 'done'})"
-        )
+        return f"SubmittedStep({f'{self.left} of {len(self.parts)} shards under way' if self.left else 'done'})"
 
     def losses(self) -> torch.Tensor:
         """Wait for the step, and return the models' losses `[B]`; those of several parts are `[B, parts]`.

@@ -27,9 +27,7 @@ def _search_for_backward() -> int:
         if module == "torch.autograd" and name in ("backward", "grad"):
             return 0
         if module == "torch.utils.checkpoint":
-            again = (
-                name != "checkpoint"
-            )  # in a thread of autograd's own only what runs the forward again is below us
+            again = name != "checkpoint"  # in a thread of autograd's own only what runs the forward again is below us
         frame = frame.f_back
     return 0 if again else -1
 

@@ -29,9 +29,7 @@ class GlobalHooks:
         }
         for name, hooks in zip(NAMES["global hooks"].names, self.containers, strict=False):
             register = registers.get(name.rpartition(".")[2])
-            if not isinstance(hooks, dict) or (
-                register and not _holds(hooks, getattr(modules, register, None))
-            ):
+            if not isinstance(hooks, dict) or (register and not _holds(hooks, getattr(modules, register, None))):
                 missing.setdefault("global hooks", []).append(name)
         # Kinds of hooks that a later torch may have beside those.
         known = set(map(id, self.containers))

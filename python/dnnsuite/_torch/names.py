@@ -293,9 +293,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "in every pickled module",
         needed_by="fuse",
     ),
-    Attribute(
-        "torch.nn.Module", ("_apply",), "overridden by layers of many libraries, torch's own RNNs among them"
-    ),
+    Attribute("torch.nn.Module", ("_apply",), "overridden by layers of many libraries, torch's own RNNs among them"),
     Attribute(
         "torch.optim.Optimizer",
         ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"),
@@ -304,11 +302,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     Attribute("torch.Tensor", ("_version",), "in torch's notes on autograd", needed_by="fuse"),
     Attribute("torch.Tensor", ("_indices",), "the way to a sparse tensor's numbers before they are summed"),
     Attribute("torch.Tensor", ("_backward_hooks",), "in every pickled tensor", needed_by="fuse"),
-    Attribute(
-        "torch.UntypedStorage", ("_cdata",), "the key under which torch.save finds shared storages", "capture"
-    ),
+    Attribute("torch.UntypedStorage", ("_cdata",), "the key under which torch.save finds shared storages", "capture"),
     Attribute("torch.ops.aten.add.Tensor", ("_schema",), "in torch's manual of custom operators", "fuse"),
-    Attribute(
-        "torch.distributions.Distribution", ("_batch_shape",), "set by every distribution that expands itself"
-    ),
+    Attribute("torch.distributions.Distribution", ("_batch_shape",), "set by every distribution that expands itself"),
 )

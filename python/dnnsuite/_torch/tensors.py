@@ -78,9 +78,7 @@ def _scale_(tensors: Sequence[torch.Tensor], factor: float) -> None:
         tensor.mul_(factor)
 
 
-def _copy_(
-    tensors: Sequence[torch.Tensor], others: Sequence[torch.Tensor], non_blocking: bool = False
-) -> None:
+def _copy_(tensors: Sequence[torch.Tensor], others: Sequence[torch.Tensor], non_blocking: bool = False) -> None:
     for tensor, other in zip(tensors, others, strict=True):
         tensor.copy_(other, non_blocking)
 

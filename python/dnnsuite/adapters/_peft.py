@@ -18,9 +18,7 @@ def import_peft() -> ModuleType:
     Raises:
         Unavailable: if it is not installed.
     """
-    with contextlib.suppress(
-        Unavailable
-    ):  # transformers needs no torchvision, only none that fails to import
+    with contextlib.suppress(Unavailable):  # transformers needs no torchvision, only none that fails to import
         import_torchvision()
     try:
         found = importlib.import_module("peft")

@@ -25,16 +25,12 @@ class SharedBase:
     def __init__(self, base: torch.nn.Module, statistics: bool = False) -> None:
         self._base, self._statistics = base, statistics
         _lay_out_filters(base)
-        self._whole = [
-            module for module in base.modules() if is_quantized(module)
-        ]  # is the models' own layer
+        self._whole = [module for module in base.modules() if is_quantized(module)]  # is the models' own layer
         inside = {id(p) for module in self._whole for p in module.parameters()}
         self._parameters = [p for p in base.parameters() if id(p) not in inside]
         self._frozen = {id(p): torch.nn.Parameter(p.detach(), requires_grad=False) for p in self._parameters}
 
-    def model(
-        self, adapt: Callable[[torch.nn.Module], torch.nn.Module], writes: bool = False
-    ) -> torch.nn.Module:
+    def model(self, adapt: Callable[[torch.nn.Module], torch.nn.Module], writes: bool = False) -> torch.nn.Module:
         """Return what `adapt` makes of a copy of the base's modules.
 
         Args:
@@ -42,9 +38,7 @@ class SharedBase:
                 changed stay the model's own.
         """
         memo: dict[int, Any] = {
-            id(p): torch.nn.Parameter(
-                p.detach().clone() if writes else p.detach(), requires_grad=p.requires_grad
-            )
+            id(p): torch.nn.Parameter(p.detach().clone() if writes else p.detach(), requires_grad=p.requires_grad)
             for p in self._parameters
         }
         frozen_of = {id(own): self._frozen[key] for key, own in memo.items()}
@@ -76,9 +70,7 @@ class SharedBase:
                     continue
                 shared = frozen_of[id(parameter)]
                 if id(parameter) not in copies and (parameter.requires_grad or _is_other(parameter, shared)):
-                    copies[id(parameter)] = torch.nn.Parameter(
-                        parameter.detach().clone(), parameter.requires_grad
-                    )
+                    copies[id(parameter)] = torch.nn.Parameter(parameter.detach().clone(), parameter.requires_grad)
                 setattr(module, name, copies.get(id(parameter), shared))
             if isinstance(module, torch.nn.RNNBase):  # which notes its weights a second time
                 module.__setstate__(module.__getstate__())

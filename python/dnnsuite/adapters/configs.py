@@ -55,9 +55,7 @@ def take_configs(model: torch.nn.Module, configs: Configs) -> None:
 
 
 def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one.keys() == other.keys() and all(
-        _read_in_forward(one[n]) == _read_in_forward(other[n]) for n in one
-    )
+    return one.keys() == other.keys() and all(_read_in_forward(one[n]) == _read_in_forward(other[n]) for n in one)
 
 
 def _read_in_forward(config: Any) -> Any:

@@ -55,9 +55,7 @@ class LoraEmbedding(LoraLayer):
     def _container(self, name: str, layer: Any, rank: int) -> torch.nn.Module:
         base = layer.base_layer
         sizes = (base.embedding_dim, rank) if name == "lora_embedding_B" else (rank, base.num_embeddings)
-        return torch.nn.ParameterDict(
-            {self.adapter: torch.nn.Parameter(torch.empty(self.B, *sizes, device="meta"))}
-        )
+        return torch.nn.ParameterDict({self.adapter: torch.nn.Parameter(torch.empty(self.B, *sizes, device="meta"))})
 
     def _held(self, layer: Any, name: str) -> dict[str, Any]:
         held: dict[str, Any] = getattr(layer, name)._parameters

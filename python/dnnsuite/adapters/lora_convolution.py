@@ -81,9 +81,7 @@ class _LoraConv(LoraLayer):
             filters, mixing = _in_order(filters[:, :rank]), _in_order(mixing[:, :, :rank])
         convolve = getattr(nn.functional, f"conv{filters.dim() - 3}d")
         hidden = convolve(x, filters, None, a.stride, a.padding, a.dilation, a.groups)
-        product: torch.Tensor = convolve(
-            hidden * scale, mixing, bias, b.stride, b.padding, b.dilation, b.groups
-        )
+        product: torch.Tensor = convolve(hidden * scale, mixing, bias, b.stride, b.padding, b.dilation, b.groups)
         return product
 
 

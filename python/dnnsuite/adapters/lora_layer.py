@@ -27,9 +27,7 @@ class LoraLayer(ArrayModule):
     """
 
     #: Attributes that PEFT sets in a layer and has in the class, too.
-    set_by_constructor = frozenset(
-        {"_active_adapter", "_disable_adapters", "merged_adapters", "other_param_names"}
-    )
+    set_by_constructor = frozenset({"_active_adapter", "_disable_adapters", "merged_adapters", "other_param_names"})
     per_model_lists = ("layers",)
     called_parts = ("base_layer",)
     #: Containers of the factors A and B in one of PEFT's layers, and the dimension of the rank in their tensors.

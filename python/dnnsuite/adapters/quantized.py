@@ -38,9 +38,7 @@ class _Quantized(ArrayModule):
     def can_fuse(cls, models: Sequence[Any]) -> bool:
         """Return True for one frozen layer that all models hold."""
         first = models[0]
-        return all(model is first for model in models) and not any(
-            p.requires_grad for p in first.parameters()
-        )
+        return all(model is first for model in models) and not any(p.requires_grad for p in first.parameters())
 
     @classmethod
     def from_models(cls, models: Sequence[Any]) -> Any:
@@ -82,9 +80,7 @@ class _ProductOf4Bits(torch.autograd.Function):
     """x `[*, in]` times the weight `[out, in]`, which is dequantized again for the gradient of x."""
 
     @staticmethod
-    def forward(
-        ctx: Any, x: torch.Tensor, bias: torch.Tensor | None, packed: torch.Tensor, state: Any
-    ) -> torch.Tensor:
+    def forward(ctx: Any, x: torch.Tensor, bias: torch.Tensor | None, packed: torch.Tensor, state: Any) -> torch.Tensor:
         ctx.weight = packed, state
         return torch.nn.functional.linear(x, dequantize_4bit(packed, state).to(x.dtype), bias)
 

@@ -164,9 +164,7 @@ def concluded(
 
 
 def _point(mode: str, B: int, step: Measured, plain: Measured, measured: bool) -> Point:
-    return Point(
-        mode, B, B / step.seconds, B / step.high, B / step.low, B * plain.seconds / step.seconds, measured
-    )
+    return Point(mode, B, B / step.seconds, B / step.high, B / step.low, B * plain.seconds / step.seconds, measured)
 
 
 def _side_by_side(alone: Measured, plain: Measured, threads: int, most: int | None) -> Curve:
@@ -215,8 +213,7 @@ def _reason(chosen: Point, winner: Point, share: float, most: int | None, fit: S
         "the cores train models side by side"
     )  # fmt: skip
     return (
-        f"Use {chosen.mode} with B={chosen.B}: {ratio(chosen.gain)} times serial{_between(chosen, share)}; "
-        f"{why}{room}."
+        f"Use {chosen.mode} with B={chosen.B}: {ratio(chosen.gain)} times serial{_between(chosen, share)}; {why}{room}."
     )
 
 

@@ -69,9 +69,7 @@ class Measurement:
     unknown: str = ""
 
 
-def measure(
-    subject: Subject, threads: int, Bs: tuple[int, ...] = BS, budget_s: float = _BUDGET_S
-) -> Measurement:
+def measure(subject: Subject, threads: int, Bs: tuple[int, ...] = BS, budget_s: float = _BUDGET_S) -> Measurement:
     """Measure a plain model and arrays of `Bs` models with `threads` CPU threads; they take turns.
 
     Fewer threads are used where neighbours do not leave so many cores free.
@@ -80,9 +78,7 @@ def measure(
     cores = free_cores(threads) if on_cpu else all_cores()
     if cores.shared:
         threads = min(threads, len(cores.cpus))
-    by_cpu_time = (
-        on_cpu and threads == 1
-    )  # what one thread works is not lengthened by others that wait for its core
+    by_cpu_time = on_cpu and threads == 1  # what one thread works is not lengthened by others that wait for its core
     with contextlib.ExitStack() as open_ways, torch_threads(threads):
         steppers: dict[Any, Stepper] = {}
         for B in (0, *Bs):
@@ -99,9 +95,7 @@ def measure(
         ).rounds  # fmt: skip
     plain = _seconds(found.rate(0))
     ratios = {name: found.ratio(name) for name in ways if name != 0}
-    unknown = next(
-        (ratio.reason() for ratio in ratios.values() if found.goal.verdict(ratio) == "inconclusive"), ""
-    )
+    unknown = next((ratio.reason() for ratio in ratios.values() if found.goal.verdict(ratio) == "inconclusive"), "")
     steps = {name: _by_ratio(plain, ratio) for name, ratio in ratios.items()}
     return Measurement(
         plain,

@@ -91,9 +91,7 @@ class ModelsSubject:
     def stepper(self, B: int, threads: int) -> Any:
         if B == 0:
             model = copy.deepcopy(self._models[0])
-            return _PlainStepper(
-                model, self._optimizer(model.parameters()), self._loss, self._batch, self.device
-            )
+            return _PlainStepper(model, self._optimizer(model.parameters()), self._loss, self._batch, self.device)
         return _ArrayStepper(self._chosen(B), self._optimizer, self._loss, self._batch, threads)
 
     def plain_step(self) -> tuple[Callable[[], Any], Any]:
@@ -116,9 +114,7 @@ def _check_tensors(part: Any) -> None:
 
     def check(value: Any) -> None:
         if not isinstance(value, torch.Tensor):
-            raise InvalidArgument(
-                f"a batch holds a {type(value).__name__}: it may hold tensors, and dicts of them"
-            )
+            raise InvalidArgument(f"a batch holds a {type(value).__name__}: it may hold tensors, and dicts of them")
 
     _mapped(check, part)
 

@@ -30,8 +30,6 @@ class Commands(TyperGroup):
                 (first, *_) = errors()
                 kind = _KINDS.get(first["type"])
                 error.message = (
-                    f"{first['input']!r} is not {kind}."
-                    if kind
-                    else f"{error.message}; got {first['input']!r}."
+                    f"{first['input']!r} is not {kind}." if kind else f"{error.message}; got {first['input']!r}."
                 )
             raise

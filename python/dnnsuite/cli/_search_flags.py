@@ -38,6 +38,4 @@ def _parameter(mode: str, name: str) -> inspect.Parameter:
         as_flag(mode, name), help=f"{meaning}  [preset]", rich_help_panel=f"How many models fit: {mode}"
     )
     annotation = Annotated[Optional[kind], option]  # type: ignore[valid-type]  # noqa: UP045
-    return inspect.Parameter(
-        f"{mode}_{name}", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-    )
+    return inspect.Parameter(f"{mode}_{name}", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

@@ -35,9 +35,7 @@ def advise(
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
     verify: Annotated[
         Number,
-        typer.Option(
-            help="Also measure an array of this many models, and print the error of the prediction."
-        ),
+        typer.Option(help="Also measure an array of this many models, and print the error of the prediction."),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -78,9 +76,7 @@ def _verify(jobs: list[str], B: int, threads: int | None, options: dict[str, Any
     rows = []
     if not as_json:
         print(
-            "| job | B | predicted, times serial | measured | error | in the interval | advice |\n"
-            + "|---" * 7
-            + "|"
+            "| job | B | predicted, times serial | measured | error | in the interval | advice |\n" + "|---" * 7 + "|"
         )
     for job in jobs:
         advice, step = verified(job, B, threads, **options)

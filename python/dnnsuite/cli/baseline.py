@@ -77,9 +77,7 @@ def check(
     from .. import results
 
     if not baseline.is_file():
-        raise InvalidArgument(
-            f"{baseline}: no such file; make it with: dnnsuite baseline save DIRECTORY -b {baseline}"
-        )
+        raise InvalidArgument(f"{baseline}: no such file; make it with: dnnsuite baseline save DIRECTORY -b {baseline}")
     return report_comparison(
         [results.load(baseline, name=name), results.load(*directories, name=name)],
         [str(baseline), ", ".join(map(str, directories))],

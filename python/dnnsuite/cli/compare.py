@@ -44,9 +44,7 @@ _WRITERS = (".md", ".txt", ".csv", ".json", *_FIGURES)
 def compare(
     directories: Annotated[
         list[Path],
-        typer.Argument(
-            help="The baseline, then what is compared with it: outputs of runs, or saved baselines."
-        ),
+        typer.Argument(help="The baseline, then what is compared with it: outputs of runs, or saved baselines."),
     ],
     fail_on: FailOnOption = None,
     threshold: Threshold = 0.01,
@@ -141,9 +139,7 @@ def _plain(numbers: Sequence[float]) -> list[float | None]:
 class _Written:
     """A comparison as text, Markdown or JSON."""
 
-    def __init__(
-        self, found: Sequence[list[Compared]], names: Sequence[str], failing: Sequence[FailOn]
-    ) -> None:
+    def __init__(self, found: Sequence[list[Compared]], names: Sequence[str], failing: Sequence[FailOn]) -> None:
         self._parts = [(points, (names[0], other)) for points, other in zip(found, names[1:], strict=True)]
         self._failing = failing
 
@@ -169,12 +165,8 @@ class _Written:
                     "baseline": names[0],
                     "candidate": names[1],
                     "points": [point.to_dict() for point in points],
-                    "overall": dict(
-                        zip(("points", "ratio", "low", "high"), _plain(overall(points)), strict=True)
-                    ),
-                    "failing": [
-                        point.point for point in points if any(each.meets(point) for each in self._failing)
-                    ],
+                    "overall": dict(zip(("points", "ratio", "low", "high"), _plain(overall(points)), strict=True)),
+                    "failing": [point.point for point in points if any(each.meets(point) for each in self._failing)],
                 }
                 for points, names in self._parts
             ]

@@ -36,9 +36,7 @@ def compare(asked: dict[str, Any], out: str | None, resume: bool, dry_run: bool,
             )
     precisions = [each for value in options.pop("precisions", []) for each in value.split(",")]
     if len(precisions) > 1:
-        raise InvalidArgument(
-            f"--precisions {','.join(precisions)}: convergence is compared in one precision"
-        )
+        raise InvalidArgument(f"--precisions {','.join(precisions)}: convergence is compared in one precision")
     if precisions:
         options["precision"] = precisions[0]
     if dry_run:

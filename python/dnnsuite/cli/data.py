@@ -101,16 +101,12 @@ def prepare_set(
     dataroot: Dataroot = None,
     source: Annotated[
         Text,
-        typer.Option(
-            "--from", help="An archive, a folder with the archives, or a folder with the set in it."
-        ),
+        typer.Option("--from", help="An archive, a folder with the archives, or a folder with the set in it."),
     ] = None,
     fake: Annotated[
         Number, typer.Option(help="Write this many random samples in the data set's format instead.")
     ] = None,
-    unchecked: Annotated[
-        bool, typer.Option("--unchecked", help="Accept archives with an unknown checksum.")
-    ] = False,
+    unchecked: Annotated[bool, typer.Option("--unchecked", help="Accept archives with an unknown checksum.")] = False,
 ) -> int:
     """Unpack a data set's archives, or write a fake one.
 
@@ -154,9 +150,7 @@ def _as_dict(data: DataSet, root: Path) -> dict[str, Any]:
 
 
 def valprep(
-    folder: Annotated[
-        Path, typer.Argument(help="Folder with ImageNet's validation images.", show_default=False)
-    ],
+    folder: Annotated[Path, typer.Argument(help="Folder with ImageNet's validation images.", show_default=False)],
     labels: Annotated[
         Text,
         typer.Option(
@@ -166,9 +160,7 @@ def valprep(
     synsets: Annotated[
         Text, typer.Option(help="Names of classes that the list numbers: meta.mat or map_clsloc.txt.")
     ] = None,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Accept that images of the list are missing.")
-    ] = False,
+    partial: Annotated[bool, typer.Option("--partial", help="Accept that images of the list are missing.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the moves; move nothing.")] = False,
     as_json: Json = False,
 ) -> int:
@@ -220,23 +212,17 @@ def tfrecord(
 
     if workers < 1:
         raise InvalidArgument(f"--workers {workers}: must be at least 1")
-    conversion = plan(
-        folder, Path(out) if out else None, shards, validation_shards, Path(words) if words else None
-    )
+    conversion = plan(folder, Path(out) if out else None, shards, validation_shards, Path(words) if words else None)
     count = len(conversion.files)
     with Progress() as progress:
         progress.stage(f"writing {count} shards", count)
-        written = convert(
-            conversion, workers, lambda done, images: progress.at(done, conversion.out.name, None)
-        )
+        written = convert(conversion, workers, lambda done, images: progress.at(done, conversion.out.name, None))
     images = {part: len(listed) for part, listed in conversion.images.items()}
     if as_json:
         print(json.dumps({"out": str(conversion.out), "written": written, "shards": count, "images": images}))
         return 0
     told = ", ".join(f"{number:,} images for {part}" for part, number in images.items())
-    tell(
-        f"{conversion.out}: {count} shards, {written} of them written now; {told}, {len(conversion.classes)} classes"
-    )
+    tell(f"{conversion.out}: {count} shards, {written} of them written now; {told}, {len(conversion.classes)} classes")
     return 0
 
 

@@ -50,9 +50,7 @@ def kind_for(name: str | None, directories: Sequence[Path]) -> Kind:
     """
     if name is None:
         _refuse_sweep(directories[0])
-        return next(
-            (kind for kind in KINDS if kind.file and (directories[0] / kind.file).is_file()), KINDS[0]
-        )
+        return next((kind for kind in KINDS if kind.file and (directories[0] / kind.file).is_file()), KINDS[0])
     for kind in KINDS:
         if kind.name == name:
             return kind

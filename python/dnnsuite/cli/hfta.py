@@ -29,9 +29,7 @@ _OUTDIRS = "directories of HFTA's runs, as bert/run0 bert/run1, or outputs of `d
 
 def timing_parser() -> NoReturn:
     """`timing_parser --outdirs DIR ... --device D --device-model M --save PREFIX [--plot]`."""
-    parser = _parser(
-        "timing_parser", "Throughput of finished runs by mode, precision and B: PREFIX.csv, PREFIX.png."
-    )
+    parser = _parser("timing_parser", "Throughput of finished runs by mode, precision and B: PREFIX.csv, PREFIX.png.")
     parser.add_argument("--device", required=True, choices=["cpu", "cuda", "xla"], help="cpu, cuda or xla")
     parser.add_argument("--filename", default="timing.csv", help="name of the timing files")
     parser.add_argument("--save", required=True, type=Path, help="PREFIX of the files to write")
@@ -40,12 +38,8 @@ def timing_parser() -> NoReturn:
 
 def dcgm_parser() -> NoReturn:
     """`dcgm_parser --outdirs DIR ... --device-model M --savedir D [--plot]`."""
-    parser = _parser(
-        "dcgm_parser", "Use of the GPU and the machine in finished runs: D/FIELD.csv, D/FIELD.png."
-    )
-    parser.add_argument(
-        "--device", default="cuda", choices=["cpu", "cuda"], help="cuda; cpu reads the host's only"
-    )
+    parser = _parser("dcgm_parser", "Use of the GPU and the machine in finished runs: D/FIELD.csv, D/FIELD.png.")
+    parser.add_argument("--device", default="cuda", choices=["cpu", "cuda"], help="cuda; cpu reads the host's only")
     parser.add_argument("--filename", default="dcgm_metrics.csv", help="name of the metrics' files")
     parser.add_argument("--savedir", required=True, type=Path, help="folder of the files to write")
     _run(parser, _dcgm)
@@ -59,9 +53,7 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
         required=True,
         help="e.g. v100, a100 or rtx6000 (ignored for dnnsuite's own outputs)",
     )
-    parser.add_argument(
-        "--precs", nargs="*", choices=_PRECISIONS, help="precisions; all there are by default"
-    )
+    parser.add_argument("--precs", nargs="*", choices=_PRECISIONS, help="precisions; all there are by default")
     parser.add_argument("--modes", nargs="*", choices=_MODES, help="modes; all there are by default")
     parser.add_argument("--plot", action="store_true", help="draw figures, too")
     return parser
@@ -81,23 +73,13 @@ def _runs(arguments: argparse.Namespace) -> tuple[list[HftaRuns], list[str], lis
     from ..results.hfta_tables import runs_below
 
     model = arguments.device_model.lower()
-    runs = [
-        run
-        for outdir in arguments.outdirs
-        for run in runs_below(outdir.expanduser(), arguments.device, model)
-    ]
+    runs = [run for outdir in arguments.outdirs for run in runs_below(outdir.expanduser(), arguments.device, model)]
     points = [{(point.mode, point.precision) for point in run.places} for run in runs]
     everywhere = set.intersection(*points)
-    precisions = arguments.precs or [
-        p for p in _PRECISIONS if any(p == precision for _, precision in everywhere)
-    ]
-    modes = arguments.modes or [
-        m for m in _MODES if all((m, precision) in everywhere for precision in precisions)
-    ]
+    precisions = arguments.precs or [p for p in _PRECISIONS if any(p == precision for _, precision in everywhere)]
+    modes = arguments.modes or [m for m in _MODES if all((m, precision) in everywhere for precision in precisions)]
     if not modes or not precisions:
-        raise InvalidArgument(
-            "the runs have no mode and precision in common; choose some by --modes, --precs"
-        )
+        raise InvalidArgument("the runs have no mode and precision in common; choose some by --modes, --precs")
     if arguments.plot and "serial" not in modes:
         raise InvalidArgument("--plot: wants serial among the modes, which the others are compared with")
     return runs, modes, precisions
@@ -149,9 +131,7 @@ def _dcgm(arguments: argparse.Namespace) -> list[Path]:
     return files
 
 
-def _value(
-    dcgm_value: Callable[..., float], wanted: DcgmField, filename: str, run: HftaRuns, point: object
-) -> float:
+def _value(dcgm_value: Callable[..., float], wanted: DcgmField, filename: str, run: HftaRuns, point: object) -> float:
     return dcgm_value(run.places[point], wanted, filename)  # type: ignore[index]
 
 

@@ -43,9 +43,7 @@ def import_file(
     ],
     kind: Annotated[
         str,
-        typer.Option(
-            help="ncu, nvprof, nvvp, nsys, nsys-stats, dcgm, kineto, or auto: recognised by the content."
-        ),
+        typer.Option(help="ncu, nvprof, nvvp, nsys, nsys-stats, dcgm, kineto, or auto: recognised by the content."),
     ] = "auto",
     out: Annotated[Optional[Path], typer.Option(help="Write each table as CSV into this folder.")] = None,  # noqa: UP045
     interval: Annotated[
@@ -108,9 +106,7 @@ class _Shown(NamedTuple):
 def _paths(files: list[Path]) -> tuple[list[Path], list[str]]:
     """Return the files, and those of folders, with remarks on what is there twice."""
     paths = [path for given in files for path in _traces_in(given)]
-    packed = [
-        path for path in paths if path not in files and path.suffix == ".gz" and path.with_suffix("") in paths
-    ]
+    packed = [path for path in paths if path not in files and path.suffix == ".gz" and path.with_suffix("") in paths]
     notes = [f"{path}: left out, {path.with_suffix('').name} is there as well" for path in packed]
     return [path for path in paths if path not in packed], notes
 
@@ -118,9 +114,7 @@ def _paths(files: list[Path]) -> tuple[list[Path], list[str]]:
 def _traces_in(given: Path) -> list[Path]:
     if not given.is_dir():
         return [given]
-    paths = sorted(
-        path for path in given.iterdir() if path.name.endswith((".json", ".json.gz", ".sqlite", ".nvvp"))
-    )
+    paths = sorted(path for path in given.iterdir() if path.name.endswith((".json", ".json.gz", ".sqlite", ".nvvp")))
     if not paths:
         raise InvalidArgument(f"{given} has no trace in it: .json, .json.gz, .sqlite or .nvvp")
     return paths

@@ -27,9 +27,7 @@ def ladder(
         ),
     ] = None,
     config: Annotated[str, typer.Option(help="Configuration in the file.")] = "bs256",
-    preset: Annotated[
-        Text, typer.Option(help="quick (an eighth of the width), default or paper.  [default]")
-    ] = None,
+    preset: Annotated[Text, typer.Option(help="quick (an eighth of the width), default or paper.  [default]")] = None,
     rungs: Annotated[Text, typer.Option(help="Some of fp32,+amp,+nhwc,+extra,+compile.  [all]")] = None,
     rounds: Annotated[int, typer.Option(help="Measurements of each rung.")] = 10,
     steps: Annotated[int, typer.Option(help="Iterations of a measurement.")] = 10,

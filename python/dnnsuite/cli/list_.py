@@ -80,7 +80,6 @@ def _by_category() -> dict[str, list[str]]:
     from ..jobs.cards import CATEGORIES, all_cards
 
     found = {
-        category: sorted({card.job for card in all_cards() if card.category == category})
-        for category in CATEGORIES
+        category: sorted({card.job for card in all_cards() if card.category == category}) for category in CATEGORIES
     }
     return {category: names for category, names in found.items() if names}

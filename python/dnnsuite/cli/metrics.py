@@ -91,9 +91,7 @@ def _named(asked: str) -> str:
     return PRODUCTS[name]
 
 
-def list_metrics(
-    pattern: Pattern = "*", chip: Chip = None, sampling: Sampling = False, as_json: Json = False
-) -> int:
+def list_metrics(pattern: Pattern = "*", chip: Chip = None, sampling: Sampling = False, as_json: Json = False) -> int:
     """List a chip's metrics: name, unit, description.
 
     And where each is counted; a submetric follows the name.
@@ -106,9 +104,7 @@ def list_metrics(
     chosen = _chip(chip, collection)
     found = metrics(chosen, pattern, collection)
     if as_json:
-        print(
-            json.dumps({"chip": chosen, "collection": collection, "metrics": [asdict(one) for one in found]})
-        )
+        print(json.dumps({"chip": chosen, "collection": collection, "metrics": [asdict(one) for one in found]}))
     else:
         for one in found:
             print(f"{one.name}  [{one.unit or one.type}, {one.hardware_unit}]  {one.description}")

@@ -21,21 +21,15 @@ SETUP_FAILED = 125  # as env, nohup and docker: the command was never started
 Text = Optional[str]  # noqa: UP045
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Slots = Annotated[str, typer.Option(help="Number of shares, or gpus: one per GPU.")]
-Locality = Annotated[
-    str, typer.Option(help="auto, strict (cores near the GPU only) or prefer (as many as there are).")
-]
+Locality = Annotated[str, typer.Option(help="auto, strict (cores near the GPU only) or prefer (as many as there are).")]
 Smt = Annotated[str, typer.Option(help="on, or off for one thread of each core.")]
 Reserve = Annotated[str, typer.Option(help="Memory left to the machine: auto, 5%, 4G or bytes.")]
-Split = Annotated[
-    bool, typer.Option("--allow-smt-split", help="Give threads of one core to different shares.")
-]
+Split = Annotated[bool, typer.Option("--allow-smt-split", help="Give threads of one core to different shares.")]
 Cpus = Annotated[Text, typer.Option(help="Use these CPUs only, as 0-3,8.  [all allowed]")]
 Recording = Annotated[Optional[Path], typer.Option(help="Another machine's `pin probe --json`.")]  # noqa: UP045
 Backend = Annotated[str, typer.Option(help="auto, cgroup, affinity or none.")]
 Require = Annotated[Text, typer.Option(help="Weakest isolation to accept: cgroup or affinity.")]
-Parent = Annotated[
-    Text, typer.Option(help="Control group to make groups in, as /a/b.  [$DNNSUITE_CGROUP_PARENT]")
-]
+Parent = Annotated[Text, typer.Option(help="Control group to make groups in, as /a/b.  [$DNNSUITE_CGROUP_PARENT]")]
 Timeout = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(help="Seconds after which commands still running are killed."),
@@ -164,9 +158,7 @@ def run(
     made = _make(slots, locality, smt, reserve_memory, allow_smt_split, cpus, None)
     outcomes = _run(made, list(range(len(made.slots))), command, backend, require, parent, timeout)
     pairs = [(slot.name, outcome.to_dict()) for slot, outcome in zip(made.slots, outcomes, strict=True)]
-    print(
-        json.dumps({"plan": made.to_dict(), "outcomes": dict(pairs)}) if as_json else render_outcomes(pairs)
-    )
+    print(json.dumps({"plan": made.to_dict(), "outcomes": dict(pairs)}) if as_json else render_outcomes(pairs))
     return 0 if all(outcome.ok for outcome in outcomes) else 1
 
 
@@ -183,9 +175,7 @@ def _run(
     from ..pin import Partition
 
     if command[0].startswith("-"):
-        raise InvalidArgument(
-            f"{command[0]} is no option here; a command follows --, as in: -- python train.py"
-        )
+        raise InvalidArgument(f"{command[0]} is no option here; a command follows --, as in: -- python train.py")
     if timeout_s is not None and not timeout_s > 0:
         raise InvalidArgument(f"--timeout {timeout_s}: must be a positive number of seconds")
     alone = len(which) == 1

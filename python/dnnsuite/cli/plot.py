@@ -27,9 +27,7 @@ __all__ = ["batch_sizes", "monitor", "plot", "scaling", "throughput"]
 def plot(
     directories: Annotated[
         list[Path],
-        typer.Argument(
-            help="Outputs of runs of any kind, or a tree of HFTA's timing.csv files.", show_default=False
-        ),
+        typer.Argument(help="Outputs of runs of any kind, or a tree of HFTA's timing.csv files.", show_default=False),
     ],
     kind: Annotated[
         Text, typer.Option(help="Figure to draw; an unknown name lists them.  [by the results, throughput]")
@@ -37,9 +35,7 @@ def plot(
     metric: Annotated[Text, typer.Option(help="Quantity to draw, for kinds with several.  [all]")] = None,
     save: Annotated[
         Path | None,
-        typer.Option(
-            help="The figure to write (.png, .pdf or .svg), its numbers beside it as .csv; or a PREFIX."
-        ),
+        typer.Option(help="The figure to write (.png, .pdf or .svg), its numbers beside it as .csv; or a PREFIX."),
     ] = None,
     allow_unlike: Annotated[
         bool, typer.Option("--allow-unlike", help="Pool runs of unlike machines or jobs, with a note.")

@@ -67,17 +67,13 @@ def profile(
         from ..profiling.script import run_script
 
         where = out or default_out(f"profile-{Path(target[0]).name}", PROFILES_FILE, False)
-        return run_script(
-            target, where, start_iteration, profile_iterations, metrics, stop, as_json, monitor, step_on
-        )
+        return run_script(target, where, start_iteration, profile_iterations, metrics, stop, as_json, monitor, step_on)
     from ..errors import InvalidArgument
     from ..profiling.batch_sizes import parse
     from ..profiling.sizes import Request
 
     if target[0].endswith(".py"):
-        raise InvalidArgument(
-            f"{target[0]} is no job; a script is observed by: dnnsuite profile -- python {target[0]}"
-        )
+        raise InvalidArgument(f"{target[0]} is no job; a script is observed by: dnnsuite profile -- python {target[0]}")
     request = Request(
         target[0], parse(batch_sizes), metrics, start_iteration, profile_iterations, B, device, precision, threads,
         seed, data, dataroot, tuple(plugin or ()), timeout, monitor,
@@ -157,9 +153,7 @@ def _print(results: list[dict[str, Any]]) -> None:
         tell(_row_text(row))
     for result in finished:
         first = result["profile"]["advice"][0]
-        print(
-            f"batch size {result['batch_size']}: {first['action']}\n  because {first['because']} [{first['rule']}]"
-        )
+        print(f"batch size {result['batch_size']}: {first['action']}\n  because {first['because']} [{first['rule']}]")
 
 
 def _row_text(row: dict[str, Any]) -> str:

@@ -30,13 +30,9 @@ def report(
     directories: Annotated[
         list[Path], typer.Argument(help="Outputs of `dnnsuite run`, or of other runs.", show_default=False)
     ],
-    name: Annotated[
-        Text, typer.Option(help="Name of the suite, e.g. baselines.  [all that is there]")
-    ] = None,
+    name: Annotated[Text, typer.Option(help="Name of the suite, e.g. baselines.  [all that is there]")] = None,
     gpu_model: Annotated[Text, typer.Option(help="Target: V100, MI50, RTX or a CSV file.")] = None,
-    style: Annotated[
-        str, typer.Option(help="Parts to print: full, seed (table and statistics) or score.")
-    ] = "full",
+    style: Annotated[str, typer.Option(help="Parts to print: full, seed (table and statistics) or score.")] = "full",
     out: Annotated[
         Optional[list[Path]],  # noqa: UP045
         typer.Option(help="Also write to this .txt, .md, .csv, .json, .html or .pdf file; repeatable."),
@@ -46,21 +42,13 @@ def report(
         Optional[list[Path]],  # noqa: UP045
         typer.Option(help="Output of `dnnsuite run --alone`: adds what sharing costs; repeatable."),
     ] = None,
-    save_target: Annotated[
-        File, typer.Option(help="Make this machine the target: write such a CSV file.")
-    ] = None,
-    weights: Annotated[
-        File, typer.Option(help="CSV with bench, weight, base, instead of the published ones.")
-    ] = None,
+    save_target: Annotated[File, typer.Option(help="Make this machine the target: write such a CSV file.")] = None,
+    weights: Annotated[File, typer.Option(help="CSV with bench, weight, base, instead of the published ones.")] = None,
     pdf: Annotated[File, typer.Option(help="Also save the page as PDF, using an installed browser.")] = None,
-    price: Annotated[
-        float | None, typer.Option(help="Price of the machine; adds the cost per score point.")
-    ] = None,
+    price: Annotated[float | None, typer.Option(help="Price of the machine; adds the cost per score point.")] = None,
     cost_per_hour: Annotated[Optional[float], typer.Option(help="Price of an hour of the machine.")] = None,  # noqa: UP045
     currency: Annotated[str, typer.Option(help="Currency of the prices, e.g. EUR.")] = "",
-    watts: Annotated[
-        float | None, typer.Option(help="Power of the machine, for the energy of an item.")
-    ] = None,
+    watts: Annotated[float | None, typer.Option(help="Power of the machine, for the energy of an item.")] = None,
     jobs: Annotated[int, typer.Option(help="Number of jobs that must have been measured.")] = 19,
     title: Annotated[str, typer.Option(help="Title of the report.")] = "",
     allow_unlike: Annotated[
@@ -73,9 +61,7 @@ def report(
     from ..report import targets
 
     if style not in _STYLES:
-        raise InvalidArgument(
-            f"--style {style!r}: accepted are full, seed and score{did_you_mean(style, _STYLES)}"
-        )
+        raise InvalidArgument(f"--style {style!r}: accepted are full, seed and score{did_you_mean(style, _STYLES)}")
     files = [*(out or ()), *([pdf] if pdf else ())]
     for path in files:
         _kind(path)
@@ -148,18 +134,12 @@ def _mlbench_report(
     reports: Annotated[Path, typer.Option(help="Folder with one folder per run.")],
     name: Annotated[str, typer.Option("--name", "--jobs", help="Name of the suite.")] = "fast",
     gpu_model: Annotated[Text, typer.Option(help="V100, MI50 or RTX.")] = None,
-    show_comparison: Annotated[
-        bool, typer.Option("--show-comparison", help="Print the targets too.")
-    ] = False,
+    show_comparison: Annotated[bool, typer.Option("--show-comparison", help="Print the targets too.")] = False,
     csv: Annotated[File, typer.Option(help="Also write the table to this file.")] = None,
-    html: Annotated[
-        File, typer.Option(help="Also write a page; prints the score instead of the statistics.")
-    ] = None,
+    html: Annotated[File, typer.Option(help="Also write a page; prints the score instead of the statistics.")] = None,
     title: Annotated[str, typer.Option(help="Title of the page.")] = "",
     price: Annotated[Optional[float], typer.Option(help="Total price.")] = None,  # noqa: UP045
-    gputotal: Annotated[
-        Number, typer.Option(hidden=True)
-    ] = None,  # the original took it and did nothing with it
+    gputotal: Annotated[Number, typer.Option(hidden=True)] = None,  # the original took it and did nothing with it
 ) -> None:
     from .. import report as made_by
     from .._files import write_text

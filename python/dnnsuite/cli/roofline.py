@@ -22,20 +22,14 @@ _ROWS = 20
 _MENTIONED = 3
 _FAR_PCT = 30.0
 MOSTLY = 0.8  # of the CPUs: less, and something kept the job from them
-_NO_PMU = (
-    "FLOPs are analytic, from the operators' shapes, not counted; bytes are inputs and outputs, each once"
-)
+_NO_PMU = "FLOPs are analytic, from the operators' shapes, not counted; bytes are inputs and outputs, each once"
 
 Number = Optional[int]  # noqa: UP045
 
 
 def roofline(
-    job: Annotated[
-        str | None, typer.Argument(help="A job to place under the roofs.", show_default=False)
-    ] = None,
-    models: Annotated[
-        int, typer.Option("--B", help="Models in a fused array; 0: one plain torch model.")
-    ] = 0,
+    job: Annotated[str | None, typer.Argument(help="A job to place under the roofs.", show_default=False)] = None,
+    models: Annotated[int, typer.Option("--B", help="Models in a fused array; 0: one plain torch model.")] = 0,
     batch_size: Annotated[Number, typer.Option(help="Items of a batch.  [the job's]")] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps to observe.")] = 5,
     warmup: Annotated[int, typer.Option(min=0, help="Steps before them, not observed.")] = 5,
@@ -109,9 +103,7 @@ def _observe(
     notes = [note for note in observed.notes if "contention" in note]
     found = Roofline(peaks, observed.ops, observed.steps)
     if found.summary.pct_of_peak_cpu > 100:
-        notes.append(
-            "the job does more than the peak by the CPU time it got: the peak was measured too low; --refresh"
-        )
+        notes.append("the job does more than the peak by the CPU time it got: the peak was measured too low; --refresh")
     return found, notes
 
 
@@ -156,9 +148,7 @@ def _record(
 
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads(
-        table.to_json(orient="records")
-    )  # numbers of numpy become Python's
+    rows: list[dict[str, Any]] = json.loads(table.to_json(orient="records"))  # numbers of numpy become Python's
     return rows
 
 
@@ -168,17 +158,12 @@ def _render(
     lines = [
         f"{peaks.machine['cpu_model']}, {peaks.threads} threads, torch {peaks.machine['torch']}; measured "
         f"{peaks.measured_at}",
-        *(
-            f"  {name:<8} {value / 1e9:9.1f} GFLOP/s  matrix product"
-            for name, value in peaks.flops_per_s.items()
-        ),
+        *(f"  {name:<8} {value / 1e9:9.1f} GFLOP/s  matrix product" for name, value in peaks.flops_per_s.items()),
         *(f"  {name:<8} {value / 1e9:9.1f} GB/s     triad" for name, value in peaks.bytes_per_s.items()),
         f"  now: {now}",
     ]
     if peaks.contention.busy:
-        lines.append(
-            f"  then: {peaks.contention}: the true roofs are higher; --refresh when nothing else runs"
-        )
+        lines.append(f"  then: {peaks.contention}: the true roofs are higher; --refresh when nothing else runs")
     if found is not None:
         lines += ["", *_render_job(str(job), found, now)]
     lines += [f"note: {note}" for note in notes]
@@ -195,9 +180,7 @@ def _render_job(job: str, found: Roofline, now: Contention) -> list[str]:
         f"{s.attainable_pct:.0f} % of the time they took",
     ]
     if found.lanes > 1:
-        lines.append(
-            f"  {found.lanes} threads run operators beside each other: each has 1/{found.lanes} of the roofs"
-        )
+        lines.append(f"  {found.lanes} threads run operators beside each other: each has 1/{found.lanes} of the roofs")
     lines += [
         "",
         f"  {'operator':<44} {'phase':<9} {'time':>6} {'FLOP/B':>7} {'GFLOP/s':>8} {'GB/s':>7} {'roof':>6}",

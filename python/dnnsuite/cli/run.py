@@ -98,11 +98,7 @@ def run(
 
 
 def _split(values: list[str] | None) -> list[str] | None:
-    return (
-        None
-        if not values
-        else [part.strip() for value in values for part in value.split(",") if part.strip()]
-    )
+    return None if not values else [part.strip() for value in values for part in value.split(",") if part.strip()]
 
 
 def _show(suite: str, asked: dict[str, Any], as_json: bool) -> int:
@@ -125,11 +121,7 @@ def _describe(suite: Suite, settings: SuiteSettings, plan: Plan, as_json: bool) 
 
     if as_json:
         jobs = [entry.to_dict() for entry in suite.entries]
-        print(
-            json.dumps(
-                {"suite": suite.name, "settings": settings.to_dict(), "jobs": jobs, "plan": plan.to_dict()}
-            )
-        )
+        print(json.dumps({"suite": suite.name, "settings": settings.to_dict(), "jobs": jobs, "plan": plan.to_dict()}))
         return 0
     for entry in suite.entries:
         tell(f"{entry.name}: {entry.missing}" if entry.missing else entry.command_line())

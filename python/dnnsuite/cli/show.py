@@ -23,9 +23,7 @@ __all__ = ["show"]
 def show(
     job: Annotated[
         Text,
-        typer.Argument(
-            help="A job; or with --bibtex an output of runs, for all jobs in it.", show_default=False
-        ),
+        typer.Argument(help="A job; or with --bibtex an output of runs, for all jobs in it.", show_default=False),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Print all cards, as one page of Markdown.")] = False,
     bibtex: Annotated[bool, typer.Option("--bibtex", help="Print the references as BibTeX.")] = False,
@@ -43,11 +41,7 @@ def show(
     if bibtex:
         print(cards.bibtex(key for card in chosen for key in card.references))
     elif as_json:
-        print(
-            json.dumps(
-                [{name: value for name, value in asdict(card).items() if name != "text"} for card in chosen]
-            )
-        )
+        print(json.dumps([{name: value for name, value in asdict(card).items() if name != "text"} for card in chosen]))
     elif job is None:
         print(cards.page(), end="")
     else:

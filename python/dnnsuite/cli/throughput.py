@@ -42,13 +42,9 @@ def throughput(
     ] = None,
     target: Annotated[
         Real,
-        typer.Option(
-            help="Relative half width of the rate's 95 % interval at which a run ends.  [0.01; quick: 0.05]"
-        ),
+        typer.Option(help="Relative half width of the rate's 95 % interval at which a run ends.  [0.01; quick: 0.05]"),
     ] = None,
-    budget: Annotated[
-        Real, typer.Option(help="Seconds a run may take to reach --target.  [60; quick: 4]")
-    ] = None,
+    budget: Annotated[Real, typer.Option(help="Seconds a run may take to reach --target.  [60; quick: 4]")] = None,
     repeats: Annotated[
         Number, typer.Option(help="Processes for each size, in turns.  [3; quick: 2; --stop-iteration: 1]")
     ] = None,
@@ -65,9 +61,7 @@ def throughput(
     utilization: Annotated[
         bool, typer.Option("--utilization", help="Count the use of the GPU's cores at each size instead.")
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Output directory.  [dnnsuite-runs/throughput-JOB-TIME]")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Output directory.  [dnnsuite-runs/throughput-JOB-TIME]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no progress.")] = False,
     as_json: Json = False,
@@ -103,9 +97,7 @@ def _measure(request: Request, out: Path, resume: bool, quiet: bool, as_json: bo
     try:
         table = measure(request, out, resume, quiet or as_json)
     except Interrupted:
-        say(
-            f"what was measured is in {out}; go on: dnnsuite throughput {request.job} ... --resume --out {out}"
-        )
+        say(f"what was measured is in {out}; go on: dnnsuite throughput {request.job} ... --resume --out {out}")
         raise
     files = [out / "throughput_data", out / "throughput.csv"]
     if (table["rate"] > 0).any():
@@ -132,9 +124,7 @@ def _lines(table: pd.DataFrame) -> list[str]:
         lines.append(f"{row['batch_size']:>10}  {told:<45}  {step:>10}  {memory:>10}  {gain:>8}{mark}")
     measured = table[table["rate"] > 0]
     if len(measured) > 1 and not measured["knee"].any():
-        lines.append(
-            f"no knee: at {measured['batch_size'].iloc[-1]} the rate still grows by 5 % per doubling or more"
-        )
+        lines.append(f"no knee: at {measured['batch_size'].iloc[-1]} the rate still grows by 5 % per doubling or more")
     return lines
 
 

@@ -40,9 +40,7 @@ def train(
         ),
     ] = None,
     config: Annotated[Text, typer.Option(help="Configuration in the file.  [default]")] = None,
-    preset: Annotated[
-        Text, typer.Option(help="quick (a minute on two cores), default or paper.  [default]")
-    ] = None,
+    preset: Annotated[Text, typer.Option(help="quick (a minute on two cores), default or paper.  [default]")] = None,
     vary: Annotated[
         Texts,
         typer.Option(
@@ -62,12 +60,8 @@ def train(
         typer.Option("--evaluate", help="Only validate the checkpoint that --resume names; write nothing."),
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    dataroot: Annotated[
-        Text, typer.Option(help="Folder with CIFAR-100, or with train/ and val/.  [data_path]")
-    ] = None,
-    show: Annotated[
-        bool, typer.Option("--show", help="Print the keys with their values; train nothing.")
-    ] = False,
+    dataroot: Annotated[Text, typer.Option(help="Folder with CIFAR-100, or with train/ and val/.  [data_path]")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print the keys with their values; train nothing.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="Print the names of the configurations.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no log; it is in train.log.")] = False,
     cluster: Annotated[
@@ -178,9 +172,7 @@ class _AskedJob:
         """Return a function that makes the experiment for a device."""
         from .. import training
 
-        return lambda kind: training.experiment_of_job(
-            self.name, self.preset, self.keys, kind, dataroot=self.dataroot
-        )
+        return lambda kind: training.experiment_of_job(self.name, self.preset, self.keys, kind, dataroot=self.dataroot)
 
     def record(self) -> dict[str, Any]:
         """Return the options for the run's record."""
@@ -297,9 +289,7 @@ def _evaluate(asked: _Asked, out: str | None, resume: str | None, quiet: bool, a
     from ..training.lines import accuracies
 
     if asked.variants:
-        raise InvalidArgument(
-            "--evaluate is for one model: leave out --vary and --B, and name models/N/best.pt"
-        )
+        raise InvalidArgument("--evaluate is for one model: leave out --vary and --B, and name models/N/best.pt")
     path = resume if resume not in (None, "never", "auto") else f"{out}/{CHECKPOINT}" if out else None
     if path is None:
         raise InvalidArgument("--evaluate wants a checkpoint: --resume FILE, or the --out of a run")

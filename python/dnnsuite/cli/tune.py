@@ -36,18 +36,14 @@ def tune(
         typer.Argument(help="A declared job, e.g. mobilenet_v3_small or pointnet_cls.", show_default=False),
     ],
     algorithm: Annotated[str, typer.Option(help="random, hyperband, halving, asha or pbt.")] = "hyperband",
-    max_iters: Annotated[
-        Number, typer.Option(help="Most epochs of a trial (R).  [9 for quick, else 81]")
-    ] = None,
+    max_iters: Annotated[Number, typer.Option(help="Most epochs of a trial (R).  [9 for quick, else 81]")] = None,
     trials: Annotated[
         Number, typer.Option(help="Number of configurations; hyperband sets its own.  [9 for quick, else 81]")
     ] = None,
     eta: Annotated[int, typer.Option(help="One in ETA trials continues to the next rung.")] = 3,
     skip_last: Annotated[int, typer.Option(help="Rungs of hyperband to leave out; HFTA leaves out 2.")] = 0,
     modes: Annotated[Texts, typer.Option(help="hfta,serial,concurrent,mps,mig.  [hfta,serial]")] = None,
-    space: Annotated[
-        Text, typer.Option(help="YAML or JSON file of ranges by name.  [HFHT's of the job]")
-    ] = None,
+    space: Annotated[Text, typer.Option(help="YAML or JSON file of ranges by name.  [HFHT's of the job]")] = None,
     metric: Annotated[Text, typer.Option(help="Metric of the held-out samples: acc or loss.  [acc]")] = None,
     goal: Annotated[Text, typer.Option(help="min or max.  [by the metric]")] = None,
     patience: Annotated[Number, typer.Option(help="Epochs without an improvement that end a trial.")] = None,
@@ -57,9 +53,7 @@ def tune(
     threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
     iters_per_epoch: Annotated[Number, typer.Option(help="Batches of an epoch.  [preset]")] = None,
     batch_size: Annotated[Number, typer.Option(help="Batch size where the space has none.  [preset]")] = None,
-    option: Annotated[
-        Texts, typer.Option(help="An option of the job, as width_mult=0.5; repeatable.")
-    ] = None,
+    option: Annotated[Texts, typer.Option(help="An option of the job, as width_mult=0.5; repeatable.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of draws, weights and the order of data.")] = 1117,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     devices: Annotated[
@@ -76,9 +70,7 @@ def tune(
     allow_changed: AllowChanged = None,
     share: Annotated[
         bool,
-        typer.Option(
-            "--share", help="Do a part of the trials in --out, beside other processes with this command."
-        ),
+        typer.Option("--share", help="Do a part of the trials in --out, beside other processes with this command."),
     ] = False,
     cluster: Annotated[
         Text, typer.Option(help="Distribute the trials over cluster tasks: slurm, local or debug.")
@@ -86,9 +78,7 @@ def tune(
     workers: Annotated[Number, typer.Option(help="Tasks of the cluster.  [4]")] = None,
     cluster_option: Annotated[
         Texts,
-        typer.Option(
-            help="Option for the cluster tasks, e.g. timeout_min=60 or slurm_partition=gpu; repeatable."
-        ),
+        typer.Option(help="Option for the cluster tasks, e.g. timeout_min=60 or slurm_partition=gpu; repeatable."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     as_json: Json = False,
@@ -135,9 +125,7 @@ def tune(
 
     if on_cluster:
         plan = TuningOnCluster(job, command_line(context, OWN), 4 if workers is None else workers)
-        said = search_on_cluster(
-            plan, where, cluster or "slurm", parameters(cluster_option or []), resume, as_json
-        )
+        said = search_on_cluster(plan, where, cluster or "slurm", parameters(cluster_option or []), resume, as_json)
         _print(said, where, as_json)
         return 0 if said["same"] else FAILED
     comparison = compare(run, wanted, repeats, where, resume, _unavailable(wanted, chosen))
@@ -197,9 +185,7 @@ def _directory(job: str, out: str | None, resume: bool, share: bool, root: Path,
         return root / f"tune-{job}-{stamp}"
     last = sorted(root.glob(f"tune-{job}-*"))
     if not last:
-        raise InvalidArgument(
-            f"--resume: there is no {root}/tune-{job}-*, nothing to continue; name it with --out"
-        )
+        raise InvalidArgument(f"--resume: there is no {root}/tune-{job}-*, nothing to continue; name it with --out")
     return last[-1]
 
 
@@ -221,9 +207,7 @@ def _split_modes(given: list[str]) -> list[str]:
     modes = [mode.strip() for text in given for mode in text.split(",") if mode.strip()]
     for mode in modes:
         if mode not in _MODES:
-            raise InvalidArgument(
-                f"--modes {mode}: accepted: {', '.join(_MODES)}{did_you_mean(mode, _MODES)}"
-            )
+            raise InvalidArgument(f"--modes {mode}: accepted: {', '.join(_MODES)}{did_you_mean(mode, _MODES)}")
     return list(dict.fromkeys(modes))
 
 

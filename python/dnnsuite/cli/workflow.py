@@ -44,9 +44,7 @@ def workflow(
     precisions: Annotated[Texts, typer.Option(help="fp32,amp,bf16,fp64.  [fp32, and amp on a GPU]")] = None,
     bf16: Annotated[bool, typer.Option("--bf16", help="Measure in bfloat16 too.")] = False,
     repeats: Annotated[Number, typer.Option(help="Runs of each point.  [preset]")] = None,
-    epochs: Annotated[
-        Number, typer.Option(help="Epochs of a run; the first is warm-up.  [until --goal]")
-    ] = None,
+    epochs: Annotated[Number, typer.Option(help="Epochs of a run; the first is warm-up.  [until --goal]")] = None,
     iters_per_epoch: Annotated[Number, typer.Option(help="Iterations of an epoch.  [preset]")] = None,
     batch_size: Annotated[Number, typer.Option(help="Items per model and iteration.  [preset]")] = None,
     seed: Annotated[Number, typer.Option(help="Seed of models, data, plan and order.  [1]")] = None,
@@ -54,22 +52,14 @@ def workflow(
         Text,
         typer.Option(help=f"{PRESETS}  [default]"),
     ] = None,
-    option: Annotated[
-        Texts, typer.Option(help="An option of the job, as dropout=0.2; repeatable.  [preset]")
-    ] = None,
-    plan: Annotated[
-        Texts, typer.Option(help="The numbers of models to measure, as 1,2,4,8.  [searched]")
-    ] = None,
+    option: Annotated[Texts, typer.Option(help="An option of the job, as dropout=0.2; repeatable.  [preset]")] = None,
+    plan: Annotated[Texts, typer.Option(help="The numbers of models to measure, as 1,2,4,8.  [searched]")] = None,
     unfused: Annotated[
         Texts,
-        typer.Option(
-            help="For NAME_partially_fused: modules to leave unfused, as bn1,relu; one more each time."
-        ),
+        typer.Option(help="For NAME_partially_fused: modules to leave unfused, as bn1,relu; one more each time."),
     ] = None,
     max_B: Annotated[Number, typer.Option("--max-B", help="Largest B, instead of searching for it.")] = None,
-    max_num_Bs: Annotated[
-        Number, typer.Option("--max-num-Bs", help="Number of Bs to measure.  [preset]")
-    ] = None,
+    max_num_Bs: Annotated[Number, typer.Option("--max-num-Bs", help="Number of Bs to measure.  [preset]")] = None,
     lambd: Annotated[Optional[float], typer.Option(help="Density of the Bs near 1.  [4]")] = None,  # noqa: UP045
     data: Annotated[Text, typer.Option(help="Source of the data, as auto or synthetic.  [auto]")] = None,
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
@@ -98,9 +88,7 @@ def workflow(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
     allow_changed: AllowChanged = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the runs in their order; run nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the runs in their order; run nothing.")] = False,
     as_json: Json = False,
     **search: Any,
 ) -> int:
@@ -123,9 +111,7 @@ def workflow(
             raise InvalidArgument(f"--devices divides the repeats of rates; {convergence.NAME} has none")
         own = {"job": job, "lrs": lrs, "models": models, "hfta_tree": hfta_tree}
         return convergence.compare({**asked, **own}, out, resume, dry_run, as_json)
-    if given := [
-        flag for flag, value in (("--job", job), ("--lrs", lrs), ("--models", models)) if value is not None
-    ]:
+    if given := [flag for flag, value in (("--job", job), ("--lrs", lrs), ("--models", models)) if value is not None]:
         raise InvalidArgument(f"{given[0]} is an option of `dnnsuite workflow {convergence.NAME}`")
     if dry_run:
         return _describe_plan(name, asked, as_json)

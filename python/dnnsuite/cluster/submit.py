@@ -92,9 +92,7 @@ def run_parts(
         Interrupted: a signal came; what waits or runs is cancelled, what has ended is kept.
     """
     if cluster not in CLUSTERS:
-        raise InvalidArgument(
-            f"--cluster {cluster}: accepted: {', '.join(CLUSTERS)}{did_you_mean(cluster, CLUSTERS)}"
-        )
+        raise InvalidArgument(f"--cluster {cluster}: accepted: {', '.join(CLUSTERS)}{did_you_mean(cluster, CLUSTERS)}")
     executor = _executor(cluster, out, parameters)
     with interruptible(), opened(out, CLUSTER_FILE, resume) as folder:
         _begin(folder, plan, cluster, parameters)
@@ -134,9 +132,7 @@ def _executor(cluster: str, out: Path, parameters: Mapping[str, Any]) -> Any:
         executor = submitit.AutoExecutor(folder=_logs(out) / "%j", cluster=cluster)
         executor.update_parameters(name="dnnsuite", **{"timeout_min": 24 * 60, **parameters})
     except (RuntimeError, AssertionError) as error:
-        raise Unavailable(
-            f"{cluster}: {error}", remedy="run where sbatch is, or with --cluster local"
-        ) from error
+        raise Unavailable(f"{cluster}: {error}", remedy="run where sbatch is, or with --cluster local") from error
     except (NameError, TypeError, ValueError) as error:
         raise InvalidArgument(f"--cluster-option: {error}") from error
     return executor
@@ -205,9 +201,7 @@ def _over(task: Any) -> bool:
 def _queued() -> set[str] | None:
     """Numbers of the job arrays that Slurm still has; None when it does not answer."""
     try:
-        said = subprocess.run(
-            ["squeue", "--noheader", "--format=%F"], capture_output=True, text=True, timeout=60
-        )
+        said = subprocess.run(["squeue", "--noheader", "--format=%F"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return set(said.stdout.split()) if said.returncode == 0 else None

@@ -22,9 +22,7 @@ _LOG = logging.getLogger(__name__)
 _LOCK_TIMEOUT_S = 600.0
 
 
-def cached(
-    name: str, build: Callable[[], _T], write: Callable[[_T, Path], None], read: Callable[[Path], _T]
-) -> _T:
+def cached(name: str, build: Callable[[], _T], write: Callable[[_T, Path], None], read: Callable[[Path], _T]) -> _T:
     """Read the entry `name` if it is there and whole; else build it, and keep it where possible.
 
     Args:

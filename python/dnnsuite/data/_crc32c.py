@@ -38,9 +38,7 @@ def _table() -> Words:
 def _shift(level: int) -> Words:
     """Tables `[4, 256]` that shift a CRC over 2**level bytes of zeros, by its four bytes."""
     bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
-    moved = (
-        _table()[bits & 0xFF] ^ (bits >> 8) if level == 0 else _shifted(_shifted(bits, level - 1), level - 1)
-    )
+    moved = _table()[bits & 0xFF] ^ (bits >> 8) if level == 0 else _shifted(_shifted(bits, level - 1), level - 1)
     values = np.arange(256, dtype=np.uint32)
     tables = np.zeros((4, 256), np.uint32)
     for byte in range(4):
@@ -53,10 +51,7 @@ def _shifted(crcs: Words, level: int) -> Words:
     """CRCs `[n]` shifted over 2**level bytes of zeros."""
     tables = _shift(level)
     found: Words = (
-        tables[0][crcs & 0xFF]
-        ^ tables[1][crcs >> 8 & 0xFF]
-        ^ tables[2][crcs >> 16 & 0xFF]
-        ^ tables[3][crcs >> 24]
+        tables[0][crcs & 0xFF] ^ tables[1][crcs >> 8 & 0xFF] ^ tables[2][crcs >> 16 & 0xFF] ^ tables[3][crcs >> 24]
     )
     return found
 

@@ -89,8 +89,7 @@ def _cifar100(folder: Path, count: int, rng: np.random.Generator) -> None:
 def _rows(rng: np.random.Generator, count: int, labels: tuple[int, ...]) -> bytes:
     """Rows of labels and 3072 pixels."""
     return b"".join(
-        bytes(int(rng.integers(most)) for most in labels)
-        + rng.integers(256, size=3072, dtype="uint8").tobytes()
+        bytes(int(rng.integers(most)) for most in labels) + rng.integers(256, size=3072, dtype="uint8").tobytes()
         for _ in range(count)
     )
 
@@ -105,10 +104,7 @@ def _wmt16(folder: Path, count: int, rng: np.random.Generator) -> None:
     pieces = [f"piece{i}" for i in range(1000)]
     (folder / translation.VOCABULARY).write_text("".join(f"{piece}\n" for piece in pieces))
     for name in (translation.SOURCE, translation.TARGET):
-        lines = (
-            " ".join(pieces[int(i)] for i in rng.integers(1000, size=rng.integers(4, 40)))
-            for _ in range(count)
-        )
+        lines = (" ".join(pieces[int(i)] for i in rng.integers(1000, size=rng.integers(4, 40))) for _ in range(count))
         (folder / name).write_text("".join(f"{line}\n" for line in lines))
 
 
@@ -116,9 +112,7 @@ def _coco(folder: Path, count: int, rng: np.random.Generator) -> None:
     width, height = 640, 480
     names = [f"{i:012d}.jpg" for i in range(1, count + 1)]
     _pictures([folder / "train2017" / name for name in names], (width, height))
-    images = [
-        {"id": i, "file_name": name, "width": width, "height": height} for i, name in enumerate(names, 1)
-    ]
+    images = [{"id": i, "file_name": name, "width": width, "height": height} for i, name in enumerate(names, 1)]
     boxes: list[dict[str, Any]] = []
     for image in images:
         for _ in range(int(rng.integers(1, 8))):

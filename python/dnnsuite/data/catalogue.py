@@ -117,9 +117,7 @@ def _bsds(root: Path) -> Path | None:
 
 
 def _wmt16(root: Path) -> Path | None:
-    return _first_with(
-        root, translation.FOLDERS, (translation.VOCABULARY, translation.SOURCE, translation.TARGET)
-    )
+    return _first_with(root, translation.FOLDERS, (translation.VOCABULARY, translation.SOURCE, translation.TARGET))
 
 
 def _movielens(root: Path) -> Path | None:

@@ -44,9 +44,7 @@ class ColourPictures(NamedTuple):
     origin: Origin
 
 
-def load(
-    kind: str = "auto", dataroot: str | Path | None = None, seed: int = 0, part: str = "train"
-) -> ColourPictures:
+def load(kind: str = "auto", dataroot: str | Path | None = None, seed: int = 0, part: str = "train") -> ColourPictures:
     """CIFAR-100 (Krizhevsky 2009) under `dataroot`, in one of `FOLDERS`; else digits; else drawn from `seed`.
 
     Args:

@@ -43,9 +43,7 @@ def load(
     rng = np.random.Generator(np.random.Philox(key=seed & (2**64 - 1)))
     if root and (bedrooms := lsun.find(root)):
         images = [_middle(picture, size) for picture in lsun.pictures(bedrooms, _AT_MOST)]
-        return _crops(
-            images, named(f"LSUN bedroom, {bedrooms}", bedrooms), "for research, as its authors say"
-        )
+        return _crops(images, named(f"LSUN bedroom, {bedrooms}", bedrooms), "for research, as its authors say")
     folders = [root, *sorted(path for path in root.iterdir() if path.is_dir())] if root else []
     own = [path for folder in folders for path in photographs.files(folder)][:_AT_MOST]
     if own:

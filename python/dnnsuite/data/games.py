@@ -73,6 +73,4 @@ def _extra(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.replace("_", "-")
-        raise Unavailable(
-            f"the package {package} ({error})", "this Python", "pip install 'dnnsuite[rl]'"
-        ) from error
+        raise Unavailable(f"the package {package} ({error})", "this Python", "pip install 'dnnsuite[rl]'") from error

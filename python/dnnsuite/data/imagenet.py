@@ -124,9 +124,7 @@ def pool(
             (torch.rand(shape, generator=generator), torch.randint(_CLASSES, shape[:1], generator=generator))
             for _ in range(batches)
         ]
-        return Pool(
-            made, Origin(f"synthetic: uniform noise, seed {seed}", "none needed", batches * batch_size)
-        )
+        return Pool(made, Origin(f"synthetic: uniform noise, seed {seed}", "none needed", batches * batch_size))
     dataset = folder(root, augmented(size) if augment else centred(size))
     seed_all(seed)  # of the augmentation, where this process does it
     loader = EndlessLoader(dataset, batch_size, workers, seed, rank=rank, world_size=world_size)
@@ -138,9 +136,7 @@ def pool(
     return Pool(read, Origin(f"{known.source}, {used} of {len(dataset)} used", known.licence, used))
 
 
-def _of_photographs(
-    paths: list[Path], origin: Origin, batch_size: int, batches: int, size: int, seed: int
-) -> Pool:
+def _of_photographs(paths: list[Path], origin: Origin, batch_size: int, batches: int, size: int, seed: int) -> Pool:
     """Random parts of some photographs; the class of a part is its photograph."""
     import torch
 

@@ -48,12 +48,8 @@ def find(root: str | Path | None, part: str = "train") -> list[Path]:
             continue
         counts = {path.name[-5:] for path in names}
         if len(counts) > 1:
-            raise InvalidArgument(
-                f"{folder} has shards of two conversions: of {' and of '.join(sorted(counts))}"
-            )
-        wanted = [
-            folder / f"{part}-{i:05d}-of-{counts.copy().pop()}" for i in range(int(counts.copy().pop()))
-        ]
+            raise InvalidArgument(f"{folder} has shards of two conversions: of {' and of '.join(sorted(counts))}")
+        wanted = [folder / f"{part}-{i:05d}-of-{counts.copy().pop()}" for i in range(int(counts.copy().pop()))]
         if missing := [path for path in wanted if path not in set(names)]:
             raise InvalidArgument(f"{missing[0]} is missing, of {len(wanted)} shards {len(missing)} are")
         return wanted
@@ -166,9 +162,7 @@ class Conversion:
     @property
     def state(self) -> dict[str, Any]:
         """Settings and inputs that decide the contents of the shards."""
-        listed = json.dumps(
-            [[part, str(path), label] for part in self.images for path, label in self.images[part]]
-        )
+        listed = json.dumps([[part, str(path), label] for part in self.images for path, label in self.images[part]])
         return {
             "classes": list(self.classes),
             "shards": dict(self.shards),
@@ -196,9 +190,7 @@ def plan(
     """
     if not root.is_dir():
         raise InvalidArgument(f"{root} is not a folder")
-    folders = {
-        part: next((root / name for name in _FOLDERS[part] if (root / name).is_dir()), None) for part in PARTS
-    }
+    folders = {part: next((root / name for name in _FOLDERS[part] if (root / name).is_dir()), None) for part in PARTS}
     found: dict[str, list[tuple[Path, int]]] = {}
     classes: list[str] = []
     for part, folder in folders.items():

@@ -54,9 +54,7 @@ class OneByOne:
         return torch.from_numpy(pixels / 255).flatten()
 
 
-def load(
-    kind: str = "auto", dataroot: str | Path | None = None, seed: int = 0, train: bool = True
-) -> Pictures:
+def load(kind: str = "auto", dataroot: str | Path | None = None, seed: int = 0, train: bool = True) -> Pictures:
     """Load the user's own files under `dataroot` (in one of `FOLDERS`), else real ones that a package ships
     (Debian's Fashion-MNIST, scikit-learn's digits), else drawn from `seed`.
 
@@ -167,8 +165,6 @@ def _synthetic(seed: int, part: str) -> Pictures:
     return _pictures(images, labels, f"synthetic: {_CLASSES} classes of pixels, seed {seed}", "none needed")
 
 
-def _pictures(
-    images: npt.NDArray[np.uint8], labels: npt.NDArray[np.uint8], source: str, licence: str
-) -> Pictures:
+def _pictures(images: npt.NDArray[np.uint8], labels: npt.NDArray[np.uint8], source: str, licence: str) -> Pictures:
     digest = hashlib.sha256(images.tobytes()).hexdigest()
     return Pictures(images, labels, Origin(source, licence, len(images), digest))

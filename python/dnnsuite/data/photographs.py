@@ -109,9 +109,7 @@ def jpeg_folder(count: int, seed: int = 0) -> tuple[Path, Origin]:
         raise InvalidArgument(f"{count} images are not enough for {_CLASSES} classes")
     recipe = json.dumps([_FORMAT, count, seed, _GENERATED_SIZE, _QUALITY, PIL.__version__])
     name = f"jpeg-{hashlib.sha256(recipe.encode()).hexdigest()[:24]}"
-    cached(
-        name, lambda: True, lambda _, place: _write(place, count, seed), lambda place: _check(place, count)
-    )
+    cached(name, lambda: True, lambda _, place: _write(place, count, seed), lambda place: _check(place, count))
     folder = cache_folder() / name
     if not folder.is_dir():
         raise Unavailable(

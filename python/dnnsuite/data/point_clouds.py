@@ -104,9 +104,7 @@ def _clouds(
 def _solid(rng: np.random.Generator, i: int, points: int) -> tuple[Floats, int]:
     label = i % len(SOLIDS)
     name = SOLIDS[label]
-    return (
-        _turned(_TURNED[name], rng, points) if name in _TURNED else _boxes(_BOXES[name], rng, points)[0]
-    ), label
+    return (_turned(_TURNED[name], rng, points) if name in _TURNED else _boxes(_BOXES[name], rng, points)[0]), label
 
 
 def _chair(rng: np.random.Generator, i: int, points: int) -> tuple[Floats, Floats]:
@@ -115,11 +113,7 @@ def _chair(rng: np.random.Generator, i: int, points: int) -> tuple[Floats, Float
     width, depth = rng.uniform(0.8, 1.3, 2)
     leg, back, arm = rng.uniform(0.6, 1.2), rng.uniform(0.7, 1.3), rng.uniform(0.2, 0.5)
     thin = rng.uniform(0.08, 0.18)
-    legs = [
-        ((x, -leg / 2, z), (thin, leg, thin))
-        for x in (-width / 2, width / 2)
-        for z in (-depth / 2, depth / 2)
-    ]
+    legs = [((x, -leg / 2, z), (thin, leg, thin)) for x in (-width / 2, width / 2) for z in (-depth / 2, depth / 2)]
     arms = [((x, arm, 0.0), (thin, thin, depth)) for x in (-width / 2, width / 2)]
     boxes = [
         ((0, 0, 0), (width, thin, depth)),
@@ -154,9 +148,7 @@ def _boxes(
     import numpy as np
 
     centres, sizes = (np.array([box[part] for box in boxes], dtype=np.float64) for part in (0, 1))
-    faces = np.stack(
-        [sizes[:, 1] * sizes[:, 2], sizes[:, 0] * sizes[:, 2], sizes[:, 0] * sizes[:, 1]], axis=1
-    )
+    faces = np.stack([sizes[:, 1] * sizes[:, 2], sizes[:, 0] * sizes[:, 2], sizes[:, 0] * sizes[:, 1]], axis=1)
     box, axis = np.divmod(_chosen(faces.ravel(), rng, points), 3)
     place = rng.random((points, 3)) - 0.5
     place[np.arange(points), axis] = np.where(rng.random(points) < 0.5, -0.5, 0.5)
@@ -180,6 +172,4 @@ def _finished(xyz: Floats, rng: np.random.Generator) -> Floats:
     angle = 2 * np.pi * rng.random()
     cos, sin = np.cos(angle), np.sin(angle)
     turn = np.array([[cos, 0, sin], [0, 1, 0], [-sin, 0, cos]])
-    return np.ascontiguousarray(
-        (centred @ turn + rng.normal(scale=_JITTER, size=xyz.shape)).T, dtype=np.float32
-    )
+    return np.ascontiguousarray((centred @ turn + rng.normal(scale=_JITTER, size=xyz.shape)).T, dtype=np.float32)

@@ -70,9 +70,7 @@ def prepare(
             _from(data, source, folder, unchecked, tell)
         if data.find(folder.parent) is None:
             what = "; ".join(data.layout)
-            raise InvalidArgument(
-                f"{source}: no complete {data.title} in it; below {data.folder} there must be {what}"
-            )
+            raise InvalidArgument(f"{source}: no complete {data.title} in it; below {data.folder} there must be {what}")
     made = data.find(dataroot)
     assert made is not None
     tell(f"{data.name} is complete in {made}")
@@ -93,9 +91,7 @@ def _whole(dataroot: Path, data: DataSet) -> Iterator[Path]:
     try:
         dataroot.mkdir(parents=True, exist_ok=True)
         if target.exists():
-            raise InvalidArgument(
-                f"{target} is there and is no complete {data.name}: move it away, or remove it"
-            )
+            raise InvalidArgument(f"{target} is there and is no complete {data.name}: move it away, or remove it")
         temporary = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{data.name}-", dir=dataroot))
     except OSError as error:
         raise OutputError(f"cannot write to {dataroot}: {error.strerror}") from error

@@ -133,9 +133,7 @@ def _table(path: Path) -> pd.DataFrame:
         wrong = values.isna()
         if wrong.any():
             row = int(wrong.to_numpy().argmax())
-            raise InvalidArgument(
-                f"{path}, line {row + 2}: {column} is {str(table[column].iloc[row])!r}, not a number"
-            )
+            raise InvalidArgument(f"{path}, line {row + 2}: {column} is {str(table[column].iloc[row])!r}, not a number")
         table[column] = values
     return table
 

@@ -49,9 +49,7 @@ class Shapes(NamedTuple):
     origin: Origin
 
 
-def load(
-    kind: str, dataroot: str | Path | None, split: str = "train", category: str | None = None
-) -> Shapes | None:
+def load(kind: str, dataroot: str | Path | None, split: str = "train", category: str | None = None) -> Shapes | None:
     """List the shapes under `dataroot`; None if no real ones are wanted, or without a dataroot.
 
     Args:
@@ -75,9 +73,7 @@ def load(
         )
     folders = _categories(folder / _CATEGORIES)
     if category is not None and category not in folders:
-        raise InvalidArgument(
-            f"{folder / _CATEGORIES} has no category {category!r}{did_you_mean(category, folders)}"
-        )
+        raise InvalidArgument(f"{folder / _CATEGORIES} has no category {category!r}{did_you_mean(category, folders)}")
     names = sorted(folders if category is None else [category])
     return _listed(folder, folder / _SPLITS.format(split), names, folders, split)
 
@@ -166,9 +162,7 @@ def _parts(shapes: Shapes, i: int, count: int, of_parts: int) -> torch.Tensor:
             f"{path} has {len(parts)} parts for {count} points of {shapes.points[i].name}: it is damaged"
         )
     if parts.min() < 0 or parts.max() >= of_parts:
-        raise InvalidArgument(
-            f"{path} has parts {int(parts.min()) + 1} to {int(parts.max()) + 1}, not 1 to {of_parts}"
-        )
+        raise InvalidArgument(f"{path} has parts {int(parts.min()) + 1} to {int(parts.max()) + 1}, not 1 to {of_parts}")
     return parts
 
 

@@ -43,9 +43,7 @@ def load(kind: str = "auto", dataroot: str | Path | None = None, seed: int = 0, 
     names = [f"data_batch_{i}" for i in range(1, 6)] if train else ["test_batch"]
     for folder in [root / name for name in FOLDERS] if root else []:
         for suffix, read in ((".bin", _binary), ("", _pickled)):
-            if paths := [
-                folder / f"{name}{suffix}" for name in names if (folder / f"{name}{suffix}").is_file()
-            ]:
+            if paths := [folder / f"{name}{suffix}" for name in names if (folder / f"{name}{suffix}").is_file()]:
                 images, labels = map(np.concatenate, zip(*map(read, paths), strict=True))
                 digest = hashlib.sha256(images.tobytes()).hexdigest()
                 source = named(f"CIFAR-10, {len(paths)} files of {folder.name or folder}", folder)
@@ -82,9 +80,7 @@ def _checked(path: Path, pixels: Any, labels: Any) -> tuple[Any, Any]:
 
     pixels, labels = np.asarray(pixels, np.uint8), np.asarray(labels, np.uint8)
     if pixels.shape != (len(labels), _PIXELS) or labels.max(initial=0) >= CLASSES:
-        raise InvalidArgument(
-            f"{path} has pixels {list(pixels.shape)} for {len(labels)} labels: it is damaged"
-        )
+        raise InvalidArgument(f"{path} has pixels {list(pixels.shape)} for {len(labels)} labels: it is damaged")
     return pixels.reshape(-1, _CHANNELS, _SIDE, _SIDE), labels
 
 

@@ -59,9 +59,7 @@ class Corpus:
     sha256: str
 
 
-def load(
-    source: str = "auto", dataroot: str | Path | None = None, vocab_size: int = 8192, seed: int = 0
-) -> Corpus:
+def load(source: str = "auto", dataroot: str | Path | None = None, vocab_size: int = 8192, seed: int = 0) -> Corpus:
     """Load the text to train on.
 
     Args:

@@ -70,9 +70,7 @@ def _size(path: Path, offset: int, head: bytes) -> int:
         raise InvalidArgument(f"{path} ends within the record at byte {offset}: it is cut off")
     length, told = head[:8], head[8:]
     if _sum_of(length) != told:
-        raise InvalidArgument(
-            f"{path} is damaged at byte {offset}: the checksum of the record's length is wrong"
-        )
+        raise InvalidArgument(f"{path} is damaged at byte {offset}: the checksum of the record's length is wrong")
     return int(_LENGTH.unpack(length)[0])
 
 
@@ -91,9 +89,7 @@ def read(path: Path, place: Place) -> bytes:
     if len(told) < _TAIL:
         raise InvalidArgument(f"{path} ends within the record at byte {place.offset}: it is cut off")
     if _sum_of(data) != told:
-        raise InvalidArgument(
-            f"{path} is damaged: the checksum of the record at byte {place.offset} is wrong"
-        )
+        raise InvalidArgument(f"{path} is damaged: the checksum of the record at byte {place.offset} is wrong")
     return data
 
 

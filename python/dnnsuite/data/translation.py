@@ -131,9 +131,7 @@ def _files(folder: Path) -> Pairs:
     digest = hashlib.sha256()
     for name in (VOCABULARY, SOURCE, TARGET):
         if not (folder / name).is_file():
-            raise InvalidArgument(
-                f"{folder} has no {name}, which belongs to {VOCABULARY}, {SOURCE} and {TARGET}"
-            )
+            raise InvalidArgument(f"{folder} has no {name}, which belongs to {VOCABULARY}, {SOURCE} and {TARGET}")
         with (folder / name).open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
@@ -206,8 +204,7 @@ def _read(folder: Path) -> _Numbers:
     sides = []
     for name in ("source", "target"):
         pieces, starts = (
-            np.load(folder / f"{name}-{what}.npy", mmap_mode="r", allow_pickle=False)
-            for what in ("pieces", "starts")
+            np.load(folder / f"{name}-{what}.npy", mmap_mode="r", allow_pickle=False) for what in ("pieces", "starts")
         )
         if not len(pieces) == record[name] == starts[-1]:
             raise ValueError(f"{folder}: {name} has {len(pieces)} pieces, not {record[name]}")
@@ -248,9 +245,7 @@ class Batches:
     def __init__(self, pairs: Pairs, batch_size: int, seed: int = 0) -> None:
         count = len(pairs.source.lengths)
         if count < batch_size:
-            raise InvalidArgument(
-                f"{pairs.origin.source}: {count} pairs are less than one batch of {batch_size}"
-            )
+            raise InvalidArgument(f"{pairs.origin.source}: {count} pairs are less than one batch of {batch_size}")
         self.pairs, self.batch_size, self.seed = pairs, batch_size, seed
         self._epoch, self._at = 0, 0
         self._order = self._shuffled()

@@ -98,17 +98,13 @@ def _rows(path: Path) -> tuple[dict[str, str], list[str]]:
         if not words:
             continue
         if len(words) > 2 or (named if len(words) == 1 else ordered):
-            raise InvalidArgument(
-                f"{path} line {number}: {line.strip()[:60]!r} is no class, and no name and class"
-            )
+            raise InvalidArgument(f"{path} line {number}: {line.strip()[:60]!r} is no class, and no name and class")
         if len(words) == 1:
             ordered.append(words[0])
             continue
         name = Path(words[0]).stem
         if named.setdefault(name, words[1]) != words[1]:
-            raise InvalidArgument(
-                f"{path} line {number}: {name} has the class {named[name]} above, here {words[1]}"
-            )
+            raise InvalidArgument(f"{path} line {number}: {name} has the class {named[name]} above, here {words[1]}")
     for label in {*named.values(), *ordered}:
         if label in (".", "..") or "/" in label or label.startswith(TEMPORARY):
             raise InvalidArgument(f"{path}: {label!r} cannot be the name of a class's folder")
@@ -227,9 +223,7 @@ def _by_name(folder: Path, labels: Labels, names: Sequence[str], partial: bool) 
     numbers = [found and int(found[1]) for found in map(_NUMBER.search, names)]
     if None not in numbers:
         last = len(labels)
-        if wrong := [
-            name for name, number in zip(names, numbers, strict=True) if not 1 <= (number or 0) <= last
-        ]:
+        if wrong := [name for name, number in zip(names, numbers, strict=True) if not 1 <= (number or 0) <= last]:
             raise InvalidArgument(f"{folder} / {wrong[0]} has no label: the list has {last}")
         form = re.sub(r"\d+$", "", names[0])
         digits = len(names[0]) - len(form)

@@ -96,9 +96,7 @@ def cupti() -> Finding:
     tried = []
     for path in _cupti_candidates():
         tried.append(path)
-        version = version_of(
-            path
-        )  # in a process of its own: without a driver, CUPTI 13.2 ends the one that asks
+        version = version_of(path)  # in a process of its own: without a driver, CUPTI 13.2 ends the one that asks
         if version is not None:
             return ok(f"version {version}, {path}")
     return missing(
@@ -142,9 +140,7 @@ def nvtx() -> Finding:
     if torch.version.cuda is None:
         return missing("this torch is built without NVTX", _CUDA_TORCH)
     if not tools:
-        return missing(
-            "torch emits ranges; neither nsys nor ncu is here to show them", "install Nsight Systems"
-        )
+        return missing("torch emits ranges; neither nsys nor ncu is here to show them", "install Nsight Systems")
     return ok(f"torch emits ranges; tools: {', '.join(tools)}")
 
 
@@ -170,11 +166,7 @@ def nvcc() -> Finding:
     places += [f"{root}/bin/nvcc" for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
     path = next((place for place in places if place and os.access(place, os.X_OK)), None)
     if path is None:
-        return missing(
-            "no CUDA compiler", "install the CUDA toolkit, or set CUDACXX, to build the CUDA kernels"
-        )
-    answer = subprocess.run(
-        [path, "--version"], capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False
-    )
+        return missing("no CUDA compiler", "install the CUDA toolkit, or set CUDACXX, to build the CUDA kernels")
+    answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False)
     release = re.search(r"release ([\d.]+)", answer.stdout)
     return ok(f"{release[1] if release else 'of unknown version'}, {path}")

@@ -10,9 +10,7 @@ from pathlib import Path
 from .. import host
 from ._finding import Finding, missing, ok, read, warning
 
-_BUSY = (
-    0.5  # runnable processes per CPU above which a rate says as much about the neighbours as about the code
-)
+_BUSY = 0.5  # runnable processes per CPU above which a rate says as much about the neighbours as about the code
 _STOLEN = 0.01
 _LITTLE_MEMORY_BYTES = 2 << 30
 _GIB = float(1 << 30)
@@ -27,9 +25,7 @@ def cpus(root: Path = Path("/")) -> Finding:
     )
     detail = f"{host.describe()['cpu_model']}; {allowed} of {total} CPUs, {threads}"
     if allowed < total:
-        return warning(
-            f"{detail}; an affinity mask or a cpuset hides the others", "fine if meant; see `taskset -p $$`"
-        )
+        return warning(f"{detail}; an affinity mask or a cpuset hides the others", "fine if meant; see `taskset -p $$`")
     return ok(detail)
 
 
@@ -76,20 +72,14 @@ def clocks(root: Path = Path("/")) -> Finding:
     cpu = root / "sys/devices/system/cpu"
     governor = read(cpu / "cpu0/cpufreq/scaling_governor")
     if governor is None:
-        return missing(
-            "clock and governor of the CPUs cannot be read (no cpufreq)", "usual in a virtual machine"
-        )
+        return missing("clock and governor of the CPUs cannot be read (no cpufreq)", "usual in a virtual machine")
     boost, no_turbo = read(cpu / "cpufreq/boost"), read(cpu / "intel_pstate/no_turbo")
     turbo = boost == "1" or no_turbo == "0"
     detail = f"governor {governor}, turbo {'on' if turbo else 'off' if boost or no_turbo else 'unknown'}"
     if governor != "performance":
-        return warning(
-            f"{detail}: the clock follows the load", "cpupower frequency-set -g performance, as root"
-        )
+        return warning(f"{detail}: the clock follows the load", "cpupower frequency-set -g performance, as root")
     if turbo:
-        return warning(
-            f"{detail}: the clock follows the temperature", f"echo 0 > {cpu}/cpufreq/boost, as root"
-        )
+        return warning(f"{detail}: the clock follows the temperature", f"echo 0 > {cpu}/cpufreq/boost, as root")
     return ok(detail)
 
 
@@ -97,9 +87,7 @@ def load(root: Path = Path("/")) -> Finding:
     """Check that no other work uses this machine now, or its host."""
     one_minute, allowed = os.getloadavg()[0], host.num_cpus()
     ticks = [int(value) for value in (read(root / "proc/stat") or "cpu").splitlines()[0].split()[1:]]
-    stolen = (
-        ticks[7] / max(1, sum(ticks)) if len(ticks) > 7 else 0.0
-    )  # user nice system idle iowait irq softirq steal
+    stolen = ticks[7] / max(1, sum(ticks)) if len(ticks) > 7 else 0.0  # user nice system idle iowait irq softirq steal
     detail = f"{one_minute:.2f} runnable processes on {allowed} CPUs (1 min), {stolen:.1%} of CPU time stolen"
     if one_minute > _BUSY * allowed:
         return warning(f"{detail}: contended", "stop what else runs here before measuring")
@@ -114,15 +102,11 @@ def memory(root: Path = Path("/")) -> Finding:
     """Report the memory that can be allocated now, within the limits of control groups."""
     available = host.available_memory_bytes(root)
     info = read(root / "proc/meminfo") or ""
-    sizes = {
-        name: int(kib) * 1024 / _GIB for name, kib in re.findall(r"^(\w+):\s+(\d+) kB", info, re.MULTILINE)
-    }
+    sizes = {name: int(kib) * 1024 / _GIB for name, kib in re.findall(r"^(\w+):\s+(\d+) kB", info, re.MULTILINE)}
     swap = f"swap {sizes.get('SwapTotal', 0.0):.1f} GiB"
     detail = f"{available / _GIB:.1f} of {sizes.get('MemTotal', 0.0):.1f} GiB available, {swap}"
     if available < _LITTLE_MEMORY_BYTES:
-        return warning(
-            f"{detail}: few models will fit", "close other programs, or raise the limit of the container"
-        )
+        return warning(f"{detail}: few models will fit", "close other programs, or raise the limit of the container")
     return ok(detail)
 
 
@@ -136,9 +120,7 @@ def huge_pages(root: Path = Path("/")) -> Finding:
     chosen = re.search(r"\[(\w+)\]", setting)
     if chosen and chosen[1] == "never":
         place = "/sys/kernel/mm/transparent_hugepage/enabled"
-        return warning(
-            "switched off: large tensors cost more page faults", f"echo madvise > {place}, as root"
-        )
+        return warning("switched off: large tensors cost more page faults", f"echo madvise > {place}, as root")
     return ok(chosen[1] if chosen else setting)
 
 
@@ -169,18 +151,14 @@ def control_groups(root: Path = Path("/")) -> Finding:
     lacking = {"cpuset", "memory"} - controllers
     if group is None or lacking or not os.access(group, os.W_OK):
         why = f"without {', '.join(sorted(lacking))}" if lacking else "not writable"
-        return missing(
-            f"{kind}, own group {why}", "systemd-run --user --scope -p Delegate=yes COMMAND, or run as root"
-        )
+        return missing(f"{kind}, own group {why}", "systemd-run --user --scope -p Delegate=yes COMMAND, or run as root")
     return ok(f"{kind}: delegated, with {', '.join(sorted(controllers))}")
 
 
 def _control_groups_v1(mount: Path) -> Finding:
     found = [name for name in ("cpuset", "memory") if (mount / name / "cgroup.procs").is_file()]
     if not found:
-        return missing(
-            f"no control groups in {mount}", "nothing to do: jobs are kept apart by CPU affinity instead"
-        )
+        return missing(f"no control groups in {mount}", "nothing to do: jobs are kept apart by CPU affinity instead")
     kind = "version 1" + (" and 2" if (mount / "unified").is_dir() else "")
     if len(found) < 2 or not all(os.access(mount / name, os.W_OK) for name in found):
         remedy = "run as root, or on a system with control groups of version 2 only"

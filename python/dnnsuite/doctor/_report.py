@@ -111,9 +111,7 @@ def render(checks: Iterable[Check], width: int = 100) -> str:
         lines += ["", group]
         for check in members:
             lines += _entry(check, width)
-    count = {
-        status: sum(check.status == status for check in checks) for status in ("ok", "warning", "missing")
-    }
+    count = {status: sum(check.status == status for check in checks) for status in ("ok", "warning", "missing")}
     broken = [check.name for check in checks if check.essential and check.status == "missing"]
     end = f"broken: {', '.join(broken)}" if broken else "nothing essential is missing"
     lines += ["", f"{count['ok']} ok, {count['warning']} warnings, {count['missing']} missing; {end}"]

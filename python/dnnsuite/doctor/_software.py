@@ -34,9 +34,7 @@ def torch() -> Finding:
     threads = f"{count} thread{'s' * (count != 1)}, {module.backends.cpu.get_cpu_capability()}"
     detail = f"{module.__version__}, {threads}"
     if not SpecifierSet(TESTED_TORCH).contains(module.__version__, prereleases=True):
-        return warning(
-            f"{detail}; outside the tested range {TESTED_TORCH}", f"pip install 'torch{TESTED_TORCH}'"
-        )
+        return warning(f"{detail}; outside the tested range {TESTED_TORCH}", f"pip install 'torch{TESTED_TORCH}'")
     return ok(f"{detail}; tested range {TESTED_TORCH}")
 
 
@@ -105,9 +103,7 @@ def packages() -> Finding:
         if not requirement.specifier.contains(version, prereleases=True):
             unfit.append(f"{requirement.name} {version} is not {requirement.specifier}")
     if absent:
-        return missing(
-            f"not installed: {', '.join(absent)}", "pip install " + " ".join(f"'{name}'" for name in absent)
-        )
+        return missing(f"not installed: {', '.join(absent)}", "pip install " + " ".join(f"'{name}'" for name in absent))
     if unfit:
         return warning("; ".join(unfit), "pip install . in the project's folder")
     return ok(", ".join(found))
@@ -133,7 +129,5 @@ def torchvision() -> Finding:
 def notebooks() -> Finding:
     """Check the packages that run the notebooks: the extra `notebook`."""
     if importlib.util.find_spec("ipykernel") is None:
-        return missing(
-            "no Jupyter kernel (ipykernel); only the notebooks need it", "pip install '.[notebook]'"
-        )
+        return missing("no Jupyter kernel (ipykernel); only the notebooks need it", "pip install '.[notebook]'")
     return ok(f"ipykernel {importlib.metadata.version('ipykernel')}")

@@ -113,9 +113,7 @@ class TraceFile:
                 if "escape" in getattr(error, "msg", "") and self._repair():
                     continue
                 if len(self._text) - self._at > _LONGEST_VALUE or not self._more():
-                    raise self._no_json(
-                        getattr(error, "msg", str(error)), getattr(error, "pos", 0)
-                    ) from error
+                    raise self._no_json(getattr(error, "msg", str(error)), getattr(error, "pos", 0)) from error
             else:
                 if end < len(self._text) or self._ended:  # else a number may go on
                     self._at = end

@@ -15,9 +15,7 @@ __all__ = ["clock_offset_ns", "remarks", "timed", "with_windows"]
 
 _GPU = ("kernels", "memops", "graphs")
 _WORK = (*_GPU, "api", "overhead", "syncs")
-_LEAST_NS = (
-    1_000_000  # by which kernels begin before their launch where clocks disagree: the others drift by µs
-)
+_LEAST_NS = 1_000_000  # by which kernels begin before their launch where clocks disagree: the others drift by µs
 _MOST_NS = 1_000_000_000
 
 
@@ -44,11 +42,7 @@ def clock_offset_ns(tables: Mapping[str, pd.DataFrame]) -> int:
     They do where kernels begin before the calls that launched them, or after the last call by more than all of the
     GPU's work takes.
     """
-    work = [
-        tables[name][["t0_ns", "t1_ns", "correlation"]]
-        for name in _GPU
-        if name in tables and len(tables[name])
-    ]
+    work = [tables[name][["t0_ns", "t1_ns", "correlation"]] for name in _GPU if name in tables and len(tables[name])]
     api = tables.get("api")
     if not work or api is None or api.empty:
         return 0

@@ -78,9 +78,7 @@ class Imported:
     def windows(self) -> list[tuple[int, int]]:
         """(begin, end) in ns that a trace covers; empty for a file that is no trace."""
         tables: Iterable[pd.DataFrame] = self.tables.values()
-        found: list[list[int]] = next(
-            (table.attrs["windows"] for table in tables if "windows" in table.attrs), []
-        )
+        found: list[list[int]] = next((table.attrs["windows"] for table in tables if "windows" in table.attrs), [])
         return [(begin, end) for begin, end in found]
 
 
@@ -158,9 +156,7 @@ def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Impor
     """
     path = Path(path)
     if kind not in ("auto", *KINDS):
-        raise InvalidArgument(
-            f"kind {kind!r}: accepted are auto, {', '.join(KINDS)}{did_you_mean(kind, KINDS)}"
-        )
+        raise InvalidArgument(f"kind {kind!r}: accepted are auto, {', '.join(KINDS)}{did_you_mean(kind, KINDS)}")
     if kind == "auto":
         kind = sniff(path)
     notes = []

@@ -284,9 +284,7 @@ class Merged:
         rows = [(key, *durations.statistics()) for key, durations in sums.items()]
         total = max(sum(row[2] for row in rows), 1)
         columns = [like.columns[0], "calls", "total_ns", "mean_ns", "median_ns", "least_ns", "most_ns"]
-        table = pd.DataFrame(rows, columns=columns).assign(
-            share_pct=lambda each: 100 * each["total_ns"] / total
-        )
+        table = pd.DataFrame(rows, columns=columns).assign(share_pct=lambda each: 100 * each["total_ns"] / total)
         if "bytes" in like:
             table["bytes"] = [self._bytes[key] for key in sums]
             table["gb_per_s"] = table["bytes"] / table["total_ns"].where(table["total_ns"] > 0)

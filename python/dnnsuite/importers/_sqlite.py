@@ -62,9 +62,7 @@ def tables_in(path: Path) -> set[str]:
 
 
 def _tables(db: sqlite3.Connection) -> set[str]:
-    return {
-        str(name) for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
-    }
+    return {str(name) for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")}
 
 
 class Database:

@@ -182,9 +182,7 @@ def _not_plain(lines: Sequence[str], text: str, fields: int) -> Sequence[int]:
     between = text.count('","') - sum(lines[number].count('","') for number in odd)
     begins = text.startswith('","') or '\n","' in text
     ends = '","\n' in text
-    quoted_begins = (
-        text.startswith('"') + text.count('\n"') - sum(lines[number].startswith('"') for number in odd)
-    )
+    quoted_begins = text.startswith('"') + text.count('\n"') - sum(lines[number].startswith('"') for number in odd)
     quoted_ends = text.count('"\n') - sum(lines[number].endswith('"') for number in odd)
     count = len(lines) - len(odd)
     full = (between, quoted_begins, quoted_ends) == ((fields - 1) * count, count, count)
@@ -200,9 +198,7 @@ def _check_row(path: Path, line: str, number: int, fields: int) -> None:
         raise BadFile(path, f"a quote is left open: the file is cut short here{_REMEDY}", number)
     found = len(records[0])
     if found != fields:
-        raise BadFile(
-            path, f"{found} fields where the header has {fields}: the line is damaged{_REMEDY}", number
-        )
+        raise BadFile(path, f"{found} fields where the header has {fields}: the line is damaged{_REMEDY}", number)
 
 
 def has_decimal_comma(texts: Iterable[str], counts: Iterable[str] = ()) -> bool:
@@ -224,9 +220,7 @@ def with_points(texts: pd.Series) -> pd.Series:
     """Rewrite numbers with a decimal comma as `1,234.56`, each distinct one once."""
     if hasattr(texts, "cat"):
         categories = texts.cat.categories
-        changed = [
-            text.translate(_SWAPPED) if _LIKE_A_NUMBER.fullmatch(text) else text for text in categories
-        ]
+        changed = [text.translate(_SWAPPED) if _LIKE_A_NUMBER.fullmatch(text) else text for text in categories]
         return texts.cat.rename_categories(changed)
     return texts.map(lambda text: text.translate(_SWAPPED) if _LIKE_A_NUMBER.fullmatch(text) else text)
 
@@ -235,9 +229,7 @@ _SWAPPED = str.maketrans(".,", ",.")
 _LIKE_A_NUMBER = re.compile(r"\s*-?[\d.,]+(?:\s*\(.*\))?\s*")
 
 
-def numbers(
-    path: Path, texts: pd.Series, lines: Sequence[int]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def numbers(path: Path, texts: pd.Series, lines: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Convert texts to numbers `[N]`; also return which of them are words instead, whose numbers are NaN.
 
     Grouped digits are one number (`1,234.5`); what follows a number in parentheses is left out, as the instances that

@@ -20,9 +20,7 @@ __all__ = ["COLUMNS", "Rows", "TraceRows", "columns_of"]
 _KIND_OF = {
     "kernel": "kernels",
     **dict.fromkeys(("gpu_memcpy", "gpu_memset", "memcpy", "memset"), "memops"),
-    **dict.fromkeys(
-        ("cuda_runtime", "cuda_driver", "runtime", "hip_runtime", "hip_driver", "xpu_runtime"), "api"
-    ),
+    **dict.fromkeys(("cuda_runtime", "cuda_driver", "runtime", "hip_runtime", "hip_driver", "xpu_runtime"), "api"),
     **dict.fromkeys(("user_annotation", "python_annotation"), "markers"),
     **dict.fromkeys(("cpu_op", "operator"), "ops"),
     "overhead": "overhead",
@@ -72,9 +70,7 @@ class TraceRows:
 
     def __init__(self, rows: Mapping[str, Rows] | None = None) -> None:
         self.strings: list[str] = []
-        self.untimed: Counter[str] = (
-            Counter()
-        )  # rows that were left out because their times could not be taken
+        self.untimed: Counter[str] = Counter()  # rows that were left out because their times could not be taken
         self._held = {} if rows is not None else {kind: array("q") for kind in COLUMNS}
         self._rows: Mapping[str, Rows] = self._held if rows is None else rows
         self._codes: dict[str, int] = {}
@@ -114,8 +110,7 @@ class TraceRows:
         """Return the columns of each kind, of rows that are in memory."""
         none = np.zeros(0, np.int64)
         return {
-            kind: columns_of(kind, np.frombuffer(held, np.int64) if held else none)
-            for kind, held in self._held.items()
+            kind: columns_of(kind, np.frombuffer(held, np.int64) if held else none) for kind, held in self._held.items()
         }
 
     def _code(self, text: str) -> int:
@@ -192,9 +187,7 @@ def _axes(sides: Any) -> tuple[int, int, int]:
 def _memop(event: Event, _: int) -> tuple[int, ...]:
     args, text = _args(event), str(event.get("name", ""))
     is_set = "memset" in str(event["cat"]).lower()
-    operation = (
-        _MEMSET if is_set else next((number for word, number in _OPERATIONS.items() if word in text), 0)
-    )
+    operation = _MEMSET if is_set else next((number for word, number in _OPERATIONS.items() if word in text), 0)
     device = _whole(args.get("device"))
     sides = (_memory(text, side, is_set) for side in (0, 1))
     graph = _numbers(args, ("graph id", "graph node id"))

@@ -222,9 +222,7 @@ def _exposition(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row
 def _csv(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
     head = next((number for number, line in enumerate(lines) if _is_csv(line)), None)
     if head is None:
-        raise BadFile(
-            path, "no header of dcgmi dmon (`#Entity`), no sample of dcgm-exporter, no CSV with a column gpu"
-        )
+        raise BadFile(path, "no header of dcgmi dmon (`#Entity`), no sample of dcgm-exporter, no CSV with a column gpu")
     names = [field.strip() for field in fields_of(lines[head])]
     lower = [name.lower() for name in names]
     device = next((lower.index(name) for name in _DEVICES if name in lower), None)
@@ -235,9 +233,7 @@ def _csv(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
     fields = (
         []
         if tall
-        else [
-            number for number, name in enumerate(names) if number not in taken and _as_dcgm(name) in BY_NAME
-        ]
+        else [number for number, name in enumerate(names) if number not in taken and _as_dcgm(name) in BY_NAME]
     )
     if not (tall or fields):
         raise BadFile(path, f"none of the columns {', '.join(names)} is a field of DCGM", head + 1)
@@ -246,9 +242,7 @@ def _csv(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
             continue
         values = [field.strip() for field in fields_of(line)]
         if len(values) != len(names):
-            raise BadFile(
-                path, f"{len(values)} fields where the header has {len(names)}: the line is damaged", number
-            )
+            raise BadFile(path, f"{len(values)} fields where the header has {len(names)}: the line is damaged", number)
         who = "0" if device is None else values[device]
         who = f"gpu{who}" if who.isdigit() else who
         pairs = [(values[tall[0]], values[tall[1]])] if tall else [(names[at], values[at]) for at in fields]

@@ -97,9 +97,7 @@ def of_ncu(table: pd.DataFrame) -> pd.DataFrame:
     if not {_PIPE, time} <= there:
         raise InvalidArgument(f"the file lacks {_PIPE}: `ncu --csv --metrics {_TIME},{_PIPE}` measures it")
     wide = ncu.launches(table, [time, _PIPE])
-    found = wide[["name"]].assign(
-        calls=1.0, duration_ns=wide[time], level=(wide[_PIPE] / 10).round().clip(0, 10)
-    )
+    found = wide[["name"]].assign(calls=1.0, duration_ns=wide[time], level=(wide[_PIPE] / 10).round().clip(0, 10))
     return found[found["duration_ns"].notna()]
 
 
@@ -129,9 +127,7 @@ def fp32_report(levels: pd.DataFrame) -> Fp32Report:
     mean = float((counted["duration_ns"] * counted["level"]).sum()) / total_ns
     used = counted.assign(used=counted["duration_ns"] * counted["level"])
     kernels = used.groupby("name", observed=True, sort=False)[["duration_ns", "used"]].sum().reset_index()
-    kernels["level"] = (kernels["used"] / kernels["duration_ns"]).fillna(
-        0.0
-    )  # kernels of no length weigh nothing
+    kernels["level"] = (kernels["used"] / kernels["duration_ns"]).fillna(0.0)  # kernels of no length weigh nothing
     kernels["time_pct"] = 100 * kernels["duration_ns"] / total_ns
     kernels = kernels.sort_values("duration_ns", ascending=False, kind="stable")[list(_MEANINGS)]
     above = kernels["level"] > mean
@@ -152,7 +148,5 @@ def render(report: Fp32Report) -> str:
     lines = [f"total duration (ns): {report.total_ns:.0f}", f"average util scale: {report.level:.5f}"]
     for title, kernels in (("high", report.high), ("low", report.low)):
         lines += ["", f"top {_TOP} kernels with {title} utilization", "util\t%time\tname"]
-        lines += [
-            f"{row.level:.2f}\t{row.time_pct:.2f}\t{row.name}" for row in kernels.itertuples(index=False)
-        ]
+        lines += [f"{row.level:.2f}\t{row.time_pct:.2f}\t{row.name}" for row in kernels.itertuples(index=False)]
     return "\n".join(lines)

@@ -121,9 +121,7 @@ def _windows(files: Mapping[str, RowFile], steps: pd.DataFrame | None) -> Window
     """Return the steps, or else from the first begin to the last end of anything; none where nothing lasts."""
     if steps is not None:
         return [*zip(steps["t0_ns"].tolist(), steps["t1_ns"].tolist(), strict=True)]
-    extents = [
-        (int(block[:, 0].min()), int(block[:, 1].max())) for file in files.values() for block in file.blocks()
-    ]
+    extents = [(int(block[:, 0].min()), int(block[:, 1].max())) for file in files.values() for block in file.blocks()]
     begin, end = min((t0 for t0, _ in extents), default=0), max((t1 for _, t1 in extents), default=0)
     return [(begin, end)] if end > begin else []
 
@@ -170,26 +168,19 @@ def _at(files: Mapping[str, RowFile], times: Times, windows: Windows) -> tuple[T
     return counts, np.cumsum(opened)[:-1] == 0, main
 
 
-def _stretches(
-    dealt: list[dict[str, RowFile]], cuts: Times, merged: Merged, strings: list[str]
-) -> Iterator[Stretch]:
+def _stretches(dealt: list[dict[str, RowFile]], cuts: Times, merged: Merged, strings: list[str]) -> Iterator[Stretch]:
     """Yield the stretches in turn; each is to be merged before the next."""
     limits = np.iinfo(np.int64)
     edges = [limits.min, *cuts.tolist(), limits.max]
     carried = {kind: np.zeros((0, len(COLUMNS[kind])), np.int64) for kind in (*_CARRIED, "api")}
     for files, begin, end in zip(dealt, edges[:-1], edges[1:], strict=True):
         own = {kind: file.all() for kind, file in files.items()}
-        every = {
-            kind: np.concatenate([carried[kind], rows]) if kind in carried else rows
-            for kind, rows in own.items()
-        }
+        every = {kind: np.concatenate([carried[kind], rows]) if kind in carried else rows for kind, rows in own.items()}
         columns = {kind: columns_of(kind, rows) for kind, rows in every.items()}
         inside = [(max(t0, begin), min(t1, end)) for t0, t1 in merged.windows if t0 < end and t1 > begin]
         yield Stretch(begin, end, inside, tables_of_trace(columns, strings))
         carried = {kind: every[kind][every[kind][:, 1] > end] for kind in _CARRIED}
-        calls = every[
-            "api"
-        ]  # a kernel is launched before it runs, and a gap that is not over is seen whole later
+        calls = every["api"]  # a kernel is launched before it runs, and a gap that is not over is seen whole later
         carried["api"] = calls[(calls[:, 0] >= begin) | (calls[:, 1] > merged.needed_ns)]
         for file in files.values():
             file.remove()

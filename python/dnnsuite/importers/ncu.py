@@ -94,9 +94,7 @@ def read(path: str | Path) -> pd.DataFrame:
         first = int(part["kernel_id"].max()) + 1
         parts.append(part)
     if not parts:
-        raise BadFile(
-            path, "a header and no kernel below it: nothing was profiled, or the file is cut", heads[0] + 1
-        )
+        raise BadFile(path, "a header and no kernel below it: nothing was profiled, or the file is cut", heads[0] + 1)
     table = _joined(parts) if len(parts) > 1 else parts[0]
     if not table["kernel_id"].is_monotonic_increasing:  # processes alternate
         table = table.sort_values("kernel_id", kind="stable", ignore_index=True)
@@ -151,14 +149,10 @@ def _refuse_swallowed(path: Path, lines: Sequence[str], others: Sequence[int]) -
     for number in others:
         line = lines[number]
         if line.count('","') > _FEW_COMMAS and not line.startswith('"",'):
-            raise BadFile(
-                path, "a row of ncu behind other output; put the row on a line of its own", number + 1
-            )
+            raise BadFile(path, "a row of ncu behind other output; put the row on a line of its own", number + 1)
 
 
-def _units_of(
-    path: Path, lines: Sequence[str], begin: int, first_row: int, columns: Sequence[str]
-) -> dict[str, str]:
+def _units_of(path: Path, lines: Sequence[str], begin: int, first_row: int, columns: Sequence[str]) -> dict[str, str]:
     """Return the row of units between the header of a raw page and its first row."""
     for number in range(begin + 1, first_row):
         fields = fields_of(lines[number])

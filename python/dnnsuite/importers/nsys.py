@@ -118,8 +118,7 @@ class _Export(Database):
         if not self.tables & {_KERNEL, _MEMCPY, _MEMSET, _RUNTIME, _DRIVER, _NVTX, _GRAPH}:
             raise BadFile(
                 path,
-                "no table of CUDA or NVTX; trace with `nsys profile -t cuda,nvtx` and "
-                "`nsys export --type sqlite`",
+                "no table of CUDA or NVTX; trace with `nsys profile -t cuda,nvtx` and `nsys export --type sqlite`",
             )
         self.read_strings("StringIds", "id")
         self._processes: dict[int, int] = {}
@@ -254,9 +253,7 @@ class _Export(Database):
         if "text" not in self.has(_NVTX):
             return
         known: dict[str, int] = {}
-        for row, text in enumerate(
-            value for (value,) in self.db.execute(f"SELECT text FROM {_NVTX} ORDER BY rowid")
-        ):
+        for row, text in enumerate(value for (value,) in self.db.execute(f"SELECT text FROM {_NVTX} ORDER BY rowid")):
             if text is not None and not names[row]:
                 names[row] = known.setdefault(str(text), len(self.strings))
                 if names[row] == len(self.strings):

@@ -60,9 +60,7 @@ def _as_nvprof(lines: Sequence[str]) -> list[str]:
     made, inside = [], False
     for line in lines:
         header = _header_of(line)
-        inside = bool(header) or (
-            header is None and inside and bool(line.strip()) and not line.startswith(_MESSAGES)
-        )
+        inside = bool(header) or (header is None and inside and bool(line.strip()) and not line.startswith(_MESSAGES))
         made.append(header or (line if inside else ""))
     return made
 

@@ -126,9 +126,7 @@ def of_lines(path: Path, lines: Sequence[str]) -> dict[str, pd.DataFrame]:
 
     heads = [number for number, line in enumerate(lines) if is_header(line)]
     if not heads:
-        raise BadFile(
-            path, "no header of nvprof or nvvp: `Name` or `Kernel`, and durations, calls or metrics"
-        )
+        raise BadFile(path, "no header of nvprof or nvvp: `Name` or `Kernel`, and durations, calls or metrics")
     pages: list[dict[str, pd.DataFrame]] = []
     first = 0
     for begin, end in zip(heads, [*heads[1:], len(lines)], strict=True):
@@ -138,9 +136,7 @@ def of_lines(path: Path, lines: Sequence[str]) -> dict[str, pd.DataFrame]:
             first += len(tables.get("launches", ()))
             pages.append(tables)
     if not pages:
-        raise BadFile(
-            path, "a header and no row below it: nothing was profiled, or the file is cut", heads[0] + 1
-        )
+        raise BadFile(path, "a header and no row below it: nothing was profiled, or the file is cut", heads[0] + 1)
     meanings = {"launches": _KERNELS, "metrics": _METRICS, "api": _API, "unified": _UNIFIED}
     joined = {}
     for name, columns in meanings.items():
@@ -341,9 +337,7 @@ class _Page:
         unit = self.units.get(column, "")
         carried = [_value(str(text)) for text in rows[column].cat.categories]
         if not unit and any(own in _UNITS_OF_TIME for _, own in carried):
-            return self._counted(
-                self._values(rows[column], "")["value"].to_numpy()
-            )  # each with its own: `12.052ms`
+            return self._counted(self._values(rows[column], "")["value"].to_numpy())  # each with its own: `12.052ms`
         if unit not in _UNITS_OF_TIME:
             raise BadFile(
                 self.path,

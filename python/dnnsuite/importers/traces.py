@@ -98,9 +98,7 @@ def _titled(found: Imported, results: dict[str, pd.DataFrame]) -> dict[str, pd.D
     """Say for each table whether it is of the windows or of the whole file: they differ where steps were recorded."""
     if "steps" in found.tables:
         for name, table in results.items():
-            table.attrs["of"] = (
-                f"the {len(found.windows)} steps" if name in _OF_WINDOWS else "the whole trace"
-            )
+            table.attrs["of"] = f"the {len(found.windows)} steps" if name in _OF_WINDOWS else "the whole trace"
     return results
 
 
@@ -174,9 +172,7 @@ def merge_ranks(traces: Sequence[Imported]) -> Ranks:
 def _check(traces: Sequence[Imported]) -> None:
     odd = next((trace for trace in traces if trace.kind not in TRACES), None)
     if odd is not None:
-        raise InvalidArgument(
-            f"{odd.path} is a file of {odd.kind}: ranks are merged of traces ({', '.join(TRACES)})"
-        )
+        raise InvalidArgument(f"{odd.path} is a file of {odd.kind}: ranks are merged of traces ({', '.join(TRACES)})")
     if len(traces) < 2:
         raise InvalidArgument("one trace: ranks are merged of two or more")
 
@@ -281,9 +277,7 @@ def compare_traces(first: Imported, second: Imported) -> pd.DataFrame:
 
     kinds, tables = zip(*map(_times, (first, second)), strict=True)
     if kinds[0] != kinds[1]:
-        raise InvalidArgument(
-            f"{first.path} has {kinds[0]}, {second.path} has {kinds[1]}: they cannot be compared"
-        )
+        raise InvalidArgument(f"{first.path} has {kinds[0]}, {second.path} has {kinds[1]}: they cannot be compared")
     steps = [len(each.tables["steps"]) if "steps" in each.tables else 0 for each in (first, second)]
     per = steps if all(steps) else [1, 1]
     sides = [table.set_index("name") / count for table, count in zip(tables, per, strict=True)]
@@ -341,17 +335,13 @@ def _times(found: Imported) -> tuple[str, pd.DataFrame]:
 
     tables = found.tables
     if found.kind in TRACES and len(tables["kernels"]):
-        return "kernels", _sums(
-            tables["kernels"].assign(ns=tables["kernels"]["t1_ns"] - tables["kernels"]["t0_ns"])
-        )
+        return "kernels", _sums(tables["kernels"].assign(ns=tables["kernels"]["t1_ns"] - tables["kernels"]["t0_ns"]))
     if len(tables.get("ops", ())):
         return "operators", _sums(tables["ops"].assign(ns=tables["ops"]["self_ns"]))
     if "launches" in tables and tables["launches"]["duration_ns"].notna().any():
         return "kernels", _weighted(tables["launches"])
     if found.kind == "ncu":
-        durations = tables["metrics"][
-            tables["metrics"]["metric"].isin(["gpu__time_duration.sum", "Duration"])
-        ]
+        durations = tables["metrics"][tables["metrics"]["metric"].isin(["gpu__time_duration.sum", "Duration"])]
         if len(durations):
             once = durations.drop_duplicates("kernel_id").rename(columns={"value": "ns"})
             return "kernels", _sums(pd.DataFrame(once[["name", "ns"]]))

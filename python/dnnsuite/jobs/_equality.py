@@ -179,9 +179,7 @@ def _plain(job: DeclaredJob, index: int, precision: str) -> Alone:
     """
     config = job.config
     hyper = {name: [values[index]] for name, values in job.hyper.items()}
-    alone = type(job)(
-        replace(config, B=0, seed=config.seed + index, hyper=hyper, precision=precision, threads=1)
-    )
+    alone = type(job)(replace(config, B=0, seed=config.seed + index, hyper=hyper, precision=precision, threads=1))
     alone.batches = job.batches
     alone.setup()
     return Alone(alone, share_masks(alone.trainee, job.trainee, config.seed + index))
@@ -197,9 +195,7 @@ def _nearby(job: DeclaredJob, plain: Sequence[Trained], steps: int) -> list[Dist
     ]
 
 
-def _alone(
-    job: DeclaredJob, index: int, steps: int, precision: str, rounding: float = 0.0, seed: int = 0
-) -> Trained:
+def _alone(job: DeclaredJob, index: int, steps: int, precision: str, rounding: float = 0.0, seed: int = 0) -> Trained:
     """Train model `index` of `job` independently, from weights changed by `rounding`."""
     with contextlib.closing(_plain(job, index, precision).job) as alone:
         if rounding:
@@ -249,9 +245,7 @@ def _followed(job: DeclaredJob, steps: int) -> tuple[list[Trained], Worst]:
                 job.end_epoch()
                 for follower in followers:
                     follower.end_epoch()
-    return [
-        Trained(list(row), *both) for row, *both in zip(zip(*losses, strict=True), start, end, strict=True)
-    ], worst
+    return [Trained(list(row), *both) for row, *both in zip(zip(*losses, strict=True), start, end, strict=True)], worst
 
 
 def _follower(job: DeclaredJob, index: int, opened: contextlib.ExitStack) -> Follower:

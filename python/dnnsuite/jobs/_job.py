@@ -99,16 +99,12 @@ class Job(abc.ABC):
             )
         for name, values in config.hyper.items():
             if len(values) != config.models:
-                raise InvalidArgument(
-                    f"hyper-parameter {name} has {len(values)} values for {config.models} models"
-                )
+                raise InvalidArgument(f"hyper-parameter {name} has {len(values)} values for {config.models} models")
         self.config = config
 
     def __repr__(self) -> str:
         size = f"B={self.config.B}, batch_size={self.config.batch_size}"
-        return (
-            f"{type(self).__name__}({self.name!r}, {size}, {self.config.precision} on {self.config.device})"
-        )
+        return f"{type(self).__name__}({self.name!r}, {size}, {self.config.precision} on {self.config.device})"
 
     @classmethod
     @abc.abstractmethod
@@ -240,9 +236,7 @@ def names(kind: type = Job) -> list[str]:
     >>> "bert" in jobs.names(jobs.FusedJob)
     True
     """
-    found = {
-        name for family in _families(kind) for name in (*_OWN.get(family, ()), *_REGISTRY.get(family, ()))
-    }
+    found = {name for family in _families(kind) for name in (*_OWN.get(family, ()), *_REGISTRY.get(family, ()))}
     return sorted(found)
 
 
@@ -267,13 +261,9 @@ def get(name: str, kind: type = Job) -> Any:
             return _REGISTRY[family][name]
     if name in names():
         others = some_of(names(kind), "`dnnsuite list`")
-        raise InvalidArgument(
-            f"job {name!r} is no {kind.__name__}, and one is needed here; there is {others}"
-        )
+        raise InvalidArgument(f"job {name!r} is no {kind.__name__}, and one is needed here; there is {others}")
     known = names(kind)
-    raise InvalidArgument(
-        f"no job {name!r}{did_you_mean(name, known)}; there is {some_of(known, '`dnnsuite list`')}"
-    )
+    raise InvalidArgument(f"no job {name!r}{did_you_mean(name, known)}; there is {some_of(known, '`dnnsuite list`')}")
 
 
 def option(options: Mapping[str, Any], allowed: Sequence[str], job: str) -> None:
@@ -281,6 +271,4 @@ def option(options: Mapping[str, Any], allowed: Sequence[str], job: str) -> None
     for name in options:
         if name not in allowed:
             has = ", ".join(allowed) or "none"
-            raise InvalidArgument(
-                f"job {job} has no option {name!r}{did_you_mean(name, allowed)}; it has {has}"
-            )
+            raise InvalidArgument(f"job {job} has no option {name!r}{did_you_mean(name, allowed)}; it has {has}")

@@ -207,9 +207,7 @@ def _loss_of(job: DeclaredJob, number: int) -> Callable[..., torch.Tensor]:
 def _made(room: Any, made: Made, hyper: Values, of: Any, **more: Any) -> Any:
     """Make an optimizer of these parameters or groups, or a schedule of this optimizer."""
     if not hasattr(room, made.name):
-        raise InvalidArgument(
-            f"{room.__name__} has no {made.name}: models that train by it train one by one, B = 0"
-        )
+        raise InvalidArgument(f"{room.__name__} has no {made.name}: models that train by it train one by one, B = 0")
     return getattr(room, made.name)(of, **made.filled(hyper), **more)
 
 
@@ -265,9 +263,7 @@ def _grouped(
     return [(made, own) for made, own in found if own]
 
 
-def _by_class(
-    groups: list[tuple[Made, list[torch.nn.Parameter]]], hyper: Values
-) -> list[tuple[Made, list[Any]]]:
+def _by_class(groups: list[tuple[Made, list[torch.nn.Parameter]]], hyper: Values) -> list[tuple[Made, list[Any]]]:
     """Optimizers with their parameters: those of one class are groups of one optimizer."""
     of: dict[str, list[tuple[Made, list[torch.nn.Parameter]]]] = {}
     for made, own in groups:

@@ -45,9 +45,7 @@ class PlainJob(Job):
 
         super().__init__(config)
         if config.B != 0:
-            raise InvalidArgument(
-                f"job {self.name} trains one plain model, not an array: B must be 0, got {config.B}"
-            )
+            raise InvalidArgument(f"job {self.name} trains one plain model, not an array: B must be 0, got {config.B}")
         own = [name for name in self.defaults if name not in ("batch_size", "repeat", "number")]
         option(config.options, own, self.name)
         option(config.hyper, [], self.name)
@@ -214,6 +212,4 @@ class PlainJob(Job):
         import torch
 
         model = getattr(self, "model", None)
-        return (
-            [p for p in model.parameters() if p.requires_grad] if isinstance(model, torch.nn.Module) else []
-        )
+        return [p for p in model.parameters() if p.requires_grad] if isinstance(model, torch.nn.Module) else []

@@ -60,9 +60,7 @@ class Replica(PlainJob):
         self._classify: torch.nn.Module = self.model
         if world_size > 1:
             devices = [self.device.index] if self.device.type == "cuda" else None
-            self._classify = DistributedDataParallel(
-                self.model, devices, process_group=self._groups[world_size]
-            )
+            self._classify = DistributedDataParallel(self.model, devices, process_group=self._groups[world_size])
         self.optimizer = torch.optim.SGD(self.model.parameters(), _RATE, _MOMENTUM)
 
     def batch(self) -> torch.Tensor:
@@ -107,9 +105,7 @@ class Team:
             program = f"from {__name__} import serve; serve({theirs.fileno()})"
             command = [sys.executable, "-c", program]
             self._processes.append(
-                subprocess.Popen(
-                    command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL
-                )
+                subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL)
             )
             theirs.close()
             ours.send(config.to_dict())

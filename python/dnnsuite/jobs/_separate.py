@@ -87,9 +87,7 @@ class _StreamAttention(torch.nn.MultiheadAttention):
             scores = _masked(scores, attn_mask if attn_mask.dim() == 2 else attn_mask.view_as(scores))
         if key_padding_mask is not None:  # [N, S]
             scores = _masked(scores, key_padding_mask[:, None, None])
-        output = self.out_proj(
-            (self.masks.drop(scores.softmax(-1), self.dropout) @ v).transpose(1, 2).flatten(2)
-        )
+        output = self.out_proj((self.masks.drop(scores.softmax(-1), self.dropout) @ v).transpose(1, 2).flatten(2))
         return output if self.batch_first else output.transpose(0, 1), None
 
 
@@ -100,9 +98,7 @@ class _StreamRecurrent(torch.nn.RNNBase):
 
     def forward(self, x: torch.Tensor, hx: Any = None) -> tuple[torch.Tensor, Any]:
         if not isinstance(x, torch.Tensor) or x.dim() != 3:
-            raise InvalidArgument(
-                "a recurrent network with given masks takes sequences [T, N, I] or [N, T, I]"
-            )
+            raise InvalidArgument("a recurrent network with given masks takes sequences [T, N, I] or [N, T, I]")
         x = x.transpose(0, 1) if self.batch_first else x
         directions, lstm = 1 + self.bidirectional, self.mode == "LSTM"
         weights: Any = [weight for own in self.all_weights for weight in own]

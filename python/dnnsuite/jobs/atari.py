@@ -57,9 +57,7 @@ class Atari(PlainJob):
 
     def __init__(self, config: JobConfig) -> None:
         super().__init__(config)
-        steps, copies, parts = (
-            self.options[name] for name in ("num_steps", "num_processes", "num_mini_batch")
-        )
+        steps, copies, parts = (self.options[name] for name in ("num_steps", "num_processes", "num_mini_batch"))
         if min(steps, copies, parts) < 1 or steps * copies < parts:
             raise InvalidArgument(
                 f"num_steps {steps} x num_processes {copies} must be num_mini_batch {parts} or more, and each 1 or more"
@@ -148,9 +146,7 @@ class Atari(PlainJob):
             order = torch.randperm(count, generator=self._random, device=self.device)
             for at in range(0, size * self.options["num_mini_batch"], size):
                 rows = order[at : at + size]
-                losses.append(
-                    self._learn(Rollout(*(part[rows] for part in flat)), advantages.flatten()[rows])
-                )
+                losses.append(self._learn(Rollout(*(part[rows] for part in flat)), advantages.flatten()[rows]))
         self._updates += 1
         return torch.stack(losses).mean()
 

@@ -72,9 +72,7 @@ def cards_of(job: str) -> list[Card]:
     found = [card for card in all_cards() if card.job == job]
     if not found:
         known = sorted({card.job for card in all_cards()})
-        raise InvalidArgument(
-            f"no job {job!r} with a card{did_you_mean(job, known)}; there is {', '.join(known)}"
-        )
+        raise InvalidArgument(f"no job {job!r} with a card{did_you_mean(job, known)}; there is {', '.join(known)}")
     return sorted(found, key=lambda card: card.family, reverse=True)
 
 

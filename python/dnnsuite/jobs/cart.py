@@ -42,9 +42,7 @@ class CartPole(PlainJob):
 
         super().__init__(config)
         if config.batch_size != 1:
-            raise InvalidArgument(
-                f"cart plays one environment: batch_size must be 1, got {config.batch_size}"
-            )
+            raise InvalidArgument(f"cart plays one environment: batch_size must be 1, got {config.batch_size}")
         if self.options["update_every"] < 2:  # of one return there is no deviation
             raise InvalidArgument(f"update_every must be 2 or more, got {self.options['update_every']}")
         self.device = torch.device("cpu")

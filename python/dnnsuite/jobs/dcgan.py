@@ -49,9 +49,7 @@ class DCGAN(SpreadJob):
     def __init__(self, config: JobConfig) -> None:
         super().__init__(config)
         if self.options["imageSize"] != 64:
-            raise InvalidArgument(
-                f"imageSize {self.options['imageSize']}: the layers of DCGAN are for images of 64"
-            )
+            raise InvalidArgument(f"imageSize {self.options['imageSize']}: the layers of DCGAN are for images of 64")
 
     def setup(self) -> None:
         import torch
@@ -82,8 +80,7 @@ class DCGAN(SpreadJob):
         if self.device.type == "cuda":
             torch.backends.cudnn.benchmark = True
         self._generate, self._judge = (
-            distributed.parallel(part, self.place, self.device)
-            for part in (self.generator, self.discriminator)
+            distributed.parallel(part, self.place, self.device) for part in (self.generator, self.discriminator)
         )
         self._optimizers = [
             torch.optim.Adam(part.parameters(), lr=options["lr"], betas=(options["beta1"], 0.999))

@@ -46,9 +46,7 @@ class DeclaredJob(FusedJob):
         option(config.hyper, list(workload.hyper), self.name)
         self.options = {**workload.options, **config.options}
         own = {name: self.options.get(name, value) for name, value in workload.hyper.items()}
-        self.hyper = {
-            name: list(config.hyper.get(name, [value] * config.models)) for name, value in own.items()
-        }
+        self.hyper = {name: list(config.hyper.get(name, [value] * config.models)) for name, value in own.items()}
         self.batches: Any = None  # the training data, Batches or Rollouts,, once they are loaded
         self._held: list[Batch] = []
         self._training: Training | None = None
@@ -108,9 +106,7 @@ class DeclaredJob(FusedJob):
         batches = self.batches = self.batches or self.workload.data(config, self.options)
         self.options.update(batches.sizes)
         if config.B and hasattr(batches, "batch_of"):
-            raise InvalidArgument(
-                f"job {self.name} makes its batches with the model: B must be 0, got {config.B}"
-            )
+            raise InvalidArgument(f"job {self.name} makes its batches with the model: B must be 0, got {config.B}")
         if not self.workload.reseed:
             seed_all(config.seed)  # and what the model draws is drawn from there
         built = [self.build(i) for i in range(config.models)]
@@ -326,9 +322,7 @@ class DeclaredJob(FusedJob):
     @property
     def items_per_step(self) -> int:
         """Items, in `unit`, of one step over all models."""
-        samples = getattr(
-            self.batches, "batch_size", self.config.batch_size
-        )  # of data that are one batch: one
+        samples = getattr(self.batches, "batch_size", self.config.batch_size)  # of data that are one batch: one
         return int(samples * self.config.models * self.workload.items(self.options))
 
     @property
@@ -408,7 +402,5 @@ def _check_classes(workload: Workload) -> None:
         ),
         (workload.schedule, (torch.optim.lr_scheduler, optim.lr_scheduler)),
     ):
-        if made is not None and (
-            lacking := [room.__name__ for room in rooms if not hasattr(room, made.name)]
-        ):
+        if made is not None and (lacking := [room.__name__ for room in rooms if not hasattr(room, made.name)]):
             raise InvalidArgument(f"workload {workload.name}: {lacking[0]} has no {made.name}")

@@ -84,9 +84,7 @@ def join(place: Place, device: torch.device) -> None:
         distributed.init_process_group(backend, rank=place.rank, world_size=place.world_size)
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        raise Error(
-            f"process {place.rank} of {place.world_size} met no others at {where}: {error}"
-        ) from error
+        raise Error(f"process {place.rank} of {place.world_size} met no others at {where}: {error}") from error
 
 
 def parallel(model: torch.nn.Module, place: Place, device: torch.device) -> torch.nn.Module:

@@ -131,9 +131,7 @@ class FastStyle(PlainJob):
 
 def normalized(images: torch.Tensor) -> torch.Tensor:
     """Normalise images `[N, 3, H, W]` of 0 to 255 as networks trained on ImageNet expect."""
-    mean, deviation = (
-        images.new_tensor(value).view(3, 1, 1) for value in (imagenet.MEAN, imagenet.DEVIATION)
-    )
+    mean, deviation = (images.new_tensor(value).view(3, 1, 1) for value in (imagenet.MEAN, imagenet.DEVIATION))
     return (images / 255 - mean) / deviation
 
 

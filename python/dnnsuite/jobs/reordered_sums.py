@@ -43,9 +43,7 @@ def _convolution(func: Any, x: torch.Tensor, weight: torch.Tensor, bias: Any, *s
     return func(x, weight, bias, *settings)
 
 
-def _convolution_backward(
-    func: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, *settings: Any
-) -> Any:
+def _convolution_backward(func: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, *settings: Any) -> Any:
     grad_x, grad_weight, grad_bias = func(grad.flip(0), x.flip(0), weight, *settings)
     return None if grad_x is None else grad_x.flip(0), grad_weight, grad_bias
 

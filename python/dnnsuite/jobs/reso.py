@@ -56,9 +56,7 @@ def _loaded(config: JobConfig, options: Values) -> Any:
     train, test, origin = super_resolution.load(
         config.data, config.dataroot, options["upscale_factor"], CROP, config.data_seed, options["workers"]
     )
-    on_device = (
-        [torch.from_numpy(array)[:, None].to(config.device) for array in part] for part in (train, test)
-    )
+    on_device = ([torch.from_numpy(array)[:, None].to(config.device) for array in part] for part in (train, test))
     return *on_device, origin
 
 
@@ -107,9 +105,7 @@ declare(
         files=files,
         reseed=False,
         presets={
-            "quick": Preset(
-                3, 4, batch_size=1, plan=(1, 2), budget_s=15.0, observed=(12, 1), options={"workers": 1}
-            ),
+            "quick": Preset(3, 4, batch_size=1, plan=(1, 2), budget_s=15.0, observed=(12, 1), options={"workers": 1}),
             "default": Preset(3, 4, batch_size=64, plan=(1, 2, 4), budget_s=50.0, observed=(50, 20)),
         },
     )

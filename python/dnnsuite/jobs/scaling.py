@@ -55,9 +55,7 @@ class Scaling(PlainJob):
         there = torch.cuda.device_count() if cuda else len(os.sched_getaffinity(0))
         if not 0 <= asked <= (there if cuda else max(there, _CPU_DEVICES)):
             what = "GPUs" if cuda else "cores"
-            raise InvalidArgument(
-                f"devices {asked}: this machine has {there} {what} (0: as many as it makes sense)"
-            )
+            raise InvalidArgument(f"devices {asked}: this machine has {there} {what} (0: as many as it makes sense)")
         return int(asked) or (there if cuda else min(there, _CPU_DEVICES))
 
     def setup(self) -> None:

@@ -66,9 +66,7 @@ class Detector(PlainJob):
         self.model = SSD300(detection.CLASSES, self._weights()).to(self.device)
         defaults = multibox.default_boxes()
         self._defaults = defaults.to(self.device)
-        self.optimizer = torch.optim.SGD(
-            self.model.parameters(), lr=_RATE, momentum=_MOMENTUM, weight_decay=_DECAY
-        )
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=_RATE, momentum=_MOMENTUM, weight_decay=_DECAY)
         folder = detection.find(self.config.data, self.config.dataroot)
         if folder is None:
             self._make(defaults)

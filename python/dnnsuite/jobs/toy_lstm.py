@@ -78,9 +78,7 @@ declare(
         half=False,  # `dtype` says it
         items_per_sample=lambda options: (_WAVES - _HELD_OUT) * (options["length"] - 1),
         presets={
-            "quick": Preset(
-                3, 2, batch_size=1, plan=(1, 2), budget_s=15.0, observed=(12, 1), options={"length": 100}
-            ),
+            "quick": Preset(3, 2, batch_size=1, plan=(1, 2), budget_s=15.0, observed=(12, 1), options={"length": 100}),
             "default": Preset(
                 3,
                 2,

@@ -28,9 +28,7 @@ def pictures(config: JobConfig, options: Values) -> batches.BatchesInTurn:
 
     def begin() -> Any:
         order = Order(len(pixels), config.data_seed)
-        return lambda: (
-            pixels[order.take(config.batch_size).to(pixels.device, non_blocking=True)].float() / 255,
-        )
+        return lambda: (pixels[order.take(config.batch_size).to(pixels.device, non_blocking=True)].float() / 255,)
 
     return batches.BatchesInTurn(begin, found.origin.record())
 

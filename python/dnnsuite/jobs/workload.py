@@ -271,21 +271,15 @@ class Workload:
                     f"has not; it has {', '.join(self.hyper)}"
                 )
         if "default" not in self.presets:
-            raise InvalidArgument(
-                f"workload {self.name} has no preset 'default'; it has {', '.join(self.presets)}"
-            )
+            raise InvalidArgument(f"workload {self.name} has no preset 'default'; it has {', '.join(self.presets)}")
         if (self.held_out is None) != (self.metric is None):
             given, lacks = ("metric", "held_out") if self.held_out is None else ("held_out", "metric")
             raise InvalidArgument(f"workload {self.name} has `{given}` without `{lacks}`")
         if self.metric is not None and self.metric.better not in ("more", "less"):
-            raise InvalidArgument(
-                f"workload {self.name}: better is {self.metric.better!r}; accepted: more, less"
-            )
+            raise InvalidArgument(f"workload {self.name}: better is {self.metric.better!r}; accepted: more, less")
         targets = self.metric.target if self.metric else {}
         if unknown := sorted({*self.presets, *targets} - set(PRESETS)):
-            raise InvalidArgument(
-                f"workload {self.name}: preset {unknown[0]!r} is none of {', '.join(PRESETS)}"
-            )
+            raise InvalidArgument(f"workload {self.name}: preset {unknown[0]!r} is none of {', '.join(PRESETS)}")
         if self.accumulate < 1:
             raise InvalidArgument(f"workload {self.name}: accumulate is {self.accumulate}, must be 1 or more")
 

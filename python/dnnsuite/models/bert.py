@@ -41,8 +41,7 @@ class BERT(torch.nn.Module):
         self.norm = nn.LayerNorm(emsize) if embedding_norm else None
         self.dropout = nn.Dropout(dropout)
         self.layers = torch.nn.ModuleList(
-            nn.TransformerEncoderLayer(emsize, nhead, nhid, dropout, "gelu", batch_first=True)
-            for _ in range(nlayers)
+            nn.TransformerEncoderLayer(emsize, nhead, nhid, dropout, "gelu", batch_first=True) for _ in range(nlayers)
         )
         self.head = nn.Linear(emsize, vocab_size)
 

@@ -21,9 +21,7 @@ class Generator(nn.Module):
                 nn.BatchNorm2d(widths[place + 1]),
                 nn.ReLU(inplace=True),
             ]
-        self.layers = nn.Sequential(
-            *layers, nn.ConvTranspose2d(width, channels, 4, 2, 1, bias=False), nn.Tanh()
-        )
+        self.layers = nn.Sequential(*layers, nn.ConvTranspose2d(width, channels, 4, 2, 1, bias=False), nn.Tanh())
         self.apply(initialize)
 
     def forward(self, z: torch.Tensor) -> torch.Tensor:

@@ -13,9 +13,7 @@ class ESPCN(nn.Module):
     def __init__(self, upscale_factor: int = 2) -> None:
         super().__init__()
         sizes = [(1, 64, 5), (64, 64, 3), (64, 32, 3), (32, upscale_factor**2, 3)]
-        convolutions = [
-            nn.Conv2d(channels, filters, side, padding=side // 2) for channels, filters, side in sizes
-        ]
+        convolutions = [nn.Conv2d(channels, filters, side, padding=side // 2) for channels, filters, side in sizes]
         for convolution in convolutions[:-1]:
             nn.init.orthogonal_(convolution.weight, nn.init.calculate_gain("relu"))
         nn.init.orthogonal_(convolutions[-1].weight)

@@ -89,6 +89,4 @@ def label_smoothing_loss(logits: torch.Tensor, target: torch.Tensor, smoothing: 
 
     `logits` `[T, V]`, `target` `[T]` (Szegedy et al., 2016; in the form of MLPerf's GNMT).
     """
-    return nn.functional.cross_entropy(
-        logits, target, ignore_index=PAD, reduction="sum", label_smoothing=smoothing
-    )
+    return nn.functional.cross_entropy(logits, target, ignore_index=PAD, reduction="sum", label_smoothing=smoothing)

@@ -19,9 +19,7 @@ class MLP(torch.nn.Module):
     layers of the same shape share one weight, each with its own bias.
     """
 
-    def __init__(
-        self, sizes: Sequence[int] = (64, 128, 128, 10), dropout: float = 0.0, tied: bool = False
-    ) -> None:
+    def __init__(self, sizes: Sequence[int] = (64, 128, 128, 10), dropout: float = 0.0, tied: bool = False) -> None:
         super().__init__()
         if len(sizes) < 2:
             raise InvalidArgument(f"an MLP takes two or more sizes, input and output; got {list(sizes)}")

@@ -22,9 +22,7 @@ class NeuMF(nn.Module):
         layers: widths of the perceptron; the first is its input, half from the user and half from the item.
     """
 
-    def __init__(
-        self, users: int, items: int, factors: int = 64, layers: Sequence[int] = (256, 256, 128, 64)
-    ):
+    def __init__(self, users: int, items: int, factors: int = 64, layers: Sequence[int] = (256, 256, 128, 64)):
         super().__init__()
         if not layers or layers[0] % 2:
             raise InvalidArgument(f"layers must begin with an even width, got {list(layers)}")

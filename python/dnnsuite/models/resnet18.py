@@ -44,9 +44,7 @@ class ResNet18(nn.Module):
         widths = [width, width, 2 * width, 4 * width, 8 * width]
         for place in range(1, 5):
             first = BasicBlock(widths[place - 1], widths[place], 1 if place == 1 else 2)
-            self.add_module(
-                f"layer{place}", nn.Sequential(first, BasicBlock(widths[place], widths[place], 1))
-            )
+            self.add_module(f"layer{place}", nn.Sequential(first, BasicBlock(widths[place], widths[place], 1)))
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(8 * width, classes)
         for module in self.modules():

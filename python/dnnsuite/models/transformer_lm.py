@@ -64,7 +64,5 @@ class TransformerLanguageModel(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x = self.position(self.embedding(tokens) * math.sqrt(self.width))
-        mask = nn.Transformer.generate_square_subsequent_mask(
-            tokens.size(1), device=tokens.device, dtype=x.dtype
-        )
+        mask = nn.Transformer.generate_square_subsequent_mask(tokens.size(1), device=tokens.device, dtype=x.dtype)
         return self.head(self.encoder(x, mask=mask, is_causal=True))

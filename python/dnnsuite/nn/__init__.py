@@ -124,10 +124,7 @@ __all__ = [
 _LAYERS = {
     name: value
     for name, value in globals().items()
-    if name in __all__
-    and isinstance(value, type)
-    and issubclass(value, ArrayModule)
-    and value is not ArrayModule
+    if name in __all__ and isinstance(value, type) and issubclass(value, ArrayModule) and value is not ArrayModule
 }
 
 

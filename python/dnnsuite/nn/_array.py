@@ -48,9 +48,7 @@ class ArrayNamespace:
             return functools.partial(layer, B=self.B)
         near = did_you_mean(name, self._layers)
         known = some_of(sorted(self._layers), "dnnsuite.nn")
-        raise AttributeError(
-            f"nn.array({self.B}) has no {name}{near}; it has torch's elementwise layers and {known}"
-        )
+        raise AttributeError(f"nn.array({self.B}) has no {name}{near}; it has torch's elementwise layers and {known}")
 
     def __repr__(self) -> str:
         return f"dnnsuite.nn.array({self.B})"

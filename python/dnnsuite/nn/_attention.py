@@ -33,9 +33,7 @@ class MultiheadAttention(ArrayModule):
 
     torch_class = torch.nn.MultiheadAttention
     in_proj_weight: Tensor | None
-    compute_dtype: torch.dtype | None = (
-        None  # of the projections, if not that of the parameters: `nn.compute_dtype`
-    )
+    compute_dtype: torch.dtype | None = None  # of the projections, if not that of the parameters: `nn.compute_dtype`
     in_proj_bias: Tensor | None
     q_proj_weight: Tensor
     k_proj_weight: Tensor
@@ -145,9 +143,7 @@ class MultiheadAttention(ArrayModule):
             p, rng = self.attention_dropout.draw()
             return attend_packed(computable(qkv), self.num_heads, p, rng, is_causal, key_padding_mask)
         if is_causal and attn_mask is None:
-            attn_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).triu(
-                1
-            )
+            attn_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).triu(1)
         is_causal = is_causal and key_padding_mask is None
         if is_causal:
             attn_mask = None
@@ -227,9 +223,7 @@ class MultiheadAttention(ArrayModule):
         if self.in_proj_weight is None:
             weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
             biases = (None,) * 3 if bias is None else bias.chunk(3, 1)
-            return tuple(
-                self._product(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)
-            )
+            return tuple(self._product(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
         if query is key and key is value:
             return self._product(query, self.in_proj_weight, bias).chunk(3, -1)
         parts = [E, 2 * E] if key is value else [E, E, E]

@@ -51,9 +51,7 @@ class _NormBase(ArrayModule):
         weight = torch.nn.Parameter(torch.ones(B, num_features, **where)) if affine else None
         self.register_parameter("weight", weight)
         has_bias = affine and bias
-        self.register_parameter(
-            "bias", torch.nn.Parameter(torch.zeros(B, num_features, **where)) if has_bias else None
-        )
+        self.register_parameter("bias", torch.nn.Parameter(torch.zeros(B, num_features, **where)) if has_bias else None)
         tracked = track_running_stats
         self.register_buffer("running_mean", torch.zeros(B, num_features, **where) if tracked else None)
         self.register_buffer("running_var", torch.ones(B, num_features, **where) if tracked else None)
@@ -72,9 +70,7 @@ class _NormBase(ArrayModule):
             value = value.tolist()
         momenta = list(value) if isinstance(value, Sequence) else [value] * self.B
         if len(momenta) != self.B:
-            raise InvalidArgument(
-                f"momentum has {len(momenta)} values for {self.B} models: give one, or one per model"
-            )
+            raise InvalidArgument(f"momentum has {len(momenta)} values for {self.B} models: give one, or one per model")
         for one in momenta:
             if one is not None and (isinstance(one, bool) or not isinstance(one, (int, float))):
                 raise InvalidArgument(
@@ -85,11 +81,7 @@ class _NormBase(ArrayModule):
     @torch.no_grad()
     def reset_running_stats(self) -> None:
         """Reset to mean zero, variance one, and no batch seen."""
-        if (
-            self.running_mean is not None
-            and self.running_var is not None
-            and self.num_batches_tracked is not None
-        ):
+        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
             self.running_mean.zero_()
             self.running_var.fill_(1)
             self.num_batches_tracked.zero_()

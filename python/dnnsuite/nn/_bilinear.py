@@ -35,9 +35,7 @@ class Bilinear(ArrayModule):
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
         where = {"device": device, "dtype": dtype}
         self.weight = torch.nn.Parameter(torch.empty(B, out_features, in1_features, in2_features, **where))
-        self.register_parameter(
-            "bias", torch.nn.Parameter(torch.empty(B, out_features, **where)) if bias else None
-        )
+        self.register_parameter("bias", torch.nn.Parameter(torch.empty(B, out_features, **where)) if bias else None)
         self.reset_parameters()
 
     @torch.no_grad()

@@ -100,9 +100,7 @@ class _ConvBase(ArrayModule):
         """Initialise the models in turn like torch, so that B layers made one by one from the same seed are equal."""
         fan_in = self.weight[0, 0].numel() if self.B else 0
         for index in range(self.B):
-            drawn = torch.empty_like(
-                self.weight[index], memory_format=torch.contiguous_format
-            )  # in torch's order
+            drawn = torch.empty_like(self.weight[index], memory_format=torch.contiguous_format)  # in torch's order
             self.weight[index].copy_(torch.nn.init.kaiming_uniform_(drawn, a=5**0.5))
             if self.bias is not None:
                 bound = fan_in**-0.5 if fan_in else 0.0
@@ -227,9 +225,7 @@ class _ConvTranspose(_ConvBase):
     def _extra(self, x: torch.Tensor, output_size: list[int]) -> list[int]:
         """Return the output padding for which one model's result has this size; leading dimensions may be left out."""
         asked = output_size[-self.dims :]
-        geometry = zip(
-            x.shape[-self.dims :], self.stride, self.padding, self.kernel_size, self.dilation, strict=True
-        )
+        geometry = zip(x.shape[-self.dims :], self.stride, self.padding, self.kernel_size, self.dilation, strict=True)
         least = [(n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, k, d in geometry]
         extra = [size - low for size, low in zip(asked, least, strict=False)]
         whole = len(output_size) in (self.dims, x.dim() - 1)

@@ -74,9 +74,7 @@ def _pair(size: Any) -> tuple[int, int]:
     return values[0], values[1]
 
 
-def grouped(
-    plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
-) -> Tensor:
+def grouped(plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     """Convolve all models in one call with B times the groups: `[B, N, C, *]` as `[N, B * C, *]`.
 
     The models' batches are side by side as channels; a result in memory order `[N, B, O, *]` is a view.
@@ -95,9 +93,7 @@ def grouped(
     return y.unflatten(1, (B, -1)).transpose(0, 1)
 
 
-def _wide(
-    plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
-) -> Tensor:
+def _wide(plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     """Convolve a batch that all models share with the filters of all of them, in one call."""
     offsets = None if bias is None else bias.reshape(-1)
     y = plain(input[0], weight.flatten(0, 1), offsets, *rest)
@@ -128,9 +124,7 @@ def _depthwise(input: Tensor, weight: Tensor, bias: Tensor | None, *steps: tuple
     return y.movedim(-1, 2)
 
 
-def _by_triton(
-    plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
-) -> Tensor:
+def _by_triton(plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     """Convolve all models by one Triton kernel; lines as images of one row."""
     line = plain in (F.conv1d, F.conv_transpose1d)
     transposed = plain in (F.conv_transpose1d, F.conv_transpose2d)
@@ -172,9 +166,7 @@ def _on_streams(call: Way, input: Tensor, weight: Tensor, bias: Tensor | None) -
 
 def _note_streams(tensor: Tensor, streams: list[Any], caller: Any) -> None:
     """Tell the allocator who reads a tensor, so that its memory is not given away on one stream while another reads."""
-    if (
-        not torch.cuda.is_current_stream_capturing()
-    ):  # a graph's memory is its own, and its order is the capture's
+    if not torch.cuda.is_current_stream_capturing():  # a graph's memory is its own, and its order is the capture's
         for stream in (*streams, caller):
             tensor.record_stream(stream)
 

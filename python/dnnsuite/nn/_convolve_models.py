@@ -14,9 +14,7 @@ from ..ops.device import on_cpu
 from ._models import each_model
 
 
-def convolve_models(
-    input: Tensor, weight: Tensor, bias: Tensor | None, geometry: ops.ConvolutionGeometry
-) -> Tensor:
+def convolve_models(input: Tensor, weight: Tensor, bias: Tensor | None, geometry: ops.ConvolutionGeometry) -> Tensor:
     """Convolve each model's `[N, C, *]` of `input` with its own weight and bias."""
     watched = torch.compiler.is_compiling() or transforming()
     if on_cpu(input) and len(input) > 0 and not watched:

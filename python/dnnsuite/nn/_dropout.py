@@ -45,9 +45,7 @@ class Dropout(ArrayModule):
     p: torch.Tensor  # float32 [B]
     rng: torch.Tensor  # int64 [B, 2]: key and step of each model's stream
 
-    def __init__(
-        self, p: float | Sequence[float] = 0.5, inplace: bool = False, *, device: Any = None, B: int
-    ) -> None:
+    def __init__(self, p: float | Sequence[float] = 0.5, inplace: bool = False, *, device: Any = None, B: int) -> None:
         super().__init__(B)
         self.inplace = inplace
         self.register_buffer("p", torch.zeros(B, dtype=torch.float32, device=device), persistent=False)
@@ -60,9 +58,7 @@ class Dropout(ArrayModule):
         p: Any = self._buffers["p"]
         known, of, version = self.__dict__.get("_fused_rates", (None, None, 0))
         if of is not p or version != p._version:
-            with (
-                hidden_from_modes()
-            ):  # a recorded step depends on what `recorded_values` says, not on this look
+            with hidden_from_modes():  # a recorded step depends on what `recorded_values` says, not on this look
                 values = known if p.is_meta else p.tolist()
                 if known is None or torch.tensor(known, dtype=p.dtype).tolist() != values:
                     known = _checked([float(f"{rate:.7g}") for rate in values])

@@ -57,9 +57,7 @@ class LinearCrossEntropyLoss(ArrayModule):
             weights = torch.stack([torch.ones_like(weights[0]) if w is None else w for w in weight])
         if isinstance(weights, list):
             weights = None
-        self.register_buffer(
-            "weight", None if weights is None else weights.to(device).expand(B, num_classes).clone()
-        )
+        self.register_buffer("weight", None if weights is None else weights.to(device).expand(B, num_classes).clone())
         self.num_classes, self.out_features = num_classes, tuple(out_features)
         self.reduction, self.ignore_index, self.label_smoothing = reduction, ignore_index, label_smoothing
         self.options = options

@@ -43,9 +43,7 @@ class Loss(ArrayModule):
         bound = self._signature().bind(*arguments, **keywords)
         bound.apply_defaults()
         options = bound.arguments
-        options["reduction"] = legacy(
-            options.get("size_average"), options.get("reduce"), options["reduction"]
-        )
+        options["reduction"] = legacy(options.get("size_average"), options.get("reduce"), options["reduction"])
         check_reduction(options["reduction"], *self.reductions)
         for name in self._option_names:
             if name in self.weights:
@@ -77,9 +75,7 @@ class Loss(ArrayModule):
         if isinstance(value, Tensor):
             if self.class_weights and value.dim() == 2:
                 if len(value) != self.B:
-                    raise InvalidArgument(
-                        f"{name} {list(value.shape)} has no row for each of {self.B} models"
-                    )
+                    raise InvalidArgument(f"{name} {list(value.shape)} has no row for each of {self.B} models")
                 return value.clone()
             return value.expand(self.B, *value.shape).clone()
         given = next((w for w in value or () if w is not None), None)
@@ -116,8 +112,7 @@ class Loss(ArrayModule):
     def extra_repr(self) -> str:
         values = {name: getattr(self, name) for name in self._option_names if name not in self.weights}
         texts = {
-            n: shown(v) if n in self.per_model_lists and isinstance(v, list) else repr(v)
-            for n, v in values.items()
+            n: shown(v) if n in self.per_model_lists and isinstance(v, list) else repr(v) for n, v in values.items()
         }
         return ", ".join(f"{name}={text}" for name, text in (texts | {"B": str(self.B)}).items())
 

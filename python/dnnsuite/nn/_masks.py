@@ -26,9 +26,7 @@ def joined_mask(
     mask: torch.Tensor | None, padding: torch.Tensor | None, extra: int, dtype: torch.dtype
 ) -> torch.Tensor | None:
     """Combine two masks, with `extra` keys at the end that are never ignored; boolean (True = ignore) if both are."""
-    found = [
-        m if extra == 0 else torch.nn.functional.pad(m, (0, extra)) for m in (mask, padding) if m is not None
-    ]
+    found = [m if extra == 0 else torch.nn.functional.pad(m, (0, extra)) for m in (mask, padding) if m is not None]
     if not found:
         return None
     if all(m.dtype == torch.bool for m in found):

@@ -148,9 +148,7 @@ class GroupNorm(ArrayModule):
         weight = torch.nn.Parameter(torch.ones(B, num_channels, **where)) if affine else None
         self.register_parameter("weight", weight)
         has_bias = affine and bias
-        self.register_parameter(
-            "bias", torch.nn.Parameter(torch.zeros(B, num_channels, **where)) if has_bias else None
-        )
+        self.register_parameter("bias", torch.nn.Parameter(torch.zeros(B, num_channels, **where)) if has_bias else None)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:

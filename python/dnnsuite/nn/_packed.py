@@ -41,9 +41,7 @@ class Packing:
     def pack(self, y: torch.Tensor) -> PackedSequence:
         """Pack outputs `[B, T, N, H]`: the inverse of `pad`."""
         own = self.packed
-        return PackedSequence(
-            y[:, self._time, self._row], own.batch_sizes, own.sorted_indices, own.unsorted_indices
-        )
+        return PackedSequence(y[:, self._time, self._row], own.batch_sizes, own.sorted_indices, own.unsorted_indices)
 
     def sort(self, state: Sequence[torch.Tensor] | None) -> Sequence[torch.Tensor] | None:
         """Sort states `[B, layers, N, H]` from the caller's order into that of the packed sequences."""

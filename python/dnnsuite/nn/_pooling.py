@@ -160,9 +160,7 @@ class _MaxUnpool(Stateless):
     ) -> torch.Tensor:
         check_models(x, self.B, type(self).__name__)
         arguments = self.arguments_of(self)
-        result: torch.Tensor = getattr(functional, self.function)(
-            x, indices, **arguments, output_size=output_size
-        )
+        result: torch.Tensor = getattr(functional, self.function)(x, indices, **arguments, output_size=output_size)
         return result
 
 

@@ -56,9 +56,7 @@ def each_in_one(value: Any, like: Tensor) -> Tensor:
         return value
     found = torch.stack([torch.as_tensor(one, dtype=like.dtype, device=like.device) for one in value])
     if len(found) != len(like):
-        raise InvalidArgument(
-            f"a list of {len(found)} weights for {len(like)} models: give one, or one per model"
-        )
+        raise InvalidArgument(f"a list of {len(found)} weights for {len(like)} models: give one, or one per model")
     return found
 
 
@@ -75,9 +73,7 @@ def in_whole_vectors(function: Callable[..., Tensor], *inputs: tuple[Tensor, flo
     if elements % VECTORS == 0 or not on_cpu(inputs[0][0]):
         return function(*(x for x, _ in inputs))
     flat = [
-        torch.nn.functional.pad(
-            x.expand(shape).reshape(shape[0], elements), (0, -elements % VECTORS), value=fill
-        )
+        torch.nn.functional.pad(x.expand(shape).reshape(shape[0], elements), (0, -elements % VECTORS), value=fill)
         for x, fill in inputs
     ]
     return function(*flat)[:, :elements].reshape(shape)

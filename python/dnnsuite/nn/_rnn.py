@@ -54,9 +54,7 @@ class RecurrentLayer(ArrayModule):
             if value <= 0:
                 raise InvalidArgument(f"{name}: {what} must be greater than zero, got {value}")
         if not 0 <= proj_size < hidden_size:
-            raise InvalidArgument(
-                f"{name}: proj_size must be smaller than hidden_size={hidden_size}, got {proj_size}"
-            )
+            raise InvalidArgument(f"{name}: proj_size must be smaller than hidden_size={hidden_size}, got {proj_size}")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
         self.proj_size = proj_size
@@ -145,12 +143,8 @@ class RecurrentLayer(ArrayModule):
             return self._projected(x, suffix, h, c, lengths)
         given = (x, h, c, lengths)
         if all(map(is_frozen, given)):
-            return spread_all(
-                self.of_one()._projected(first_of(x), suffix, *map(first_of, given[1:])), self.B
-            )
-        if (
-            x.size(2) % 2
-        ):  # the last of an odd number of rows is summed in another order: in company it would be even
+            return spread_all(self.of_one()._projected(first_of(x), suffix, *map(first_of, given[1:])), self.B)
+        if x.size(2) % 2:  # the last of an odd number of rows is summed in another order: in company it would be even
             return self._projected(x, suffix, h, c, lengths)
         x = x.transpose(0, 1).flatten(1, 2).unsqueeze(0)  # the sequences of all models as those of one
         rows = [None if part is None else folded(part) for part in given[1:]]
@@ -181,9 +175,7 @@ class RecurrentLayer(ArrayModule):
             weight, hidden_bias, h, c, project = (None if v is None else v.to(exact.dtype) for v in given)
         backwards = suffix.endswith("reverse")
         state = (weight, hidden_bias, h, c, lengths)
-        y, last_h, last_c = ops.recurrence(
-            exact, *state, kind=self.kind, reverse=backwards, weight_hr=project
-        )
+        y, last_h, last_c = ops.recurrence(exact, *state, kind=self.kind, reverse=backwards, weight_hr=project)
         if dtype == exact.dtype:
             return y, last_h, last_c
         return y.to(dtype), last_h.to(dtype), None if last_c is None else last_c.to(dtype)
@@ -198,9 +190,7 @@ class RecurrentLayer(ArrayModule):
             outputs = []
             for suffix in self._suffixes(layer):
                 before = [None, None] if state is None else [part[:, len(hs)] for part in state]
-                y, h, c = self._direction(
-                    x, suffix, before[0], before[1] if self.kind == "lstm" else None, lengths
-                )
+                y, h, c = self._direction(x, suffix, before[0], before[1] if self.kind == "lstm" else None, lengths)
                 outputs.append(y)
                 hs.append(h)
                 cs += [] if c is None else [c]
@@ -216,9 +206,7 @@ class RecurrentLayer(ArrayModule):
         for name, part, size in zip(("hx", "cx"), state, sizes, strict=False):
             wanted = [self.B, count, rows, size]
             if list(part.shape) != wanted:
-                raise InvalidArgument(
-                    f"{type(self).__name__}: {name} must be {wanted}, not {list(part.shape)}"
-                )
+                raise InvalidArgument(f"{type(self).__name__}: {name} must be {wanted}, not {list(part.shape)}")
 
     def _run(self, x: Any, state: Sequence[torch.Tensor] | None) -> tuple[Any, State]:
         """Run `forward` with the state as a tuple of tensors."""

@@ -33,9 +33,7 @@ class Table(ArrayModule):
         super().__init__(B)
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
-                raise InvalidArgument(
-                    f"padding_idx must lie within num_embeddings={num_embeddings}, got {padding_idx}"
-                )
+                raise InvalidArgument(f"padding_idx must lie within num_embeddings={num_embeddings}, got {padding_idx}")
             padding_idx %= num_embeddings
         self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
         self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq

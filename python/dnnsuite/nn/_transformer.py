@@ -55,9 +55,7 @@ class TransformerLayer(ArrayModule):
         super().__init__(B)
         where = {"device": device, "dtype": dtype}
         for name in self._attentions:
-            attention = MultiheadAttention(
-                d_model, nhead, dropout, bias=bias, batch_first=batch_first, B=B, **where
-            )
+            attention = MultiheadAttention(d_model, nhead, dropout, bias=bias, batch_first=batch_first, B=B, **where)
             self.add_module(name, attention)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, B=B, **where)
         self.dropout = Dropout(dropout, B=B, device=device)
@@ -95,9 +93,7 @@ class TransformerLayer(ArrayModule):
             rates = {getattr(model, name).p for name in cls._drops}
             rates |= {getattr(model, name).dropout for name in cls._attentions}
             if len(rates) > 1:
-                raise InvalidArgument(
-                    f"model {index}: the dropout rates of one {cls.__name__} differ: {sorted(rates)}"
-                )
+                raise InvalidArgument(f"model {index}: the dropout rates of one {cls.__name__} differ: {sorted(rates)}")
         return super().from_models(models)
 
     def _inner(self, x: Tensor, masks: Sequence[Tensor | None]) -> tuple[Tensor, bool, list[Tensor | None]]:
@@ -126,9 +122,7 @@ class TransformerLayer(ArrayModule):
         """Compute norm(residual + dropout(x + bias of `linear`))."""
         x = widened(computable(x), residual, norm.weight)
         parameters = (match(linear.bias, x), match(residual, x), *dropout.draw())
-        y = ops.bias_dropout_add_layer_norm(
-            x, *parameters, match(norm.weight, x), match(norm.bias, x), norm.eps
-        )
+        y = ops.bias_dropout_add_layer_norm(x, *parameters, match(norm.weight, x), match(norm.bias, x), norm.eps)
         return y.to(residual.dtype) if y.device.type == "cpu" else y  # as torch's layer_norm under autocast
 
     def _attend(

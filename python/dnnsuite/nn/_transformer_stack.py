@@ -52,9 +52,7 @@ class Stack(ArrayModule):
             )
         array: Any = cls.__new__(cls)
         ArrayModule.__init__(array, len(models))
-        array.layers = torch.nn.ModuleList(
-            _array(parts) for parts in zip(*(m.layers for m in models), strict=True)
-        )
+        array.layers = torch.nn.ModuleList(_array(parts) for parts in zip(*(m.layers for m in models), strict=True))
         array.num_layers = models[0].num_layers
         array.norm = None if models[0].norm is None else _array([model.norm for model in models])
         return array.train(models[0].training)
@@ -203,8 +201,7 @@ class Transformer(ArrayModule):
     def can_fuse(cls, models: Sequence[Any]) -> bool:
         """Return True if encoder and decoder have rules, in every model."""
         return all(
-            type(model.encoder) is torch.nn.TransformerEncoder
-            and type(model.decoder) is torch.nn.TransformerDecoder
+            type(model.encoder) is torch.nn.TransformerEncoder and type(model.decoder) is torch.nn.TransformerDecoder
             for model in models
         ) and (
             TransformerEncoder.can_fuse([model.encoder for model in models])

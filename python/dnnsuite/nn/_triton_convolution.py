@@ -155,9 +155,7 @@ def _grad(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     return dx, dw, db, *(None,) * (3 + len(ctx.tiles))
 
 
-def _composition(
-    x: Tensor, w: Tensor, bias: Tensor | None, geometry: list[int], transposed: bool, *_: Any
-) -> Tensor:
+def _composition(x: Tensor, w: Tensor, bias: Tensor | None, geometry: list[int], transposed: bool, *_: Any) -> Tensor:
     """The same by torch, model by model, for gradients of gradients."""
     stride, padding, dilation = geometry[:2], geometry[2:4], geometry[4:6]
     extra = [0, 0]

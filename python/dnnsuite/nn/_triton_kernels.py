@@ -118,9 +118,7 @@ def gathered(
                 reached = reached & (down >= 0) & (down < XH) & (across >= 0) & (across < XW)
             source = x + at[:, None] + (r * h_inc * xh + s * w_inc * xw + c * xc)[None, :]
             a = tl.load(source, mask=reached, other=0.0)
-            filters = (
-                w + ((r0 + r * STEP_H) * wr + (s0 + s * STEP_W) * ws + c * wc)[:, None] + (o * wo)[None, :]
-            )
+            filters = w + ((r0 + r * STEP_H) * wr + (s0 + s * STEP_W) * ws + c * wc)[:, None] + (o * wo)[None, :]
             b = tl.load(filters, mask=inside[:, None] & some[None, :], other=0.0)
             if WIDE:
                 a, b = a.to(tl.float32), b.to(tl.float32)
@@ -140,9 +138,7 @@ def gathered(
                 down, across = h + r * h_inc, v + s * w_inc
                 reached = reached & (down >= 0) & (down < XH) & (across >= 0) & (across < XW)
             source = x + (at + (r * h_inc * xh + s * w_inc * xw))[:, None] + (c * xc)[None, :]
-            filters = (
-                w + ((r0 + r * STEP_H) * wr + (s0 + s * STEP_W) * ws) + (c * wc)[:, None] + (o * wo)[None, :]
-            )
+            filters = w + ((r0 + r * STEP_H) * wr + (s0 + s * STEP_W) * ws) + (c * wc)[:, None] + (o * wo)[None, :]
             inside = c < IN
             a = tl.load(source, mask=reached[:, None] & inside[None, :], other=0.0)
             b = tl.load(filters, mask=inside[:, None] & some[None, :], other=0.0)
@@ -150,9 +146,7 @@ def gathered(
                 a, b = a.to(tl.float32), b.to(tl.float32)
             sums = tl.dot(a, b, sums, input_precision=PRECISION)
     if BIASED:
-        sums += tl.load(bias + model * G * OUT + group * OUT + o, mask=some, other=0.0).to(tl.float32)[
-            None, :
-        ]
+        sums += tl.load(bias + model * G * OUT + group * OUT + o, mask=some, other=0.0).to(tl.float32)[None, :]
     if TRANSPOSED:
         t_h, t_w = t_h * SH + y0, t_w * SW + x0
     place = ((n * YH + t_h) * YW + t_w) * (G * OUT) + group * OUT

@@ -38,9 +38,7 @@ def _new_result(x: Tensor, channels: int, height: int, width: int) -> Tensor:
     for views of what an operator has made."""
     B, N = x.shape[:2]
     image = height * width * channels
-    return x.new_empty_strided(
-        (B, N, channels, height, width), (N * image, image, 1, width * channels, channels)
-    )
+    return x.new_empty_strided((B, N, channels, height, width), (N * image, image, 1, width * channels, channels))
 
 
 def _gathered(
@@ -61,9 +59,7 @@ def _gathered(
     if not y.numel():
         return y
     if B * G > _MOST_IN_GRID or y[0].numel() > MOST:
-        raise NotImplementedError(
-            f"Triton convolutions of {B} models of {G} groups and results {list(y.shape)}"
-        )
+        raise NotImplementedError(f"Triton convolutions of {B} models of {G} groups and results {list(y.shape)}")
     down, across = reached(
         w.shape[3:], geometry, (YH, YW) if transposed else (XH, XW), (XH, XW) if transposed else (YH, YW)
     )
@@ -100,9 +96,7 @@ def _gathered(
     return y
 
 
-def _filter_gradient(
-    x: Tensor, dy: Tensor, w: Tensor, geometry: Sequence[int], precision: str, tile: Tile
-) -> Tensor:
+def _filter_gradient(x: Tensor, dy: Tensor, w: Tensor, geometry: Sequence[int], precision: str, tile: Tile) -> Tensor:
     """Compute the gradient of the filters w of a convolution of x, not transposed, from that of its result."""
     SH, SW, PH, PW, DH, DW, G = geometry[:7]
     B, N, C, XH, XW = x.shape
@@ -237,9 +231,7 @@ def _launched(compute: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return call
 
 
-def _no_gathered(
-    x: Tensor, w: Tensor, bias: Any, geometry: Sequence[int], transposed: bool, *_: Any
-) -> Tensor:
+def _no_gathered(x: Tensor, w: Tensor, bias: Any, geometry: Sequence[int], transposed: bool, *_: Any) -> Tensor:
     channels = geometry[6] * w.size(2) if transposed else w.size(1)
     return _new_result(x, channels, *geometry[7:])
 

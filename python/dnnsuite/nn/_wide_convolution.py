@@ -115,7 +115,5 @@ def _compare(
 
 
 def _gradients(grad: Tensor, x: Tensor, weight: Tensor, geometry: Any) -> tuple[Tensor, Tensor]:
-    found = torch.ops.aten.convolution_backward(
-        grad, x, weight, [len(weight)], *geometry, [False, True, True]
-    )
+    found = torch.ops.aten.convolution_backward(grad, x, weight, [len(weight)], *geometry, [False, True, True])
     return found[1], found[2]

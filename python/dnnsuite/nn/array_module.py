@@ -100,9 +100,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
     """
 
     torch_class: ClassVar[Callable[..., torch.nn.Module]]
-    shared_buffers: ClassVar[
-        tuple[str, ...]
-    ] = ()  # buffers that all models share and that have no dimension for them
+    shared_buffers: ClassVar[tuple[str, ...]] = ()  # buffers that all models share and that have no dimension for them
     #: Attributes of a layer of `torch_class` that its constructor sets although the class has them.
     set_by_constructor: ClassVar[frozenset[str]] = frozenset()
     #: Attributes that are lists with one value per model.
@@ -241,9 +239,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
             model = type(self).torch_class(**arguments, **where)
         _hold_alike(model, self)
         state = {name: value[index].clone() for name, value in self.state_dict().items()}
-        model.load_state_dict(
-            state, strict=False
-        )  # not a counter of batches that was taken away, which torch adds
+        model.load_state_dict(state, strict=False)  # not a counter of batches that was taken away, which torch adds
         mine = self.state_dict(keep_vars=True)
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(mine[name].requires_grad)
@@ -259,9 +255,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
     def recorded_values(self) -> tuple[Any, ...]:
         """List the values of per-model lists that a recorded step of this layer depends on."""
         held = [getattr(self, name) for name in self.per_model_lists]
-        return tuple(
-            values[0] if values and all(v == values[0] for v in values) else tuple(values) for values in held
-        )
+        return tuple(values[0] if values and all(v == values[0] for v in values) else tuple(values) for values in held)
 
     def is_alike(self) -> bool:
         """Return True if all models now compute the same from one input: they share every tensor, and draw nothing.
@@ -366,9 +360,7 @@ def shareable_state(models: Sequence[torch.nn.Module]) -> dict[str, torch.Tensor
 
 
 @torch.no_grad()
-def load_stacked(
-    array: torch.nn.Module, models: Sequence[torch.nn.Module], kept_once: Collection[str] = ()
-) -> None:
+def load_stacked(array: torch.nn.Module, models: Sequence[torch.nn.Module], kept_once: Collection[str] = ()) -> None:
     """Copy the models' state into the array's, model i to index i of dimension 0, except tensors `kept_once`."""
     own = array.state_dict(keep_vars=True)
     firsts = models[0].state_dict(keep_vars=True)
@@ -381,17 +373,9 @@ def load_stacked(
                         f"{getattr(firsts[name], what)} and {getattr(value, what)}"
                     )
             if name not in own:
-                raise MoreState(
-                    f"model {index}: {name} is nothing that a {type(model).__name__} of torch has"
-                )
-            if (
-                own[name].shape[1:] != value.shape
-                and value.shape == firsts[name].shape
-                and name not in kept_once
-            ):
-                raise MoreState(
-                    f"model {index}: {name} is {list(value.shape)}, of other sizes than its layer says"
-                )
+                raise MoreState(f"model {index}: {name} is nothing that a {type(model).__name__} of torch has")
+            if own[name].shape[1:] != value.shape and value.shape == firsts[name].shape and name not in kept_once:
+                raise MoreState(f"model {index}: {name} is {list(value.shape)}, of other sizes than its layer says")
             if name not in kept_once:
                 own[name][index].copy_(value)
     for name, parameter in array.named_parameters():
@@ -409,9 +393,7 @@ def per_model(value: float | Sequence[float], B: int, name: str) -> list[float]:
     except (TypeError, ValueError):
         raise InvalidArgument(f"{name} is a number, or one per model; got {value!r}") from None
     if len(values) != B:
-        raise InvalidArgument(
-            f"{name} has {len(values)} values for {B} models: give one value, or one per model"
-        )
+        raise InvalidArgument(f"{name} has {len(values)} values for {B} models: give one value, or one per model")
     return values
 
 

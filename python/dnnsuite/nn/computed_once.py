@@ -84,9 +84,7 @@ def layer_of_one(module: Any) -> Any:
     one.__dict__.update(module.__dict__)
     names = _of_no_model(module)
     one.__dict__["_parameters"] = {n: None if p is None else p[:1] for n, p in module._parameters.items()}
-    one.__dict__["_buffers"] = {
-        n: b if b is None or n in names else b[:1] for n, b in module._buffers.items()
-    }
+    one.__dict__["_buffers"] = {n: b if b is None or n in names else b[:1] for n, b in module._buffers.items()}
     one.__dict__["_modules"] = {
         n: p.of_one() if hasattr(p, "of_one") else layer_of_one(p) if p is not None and p._modules else p
         for n, p in module._modules.items()

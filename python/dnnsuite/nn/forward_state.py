@@ -55,9 +55,7 @@ class _State(threading.local):
         self.may_stop = False  # a checkpoint runs again, and ends where autograd has all tensors it wants
         self.checkpointed = False  # one of torch's checkpoints was called, by whatever code
         self.pending: list[ModelTensor] = []  # tensors not computed yet, see `Deferred`
-        self.written: list[
-            tuple[Any, str, Any]
-        ] = []  # (module, attribute, value before) of what code has set
+        self.written: list[tuple[Any, str, Any]] = []  # (module, attribute, value before) of what code has set
 
 
 state = _State()

@@ -31,9 +31,7 @@ Way = Callable[..., Tensor]
 _ROUNDS, _CALLS = 3, 5
 _SLOW = 2.0  # times the fastest way's seconds, from which on a way is not measured again
 _chosen: dict[Any, str] = {}
-_streams: dict[
-    torch.device, torch.cuda.Stream
-] = {}  # one for all measurements: torch's own streams come round
+_streams: dict[torch.device, torch.cuda.Stream] = {}  # one for all measurements: torch's own streams come round
 
 
 def fastest(what: str, ways: Mapping[str, Way], inputs: Sequence[Tensor | None], *facts: Any) -> str:
@@ -98,9 +96,7 @@ def _stand_in(look: Any, device: torch.device) -> Tensor | None:
     if look is None:
         return None
     shape, strides, dtype, needs_grad = look
-    size = (
-        1 + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True)) if 0 not in shape else 0
-    )
+    size = 1 + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True)) if 0 not in shape else 0
     memory = torch.full((size,), 0.5 if dtype.is_floating_point else 0, dtype=dtype, device=device)
     return memory.as_strided(shape, strides).requires_grad_(needs_grad)
 
@@ -121,9 +117,7 @@ def _measured(
     found: dict[str, float] = {}
     with torch.enable_grad() if leaves else torch.no_grad():
         calls = {}
-        pool = (
-            torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-        )  # only one graph runs at a time
+        pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None  # only one graph runs at a time
         for name, way in ways.items():
             with contextlib.suppress(RuntimeError, NotImplementedError):  # not here: another way is
                 calls[name] = _call(partial(run, way), device, pool)

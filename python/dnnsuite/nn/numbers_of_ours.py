@@ -21,9 +21,7 @@ _MADE = {"rand": "uniform", "randn": "normal"}
 _MOST = 2**40  # of which 2^53 equally likely numbers make no two differ in frequency by more than 1 in 8000
 
 
-def filled_by_ours(
-    method: str, args: Sequence[Any], kwargs: dict[str, Any]
-) -> tuple[str, float, float] | None:
+def filled_by_ours(method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[str, float, float] | None:
     """Return (distribution, first, second) of `Tensor.method(*args, **kwargs)`; None if torch's own has to do it, or to
     refuse it."""
     if method not in _FILLS:
@@ -52,11 +50,7 @@ def made_by_ours(
     name: str, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Sequence[int], torch.dtype, str] | None:
     """Return (shape, dtype, distribution) of `torch.name(*args, **kwargs)` for one model, as of `filled_by_ours`."""
-    if (
-        name not in _MADE
-        or not kwargs.keys() <= {"size", "dtype", "device"}
-        or bool(args) == ("size" in kwargs)
-    ):
+    if name not in _MADE or not kwargs.keys() <= {"size", "dtype", "device"} or bool(args) == ("size" in kwargs):
         return None
     sizes = args or (kwargs["size"],)
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
@@ -77,11 +71,7 @@ def integers_by_ours(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Seque
     low, high = (0, *bounds)[-2:] if 1 <= len(bounds) <= 2 else (0, 0)
     fits = type(low) is type(high) is int and -_MOST <= low < high <= _MOST
     whole = kwargs.get("dtype") in (None, torch.int64)
-    return (
-        (sizes, low, high)
-        if fits and whole and isinstance(sizes, (tuple, list)) and _are_sizes(sizes)
-        else None
-    )
+    return (sizes, low, high) if fits and whole and isinstance(sizes, (tuple, list)) and _are_sizes(sizes) else None
 
 
 def _are_sizes(sizes: Sequence[Any]) -> bool:

@@ -97,9 +97,7 @@ def set_in_forward(module: torch.nn.Module, B: int, name: str, value: torch.Tens
         if type(value) is not ModelTensor or value._value is not held["_parameters"][name]:
             raise NotFusable(f"it assigns the parameter {name} of a {type(module).__name__} in the forward")
         return  # of `weight /= 2`: done already
-    own = (
-        physical(value) if type(value) is ModelTensor else value.unsqueeze(0).expand(B, *value.shape).clone()
-    )
+    own = physical(value) if type(value) is ModelTensor else value.unsqueeze(0).expand(B, *value.shape).clone()
     if name in held["_buffers"]:
         held["_buffers"][name] = own.detach()  # in its place, not into it: autograd may have kept the old one
     else:

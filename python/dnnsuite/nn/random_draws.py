@@ -86,9 +86,7 @@ def draw(
     return result
 
 
-def _drawn_by_ours(
-    name: str, args: Sequence[Any], kwargs: dict[str, Any], stream: torch.Tensor
-) -> torch.Tensor | None:
+def _drawn_by_ours(name: str, args: Sequence[Any], kwargs: dict[str, Any], stream: torch.Tensor) -> torch.Tensor | None:
     """Draw `torch.name(*args, **kwargs)` of each model by `ops.random_numbers`; None where that cannot."""
     whole = integers_by_ours(args, kwargs) if name == "randint" else None
     if whole is not None:  # rounded down

@@ -78,9 +78,7 @@ def advance(rng: torch.Tensor) -> torch.Tensor:
     if _tapes.repeating is not None:
         now = next(_tapes.repeating, None)
         if now is None:
-            raise InvalidArgument(
-                "a checkpointed function drew more random numbers the second time than the first"
-            )
+            raise InvalidArgument("a checkpointed function drew more random numbers the second time than the first")
     elif backward_pass() != -1:
         raise InvalidArgument(
             "random numbers are drawn in a backward pass, where a checkpoint runs a forward again and needs those of "

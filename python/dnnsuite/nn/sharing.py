@@ -154,9 +154,7 @@ def own_what_trains(root: torch.nn.Module) -> bool:
     gradient, running statistics in training mode. Returns True if there were any."""
     found = False
     for module in root.modules():
-        trained = [
-            name for name, value in module._parameters.items() if value is not None and value.requires_grad
-        ]
+        trained = [name for name, value in module._parameters.items() if value is not None and value.requires_grad]
         found |= bool(trained) and make_own(module, trained)
         written = getattr(module, "own_written", None)
         found |= written is not None and written()
@@ -179,9 +177,7 @@ class SharedState:
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *rest: Any
     ) -> None:
-        stand_ins = (
-            {} if local_metadata.get("assign_to_params_buffers") else self._stand_ins(state_dict, prefix)
-        )
+        stand_ins = {} if local_metadata.get("assign_to_params_buffers") else self._stand_ins(state_dict, prefix)
         given = {**state_dict, **{prefix + name: part for name, (*_, part) in stand_ins.items()}}
         for name, (registry, _, stand_in, _) in stand_ins.items():
             registry[name] = stand_in

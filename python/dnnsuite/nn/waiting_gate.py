@@ -77,8 +77,6 @@ def _watched(*halves: Half) -> bool:
     if not torch.is_grad_enabled():
         return False
     return any(
-        half.value.requires_grad != half.whole.requires_grad
-        or half.value.retains_grad
-        or half.value._backward_hooks
+        half.value.requires_grad != half.whole.requires_grad or half.value.retains_grad or half.value._backward_hooks
         for half in halves
     )

@@ -89,9 +89,7 @@ def activate(x: Tensor, curve: str, first: float = 0.0, second: float = 0.0) -> 
         return _called(x, curve, first, second)
     order = memory_order(x)
     laid_out = x.permute(order)
-    return (
-        _called(laid_out, curve, first, second).permute(way_back(order)) if laid_out.is_contiguous() else None
-    )
+    return _called(laid_out, curve, first, second).permute(way_back(order)) if laid_out.is_contiguous() else None
 
 
 def _called(x: Tensor, curve: str, first: float, second: float) -> Tensor:

@@ -44,9 +44,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     needs = ctx.needs_input_grad[:3]
     found = _backward(grad, *ctx.saved_tensors, *ctx.geometry, *needs)
-    return *(t if needed else None for t, needed in zip(found, needs, strict=True)), *(
-        None for _ in ctx.geometry
-    )
+    return *(t if needed else None for t, needed in zip(found, needs, strict=True)), *(None for _ in ctx.geometry)
 
 
 def _composition(x: Tensor, weight: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:

@@ -54,9 +54,7 @@ def _backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
     return _cross_entropy_backward(grad, logits, target, log_sum, *ctx.options), None, None, None, None
 
 
-def _composition(
-    logits: Tensor, target: Tensor, ignore_index: int, label_smoothing: float, reduction: str
-) -> Tensor:
+def _composition(logits: Tensor, target: Tensor, ignore_index: int, label_smoothing: float, reduction: str) -> Tensor:
     rows = torch.nn.functional.cross_entropy(
         logits.to(_accumulated(logits)).flatten(0, 1),
         target.flatten(),

@@ -48,9 +48,7 @@ def _grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     dx = _backward_input(grad, weight, *x.shape[2:4], *ctx.steps) if needs[0] else None
     dweight = dbias = None
     if needs[1] or needs[2]:
-        sums = _backward_weight(grad, x, kernel_h, kernel_w, *ctx.steps).view(
-            models, kernel_h * kernel_w + 1, channels
-        )
+        sums = _backward_weight(grad, x, kernel_h, kernel_w, *ctx.steps).view(models, kernel_h * kernel_w + 1, channels)
         dweight = sums[:, :-1].reshape(weight.shape) if needs[1] else None
         dbias = sums[:, -1] if ctx.has_bias else None
     return dx, dweight, dbias, *(None for _ in ctx.steps)

@@ -41,9 +41,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 def _composition(weight: Tensor, indices: Tensor, padding_idx: int) -> Tensor:
     models = torch.arange(len(weight), device=weight.device).view(-1, *[1] * (indices.dim() - 1))
     rows = weight[models, indices]
-    return (
-        torch.where((indices == padding_idx).unsqueeze(-1), rows.detach(), rows) if padding_idx >= 0 else rows
-    )
+    return torch.where((indices == padding_idx).unsqueeze(-1), rows.detach(), rows) if padding_idx >= 0 else rows
 
 
 _eager = differentiable(_embedding, _setup, _backward, _composition)

@@ -20,9 +20,7 @@ def _bags(weight: Tensor, indices: Tensor, offsets: Tensor, mean: bool) -> Tenso
     """Call torch's kernel for each model: one for all would have bits that depend on B."""
     each = zip(weight.unbind(0), indices.unbind(0), offsets.unbind(0), strict=True)
     mode = _MEAN if mean else _SUM
-    return torch.stack(
-        [torch.embedding_bag(table, own, begins, False, mode)[0] for table, own, begins in each]
-    )
+    return torch.stack([torch.embedding_bag(table, own, begins, False, mode)[0] for table, own, begins in each])
 
 
 def _bag_of(offsets: Tensor, count: int) -> Tensor:

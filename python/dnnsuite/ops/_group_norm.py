@@ -48,9 +48,7 @@ def _grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return dx, None, None if weight is None else dweight, dbias if ctx.has_bias else None, None
 
 
-def _composition(
-    x: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> Tensor:
+def _composition(x: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
     groups = x.reshape(*x.shape[:2], num_groups, x.shape[2] // num_groups * math.prod(x.shape[3:]))
     variance, mean = torch.var_mean(groups, -1, correction=0, keepdim=True)
     y = ((groups - mean) * (variance + eps).rsqrt()).view(x.shape)

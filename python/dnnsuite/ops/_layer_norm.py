@@ -90,9 +90,7 @@ def _join_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _join_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, bias, residual, p, rng, weight = ctx.saved_tensors
-    dx, dresidual, dbias, dweight, dnorm_bias = _join_backward(
-        grad, x, bias, residual, p, rng, weight, ctx.eps
-    )
+    dx, dresidual, dbias, dweight, dnorm_bias = _join_backward(grad, x, bias, residual, p, rng, weight, ctx.eps)
     return (
         dx,
         None if bias is None else dbias,
@@ -131,9 +129,7 @@ _norm_eager = differentiable(_norm, _norm_setup, _norm_grad, _norm_composition)
 _join_eager = differentiable(_join, _join_setup, _join_grad, _join_composition)
 
 
-def layer_norm(
-    x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
-) -> Tensor:
+def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """Normalise the last dimension of x [B, ..., D] with each model's weight and bias [B, D].
 
     The backward pass computes the statistics again: from a row in cache that is cheaper than saving them.

@@ -260,9 +260,7 @@ def linear(
     _check(x, weight, bias, activation)
     own = own_products(x, weight, bias)
     low = None if own and (dtype is None or dtype == x.dtype) else _rounding(x, weight, dtype)
-    if (
-        own and low is None and activation != "gelu" and x.dim() == 3 and weight.requires_grad
-    ):  # the usual case
+    if own and low is None and activation != "gelu" and x.dim() == 3 and weight.requires_grad:  # the usual case
         return _of_own_rows(x, weight, bias, activation == "relu", in_order)
     if is_kept(weight) and not is_kept(bias):  # a bias of each model's own, as in BitFit
         y = linear(x, weight, dtype=dtype)

@@ -133,9 +133,7 @@ def linear_cross_entropy(
             f"{list(x.shape)}"
         )
     if target.shape != x.shape[:2]:
-        raise InvalidArgument(
-            f"linear_cross_entropy: target must be {list(x.shape[:2])}, not {list(target.shape)}"
-        )
+        raise InvalidArgument(f"linear_cross_entropy: target must be {list(x.shape[:2])}, not {list(target.shape)}")
     if reduction not in ("mean", "sum"):
         raise InvalidArgument(f"linear_cross_entropy: reduction must be 'mean' or 'sum', not {reduction!r}")
     if tracing() or not own_products(x, weight, bias):

@@ -54,9 +54,7 @@ def _composition(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
     return torch.bmm(a, b) if bias is None else torch.baddbmm(bias.unsqueeze(1), a, b)
 
 
-def _gradients(
-    grad: Tensor, a: Tensor, b: Tensor, needs_a: bool, needs_b: bool, needs_bias: bool
-) -> tuple[Any, ...]:
+def _gradients(grad: Tensor, a: Tensor, b: Tensor, needs_a: bool, needs_b: bool, needs_bias: bool) -> tuple[Any, ...]:
     da = a.new_empty(a.shape) if needs_a else None
     db = b.new_empty(b.shape) if needs_b else None
     for model in reversed(range(len(grad))):  # the last is what a forward pass has left in the caches
@@ -85,18 +83,14 @@ def matmul(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
         product = matmul(a, b)
         return product + bias.reshape(len(a), *(1,) * (product.dim() - 2), -1)
     if a.dim() < 2 or b.dim() < 2 or len(a) != len(b):
-        raise InvalidArgument(
-            f"matmul: both must be [B, ...] with the same B; not {list(a.shape)} and {list(b.shape)}"
-        )
+        raise InvalidArgument(f"matmul: both must be [B, ...] with the same B; not {list(a.shape)} and {list(b.shape)}")
     if a.dim() == 2:
         return matmul(a.unsqueeze(1), b).squeeze(1 if b.dim() == 2 else -2)
     if b.dim() == 2:
         return matmul(a, b.unsqueeze(-1)).squeeze(-1)
     (rows, depth), (other, columns) = a.shape[-2:], b.shape[-2:]
     if depth != other:
-        raise InvalidArgument(
-            f"matmul: {list(a.shape)} and {list(b.shape)} have no product: {depth} and {other}"
-        )
+        raise InvalidArgument(f"matmul: {list(a.shape)} and {list(b.shape)} have no product: {depth} and {other}")
     wide = is_kept(b) and b.shape[1:-2].numel() == 1
     if wide and (not own_products(a, b) or (rows * depth * columns < LARGE and _VECTORS)):
         one, matrix = a.reshape(1, -1, depth), b[:1].reshape(1, depth, columns)

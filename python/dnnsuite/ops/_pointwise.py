@@ -89,9 +89,7 @@ def _dropout_composition(x: Tensor, p: Tensor | None, rng: Tensor | None) -> Ten
     return x * factors
 
 
-def add_composition(
-    x: Tensor, bias: Tensor | None, residual: Tensor, p: Tensor | None, rng: Tensor | None
-) -> Tensor:
+def add_composition(x: Tensor, bias: Tensor | None, residual: Tensor, p: Tensor | None, rng: Tensor | None) -> Tensor:
     """Compose bias_dropout_add of torch's operators."""
     return residual + _dropout_composition(x if bias is None else x + rows_of(bias, x), p, rng)
 
@@ -99,9 +97,7 @@ def add_composition(
 _ACTIVATIONS = {"none": lambda x: x, "relu": torch.relu, "gelu": torch.nn.functional.gelu}
 
 
-def _act_composition(
-    x: Tensor, bias: Tensor | None, activation: str, p: Tensor | None, rng: Tensor | None
-) -> Tensor:
+def _act_composition(x: Tensor, bias: Tensor | None, activation: str, p: Tensor | None, rng: Tensor | None) -> Tensor:
     return _dropout_composition(_ACTIVATIONS[activation](x if bias is None else x + rows_of(bias, x)), p, rng)
 
 

@@ -53,9 +53,7 @@ def copied_in_order(x: Tensor, order: Sequence[int]) -> Tensor | None:
     return y
 
 
-def _through(
-    copy: Any, x: Tensor, parts: Sequence[int], order: Sequence[int], shape: Sequence[int]
-) -> Tensor:
+def _through(copy: Any, x: Tensor, parts: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Tensor:
     """Copy x `[B, N, C, *]` with the function `copy`: of its pixels `[B, *parts]`, in `order`, to `[B, *shape]`."""
     rows: Tensor = copy(x.movedim(2, -1).reshape(x.size(0), *parts), order)
     return rows.reshape(x.size(0), *shape).movedim(-1, 2)

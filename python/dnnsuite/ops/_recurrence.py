@@ -22,9 +22,7 @@ GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 State = tuple[Tensor, Tensor, Tensor | None]
 
 
-def _cell(
-    kind: str, given: Tensor, hidden: Tensor, h: Tensor, c: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
+def _cell(kind: str, given: Tensor, hidden: Tensor, h: Tensor, c: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Compute one step: from the input's part of the gates, the state's part, and the state to the next state."""
     if kind == "lstm":
         assert c is not None
@@ -146,9 +144,7 @@ def _backward(
     )
 
 
-def _weight_gradient(
-    dhidden: Tensor, y: Tensor, h: Tensor | None, lengths: Tensor | None, reverse: bool
-) -> Tensor:
+def _weight_gradient(dhidden: Tensor, y: Tensor, h: Tensor | None, lengths: Tensor | None, reverse: bool) -> Tensor:
     """Sum over the steps (gradient of the gates) (state before the step)ᵀ, [B, G * H, H].
 
     One product for all steps of a model: a step's state is the result of the one before, or zero (after the end of a
@@ -222,9 +218,7 @@ def recurrence(
         )
     if weight_hr is not None or transforming():
         return _composed(gates, weight_hh, bias_hh, h, c, lengths, kind, reverse, weight_hr)
-    keep = torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (gates, weight_hh, bias_hh, h, c)
-    )
+    keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (gates, weight_hh, bias_hh, h, c))
     if not on_cpu(gates):
         if tracing() or not (gates.is_cpu or (gates.is_cuda and cuda_kernels)):
             return _composed(gates, weight_hh, bias_hh, h, c, lengths, kind, reverse)

@@ -106,9 +106,7 @@ def _backward(
     return dgates, own, dh, dc if c is not None else None
 
 
-def weight_gradient(
-    dstate_gates: Tensor, y: Tensor, h: Tensor | None, lengths: Tensor | None, reverse: bool
-) -> Tensor:
+def weight_gradient(dstate_gates: Tensor, y: Tensor, h: Tensor | None, lengths: Tensor | None, reverse: bool) -> Tensor:
     """Sum over the steps (gradient of the gates)ᵀ (state before the step), [B, G * H, H], in one product.
 
     A step's state is the result of the one before, or zero (after the end of a shorter sequence). The given first
@@ -157,9 +155,7 @@ class _Steps(torch.autograd.Function):
         return dgates, dweight, dbias, dh, dc, None, None, None, None
 
 
-def recurrence_steps(
-    *args: Any, keep: bool, composition: Callable[..., Any]
-) -> tuple[Tensor, Tensor, Tensor | None]:
+def recurrence_steps(*args: Any, keep: bool, composition: Callable[..., Any]) -> tuple[Tensor, Tensor, Tensor | None]:
     """Compute `ops.recurrence` by one product and one kernel for each step.
 
     Args:

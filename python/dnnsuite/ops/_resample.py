@@ -138,9 +138,7 @@ def _gradient_volumes(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     B, N, C, depth, height, width = grad.shape
     D, H, W = ctx.sides
     lines = grad.movedim(2, -1).reshape(B, N, 1, depth, height * width * C)
-    planes = _backward_gradient(lines, ctx.kind, 1, D, *_of_depth(ctx.rest)[2:]).view(
-        B, N * D, height, width, C
-    )
+    planes = _backward_gradient(lines, ctx.kind, 1, D, *_of_depth(ctx.rest)[2:]).view(B, N * D, height, width, C)
     dx = _backward_gradient(planes, ctx.kind, H, W, *_of_planes(ctx.rest)[2:])
     return dx.view(B, N, D, H, W, C).movedim(-1, 2), *(None,) * 10
 

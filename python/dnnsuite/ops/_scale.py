@@ -49,9 +49,7 @@ def _of_groups(x: Tensor, factors: Tensor, by_rows: bool) -> Tensor:
 differentiable(_scaled, _setup, _gradient, _of_groups)
 
 
-def _forward(
-    x: Tensor, factors: Tensor, order: list[int], sizes: tuple[int, int, int], by_rows: bool
-) -> Tensor:
+def _forward(x: Tensor, factors: Tensor, order: list[int], sizes: tuple[int, int, int], by_rows: bool) -> Tensor:
     laid_out = x.permute(order)
     groups = factors.permute(order).reshape(sizes[0], sizes[1 if by_rows else 2])
     return _scaled(laid_out.view(sizes), groups, by_rows).view(laid_out.shape).permute(way_back(order))

@@ -91,9 +91,7 @@ def _composition(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Any) ->
 
 
 _eager_windows = eager(_by_windows, _setup, _grad_by_windows, _composition)
-_eager_channels = eager(
-    _by_channels, _setup, _grad_by_channels, lambda *args: _composition(*args).movedim(2, -1)
-)
+_eager_channels = eager(_by_channels, _setup, _grad_by_channels, lambda *args: _composition(*args).movedim(2, -1))
 
 
 def transposed_convolution(

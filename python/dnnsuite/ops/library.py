@@ -65,9 +65,7 @@ def _open() -> tuple[Any, bool]:
 library, cuda_kernels = _open()
 """`torch.ops.dnnsuite`, loaded; and True if there are operators for CUDA, else compositions of torch's are used."""
 
-SLOWER = (
-    "on a GPU norms, dropout, losses, optimizers and recurrent layers are several launches of torch's each"
-)
+SLOWER = "on a GPU norms, dropout, losses, optimizers and recurrent layers are several launches of torch's each"
 GET_OPERATORS = "install a released wheel, or put nvcc on PATH and `pip install .` again"
 
 
@@ -77,11 +75,7 @@ def without_operators(driver: Path = Path("/proc/driver/nvidia/version")) -> str
     Args:
         driver: a file that is there with NVIDIA's driver.
     """
-    if (
-        torch.version.cuda is None
-        or not driver.exists()
-        or (library_folder() / "libdnnsuite_cuda.so").is_file()
-    ):
+    if torch.version.cuda is None or not driver.exists() or (library_folder() / "libdnnsuite_cuda.so").is_file():
         return ""
     return f"dnnsuite was built without CUDA operators: {SLOWER}; {GET_OPERATORS}"
 
@@ -291,9 +285,7 @@ def gradients_through(composition: Any, ctx: Any, grads: tuple[Any, ...]) -> tup
     outputs = composition(*inputs)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     pairs = [
-        (y, g)
-        for y, g in zip(outputs, grads, strict=False)
-        if g is not None and y is not None and y.requires_grad
+        (y, g) for y, g in zip(outputs, grads, strict=False) if g is not None and y is not None and y.requires_grad
     ]
     nodes = (node for node, _ in ctx.next_functions)  # one for each tensor
     asked = [_is_tensor(entry) and gradient_asked(next(nodes)) for entry in ctx.inputs]

@@ -24,9 +24,7 @@ def way_back(order: Sequence[int]) -> list[int]:
     return sorted(range(len(order)), key=order.__getitem__)
 
 
-def by_memory_order(
-    function: Callable[[list[Tensor], int], Result], tensors: Sequence[Tensor], dim: int
-) -> Result:
+def by_memory_order(function: Callable[[list[Tensor], int], Result], tensors: Sequence[Tensor], dim: int) -> Result:
     """Call `function(tensors, dim)` on tensors `[B, ...]` whose dimensions stand as those of the largest lie in memory,
     and turn the results back.
 

@@ -46,9 +46,7 @@ RULES = {
     "rmsprop": UpdateRule(_RMSPROP, ("square_avg",), ("step",)),
     "rmsprop_momentum": UpdateRule(_RMSPROP, ("square_avg", "momentum_buffer"), ("step",)),
     "rmsprop_centered": UpdateRule(_RMSPROP, ("square_avg", "grad_avg"), ("step",)),
-    "rmsprop_centered_momentum": UpdateRule(
-        _RMSPROP, ("square_avg", "grad_avg", "momentum_buffer"), ("step",)
-    ),
+    "rmsprop_centered_momentum": UpdateRule(_RMSPROP, ("square_avg", "grad_avg", "momentum_buffer"), ("step",)),
     "asgd": UpdateRule(("lr", "lambd", "alpha", "t0", "weight_decay"), ("ax",), ("step", "eta")),
     "rprop": UpdateRule(
         ("lr", "etaminus", "etaplus", "step_size_min", "step_size_max"), ("prev", "step_size"), ("step",)
@@ -68,9 +66,7 @@ def _nothing(*args: object) -> None:
     """Return nothing: the operator writes in place."""
 
 
-def optimizer_plan(
-    rule: str, params: Sequence[Tensor], states: Sequence[Tensor], scalars: Sequence[Tensor]
-) -> Tensor:
+def optimizer_plan(rule: str, params: Sequence[Tensor], states: Sequence[Tensor], scalars: Sequence[Tensor]) -> Tensor:
     """Make the plan of `optimizer_step_`: the tensors that it writes. Make it once, step often.
 
     Args:
@@ -92,9 +88,7 @@ class _Memory:
         self._storages = storages
 
     def __reduce__(self) -> NoReturn:  # of deepcopy and pickle
-        raise InvalidArgument(
-            "a plan of an optimizer's step cannot be copied: make one with ops.optimizer_plan"
-        )
+        raise InvalidArgument("a plan of an optimizer's step cannot be copied: make one with ops.optimizer_plan")
 
 
 def optimizer_step_(
@@ -120,9 +114,7 @@ def optimizer_step_(
         InvalidArgument: a plan that `optimizer_plan` did not make, or a copy of one.
     """
     if not hasattr(plan, "holds"):
-        raise InvalidArgument(
-            "plan must be what ops.optimizer_plan made, and no copy of it: it would hold no memory"
-        )
+        raise InvalidArgument("plan must be what ops.optimizer_plan made, and no copy of it: it would hold no memory")
     _step(plan, written, grads, hyper, factor, active, tickets, maximize, decoupled, nesterov)
 
 

@@ -108,8 +108,7 @@ def _small_parameters(given: Sequence[torch.Tensor], most: tuple[int, ...]) -> d
     """Make a small parameter `[2, ...]` for each, by id."""
     numbers = torch.Generator().manual_seed(0)
     return {
-        id(p): torch.randn(_MODELS, *map(min, p.shape[1:], most), generator=numbers, dtype=torch.float64)
-        for p in given
+        id(p): torch.randn(_MODELS, *map(min, p.shape[1:], most), generator=numbers, dtype=torch.float64) for p in given
     }
 
 
@@ -163,9 +162,7 @@ def _takes_closure(optimizer: Any) -> bool:
     return first is not None and (first.name == "closure" or first.default is inspect.Parameter.empty)
 
 
-def _copied(
-    optimizer: Any, made: dict[int, torch.nn.Parameter], part: Callable[[torch.Tensor], torch.Tensor]
-) -> Any:
+def _copied(optimizer: Any, made: dict[int, torch.nn.Parameter], part: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     memo: dict[int, Any] = dict(made)
     probe = object.__new__(type(optimizer))
     own = {name: value for name, value in vars(optimizer).items() if name not in ("param_groups", "state")}
@@ -179,9 +176,7 @@ def _copied(
     for group in optimizer.param_groups:
         for parameter in (p for p in group["params"] if id(p) in made):
             for name, value in optimizer.state.get(parameter, {}).items():
-                probe.state[made[id(parameter)]][name] = _small_state(
-                    value, parameter, made[id(parameter)], part
-                )
+                probe.state[made[id(parameter)]][name] = _small_state(value, parameter, made[id(parameter)], part)
     return probe
 
 

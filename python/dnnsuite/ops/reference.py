@@ -115,9 +115,7 @@ def _narrow_numbers(words: Any, distribution: str, first: float, second: float, 
 
 def _wide_numbers(words: Any, distribution: str, first: float, second: float, elements: int) -> Any:
     """Compute float64 numbers."""
-    u, v = (
-        ((words[i] >> np.uint64(5)) * 2.0**26 + (words[i + 1] >> np.uint64(6))) * 2.0**-53 for i in (0, 2)
-    )
+    u, v = (((words[i] >> np.uint64(5)) * 2.0**26 + (words[i + 1] >> np.uint64(6))) * 2.0**-53 for i in (0, 2))
     if distribution == "uniform":
         return first + (second - first) * _in_elements([u, v], elements)
     if distribution == "bernoulli":
@@ -151,8 +149,5 @@ def random_numbers(
     elements = int(np.prod(shape[1:], dtype=np.int64))
     numbers, per_call = (_wide_numbers, 2) if dtype == torch.float64 else (_narrow_numbers, 4)
     calls = -(-elements // (16 * per_call)) * 16
-    made = [
-        numbers(_call_words(key, step, calls), distribution, first, second, elements)
-        for key, step in rng.tolist()
-    ]
+    made = [numbers(_call_words(key, step, calls), distribution, first, second, elements) for key, step in rng.tolist()]
     return torch.from_numpy(np.stack(made).reshape(tuple(shape))).to(dtype)

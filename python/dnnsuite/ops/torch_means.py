@@ -137,9 +137,7 @@ def _takes_models_apart(node: Any, name: str) -> bool:
     dims = _saved(node, "dim")
     of_models = dims == 0 or (isinstance(dims, (tuple, list)) and 0 in dims)
     if name == "SliceBackward0":  # `x[:, 0]` has a slice of all models
-        return (
-            of_models and (_saved(node, "start"), _saved(node, "end"), _saved(node, "step")) != _WHOLE_SLICE
-        )
+        return of_models and (_saved(node, "start"), _saved(node, "end"), _saved(node, "step")) != _WHOLE_SLICE
     if name.startswith(_PICKS_MODELS):
         indices = _saved(node, "indices")
         return of_models or (dims is None and not (indices and indices[0] is None))

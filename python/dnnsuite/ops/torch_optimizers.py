@@ -23,9 +23,7 @@ from .optimizer_trial import coupling
 
 __all__ = ["take_over", "takes_joint_steps"]
 
-_JOINT = tuple(
-    getattr(torch.optim, name) for name in ("LBFGS", "Adafactor", "Muon") if hasattr(torch.optim, name)
-)
+_JOINT = tuple(getattr(torch.optim, name) for name in ("LBFGS", "Adafactor", "Muon") if hasattr(torch.optim, name))
 
 #: Optimizers of others' classes that were tried, and how many groups they had.
 _tried: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()

@@ -78,9 +78,7 @@ class Around(ArrayOptimizer):
     def planned(self, group: Group) -> tuple[str, list[int], list[int]] | None:
         return self.base.planned(group)
 
-    def prepare(
-        self, group: Group, state: Any, rule: str, places: Sequence[int], apart: Sequence[int] = ()
-    ) -> None:
+    def prepare(self, group: Group, state: Any, rule: str, places: Sequence[int], apart: Sequence[int] = ()) -> None:
         self.base.prepare(group, state, rule, places, apart)
 
     def plan_tensors(self, group: Group) -> list[torch.Tensor]:
@@ -185,9 +183,7 @@ class SAM(Around):
             for p in group["params"]
             if p.grad is not None
         ]
-        lengths = [
-            norm(p.grad if scale is None else scale * p.grad).double().flatten() for p, _, scale, _ in used
-        ]
+        lengths = [norm(p.grad if scale is None else scale * p.grad).double().flatten() for p, _, scale, _ in used]
         if not used:
             return []
         length = torch.linalg.vector_norm(torch.stack(lengths), dim=0) + 1e-12

@@ -28,9 +28,7 @@ from ._values import check_indices
 _TORCH_ONLY = ("foreach", "fused", "capturable")
 
 
-def _argument(
-    name: str, default: Any, kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
-) -> inspect.Parameter:
+def _argument(name: str, default: Any, kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD) -> inspect.Parameter:
     return inspect.Parameter(name, kind, default=inspect.Parameter.empty if name == "params" else default)
 
 
@@ -95,9 +93,7 @@ class ArrayOptimizer(PlannedUpdates):
         cls.__signature__ = shown  # type: ignore[attr-defined]
 
     def __init__(self, params: Iterable[Any] = (), *args: Any, **kwargs: Any) -> None:
-        signature = next(
-            vars(kind)["__signature__"] for kind in type(self).__mro__ if "__init__" not in vars(kind)
-        )
+        signature = next(vars(kind)["__signature__"] for kind in type(self).__mro__ if "__init__" not in vars(kind))
         known = {name: value for name, value in kwargs.items() if name not in _TORCH_ONLY}
         for name in known:
             if name not in signature.parameters:
@@ -120,9 +116,7 @@ class ArrayOptimizer(PlannedUpdates):
     ) -> None:
         """Begin with groups and the values that they lack."""
         if isinstance(params, torch.nn.Module):
-            raise InvalidArgument(
-                f"give the array's parameters: {type(self).__name__}(array.parameters(), ...)"
-            )
+            raise InvalidArgument(f"give the array's parameters: {type(self).__name__}(array.parameters(), ...)")
         self.on_nan = on_nan
         self._plans, self._answers = {}, KeptAnswers()
         given = {pair: defaults[pair] for pair in self.pairs}
@@ -152,9 +146,7 @@ class ArrayOptimizer(PlannedUpdates):
                 try:
                     first, second = values.pop(pair)
                 except (TypeError, ValueError) as error:
-                    raise InvalidArgument(
-                        f"{pair} must be two values, each a number or one per model"
-                    ) from error
+                    raise InvalidArgument(f"{pair} must be two values, each a number or one per model") from error
                 values |= {names[0]: first, names[1]: second}
         return values
 
@@ -184,9 +176,7 @@ class ArrayOptimizer(PlannedUpdates):
             )
         for parameter in group["params"]:
             if parameter.dim() == 0:
-                raise InvalidArgument(
-                    "a scalar parameter has no dimension for the models; an array's are [B, ...]"
-                )
+                raise InvalidArgument("a scalar parameter has no dimension for the models; an array's are [B, ...]")
             self.B = self.B or parameter.size(0)
             if parameter.size(0) != self.B:
                 raise InvalidArgument(
@@ -356,9 +346,7 @@ class ArrayOptimizer(PlannedUpdates):
         lines = [f"{type(self).__name__} (B={self.B}"]
         for number, group in enumerate(self.param_groups):
             lines.append(f"Parameter Group {number}")
-            lines += [
-                f"    {name}: {text}" for name, value in sorted(group.items()) if (text := _text(name, value))
-            ]
+            lines += [f"    {name}: {text}" for name, value in sorted(group.items()) if (text := _text(name, value))]
         return "\n".join([*lines, ")"])
 
     def state_dict(self) -> Group:

@@ -19,9 +19,7 @@ from ._values import check_range, fill_fresh, fresh_values, pick
 OptimizerT = TypeVar("OptimizerT", bound=OptimizerState)
 
 
-def to_model(
-    optimizer: OptimizerState, index: int, params: list[torch.nn.Parameter]
-) -> torch.optim.Optimizer:
+def to_model(optimizer: OptimizerState, index: int, params: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
     """Make torch's optimizer of model `index`."""
     if optimizer.torch_class is None:
         raise InvalidArgument(
@@ -67,9 +65,7 @@ def _model_state(
     # An array may hold room that a model does not have, as for adapters of larger rank. A parameter without numbers
     # stands for one whose memory was given up.
     room = tuple(slice(size) for size in target.shape) if target.numel() else ()
-    own: Group = {
-        name: state[name][index][room if state[name].shape == source.shape else ()].clone() for name in names
-    }
+    own: Group = {name: state[name][index][room if state[name].shape == source.shape else ()].clone() for name in names}
     step = float(state["step"][index])
     if optimizer.torch_class is not torch.optim.SGD:
         own["step"] = torch.tensor(step)
@@ -97,9 +93,7 @@ def from_models(
     for place, each in enumerate(_zipped([o.param_groups for o in optimizers], "groups")):
         counts = {len(group["params"]) for group in each}
         if len(counts) > 1:
-            raise InvalidArgument(
-                f"the models' groups {place} have different numbers of parameters: {sorted(counts)}"
-            )
+            raise InvalidArgument(f"the models' groups {place} have different numbers of parameters: {sorted(counts)}")
         count = counts.pop()
         arguments = _stacked_arguments(kind, place, each)
         groups.append(ChosenGroup({"params": params[start : start + count], **arguments}))
@@ -155,9 +149,7 @@ def _stacked_arguments(kind: type[OptimizerState], place: int, each: Sequence[Gr
     for name in kind.flags:
         values = {bool(group[name]) if name in SWITCHES else group[name] for group in each}
         if len(values) > 1:
-            raise InvalidArgument(
-                f"{name} differs between the models' groups {place}: an array has one for all models"
-            )
+            raise InvalidArgument(f"{name} differs between the models' groups {place}: an array has one for all models")
         arguments[name] = values.pop()
     return arguments
 
@@ -198,8 +190,7 @@ def select(optimizer: OptimizerState, indices: list[int | None], fresh: Group) -
     states = {}
     for parameter, state in optimizer.state.items():
         states[parameter] = {
-            name: pick(value, indices) if _is_per_model(value, optimizer.B) else value
-            for name, value in state.items()
+            name: pick(value, indices) if _is_per_model(value, optimizer.B) else value for name, value in state.items()
         }
     optimizer.B = B
     for group, new in zip(optimizer.own_groups(), groups, strict=True):

@@ -149,9 +149,7 @@ class ParameterGroup(dict[str, Any]):
                 made.update(self._made(owner, name, value))
             except InvalidArgument as error:
                 place = owner.place_of(self)
-                raise InvalidArgument(
-                    f"param_groups[{place}][{name!r}] = {reprlib.repr(value)}: {error}"
-                ) from None
+                raise InvalidArgument(f"param_groups[{place}][{name!r}] = {reprlib.repr(value)}: {error}") from None
         if "max_grad_norm" in made:
             owner.limit(made.pop("max_grad_norm"))
         told = any(made[name] != self.get(name) for name in self._told & made.keys()) or "params" in made
@@ -167,9 +165,7 @@ class ParameterGroup(dict[str, Any]):
             except (TypeError, ValueError):
                 raise InvalidArgument(f"{name} must be two values, each a number or one per model") from None
             names = owner.pairs[name]
-            return [
-                pair for n, v in zip(names, (first, second), strict=True) for pair in self._made(owner, n, v)
-            ]
+            return [pair for n, v in zip(names, (first, second), strict=True) for pair in self._made(owner, n, v)]
         if name in self._vectors and not (name == "max_grad_norm" and value is None):
             return [(name, HyperParameter.of(name, value, owner.B, self._device()))]
         return [(name, _switch(name, value) if name in SWITCHES else value)]
@@ -230,9 +226,7 @@ class ParameterGroup(dict[str, Any]):
         elif owner is not None and name == "max_grad_norm":
             owner.limit(None)
 
-    def __reduce_ex__(
-        self, protocol: Any
-    ) -> Any:  # of copies and files: the optimizer makes it a group again
+    def __reduce_ex__(self, protocol: Any) -> Any:  # of copies and files: the optimizer makes it a group again
         return dict, (dict(self),)
 
 
@@ -264,9 +258,7 @@ class HyperParameters:
         ):
             return False
         self._seen = [_remembered(vector) for vector in now]
-        self.copies = [
-            {name: _kept(v) for name in names if (v := _GET(group, name)) is not None} for group in groups
-        ]
+        self.copies = [{name: _kept(v) for name in names if (v := _GET(group, name)) is not None} for group in groups]
         return True
 
 

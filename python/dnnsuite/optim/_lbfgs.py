@@ -77,17 +77,14 @@ class LBFGS(ArrayOptimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Let each model search once. Returns the first losses `[B]`."""
         if closure is None:
-            raise InvalidArgument(
-                "LBFGS.step takes a closure that computes the losses, runs backward and returns them"
-            )
+            raise InvalidArgument("LBFGS.step takes a closure that computes the losses, runs backward and returns them")
         under_way.finish(self)
         params = self.own_groups()[0]["params"]
         searches = [one for one, moves in zip(self._searches(), self.active.tolist(), strict=True) if moves]
         places = [index for index, moves in enumerate(self.active.tolist()) if moves]
         turns, first = _Turns(len(searches)), None
         threads = [
-            threading.Thread(target=turns.search, args=(place, one), daemon=True)
-            for place, one in enumerate(searches)
+            threading.Thread(target=turns.search, args=(place, one), daemon=True) for place, one in enumerate(searches)
         ]
         for thread in threads:
             thread.start()
@@ -96,16 +93,12 @@ class LBFGS(ArrayOptimizer):
                 with torch.enable_grad():
                     losses = closure()
                 if not isinstance(losses, torch.Tensor) or losses.shape != (self.B,):
-                    raise InvalidArgument(
-                        f"the closure returns one loss for each of {self.B} models, [{self.B}]"
-                    )
+                    raise InvalidArgument(f"the closure returns one loss for each of {self.B} models, [{self.B}]")
                 first = losses if first is None else first
                 for one, index in zip(searches, places, strict=True):
                     for view, p in zip(one.param_groups[0]["params"], params, strict=True):
                         view.grad = (
-                            None
-                            if p.grad is None
-                            else p.grad[index].clone(memory_format=torch.contiguous_format)
+                            None if p.grad is None else p.grad[index].clone(memory_format=torch.contiguous_format)
                         )
                 turns.answer([losses.detach()[index] for index in places])
         except BaseException:

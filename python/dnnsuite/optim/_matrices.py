@@ -39,9 +39,7 @@ class Muon(WrittenOptimizer):
                     "give it to another optimizer, and both to StepRunner as a list"
                 )
         if group["adjust_lr_fn"] not in (None, "original", "match_rms_adamw"):
-            raise InvalidArgument(
-                f"adjust_lr_fn is {group['adjust_lr_fn']!r}; it must be original or match_rms_adamw"
-            )
+            raise InvalidArgument(f"adjust_lr_fn is {group['adjust_lr_fn']!r}; it must be original or match_rms_adamw")
 
     def formulas(self, entries: Sequence[Entry], group: Group) -> None:
         alike: dict[Any, list[tuple[Entry, torch.Tensor]]] = {}
@@ -104,9 +102,7 @@ class Adafactor(WrittenOptimizer):
         return parameter.new_zeros(shape)
 
     def formula(self, entry: Entry, group: Group) -> dict[str, torch.Tensor]:
-        lr, decay, eps1, eps2, d, power = entry.hyper(
-            "lr", "weight_decay", "eps1", "eps2", "d", "beta2_decay"
-        )
+        lr, decay, eps1, eps2, d, power = entry.hyper("lr", "weight_decay", "eps1", "eps2", "d", "beta2_decay")
         step, w, grad = entry.spread(entry.step), entry.value, entry.grad
         root = max(1, w[0].numel()) ** 0.5
         rate = torch.maximum(eps2, norm(w) / root) * torch.minimum(lr, step.rsqrt())

@@ -33,9 +33,7 @@ class PartiallyFused:
             raise InvalidArgument(f"{len(self.plain)} plain optimizers for an array of {fused.B} models")
         if len({len(one.param_groups) for one in self.plain}) > 1:
             raise InvalidArgument("the plain optimizers have different numbers of groups")
-        self._groups = [
-            self._gathered(each) for each in zip(*(o.param_groups for o in self.plain), strict=True)
-        ]
+        self._groups = [self._gathered(each) for each in zip(*(o.param_groups for o in self.plain), strict=True)]
 
     def _names(self, group: Group) -> list[str]:
         """Return the per-model hyper-parameters that a plain group has, too."""
@@ -67,9 +65,7 @@ class PartiallyFused:
         self.fused.limit(max_grad_norm)
 
     def _gathered(self, each: Sequence[Group]) -> ParameterGroup:
-        in_pairs = {
-            name: (pair, i) for pair, names in self.fused.pairs.items() for i, name in enumerate(names)
-        }
+        in_pairs = {name: (pair, i) for pair, names in self.fused.pairs.items() for i, name in enumerate(names)}
         gathered: Group = {"params": [p for group in each for p in group["params"]]}
         for name in self._names(each[0]):
             pair, position = in_pairs.get(name, (name, None))
@@ -189,9 +185,7 @@ class PartiallyFused:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a result of `state_dict`."""
         if len(state_dict["plain"]) != self.B:
-            raise InvalidArgument(
-                f"the state is that of {len(state_dict['plain'])} models, there are {self.B}"
-            )
+            raise InvalidArgument(f"the state is that of {len(state_dict['plain'])} models, there are {self.B}")
         self.fused.load_state_dict(state_dict["fused"])
         for one, state in zip(self.plain, state_dict["plain"], strict=True):
             one.load_state_dict(state)

@@ -88,9 +88,7 @@ class _Batch:
         self.orders = [_memory_order(p) for p in params]
         self.permuted = any(order is not None for order in self.orders)
         self.params = self._arranged(params)
-        self.states = [
-            t for name in takes.states for t in self._arranged(self._real([row[name] for row in rows]))
-        ]
+        self.states = [t for name in takes.states for t in self._arranged(self._real([row[name] for row in rows]))]
         self.scalars = [row[name] for name in takes.scalars for row in rows]
         self.written = [*self.params, *self.states, *self.scalars]
         first = params[0]
@@ -108,8 +106,7 @@ class _Batch:
     def _arranged(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Each tensor with its dimensions in the order in which the parameter lies in memory."""
         return [
-            t if order is None else t.detach().permute(order)
-            for t, order in zip(tensors, self.orders, strict=True)
+            t if order is None else t.detach().permute(order) for t, order in zip(tensors, self.orders, strict=True)
         ]
 
     def prepare(self, rule: str) -> torch.Tensor | None:
@@ -135,9 +132,7 @@ class _Batch:
         if self.permuted:
             grads = self._arranged(grads)
         if self.halves:
-            ops.optimizer_(
-                rule, self.params, grads, self.states, self.scalars, vectors, factor, active, *flags
-            )
+            ops.optimizer_(rule, self.params, grads, self.states, self.scalars, vectors, factor, active, *flags)
             return
         try:
             plan = self.prepare(rule)

@@ -67,9 +67,7 @@ class GradScaler:
         for name, (low, high) in ranges.items():
             vector = self._vectors[name]
             if not bool(((vector > low) & (vector < high)).all()):
-                raise InvalidArgument(
-                    f"{name} must lie between {low} and {high} in every model, got {vector.tolist()}"
-                )
+                raise InvalidArgument(f"{name} must lie between {low} and {high} in every model, got {vector.tolist()}")
         self._found = torch.zeros(B, dtype=torch.bool, device=where)
         self._active = torch.ones(B, dtype=torch.bool, device=where)
         self._unscaled: set[int] = set()
@@ -214,9 +212,7 @@ class GradScaler:
             new = pick(vector, chosen)
             starts = {"scale": scales, "growth_tracker": [0.0] * len(scales)}
             new = fill_fresh(new, chosen, starts.get(name, [float(vector[0])] * len(scales)))
-            self._vectors[name] = (
-                vector.copy_(new) if len(chosen) == self.B else new
-            )  # a runner may hold views
+            self._vectors[name] = vector.copy_(new) if len(chosen) == self.B else new  # a runner may hold views
         self.B = len(chosen)
         found = self._found.new_zeros(self.B)
         self._found = self._found.zero_() if len(self._found) == self.B else found

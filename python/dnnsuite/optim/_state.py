@@ -113,9 +113,7 @@ class OptimizerState(torch.optim.Optimizer):
         """Create the state of those of `params` that have none."""
         self.fill_state(self.rule(group, group), group, params, state, group)
 
-    def fill_state(
-        self, rule: str, group: Group, params: Sequence[torch.Tensor], state: Any, hyper: Hyper
-    ) -> None:
+    def fill_state(self, rule: str, group: Group, params: Sequence[torch.Tensor], state: Any, hyper: Hyper) -> None:
         """Create the states that `rule` takes, for those of `params` that lack them."""
         names = {id(p): self.names_of(rule, p) for p in params}
         for name in dict.fromkeys(name for _, scalars in names.values() for name in scalars):

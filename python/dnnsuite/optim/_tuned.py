@@ -131,12 +131,8 @@ class Prodigy(WrittenOptimizer):
 
     def rule(self, group: Group, hyper: Hyper) -> str:
         rates = [g["lr"] for g in self.param_groups] if len(self.param_groups) > 1 else []
-        if rates and bool(
-            ((torch.stack(rates) != torch.stack(rates).amax(0)) & (torch.stack(rates) != 0)).any()
-        ):
-            raise InvalidArgument(
-                "Prodigy has one lr for all groups of a model, or 0 for those that stand still"
-            )
+        if rates and bool(((torch.stack(rates) != torch.stack(rates).amax(0)) & (torch.stack(rates) != 0)).any()):
+            raise InvalidArgument("Prodigy has one lr for all groups of a model, or 0 for those that stand still")
         return super().rule(group, hyper)
 
     def zeros(self, name: str, parameter: torch.Tensor) -> torch.Tensor:
@@ -208,9 +204,7 @@ class Prodigy(WrittenOptimizer):
         entry.write(where=going, s=s, **means)
         return (torch.where(going, value, 0.0).double() for value in (along, s.abs().sum(1)))  # type: ignore[return-value]
 
-    def _move(
-        self, entry: Entry, group: Group, d: torch.Tensor, decouple: bool, moving: torch.Tensor
-    ) -> None:
+    def _move(self, entry: Entry, group: Group, d: torch.Tensor, decouple: bool, moving: torch.Tensor) -> None:
         eps, decay, rate, beta1 = entry.hyper("eps", "weight_decay", "rate", "beta1")
         direction = torch.where(beta1 > 0, entry["exp_avg"], d * entry.grad)
         w = entry.value - decay * rate * entry.value if decouple else entry.value

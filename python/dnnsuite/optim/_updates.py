@@ -37,9 +37,7 @@ class PlannedUpdates(OptimizerState):
         for parameter in apart:
             if parameter.grad is not None:
                 of_users = active & users_of(parameter.grad)
-                self._update(
-                    (id(group), id(parameter)), rule, group, [parameter], state, hyper, factor, of_users
-                )
+                self._update((id(group), id(parameter)), rule, group, [parameter], state, hyper, factor, of_users)
         self._update(id(group), rule, group, params, state, hyper, factor, active)
 
     def _update(
@@ -81,9 +79,7 @@ class PlannedUpdates(OptimizerState):
         rule = next(one for one in (plan, *alone.values()) if one is not None).rule
         return rule, together, [places[key] for key in alone]
 
-    def prepare(
-        self, group: Group, state: Any, rule: str, places: Sequence[int], apart: Sequence[int] = ()
-    ) -> None:
+    def prepare(self, group: Group, state: Any, rule: str, places: Sequence[int], apart: Sequence[int] = ()) -> None:
         """Make the plans of `group`'s next step, as `planned` describes them."""
         for key, params in self._keyed(group, places, apart):
             plan = self._plans.get(key)

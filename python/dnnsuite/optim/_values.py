@@ -22,9 +22,7 @@ def as_vector(value: Any, B: int, name: str, device: torch.device | None = None)
     if vector.dim() == 0:
         return vector.detach().repeat(B)
     if vector.shape != (B,):
-        raise InvalidArgument(
-            f"{name} has shape {list(vector.shape)} for {B} models: give one value, or one per model"
-        )
+        raise InvalidArgument(f"{name} has shape {list(vector.shape)} for {B} models: give one value, or one per model")
     return vector.detach().clone()
 
 
@@ -60,9 +58,7 @@ def check_indices(indices: Sequence[int | None], B: int) -> list[int | None]:
     checked: list[int | None] = []
     for index in indices:
         if index is not None and not (isinstance(index, int) and -B <= index < B):
-            raise InvalidArgument(
-                f"there is no model {index!r} among {B}: give 0 to {B - 1}, or None for a fresh one"
-            )
+            raise InvalidArgument(f"there is no model {index!r} among {B}: give 0 to {B - 1}, or None for a fresh one")
         checked.append(None if index is None else index % B)
     if not checked:
         raise InvalidArgument("an array has at least one model: indices is empty")

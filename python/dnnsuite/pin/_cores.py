@@ -64,15 +64,9 @@ def usable_cores(topology: Topology, smt: str = "on", split: bool = False) -> Co
         threads = [c for cpus in allowed.values() for c in cpus if c.cpu in topology.allowed]
         return Cores(tuple(sorted(Core((c.cpu,), c.node, c.l3) for c in threads)), ())
     whole = [
-        sorted(cpus, key=lambda c: c.cpu)
-        for cpus in allowed.values()
-        if all(c.cpu in topology.allowed for c in cpus)
+        sorted(cpus, key=lambda c: c.cpu) for cpus in allowed.values() if all(c.cpu in topology.allowed for c in cpus)
     ]
-    part = (
-        sorted(c.cpu for cpus in allowed.values() for c in cpus if c.cpu in topology.allowed)
-        if not whole
-        else []
-    )
+    part = sorted(c.cpu for cpus in allowed.values() for c in cpus if c.cpu in topology.allowed) if not whole else []
     left_out = [
         f"core {core} (CPUs {format_cpu_list([c.cpu for c in cpus])}): only a part of it may be used"
         for core, cpus in sorted(allowed.items())
@@ -83,9 +77,7 @@ def usable_cores(topology: Topology, smt: str = "on", split: bool = False) -> Co
             f"no whole core may be used, only CPUs {format_cpu_list(part)}; allow whole cores or give --allow-smt-split"
         )
     width = 1 if smt == "off" else min(map(len, whole))
-    cores = tuple(
-        sorted(Core(tuple(c.cpu for c in cpus[:width]), cpus[0].node, cpus[0].l3) for cpus in whole)
-    )
+    cores = tuple(sorted(Core(tuple(c.cpu for c in cpus[:width]), cpus[0].node, cpus[0].l3) for cpus in whole))
     if smt == "on" and any(len(cpus) > width for cpus in whole):
         left_out.append(f"threads past the {width} that every core has")
     return Cores(cores, tuple(left_out))
@@ -96,15 +88,11 @@ def _check_types(cpus: Iterable[Cpu]) -> None:
     for cpu in cpus:
         kinds[cpu.type].append(cpu.cpu)
     if len(kinds) > 1:
-        lists = "; ".join(
-            f"{kind or 'unknown'} {format_cpu_list(sorted(c))}" for kind, c in sorted(kinds.items())
-        )
+        lists = "; ".join(f"{kind or 'unknown'} {format_cpu_list(sorted(c))}" for kind, c in sorted(kinds.items()))
         raise HeterogeneousCpus(f"cores of several kinds ({lists}); pick one kind with --cpus")
 
 
-def deal_cores(
-    topology: Topology, cores: Sequence[Core], homes: Sequence[int], locality: str, threads: int
-) -> Deal:
+def deal_cores(topology: Topology, cores: Sequence[Core], homes: Sequence[int], locality: str, threads: int) -> Deal:
     """Deal `cores` to the shares whose home nodes are `homes`; every share gets as many.
 
     Args:
@@ -120,9 +108,7 @@ def deal_cores(
             f"locality {locality!r}; accepted: {', '.join(LOCALITIES)}{did_you_mean(locality, LOCALITIES)}"
         )
     shares = len(homes)
-    at_home = {
-        node: sum(c.node == node for c in cores) // sum(home == node for home in homes) for node in set(homes)
-    }
+    at_home = {node: sum(c.node == node for c in cores) // sum(home == node for home in homes) for node in set(homes)}
     everywhere, near = len(cores) // shares, min(at_home.values())
     if not everywhere:
         kind = SmtSplit if threads >= shares else NotEnoughCpus
@@ -135,16 +121,12 @@ def deal_cores(
     return _deal(topology, cores, homes, count, at_home)
 
 
-def _deal(
-    topology: Topology, cores: Sequence[Core], homes: Sequence[int], count: int, at_home: dict[int, int]
-) -> Deal:
+def _deal(topology: Topology, cores: Sequence[Core], homes: Sequence[int], count: int, at_home: dict[int, int]) -> Deal:
     free = set(cores)
     dealt: list[list[Core]] = [[] for _ in homes]
     for mine, home in zip(dealt, homes, strict=True):
         _take(free, mine, min(count, at_home[home]), lambda core, home=home: core.node == home)  # type: ignore[misc]
-    while any(
-        len(mine) < count for mine in dealt
-    ):  # one core each in turn, so that no share borrows all the near ones
+    while any(len(mine) < count for mine in dealt):  # one core each in turn, so that no share borrows all the near ones
         for mine, home in zip(dealt, homes, strict=True):
             if len(mine) < count:
                 nearest = min(free, key=lambda c: (topology.distance(home, c.node), c.node)).node
@@ -162,11 +144,7 @@ def _take(free: set[Core], mine: list[Core], count: int, wanted: Callable[[Core]
             if wanted(core):
                 by_l3[core.l3].append(core)
         enough = [group for group in by_l3.values() if len(group) >= count]
-        chosen = (
-            min(enough, key=lambda g: (len(g), g))
-            if enough
-            else min(by_l3.values(), key=lambda g: (-len(g), g))
-        )
+        chosen = min(enough, key=lambda g: (len(g), g)) if enough else min(by_l3.values(), key=lambda g: (-len(g), g))
         taken = chosen[:count]
         mine.extend(taken)
         free.difference_update(taken)

@@ -95,9 +95,7 @@ def find(root: str = "") -> list[Leftover]:
     found = []
     for name, where in sorted(folders.items()):
         processes = _processes(where)
-        found.append(
-            Leftover(name, int(name.split("-")[1]), owner_state(name), tuple(where), tuple(processes))
-        )
+        found.append(Leftover(name, int(name.split("-")[1]), owner_state(name), tuple(where), tuple(processes)))
     return found
 
 

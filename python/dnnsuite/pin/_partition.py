@@ -60,9 +60,7 @@ class Partition:
                 f"backend {backend!r}; accepted: {', '.join(BACKENDS)}{did_you_mean(backend, BACKENDS)}"
             )
         if require is not None and require not in LEVELS:
-            raise InvalidArgument(
-                f"require {require!r}; accepted: {', '.join(LEVELS)}{did_you_mean(require, LEVELS)}"
-            )
+            raise InvalidArgument(f"require {require!r}; accepted: {', '.join(LEVELS)}{did_you_mean(require, LEVELS)}")
         self.plan, self.name = plan, run_name()
         self.reasons: list[str] = []
         self._parent = os.environ.get("DNNSUITE_CGROUP_PARENT", "") if parent is None else parent
@@ -229,10 +227,7 @@ class Partition:
     def finish(running: Iterable[Running], timeout_s: float | None = None) -> list[Outcome]:
         """Wait for several, `timeout_s` in all."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        return [
-            each.finish(None if deadline is None else max(0.0, deadline - time.monotonic()))
-            for each in running
-        ]
+        return [each.finish(None if deadline is None else max(0.0, deadline - time.monotonic())) for each in running]
 
     def record(self) -> dict[str, Any]:
         """Return the isolation for a run's record: level, means for CPUs and memory, and the plan's hash."""
@@ -273,7 +268,5 @@ class Partition:
         try:
             self.close()
         except Error:
-            if (
-                error is None
-            ):  # what went wrong in the body must not be hidden by what went wrong in cleaning up
+            if error is None:  # what went wrong in the body must not be hidden by what went wrong in cleaning up
                 raise

@@ -167,9 +167,7 @@ class Running:
             survivors=survivors,
             elapsed_s=elapsed,
             cpu_seconds=counters.get("cpu_seconds") or self._ended["cpu_seconds"],
-            memory_peak_bytes=peak
-            if peak is not None
-            else max(self._peak_bytes, self._ended["peak_resident_bytes"]),
+            memory_peak_bytes=peak if peak is not None else max(self._peak_bytes, self._ended["peak_resident_bytes"]),
             level=self._level,
             verified={**self.verified, "forks_refused": counters.get("forks_refused")},
         )

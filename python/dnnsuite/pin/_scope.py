@@ -91,9 +91,7 @@ def _confine(pinned: Pinned, backend: str, parent: str | None, undo: ExitStack) 
     _restore_affinity(undo)  # last of all: leaving a cpuset may widen what each thread may use
     if backend != "affinity":
         try:
-            _enter_group(
-                pinned, os.environ.get("DNNSUITE_CGROUP_PARENT", "") if parent is None else parent, undo
-            )
+            _enter_group(pinned, os.environ.get("DNNSUITE_CGROUP_PARENT", "") if parent is None else parent, undo)
         except CgroupError as error:
             if backend == "cgroup":
                 raise

@@ -107,9 +107,7 @@ class Topology:
         """
         value = read_json(path)
         if not isinstance(value, Mapping):
-            raise InvalidArgument(
-                f"{path}: a recorded topology is a JSON object, not a {type(value).__name__}"
-            )
+            raise InvalidArgument(f"{path}: a recorded topology is a JSON object, not a {type(value).__name__}")
         try:
             return cls.from_dict(value.get("topology", value))
         except InvalidArgument as error:
@@ -185,8 +183,6 @@ def _nvidia_gpus(devices: list[dict[str, Any]]) -> tuple[Gpu, ...]:
     bus."""
     on_bus = _pci_gpus(devices)
     nodes = {gpu.address: gpu.node for gpu in on_bus}
-    driver = [
-        Gpu(gpu.address, "nvidia", gpu.uuid, gpu.name, nodes.get(gpu.address, -1)) for gpu in host.gpus()
-    ]
+    driver = [Gpu(gpu.address, "nvidia", gpu.uuid, gpu.name, nodes.get(gpu.address, -1)) for gpu in host.gpus()]
     others = [gpu for gpu in on_bus if gpu.vendor != "nvidia"]
     return tuple(sorted([*driver, *others], key=lambda gpu: gpu.address))

@@ -26,13 +26,9 @@ class CgroupError(Error):
         hint: the way out.
     """
 
-    def __init__(
-        self, operation: str, path: str = "", value: str = "", errno: int = 0, hint: str = ""
-    ) -> None:
+    def __init__(self, operation: str, path: str = "", value: str = "", errno: int = 0, hint: str = "") -> None:
         self.operation, self.path, self.value, self.errno, self.hint = operation, path, value, errno, hint
-        super().__init__(
-            operation, path, value, errno, hint
-        )  # the arguments again, so that it survives pickling
+        super().__init__(operation, path, value, errno, hint)  # the arguments again, so that it survives pickling
 
     def __str__(self) -> str:
         value = f" '{self.value}'" if self.value else ""

@@ -21,8 +21,7 @@ def _table(rows: Iterable[Sequence[str]]) -> str:
     lines = [list(map(str, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
 
 
@@ -30,11 +29,7 @@ def render_plan(plan: Plan) -> str:
     """Render the shares as a table, with remarks below it."""
     rows = [("share", "cores", "threads", "CPUs", "nodes", "memory GiB", "GPU")]
     for slot in (*plan.slots, plan.all):
-        gpus = (
-            ",".join(plan.gpus[i].uuid or str(i) for i in slot.gpus)
-            if slot is not plan.all
-            else str(len(slot.gpus))
-        )
+        gpus = ",".join(plan.gpus[i].uuid or str(i) for i in slot.gpus) if slot is not plan.all else str(len(slot.gpus))
         rows.append(
             (
                 slot.name,

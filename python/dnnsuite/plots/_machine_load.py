@@ -56,9 +56,7 @@ def _load_over_B(ax: Axes, summary: pd.DataFrame, label: str) -> None:
         if mode == "serial":
             ax.axhline(curve["mean"].iloc[0], label=f"{name}{mode} {precision}", **style)
             continue
-        ax.plot(
-            curve["B"], curve["mean"], marker=marker, markersize=4, label=f"{name}{mode} {precision}", **style
-        )
+        ax.plot(curve["B"], curve["mean"], marker=marker, markersize=4, label=f"{name}{mode} {precision}", **style)
         ax.fill_between(curve["B"], curve["low"], curve["high"], alpha=0.3, color=style["color"], linewidth=0)
     _limit(ax.set_ylim, summary)
     ax.set_xlabel("B (models)")

@@ -46,9 +46,7 @@ class Request:
         named = self.save is not None and prefix.suffix in SUFFIXES
         hint = "" if named else did_you_mean(prefix.suffix, SUFFIXES)
         if hint or prefix.suffix in _OTHER_PICTURES:
-            raise InvalidArgument(
-                f"--save {prefix}: a figure's name ends in one of {', '.join(SUFFIXES)}{hint}"
-            )
+            raise InvalidArgument(f"--save {prefix}: a figure's name ends in one of {', '.join(SUFFIXES)}{hint}")
         stem = prefix.stem if named else prefix.name
         return prefix.with_name(f"{stem}{more}{suffix or (prefix.suffix if named else '.png')}")
 

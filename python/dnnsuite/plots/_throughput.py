@@ -35,14 +35,10 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
     normalised = summary.dropna(subset=["normalized"])
     if normalised.empty:
-        raise InvalidArgument(
-            "nothing to draw: no run has a normalised throughput (no serial fp32 run finished)"
-        )
+        raise InvalidArgument("nothing to draw: no run has a normalised throughput (no serial fp32 run finished)")
     measured = normalised[~(normalised["high"] / normalised["low"] > _WIDEST)]
     if measured.empty:
-        raise InvalidArgument(
-            "nothing to draw: every interval spans more than a factor of two; the machine was busy"
-        )
+        raise InvalidArgument("nothing to draw: every interval spans more than a factor of two; the machine was busy")
     ax = axes_or_new(ax)
     jobs = list(dict.fromkeys(measured["job"])) if "job" in measured else []
     for index, job in enumerate(jobs or [""]):
@@ -115,9 +111,7 @@ def rates(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
     below = np.where(np.isfinite(below), np.clip(below, 0.1 * rate, rate), rate)
     above = np.where(np.isfinite(above), np.clip(above, rate, 10 * rate), rate)
     places = np.arange(len(measured))
-    ax.errorbar(
-        rate, places, xerr=[rate - below, above - rate], fmt="o", markersize=4, capsize=3, color="tab:blue"
-    )
+    ax.errorbar(rate, places, xerr=[rate - below, above - rate], fmt="o", markersize=4, capsize=3, color="tab:blue")
     ax.set_yticks(places, [_row_name(row) for row in measured.to_dict("records")])
     ax.invert_yaxis()
     ax.set_xscale("log")

@@ -65,23 +65,15 @@ def _rule(function: Rule) -> Rule:
 def advise(facts: Facts, most: int = 4) -> list[Advice]:
     """Apply all rules to `facts`; the advice on the largest share of the step comes first. Never empty."""
     found = [
-        Advice(name, said[1], said[2], said[0])
-        for name, rule in _RULES.items()
-        if (said := rule(facts)) is not None
+        Advice(name, said[1], said[2], said[0]) for name, rule in _RULES.items() if (said := rule(facts)) is not None
     ]
     found.sort(key=lambda advice: -advice.weight)
-    doubts = [
-        advice for advice in found if advice.rule in _DOUBTS
-    ]  # on the figures themselves: after what they say
+    doubts = [advice for advice in found if advice.rule in _DOUBTS]  # on the figures themselves: after what they say
     found = [advice for advice in found if advice not in doubts][:most] + doubts
     if found:
         return found
     why = "no class of work is above the threshold of a rule"
-    return [
-        Advice(
-            "balanced", why, "compare with other batch sizes (--batch-sizes 1,2,4,...) and precisions", 0.0
-        )
-    ]
+    return [Advice("balanced", why, "compare with other batch sizes (--batch-sizes 1,2,4,...) and precisions", 0.0)]
 
 
 @_rule
@@ -144,9 +136,7 @@ def _memory_bound(facts: Facts) -> tuple[float, str, str] | None:
     ways = [] if facts.compiled else ["torch.compile fuses them"]
     ways += [] if facts.on_gpu or facts.compiled else ["in-place activations"]
     ways += ["channels_last for convolutions"] if facts.share("conv") >= 1 else []
-    ways += (
-        ["mixed precision to halve the bytes"] if facts.on_gpu and facts.precision in (None, "fp32") else []
-    )
+    ways += ["mixed precision to halve the bytes"] if facts.on_gpu and facts.precision in (None, "fp32") else []
     action = "; ".join([*ways, "fewer casts, copies and operators that read a tensor once more"])
     because = f"{share:.0f} % of a step moves memory rather than computes ({named}; rule: 25 % or more)"
     return share, because, action
@@ -185,9 +175,7 @@ def _other_optimizer(seen: OptimizerSeen | None) -> str:
             f"functions take lists), or compile its step with torch.compile; {in_one_pass}"
         )
     if seen.fused:
-        return (
-            f"{seen.name} updates in one pass already: update less often, accumulating gradients over batches"
-        )
+        return f"{seen.name} updates in one pass already: update less often, accumulating gradients over batches"
     return f"{seen.name}(..., fused=True) updates in one pass; so does dnnsuite.optim, also the models of an array"
 
 
@@ -211,9 +199,7 @@ def _communication(facts: Facts) -> tuple[float, str, str] | None:
     if share < 10:
         return None
     because = f"{share:.0f} % of a step only communicates (rule: 10 % or more)"
-    action = (
-        "overlap it: larger gradient buckets, gradients in 16 bits, accumulate over several batches (no_sync)"
-    )
+    action = "overlap it: larger gradient buckets, gradients in 16 bits, accumulate over several batches (no_sync)"
     return share, because, action
 
 
@@ -257,12 +243,8 @@ def _idle(facts: Facts) -> tuple[float, str, str] | None:
     share = facts.share("idle")
     if share - (facts.displaced_pct or 0) < 10:
         return None  # where others have the CPU, that is said
-    because = (
-        f"in {share:.0f} % of a step nothing runs and the loop's thread is off the CPU (rule: 10 % or more)"
-    )
-    action = (
-        "look for sleeps, printing, checkpoints, locks, input and output between the steps, and for .item()"
-    )
+    because = f"in {share:.0f} % of a step nothing runs and the loop's thread is off the CPU (rule: 10 % or more)"
+    action = "look for sleeps, printing, checkpoints, locks, input and output between the steps, and for .item()"
     return share, because, action
 
 

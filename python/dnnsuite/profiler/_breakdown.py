@@ -71,9 +71,7 @@ def _innermost(rows: Iterable[tuple[str, int, int]]) -> Iterator[Segment]:
         while stack and stack[-1][0] <= t0_ns:
             yield from _piece(at, stack[-1])
             at = max(at, stack.pop()[0])
-        if (
-            kind == "communication" and stack and t1_ns > stack[-1][0]
-        ):  # it goes on after the call that began it
+        if kind == "communication" and stack and t1_ns > stack[-1][0]:  # it goes on after the call that began it
             yield Segment(t0_ns, t1_ns, kind)
             continue
         if stack:
@@ -147,9 +145,7 @@ def _times(
     data = [(int(a), int(b)) for a, b in own.loc[own["phase"] == "data", ["t0_ns", "t1_ns"]].to_numpy()]
     kinds = sorted({segment.kind for segment in work})
     pieces = [piece for step in steps for piece in _pieces(step, own)]
-    displaced = min(
-        1.0, sum(step.displaced_ns for step in steps) / max(1, sum(piece.off_ns for piece in pieces))
-    )
+    displaced = min(1.0, sum(step.displaced_ns for step in steps) / max(1, sum(piece.off_ns for piece in pieces)))
     covers = [[(s.t0_ns, s.t1_ns) for s in work if s.kind == kind] for kind in kinds]
     edges = _edges([*covers, data, [(s.t0_ns, s.t1_ns) for s in steps], [(p.t0_ns, p.t1_ns) for p in pieces]])
     lengths = np.diff(edges)

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["cpu_busy_pct", "displaced_pct", "facts"]
 
 _PRODUCTS = ("gemm", "conv", "attention")
-_NARROW = (
-    r"(?i)bf16|f16|half|s884|s1688(?!tf32)|e4m3|fp8"  # in names of kernels that compute with 8 or 16 bits
-)
+_NARROW = r"(?i)bf16|f16|half|s884|s1688(?!tf32)|e4m3|fp8"  # in names of kernels that compute with 8 or 16 bits
 
 
 def facts(profile: ProfileData) -> Facts:
@@ -94,6 +92,4 @@ def _memory_shares(profile: ProfileData) -> dict[str, float]:
         return {}
     table = table[table["class"] != "workspace and other"]
     whole = max(1, table["bytes"].sum())
-    return {
-        str(name): 100 * value / whole for name, value in zip(table["class"], table["bytes"], strict=True)
-    }
+    return {str(name): 100 * value / whole for name, value in zip(table["class"], table["bytes"], strict=True)}

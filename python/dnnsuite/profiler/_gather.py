@@ -38,10 +38,7 @@ def read(instruments: Iterable[Instrument]) -> tuple[dict[str, pd.DataFrame], li
         try:
             for name, table in instrument.tables().items():
                 parts.setdefault(name, []).append(table)
-            notes += [
-                f"{instrument.name}: " + note.removeprefix(f"{instrument.name}: ")
-                for note in instrument.notes()
-            ]
+            notes += [f"{instrument.name}: " + note.removeprefix(f"{instrument.name}: ") for note in instrument.notes()]
         except Exception as error:  # the other instruments' results must not be lost with it
             notes.append(f"{instrument.name}: its results cannot be read: {error!r}")
     tables = {}
@@ -66,9 +63,7 @@ def within(table: pd.DataFrame, spans: Sequence[tuple[int, int]]) -> pd.DataFram
     return kept.reset_index(drop=True)
 
 
-def derived(
-    active: Sequence[LoopStep], tables: dict[str, pd.DataFrame], loop_thread: int
-) -> dict[str, pd.DataFrame]:
+def derived(active: Sequence[LoopStep], tables: dict[str, pd.DataFrame], loop_thread: int) -> dict[str, pd.DataFrame]:
     """Derive tables: `breakdown`, and the results of :func:`activity.analyse` if kernels were recorded, else
     `ops_by_name` if operators were.
     """
@@ -87,9 +82,7 @@ def derived(
         return {"breakdown": breakdown(active, own, ())}
     spans = _spans(own, "optimizer")
     work = op_segments(ops, spans)
-    local = op_segments(
-        ops[(ops["thread"] == _loops_number(ops, own)) & (ops["class"] != "communication")], spans
-    )
+    local = op_segments(ops[(ops["thread"] == _loops_number(ops, own)) & (ops["class"] != "communication")], spans)
     return {"breakdown": breakdown(active, own, work, local), "ops_by_name": by_name(ops, len(active))}
 
 

@@ -44,11 +44,7 @@ class Overhead:
         n = f"{self.steps_on} steps with and {self.steps_off} without, {self.windows} windows"
         if self.resolved:
             return f"{self.pct:+.1f} % [{self.low_pct:+.1f}, {self.high_pct:+.1f}] per step ({n})"
-        known = (
-            f"between {self.low_pct:+.0f} and {self.high_pct:+.0f} %"
-            if math.isfinite(self.low_pct)
-            else "unknown"
-        )
+        known = f"between {self.low_pct:+.0f} and {self.high_pct:+.0f} %" if math.isfinite(self.low_pct) else "unknown"
         return f"not resolved: {known} per step ({n}); observe more iterations to know it"
 
 

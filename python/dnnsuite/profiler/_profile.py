@@ -63,9 +63,7 @@ def profile(
             unavailable.
         InvalidArgument: an unknown metric or instrument.
     """
-    return Profile(
-        metrics, schedule, instruments, on_ready, synchronize, device or _device_in_use(), about or {}
-    )
+    return Profile(metrics, schedule, instruments, on_ready, synchronize, device or _device_in_use(), about or {})
 
 
 class Profile:
@@ -302,8 +300,6 @@ def _device_in_use() -> str:
 def _caller() -> str:
     """Find file:line of the user's code that called."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
-        __package__ or "dnnsuite"
-    ):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(__package__ or "dnnsuite"):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -73,9 +73,7 @@ class StepEnds:
                 "(micro-batches, whose gradients are accumulated?); --step-on optimizer takes each update as a step"
             )
         if self._kind == "gradient":
-            return (
-                "a step ends with torch.autograd.grad: no backward ran, and no torch.optim optimizer stepped"
-            )
+            return "a step ends with torch.autograd.grad: no backward ran, and no torch.optim optimizer stepped"
         if self._kind == "forward":
             called = ", ".join(dict.fromkeys(self.modules)) or "the outermost module"
             return f"a step is one call of {called}: no optimizer stepped, and no gradient was taken but by torch.func"

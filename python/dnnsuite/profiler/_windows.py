@@ -126,9 +126,7 @@ class Windows:
     def _note(self, phase: Phase) -> None:
         before, after = self._mark, _clocks()
         foreign = any(getattr(each, "gave_way", False) for each in self._running)
-        wall, thread_cpu, process_cpu, displaced = (
-            now - then for then, now in zip(before, after, strict=True)
-        )
+        wall, thread_cpu, process_cpu, displaced = (now - then for then, now in zip(before, after, strict=True))
         step = LoopStep(
             self.index,
             FOREIGN if foreign else Phase.ACTIVE.value if phase.kept else phase.value,

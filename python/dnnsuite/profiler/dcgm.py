@@ -68,9 +68,7 @@ FIELDS = [
     Field(1012, "NVLRX", "PROF_NVLINK_RX_BYTES", "gpm_nvlink_rx", 1, "bytes/s"),
 ]
 BY_NAME = {
-    key: field
-    for field in FIELDS
-    for key in (str(field.number), field.short, field.long, f"DCGM_FI_{field.long}")
+    key: field for field in FIELDS for key in (str(field.number), field.short, field.long, f"DCGM_FI_{field.long}")
 }
 NOTHING = {"N/A", "n/a", "NA", "", "-", "NaN", "nan", "null"}
 HEADER = re.compile(r"\s*#\s*Entity\b\s*(.*)$", re.IGNORECASE)

@@ -94,9 +94,7 @@ def timeline(tables: dict[str, pd.DataFrame], ax: Axes) -> Axes:
     ax.set_xlim(0, (end - begin) / 1e6)
     ax.set_xlabel("ms; dotted lines: steps")
     ax.set_title("The first observed steps", loc="left")
-    ax.legend(
-        seen.values(), seen.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8
-    )
+    ax.legend(seen.values(), seen.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
     return ax
 
 
@@ -112,16 +110,12 @@ def _rows(tables: dict[str, pd.DataFrame]) -> list[tuple[str, pd.DataFrame]]:
             rows.append((_numbered("phases", number), table.assign(kind=table["phase"])))
     if (ops := tables.get("ops")) is not None:
         known = ops.assign(kind=[meaning(str(kind))[0] for kind in ops["class"]])
-        known = known[
-            ~known["class"].isin(TRANSPARENT) & ~known["name"].astype(str).str.startswith("Optimizer")
-        ]
+        known = known[~known["class"].isin(TRANSPARENT) & ~known["name"].astype(str).str.startswith("Optimizer")]
         for number, (_, table) in enumerate(known.groupby("thread", sort=False)):
             rows.append((_numbered("operators", number), table))
     if (kernels := tables.get("kernels")) is not None:
         for stream, table in kernels.groupby("stream", sort=True):
-            rows.append(
-                (f"stream {stream}", table.assign(kind=[meaning(str(kind))[0] for kind in table["class"]]))
-            )
+            rows.append((f"stream {stream}", table.assign(kind=[meaning(str(kind))[0] for kind in table["class"]])))
     return rows
 
 

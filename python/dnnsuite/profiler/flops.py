@@ -185,9 +185,7 @@ def _depthwise(shapes: Shapes, values: Values) -> Work:
     """x [B, N, H, W, C], weight [B, h, w, C]."""
     x, weight = shapes[0], shapes[1]
     stride, padding, dilation = (values[i : i + 2] for i in (3, 5, 7))
-    size = [
-        (x[2 + i] + 2 * padding[i] - dilation[i] * (weight[1 + i] - 1) - 1) // stride[i] + 1 for i in range(2)
-    ]
+    size = [(x[2 + i] + 2 * padding[i] - dilation[i] * (weight[1 + i] - 1) - 1) // stride[i] + 1 for i in range(2)]
     out = (x[0], x[1], *size, x[4])
     return Work(2 * prod(out) * weight[1] * weight[2], (out,))
 

@@ -99,9 +99,7 @@ def analyse_operators(
     if inside.empty:
         return {}
     steps = [LoopStep(i, "active", 0, t0, t1, t1 - t0, t1 - t0, 0) for i, (t0, t1) in enumerate(spans)]
-    waits = pd.DataFrame(
-        [("data", t0, t1, t1 - t0) for t0, t1 in data], columns=["phase", "t0_ns", "t1_ns", "cpu_ns"]
-    )
+    waits = pd.DataFrame([("data", t0, t1, t1 - t0) for t0, t1 in data], columns=["phase", "t0_ns", "t1_ns", "cpu_ns"])
     main = int(inside["thread"].mode()[0]) if loop_thread is None else loop_thread
     updates = sorted(optimizer)
     work = op_segments(inside, updates)

@@ -55,9 +55,7 @@ class OptimizerSeen(NamedTuple):
         home = "torch.optim" if kind.__module__.startswith("torch.optim.") else kind.__module__
         options = [group["fused"] for group in optimizer.param_groups if "fused" in group]
         fused = all(map(bool, options)) if options else None
-        if kind.__module__.startswith("dnnsuite.") or re.match(
-            r"fused|cpu_?adam", kind.__name__, re.IGNORECASE
-        ):
+        if kind.__module__.startswith("dnnsuite.") or re.match(r"fused|cpu_?adam", kind.__name__, re.IGNORECASE):
             fused = True
         return cls(f"{home}.{kind.__name__}", fused)
 

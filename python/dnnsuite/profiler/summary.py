@@ -60,9 +60,7 @@ def rate(profile: ProfileData) -> Rate | None:
     # Half of it on the logarithm: a rate is never negative.
     half = math.nan if of.why else (of.high - of.low) / 2 / of.mean
     speed = 1 / of.mean
-    return Rate(
-        speed, speed * math.exp(-half), speed * math.exp(half), len(steps), steps is quiet, of.why, of.unseen
-    )
+    return Rate(speed, speed * math.exp(-half), speed * math.exp(half), len(steps), steps is quiet, of.why, of.unseen)
 
 
 def record(profile: ProfileData) -> dict[str, Any]:
@@ -81,9 +79,7 @@ def record(profile: ProfileData) -> dict[str, Any]:
         "displaced_pct": displaced_pct(profile),
         "flops_per_s": flops_per_s(profile),
         "roofline": asdict(roof.summary) if roof is not None else None,
-        "overhead": {**asdict(cost), "resolved": cost.resolved, "definition": _overhead.DEFINITION}
-        if cost
-        else None,
+        "overhead": {**asdict(cost), "resolved": cost.resolved, "definition": _overhead.DEFINITION} if cost else None,
         "breakdown": table.to_dict("records") if table is not None else [],
         "utilization": utilization_record(profile.tables.get("utilization")),
         "advice": [asdict(each) for each in advice(profile)] if profile.active else [],
@@ -130,9 +126,7 @@ def _title(profile: ProfileData) -> str:
         f"B={about['B']}" if about.get("B") else "",
         str(about.get("precision", "")),
         str(about.get("device", "")),
-        f"a step ends with {about['step_ends']}"
-        if about.get("step_ends", "optimizer") != "optimizer"
-        else "",
+        f"a step ends with {about['step_ends']}" if about.get("step_ends", "optimizer") != "optimizer" else "",
     ]
     known = ", ".join(part for part in extra if part)
     return f"profile of {name}" + (f" ({known})" if known else "")
@@ -165,14 +159,10 @@ def _facts_lines(profile: ProfileData) -> Iterator[str]:
         yield f"  {'CPUs':<12} {percent(busy)} busy with this process; its loop waited {percent(displaced)} of the time"
     yield from _arithmetic_lines(profile)
     cost = profile.overhead
-    unknown = (
-        "not measured: no step ran without instruments beside a window; give the schedule some, as wait=5"
-    )
+    unknown = "not measured: no step ran without instruments beside a window; give the schedule some, as wait=5"
     yield from wrapped(str(cost or unknown), f"  {'overhead':<12} ")
     for row in profile.absent:
-        yield from wrapped(
-            f"unavailable: {row.why}" + (f"; {row.remedy}" if row.remedy else ""), f"  {row.name:<12} "
-        )
+        yield from wrapped(f"unavailable: {row.why}" + (f"; {row.remedy}" if row.remedy else ""), f"  {row.name:<12} ")
 
 
 def _arithmetic_lines(profile: ProfileData) -> Iterator[str]:

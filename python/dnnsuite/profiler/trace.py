@@ -59,9 +59,7 @@ class _Tracks:
         return tid
 
     def _name(self, what: str, pid: int, tid: int, name: str) -> None:
-        self.names.append(
-            f'{{"ph":"M","name":"{what}","pid":{pid},"tid":{tid},"args":{{"name":{json.dumps(name)}}}}}'
-        )
+        self.names.append(f'{{"ph":"M","name":"{what}","pid":{pid},"tid":{tid},"args":{{"name":{json.dumps(name)}}}}}')
 
 
 def export_trace(tables: Mapping[str, pd.DataFrame], path: str | Path) -> Path:
@@ -126,9 +124,7 @@ def _begin_ns(tables: Mapping[str, pd.DataFrame]) -> int:
     begins = [int(table["t0_ns"].min()) for table in tables.values() if _has_slices(table)]
     begins += [int(table["t_ns"].min()) for table in tables.values() if _has_samples(table)]
     if not begins:
-        raise InvalidArgument(
-            f"tables {sorted(tables)}: none has rows with t0_ns and t1_ns, or t_ns, name and value"
-        )
+        raise InvalidArgument(f"tables {sorted(tables)}: none has rows with t0_ns and t1_ns, or t_ns, name and value")
     return min(begins)
 
 
@@ -203,9 +199,7 @@ def _counters(table: pd.DataFrame, begin_ns: int, tracks: _Tracks) -> Iterator[s
     """Yield a counter for each (source, device, name) of the samples; values that are not numbers are left out."""
     keys = [column for column in ("source", "device") if column in table]
     finite = table[np.isfinite(table["value"].to_numpy(np.float64))]
-    for number, (key, rows) in enumerate(
-        finite.groupby([*keys, "name"], sort=True, observed=True, dropna=False)
-    ):
+    for number, (key, rows) in enumerate(finite.groupby([*keys, "name"], sort=True, observed=True, dropna=False)):
         *where, name = key
         places = [str(part) for part in where if part == part and str(part)]  # NaN differs from itself
         pid = tracks.process(2 * _GPU + number, " ".join([*places, "samples"]))

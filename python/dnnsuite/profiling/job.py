@@ -33,9 +33,7 @@ def windows_of(start_iteration: int, profile_iterations: int) -> tuple[Schedule,
     """
     from ..profiler import Schedule, schedule
 
-    schedule(
-        start_iteration=start_iteration, profile_iterations=profile_iterations
-    )  # refuses what means nothing
+    schedule(start_iteration=start_iteration, profile_iterations=profile_iterations)  # refuses what means nothing
     windows = max(n for n in range(1, _MOST_WINDOWS + 1) if profile_iterations % n == 0)
     active = profile_iterations // windows
     warmup = min(1, start_iteration)

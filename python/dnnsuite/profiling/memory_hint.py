@@ -66,9 +66,7 @@ def hint(results: Sequence[Mapping[str, Any]], device: str) -> list[str]:
     said = [f"memory: {size(room)} are free on this {_WORDS[device]}"] if room is not None else []
     others = ", ".join(f"{each.name} (process {each.pid}): {size(each.bytes)}" for each in held)
     said.append(
-        f"memory: held by {others}"
-        if held
-        else f"memory: no other process holds much of the {_WORDS[device]}'s"
+        f"memory: held by {others}" if held else f"memory: no other process holds much of the {_WORDS[device]}'s"
     )
     fits = None if room is None else fitting_batch_size(peaks, room, min(failed))
     if fits is not None:
@@ -97,9 +95,7 @@ def _of_machine(proc: Path) -> list[Holder]:
             resident = re.search(r"^VmRSS:\s+(\d+) kB", text, re.MULTILINE)
             name = re.search(r"^Name:\s+(.*)$", text, re.MULTILINE)
             if resident:
-                found.append(
-                    Holder(int(status.parent.name), name[1] if name else "?", int(resident[1]) << 10)
-                )
+                found.append(Holder(int(status.parent.name), name[1] if name else "?", int(resident[1]) << 10))
     return found
 
 

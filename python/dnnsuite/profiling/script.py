@@ -90,9 +90,7 @@ def run_script(
     remarks += [_later(each) for each in observed if each.get("later")]
     remarks += [] if observed else [_why_nothing(profiles, status, start_iteration)]
     if observed and start_iteration == 0:
-        remarks.append(
-            "iteration 0 was not observed: before it has ended nothing shows that there are iterations"
-        )
+        remarks.append("iteration 0 was not observed: before it has ended nothing shows that there are iterations")
     if not observed:
         _let_go(out, is_new or out != given)
     if as_json:
@@ -139,9 +137,7 @@ def _settings(
     """Return the settings of the profiler in the command's processes, checked."""
     if step_on not in script.STEP_ON:
         known = ", ".join(script.STEP_ON)
-        raise InvalidArgument(
-            f"--step-on {step_on!r}; accepted are {known}{did_you_mean(step_on, script.STEP_ON)}"
-        )
+        raise InvalidArgument(f"--step-on {step_on!r}; accepted are {known}{did_you_mean(step_on, script.STEP_ON)}")
     # The profile begins when the first step has ended: before that nothing shows that there are steps.
     schedule, steps = windows_of(max(1, start_iteration), profile_iterations)
     return {
@@ -166,9 +162,7 @@ def _environment(settings: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _run(
-    command: Sequence[str], environment: dict[str, str], stdout: Any, started: Callable[[int], None]
-) -> int:
+def _run(command: Sequence[str], environment: dict[str, str], stdout: Any, started: Callable[[int], None]) -> int:
     """Return the command's exit status as a shell tells it. A signal that ends this process is handed on first."""
     with deferred():
         try:

@@ -117,9 +117,7 @@ class SingleRun:
         with deferred():
             return folder.finish_run(directory, run)
 
-    def record(
-        self, folder: PlanFolder, started: Moment, outcome: Any, result: Mapping[str, Any]
-    ) -> RunRecord:
+    def record(self, folder: PlanFolder, started: Moment, outcome: Any, result: Mapping[str, Any]) -> RunRecord:
         """Return the record of a run, without its figures."""
         from .. import jobs
 
@@ -142,6 +140,4 @@ def version_of(job: type, options: Mapping[str, Any]) -> str:
     source = facts.source_hash(job)
     if not options:
         return source[:12]
-    return hashlib.sha256(
-        (source + json.dumps(dict(options), sort_keys=True, default=str)).encode()
-    ).hexdigest()[:12]
+    return hashlib.sha256((source + json.dumps(dict(options), sort_keys=True, default=str)).encode()).hexdigest()[:12]

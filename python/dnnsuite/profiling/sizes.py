@@ -77,17 +77,11 @@ class Request:
         batch_sizes.refuse_twice(sizes)
         options = dict(self.options)
         for size in sizes:
-            Job(
-                jobs.JobConfig(
-                    B=self.B, device=device, precision=self.precision, batch_size=size, options=options
-                )
-            )
+            Job(jobs.JobConfig(B=self.B, device=device, precision=self.precision, batch_size=size, options=options))
         return replace(self, batch_sizes=tuple(sizes), device=device)
 
 
-def profiles(
-    request: Request, out: Path, say: Callable[[str], None] = lambda text: None
-) -> list[dict[str, Any]]:
+def profiles(request: Request, out: Path, say: Callable[[str], None] = lambda text: None) -> list[dict[str, Any]]:
     """Profile each batch size, in order; those that `out` has already are not made again.
 
     A batch size that fails, for want of memory say, is a result with its `failure`; the others are still made.
@@ -106,10 +100,7 @@ def profiles(
             if result is None:
                 say(f"{where}: starts")
                 result = _result(_one(request, size, folder, functools.partial(_say_where, say, where)))
-            say(
-                f"{where}: {result['status']}"
-                + (f", {result['message']}" if result["status"] != "ok" else "")
-            )
+            say(f"{where}: {result['status']}" + (f", {result['message']}" if result["status"] != "ok" else ""))
             results.append({**result, "batch_size": size, "directory": str(folder.runs / _name(size))})
     return results
 
@@ -151,9 +142,7 @@ def _claim(request: Request, folder: PlanFolder, known: bool) -> None:
     settings = {key: value for key, value in asdict(request).items() if key != "batch_sizes"}
     settings = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
     before = {"monitor": "auto", "options": {}}  # of directories that an earlier version began
-    differing = sorted(
-        key for key in settings if known and folder.state.get(key, before.get(key)) != settings[key]
-    )
+    differing = sorted(key for key in settings if known and folder.state.get(key, before.get(key)) != settings[key])
     if differing:
         raise InvalidArgument(
             f"{folder.root} holds profiles of another request (they differ in {', '.join(differing)})"
@@ -219,14 +208,10 @@ def _rate(result: Mapping[str, Any]) -> Metric | None:
     if not profile or profile["rate"] is None:
         return None
     items, found = profile["about"]["items_per_step"], profile["rate"]
-    value, low, high = (
-        None if found[key] is None else found[key] * items for key in ("steps_per_s", "low", "high")
-    )
+    value, low, high = (None if found[key] is None else found[key] * items for key in ("steps_per_s", "low", "high"))
     if value is None:
         return None
-    return Metric(
-        "throughput", value, f"{profile['about']['unit']}/s", low, high, definition=_MEANINGS["rate"]
-    )
+    return Metric("throughput", value, f"{profile['about']['unit']}/s", low, high, definition=_MEANINGS["rate"])
 
 
 def _environment(request: Request) -> dict[str, str]:
@@ -306,9 +291,7 @@ def metrics(result: dict[str, Any]) -> pd.DataFrame:
     import pandas as pd
 
     row = _row(result)
-    meanings = {
-        f"{each['class']} (%)": each["definition"] for each in result["profile"]["breakdown"]
-    } | _MEANINGS
+    meanings = {f"{each['class']} (%)": each["definition"] for each in result["profile"]["breakdown"]} | _MEANINGS
     for each in result["profile"].get("utilization", []):
         core = each["core"]
         meanings[f"{core}_pct_of_step"] = f"use of the GPU's {core} in the whole step, of its peak"

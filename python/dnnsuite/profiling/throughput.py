@@ -99,9 +99,7 @@ class _Measurement:
         with TurnWorkers[int](request.timeout_s, self._progress.tick) as workers:
             directories = {size: self._folder.begin_run(_name(size, repeat)) for size in sizes}
             for size, single in singles.items():
-                workers.start(
-                    size, [single.spec(directories[size], memory)], [single.variables], Direct(memory)
-                )
+                workers.start(size, [single.spec(directories[size], memory)], [single.variables], Direct(memory))
             workers.set_up()
             session = Session(workers, self._cores, goal, None, request.seed + repeat)
             session.rounds.warm_up = request.warm_up_blocks()
@@ -133,9 +131,7 @@ class _Measurement:
     ) -> None:
         result = outcome.results[0] if outcome.workers else {}
         run = single.record(self._folder, started, outcome, result)
-        run = replace(
-            run, details={name: result[name] for name in ("process", "provenance") if name in result}
-        )
+        run = replace(run, details={name: result[name] for name in ("process", "provenance") if name in result})
         if run.ok:
             run = _with_figures(run, session, size, result, fixed=self._request.stop_iteration is not None)
         place = single.finish(self._folder, directory, run)

@@ -61,9 +61,7 @@ def log_lines(steps: Steps, run: RunRecord) -> Iterator[str]:
         if done - last >= window or i == len(counts) - 1:
             seconds = (int(steps.stops_ns[i]) - at_ns) * 1e-9
             rate = (done - last) * per_step / seconds
-            yield (
-                f"TimeHistory: {seconds:.2f} seconds, {rate:.2f} examples/second between steps {last} and {done}"
-            )
+            yield (f"TimeHistory: {seconds:.2f} seconds, {rate:.2f} examples/second between steps {last} and {done}")
             last, at_ns = done, int(steps.stops_ns[i])
 
 

@@ -134,11 +134,7 @@ class Request:
     def chunks(self) -> list[int]:
         """Iterations of each turn, where their number is given: those of warm-up, then those that count."""
         start, stop = self.start_iteration or 0, self.stop_iteration or 0
-        return [
-            min(_CHUNK, end - at)
-            for begin, end in ((0, start), (start, stop))
-            for at in range(begin, end, _CHUNK)
-        ]
+        return [min(_CHUNK, end - at) for begin, end in ((0, start), (start, stop)) for at in range(begin, end, _CHUNK)]
 
     def warm_up_blocks(self) -> int:
         """Turns of warm-up; 0 where a run warms up until it is settled."""
@@ -187,9 +183,7 @@ class Request:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the request as plain JSON values."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()
-        }
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
 _CHUNK = 10  # iterations of a turn, where their number is given

@@ -52,9 +52,7 @@ def machine_rate(of_job: Sequence[ReportEntry]) -> float:
     return mean(mean(entry.rate for entry in run) * max(entry.copies for entry in run) for run in runs)
 
 
-def cost_table(
-    entries: Sequence[ReportEntry], costs: Costs, watts: Mapping[str, float]
-) -> pandas.DataFrame | None:
+def cost_table(entries: Sequence[ReportEntry], costs: Costs, watts: Mapping[str, float]) -> pandas.DataFrame | None:
     """One row per measured job: unit, machine_per_s, cost_per_million, joules_per_item; None where nothing is known.
 
     Args:
@@ -95,9 +93,7 @@ def gpu_watts(entries: Sequence[ReportEntry]) -> dict[str, float]:
 def _watts_of(run: Path) -> float | None:
     try:
         rows = rows_of_monitor(run)
-        watts = [
-            row.mean for row in rows if row.unit == "W" and row.of.startswith("gpu") and row.metric == "power"
-        ]
+        watts = [row.mean for row in rows if row.unit == "W" and row.of.startswith("gpu") and row.metric == "power"]
     except (Error, OSError):
         return None
     return math.fsum(watts) if watts and all(map(math.isfinite, watts)) else None

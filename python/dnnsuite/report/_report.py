@@ -108,9 +108,7 @@ class SuiteReport:
             "definitions": dict(self.summary.attrs["definitions"]),
             "devices": _records(self.devices),
             "isolation": self.isolation,
-            "failures": {
-                kind: [_failed(entry) for entry in of_kind] for kind, of_kind in self.failures.items()
-            },
+            "failures": {kind: [_failed(entry) for entry in of_kind] for kind, of_kind in self.failures.items()},
             "seed_table": _records(self.seed),
             "statistics": [_plain_values(vars(line)) for line in self.statistics],
             "weighted_score": _plain(self.weighted),
@@ -250,9 +248,7 @@ def _comparable(entries: Sequence[ReportEntry], unlike: Mapping[str, object]) ->
     return any(entry.ok and entry.job not in unlike for entry in entries)
 
 
-def _notes(
-    entries: Sequence[ReportEntry], seed: pandas.DataFrame, unlike: Mapping[str, Sequence[str]]
-) -> list[str]:
+def _notes(entries: Sequence[ReportEntry], seed: pandas.DataFrame, unlike: Mapping[str, Sequence[str]]) -> list[str]:
     """Sentences that a reader of the figures needs."""
     notes = []
     others = sorted({entry.kind for entry in entries} - {entry.kind for entry in of_suites(entries)})
@@ -386,10 +382,7 @@ def _failed(entry: ReportEntry) -> dict[str, str]:
 
 
 def _records(table: pandas.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {str(key): _plain(value) for key, value in row.items()}
-        for row in table.reset_index().to_dict("records")
-    ]
+    return [{str(key): _plain(value) for key, value in row.items()} for row in table.reset_index().to_dict("records")]
 
 
 def _plain_values(values: Mapping[str, Any]) -> dict[str, Any]:

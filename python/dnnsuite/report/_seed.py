@@ -66,9 +66,7 @@ def seed_table(entries: Sequence[ReportEntry], targets: Mapping[str, Target] | N
     return table
 
 
-def statistics(
-    table: pandas.DataFrame, jobs: int = JOBS, benches: Mapping[str, str] | None = None
-) -> list[Statistic]:
+def statistics(table: pandas.DataFrame, jobs: int = JOBS, benches: Mapping[str, str] | None = None) -> list[Statistic]:
     """Return the three lines below the table. Rows with too few runs do not count.
 
     Args:
@@ -90,6 +88,4 @@ def statistics(
 
 def _deviation(kept: pandas.DataFrame) -> Statistic:
     value = 100 * float(kept["sd%"].quantile(0.80)) if len(kept) else math.nan
-    return Statistic(
-        "Deviation Quantile (80%)", value, "%", value < 5, "four of five jobs vary less; below 5 % passes"
-    )
+    return Statistic("Deviation Quantile (80%)", value, "%", value < 5, "four of five jobs vary less; below 5 % passes")

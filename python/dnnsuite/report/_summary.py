@@ -57,9 +57,7 @@ def _row(of_job: Sequence[ReportEntry]) -> dict[str, object]:
         "low_per_s": low,
         "high_per_s": high,
         "machine_per_s": machine_rate(of_job),
-        "with_loader_per_s": mean(
-            mean(entry.loaded_rate for entry in of_run) for of_run in by_run(measured).values()
-        ),
+        "with_loader_per_s": mean(mean(entry.loaded_rate for entry in of_run) for of_run in by_run(measured).values()),
         "between_runs_pct": 100 * sd / average if values else math.nan,
         "between_devices_pct": 100 * spread / average if values else math.nan,
         "failed": sum(not entry.ok for entry in of_job),

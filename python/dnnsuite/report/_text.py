@@ -76,8 +76,7 @@ def _plain_table(table: pandas.DataFrame) -> str:
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     lines = [
         "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         )
         for row in [head, *rows]
     ]
@@ -87,9 +86,7 @@ def _plain_table(table: pandas.DataFrame) -> str:
 def _markdown_table(table: pandas.DataFrame) -> str:
     head, rows = shown(table)
     rule = ["---", *["---:"] * (len(head) - 1)]
-    return "\n".join(
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in [head, rule, *rows]
-    )
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in [head, rule, *rows])
 
 
 def render_statistics(lines: Sequence[Statistic]) -> str:
@@ -179,8 +176,7 @@ def _sections(report: SuiteReport, table: Callable[[pandas.DataFrame], str]) -> 
     found.append(("Isolation obtained", obtained))
     facts = [f"{name}: {value}" for name, value in report.machine.items()]
     facts += [
-        f"{name} differs between jobs: "
-        + "; ".join(f"{value} ({', '.join(jobs)})" for value, jobs in values.items())
+        f"{name} differs between jobs: " + "; ".join(f"{value} ({', '.join(jobs)})" for value, jobs in values.items())
         for name, values in report.differing.items()
     ]
     found.append(("Machine and conditions", "\n".join(facts)))

@@ -54,9 +54,7 @@ def fail_on(words: Sequence[str]) -> list[FailOn]:
     return found
 
 
-def comparison_text(
-    points: Sequence[Compared], names: tuple[str, str], failing: Sequence[FailOn] = ()
-) -> str:
+def comparison_text(points: Sequence[Compared], names: tuple[str, str], failing: Sequence[FailOn] = ()) -> str:
     """Render a comparison as plain text: the table, and remarks.
 
     Args:
@@ -68,8 +66,7 @@ def comparison_text(
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
     lines = [
         "  ".join(
-            cell.ljust(w) if i in (0, 6) else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(w) if i in (0, 6) else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
     ]
@@ -77,9 +74,7 @@ def comparison_text(
     return printable("\n".join([*said, *_remarks(points, failing)])) + "\n"
 
 
-def comparison_markdown(
-    points: Sequence[Compared], names: tuple[str, str], failing: Sequence[FailOn] = ()
-) -> str:
+def comparison_markdown(points: Sequence[Compared], names: tuple[str, str], failing: Sequence[FailOn] = ()) -> str:
     """Render a comparison as Markdown for a pull request: what is slower or faster comes first.
 
     Args:
@@ -88,17 +83,14 @@ def comparison_markdown(
         failing: conditions on which the comparison fails.
     """
     order = {
-        verdict: i
-        for i, verdict in enumerate(("failed", "slower", "unlike", "missing", "faster", "inconclusive"))
+        verdict: i for i, verdict in enumerate(("failed", "slower", "unlike", "missing", "faster", "inconclusive"))
     }
     rows = sorted(points, key=lambda point: order.get(point.verdict, len(order)))
     bad = [point for point in points if any(each.meets(point) for each in failing)]
     title = f"### Speed: {_summary(points)}"
     cells = [_HEAD, ("---", *["---:"] * 5, "---"), *(_cells(point) for point in rows)]
     table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
-    verdict = (
-        [f"**{len(bad)} {'points fail' if len(bad) > 1 else 'point fails'} the check.**", ""] if bad else []
-    )
+    verdict = [f"**{len(bad)} {'points fail' if len(bad) > 1 else 'point fails'} the check.**", ""] if bad else []
     about = [f"baseline `{names[0]}`, candidate `{names[1]}`", ""]
     remarks = [f"- {line}" for line in _remarks(points, failing)]
     return printable("\n".join([title, "", *verdict, *about, *table, "", *remarks])) + "\n"

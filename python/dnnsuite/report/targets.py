@@ -251,7 +251,5 @@ def _number(path: Path, line: int, row: Mapping[str, str], name: str, usual: flo
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
-        raise InvalidArgument(
-            f"{path}, line {line}: {name} {text!r} of {row['bench']} must be a positive number"
-        )
+        raise InvalidArgument(f"{path}, line {line}: {name} {text!r} of {row['bench']} must be a positive number")
     return value

@@ -45,9 +45,7 @@ def by_batch_size(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFra
         for size, runs in curve.groupby("batch_size", sort=True):
             summary = summarize(runs, allow_unlike)
             notes += summary.attrs["notes"]
-            of_curve.append(
-                {**dict(zip(_CURVE, key, strict=True)), "batch_size": size, **_row(runs, summary)}
-            )
+            of_curve.append({**dict(zip(_CURVE, key, strict=True)), "batch_size": size, **_row(runs, summary)})
         _add_gains(of_curve)
         rows += of_curve
     made = pd.DataFrame(rows)

@@ -93,9 +93,7 @@ def across(names: Sequence[str]) -> list[str]:
         known = [*ACROSS, *pool.CONDITIONS]
         if name not in known:
             near = did_you_mean(name, known)
-            raise InvalidArgument(
-                f"--across {name}: there is no such condition{near}; known: {', '.join(known)}"
-            )
+            raise InvalidArgument(f"--across {name}: there is no such condition{near}; known: {', '.join(known)}")
         found += ACROSS.get(name, (name,))
     return found
 
@@ -134,9 +132,7 @@ def compare(
     if not 0 < threshold < 1:
         raise InvalidArgument(f"--threshold {threshold:g}: must be more than 0 and less than 1, as 0.01")
     if method not in METHODS:
-        raise InvalidArgument(
-            f"--method {method}: accepted: {', '.join(METHODS)}{did_you_mean(method, METHODS)}"
-        )
+        raise InvalidArgument(f"--method {method}: accepted: {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
     sides = [_points(complete(each), metric) for each in (baseline, candidate)]
     for side, table, name in zip(sides, (baseline, candidate), ("baseline", "candidate"), strict=True):
         if not side:
@@ -146,9 +142,7 @@ def compare(
             )
     nothing = pd.DataFrame()
     return [
-        _compared(
-            point, sides[0].get(point, nothing), sides[1].get(point, nothing), threshold, method, ignoring
-        )
+        _compared(point, sides[0].get(point, nothing), sides[1].get(point, nothing), threshold, method, ignoring)
         for point in dict.fromkeys([*sides[0], *sides[1]])
     ]
 
@@ -200,9 +194,7 @@ def _compared(
     ignoring: Sequence[str],
 ) -> Compared:
     if baseline.empty or candidate.empty:
-        return Compared(
-            point, "missing", reasons=(f"only in the {'candidate' if baseline.empty else 'baseline'}",)
-        )
+        return Compared(point, "missing", reasons=(f"only in the {'candidate' if baseline.empty else 'baseline'}",))
     sides = [_with_keys(side) for side in (baseline, candidate)]
     good = [_measured(side) for side in sides]
     counts = (len(good[0]), len(good[1]))
@@ -263,9 +255,7 @@ def _remarks(sides: Sequence[pd.DataFrame], good: Sequence[pd.DataFrame]) -> lis
         every = side["run_key"].nunique()
         if 0 < len(measured) < every:
             why = "; ".join(_failures(side))
-            found.append(
-                f"{every - len(measured)} of {every} runs of the {name} failed and do not count: {why}"
-            )
+            found.append(f"{every - len(measured)} of {every} runs of the {name} failed and do not count: {why}")
         kept = side[side["run_key"].isin(measured["run_key"])] if len(measured) else side[:0]
         flagged = kept[kept["disturbances"] != ""]
         if len(flagged):
@@ -277,9 +267,7 @@ def _remarks(sides: Sequence[pd.DataFrame], good: Sequence[pd.DataFrame]) -> lis
 
 def _failures(side: pd.DataFrame) -> tuple[str, ...]:
     said = (
-        f"{row['failure'] or 'failed'}: {row['message']}"
-        for row in side.to_dict("records")
-        if row["status"] != "ok"
+        f"{row['failure'] or 'failed'}: {row['message']}" for row in side.to_dict("records") if row["status"] != "ok"
     )
     return tuple(dict.fromkeys(said))[:3] or ("no rate was measured",)
 
@@ -292,9 +280,7 @@ def _unlike(baseline: pd.DataFrame, candidate: pd.DataFrame, ignoring: Sequence[
     found = []
     for name, side in zip(("baseline", "candidate"), throughput, strict=True):
         for reason in pool.reasons(side, ("job",)):
-            found.append(
-                f"{reason.condition} differs within the {name}: {' and '.join(sorted(reason.values))}"
-            )
+            found.append(f"{reason.condition} differs within the {name}: {' and '.join(sorted(reason.values))}")
     both = pd.concat(throughput, ignore_index=True)
     known = {reason.condition for side in throughput for reason in pool.reasons(side, ("job",))}
     for reason in pool.reasons(both, ("job",), ignoring):

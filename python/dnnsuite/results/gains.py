@@ -39,9 +39,7 @@ def gains(table: pd.DataFrame, metric: str = "throughput", allow_unlike: bool = 
     import pandas as pd
 
     table = complete(table)
-    paired = (
-        table[(table["metric"] == SPEEDUP) & table["replica"].isna()] if metric == "throughput" else table[:0]
-    )
+    paired = table[(table["metric"] == SPEEDUP) & table["replica"].isna()] if metric == "throughput" else table[:0]
     whole = table[table["replica"].isna() & (table["metric"] == metric)].assign(metric="throughput")
     notes = unlike(whole, allow_unlike)
     rows = []

@@ -106,8 +106,7 @@ def epochs_as_steps(path: Path) -> rates.Steps:
     try:
         table = pd.read_csv(regular(path))
         starts, stops = (
-            (table[name].to_numpy(np.float64) * 1e9).astype(np.int64)
-            for name in ("epoch_start", "epoch_stop")
+            (table[name].to_numpy(np.float64) * 1e9).astype(np.int64) for name in ("epoch_start", "epoch_stop")
         )
         items = table["num_samples"].to_numpy(np.int64)
         return rates.Steps(starts, stops, items, table["epoch"].to_numpy(np.int64))

@@ -70,9 +70,7 @@ DCGM_FIELDS = (
 )  # fmt: skip
 HOST_FIELDS = (
     DcgmField("cpu_percent", "machine", "busy", "%", 1, "mean", "CPU Utilization"),
-    DcgmField(
-        "host_mem_usage", "machine", "memory_used", "bytes", 1, "peak", "Host Memory Usage (GB)", 1 / _GIB
-    ),
+    DcgmField("host_mem_usage", "machine", "memory_used", "bytes", 1, "peak", "Host Memory Usage (GB)", 1 / _GIB),
 )
 PIPE_MODELS = ("v100", "a100")  # GPUs of which HFTA reads more than utilisation and memory
 

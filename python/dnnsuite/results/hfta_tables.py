@@ -63,15 +63,11 @@ def runs_below(outdir: Path, device: str, device_model: str) -> list[HftaRuns]:
         found = _repeats(outdir, device)
     else:
         above = (
-            []
-            if (outdir / device).is_dir()
-            else sorted(outdir.glob("run[0-9]*"), key=lambda run: int(run.name[3:]))
+            [] if (outdir / device).is_dir() else sorted(outdir.glob("run[0-9]*"), key=lambda run: int(run.name[3:]))
         )
         found = [_tree(run, run / device / device_model) for run in above or [outdir]]
     if not any(runs.places for runs in found):
-        raise InvalidArgument(
-            f"{outdir}: no runs in {device}/{device_model}, and no output of a workflow on {device}"
-        )
+        raise InvalidArgument(f"{outdir}: no runs in {device}/{device_model}, and no output of a workflow on {device}")
     return found
 
 

@@ -54,15 +54,9 @@ def save_hfta_tree(*directories: str | Path, to: str | Path) -> list[Path]:
     for job, of_job in chosen.groupby("job"):
         if of_job["plan_id"].nunique() > 1:
             places = ", ".join(sorted(set(of_job["plan_path"])))
-            raise InvalidArgument(
-                f"{job}: runs of several workflows ({places}); write each to a tree of its own"
-            )
-        points = of_job.sort_values("started").drop_duplicates(
-            ["mode", "precision", "B", "repeat"], keep="last"
-        )
-        written.append(
-            _write_job(Path(to) / str(job), of_job["plan_id"].iloc[0], list(map(Path, points["path"])))
-        )
+            raise InvalidArgument(f"{job}: runs of several workflows ({places}); write each to a tree of its own")
+        points = of_job.sort_values("started").drop_duplicates(["mode", "precision", "B", "repeat"], keep="last")
+        written.append(_write_job(Path(to) / str(job), of_job["plan_id"].iloc[0], list(map(Path, points["path"]))))
     return written
 
 
@@ -148,9 +142,7 @@ def dcgm_table(record: RunRecord, samples: pd.DataFrame) -> pd.DataFrame:
         name = str(MonitorColumn(gpus[0], field.metric, field.unit))
         columns[field.name] = samples[name] / field.scale if name in samples else float("nan")
     used, available = (samples[f"machine.memory_{name}_bytes"] for name in ("used", "available"))
-    columns["timestamp"] = (samples[TIME_COLUMN] - record.started.monotonic_ns) * 1e-9 + _since_1970_s(
-        record.started
-    )
+    columns["timestamp"] = (samples[TIME_COLUMN] - record.started.monotonic_ns) * 1e-9 + _since_1970_s(record.started)
     columns["cpu_percent"] = samples["machine.busy_pct"].bfill()  # the first sample has no rate yet
     columns |= {"host_mem_total": used + available, "host_mem_available": available}
     return pd.DataFrame(columns).reset_index(drop=True)

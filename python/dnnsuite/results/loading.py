@@ -142,9 +142,7 @@ def _run_directories(folder: Path, visited: set[str]) -> Iterator[Path]:
         yield folder
         return
     try:
-        children = sorted(
-            path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")
-        )
+        children = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     except OSError as error:
         raise Error(f"{folder}: {error.strerror}") from error
     # Beside runs, everything is a run.

@@ -156,9 +156,7 @@ def _with_copies(rows: Sequence[Row]) -> list[Row]:
     devices: dict[str, set[str]] = {}
     for row in rows:
         devices.setdefault(row.job, set()).add(row.share)
-    return [
-        row if row.share == "all" else replace(row, copies=len(devices[row.job] - {"all"})) for row in rows
-    ]
+    return [row if row.share == "all" else replace(row, copies=len(devices[row.job] - {"all"})) for row in rows]
 
 
 def _failure(result: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:

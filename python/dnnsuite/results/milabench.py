@@ -242,10 +242,7 @@ def _with_copies(rows: Sequence[Row]) -> list[Row]:
     shares: dict[tuple[str, str], set[str]] = {}
     for row in rows:
         shares.setdefault((row.run, row.job), set()).add(row.share)
-    return [
-        row if row.share == "all" else replace(row, copies=len(shares[row.run, row.job] - {"all"}))
-        for row in rows
-    ]
+    return [row if row.share == "all" else replace(row, copies=len(shares[row.run, row.job] - {"all"})) for row in rows]
 
 
 def _numbered(rows: Sequence[Row]) -> list[Row]:

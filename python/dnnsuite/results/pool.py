@@ -32,9 +32,7 @@ _MAY_BE_UNKNOWN = (
     "skipped steps",
     "page cache",
 )  # that earlier versions did not record: no proof of a difference
-MANY_SKIPPED = (
-    0.1  # share of steps without the optimizer's work, from which on a rate is that of something else
-)
+MANY_SKIPPED = 0.1  # share of steps without the optimizer's work, from which on a rate is that of something else
 
 
 def counting(copies: Iterable[tuple[Hashable, bool]]) -> set[Hashable]:

@@ -83,9 +83,7 @@ def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
                 }
             )  # fmt: skip
     rows.sort(key=lambda row: (row["job"], *by_mode(row["mode"], row["precision"]), row["B"]))
-    made = pd.DataFrame(
-        rows, columns=list(_COLUMNS)
-    )  # also if there is no rate among the runs, as of a sweep
+    made = pd.DataFrame(rows, columns=list(_COLUMNS))  # also if there is no rate among the runs, as of a sweep
     made.attrs = {
         **table.attrs, "notes": [*table.attrs.get("notes", []), *notes],
         "titles": {str(job): _title(str(job), of_job) for job, of_job in whole.groupby("job")},
@@ -114,9 +112,7 @@ def of_sessions(speedups: pd.DataFrame) -> Interval:
     halves = [math.log(high / low) / 2 for low, high in zip(good["low"], good["high"], strict=True)]
     within = math.hypot(*halves) / len(logs)
     apart = (max(logs) - min(logs)) / 2 if len(logs) < 3 else half_width(logs)
-    half = (
-        max(within, apart) if len(logs) < 3 or within == within else apart
-    )  # sessions too short for one of their own
+    half = max(within, apart) if len(logs) < 3 or within == within else apart  # sessions too short for one of their own
     centre = mean(logs)
     return Interval(math.exp(centre), math.exp(centre - half), math.exp(centre + half))
 
@@ -127,9 +123,7 @@ def unlike(whole: pd.DataFrame, allowed: bool) -> list[str]:
     Raises:
         UnlikeRuns: there is one, and that is not allowed.
     """
-    baseline = (
-        (whole["mode"] == BASELINE[0]) & (whole["precision"] == BASELINE[1]) & (whole["B"] == BASELINE[2])
-    )
+    baseline = (whole["mode"] == BASELINE[0]) & (whole["precision"] == BASELINE[1]) & (whole["B"] == BASELINE[2])
     with_one = whole[whole["job"].isin(whole.loc[baseline, "job"])]
     found = [*pool.reasons(whole), *pool.reasons(with_one, ("job",), _MODES_OWN)]
     if not allowed:
@@ -216,8 +210,7 @@ def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     for job, of_job in whole.groupby("job"):
         number = _numbers(of_job)
         groups = {
-            (str(mode), str(precision)): runs
-            for (mode, precision), runs in of_job.groupby(["mode", "precision"])
+            (str(mode), str(precision)): runs for (mode, precision), runs in of_job.groupby(["mode", "precision"])
         }
         for key in sorted(groups, key=lambda key: by_mode(*key)):
             name = ":".join([str(job), *key] if several else key)
@@ -227,9 +220,7 @@ def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
                     rates.setdefault(number[run["repeat"]], {})[B] = run["value"]
             by_run = pd.DataFrame({repeat: rates[repeat] for repeat in sorted(rates)}).sort_index()
             states = (
-                groups[key]
-                .groupby("B")["disturbances"]
-                .agg(lambda notes: SEPARATOR.join(filter(None, set(notes))))
+                groups[key].groupby("B")["disturbances"].agg(lambda notes: SEPARATOR.join(filter(None, set(notes))))
             )
             columns |= {f"{name}:{repeat}": by_run[repeat] for repeat in by_run.columns}
             columns |= {

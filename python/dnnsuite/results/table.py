@@ -134,9 +134,7 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
     texts = made[_TEXTS]
     made[_TEXTS] = texts.where(texts.notna(), "").astype(object)
     numbers = {name: _DEFAULTS[name] for name in _INTEGERS}
-    made = made.fillna(numbers).astype(
-        {**dict.fromkeys(_INTEGERS, "int64"), **dict.fromkeys(_FLOATS, "float64")}
-    )
+    made = made.fillna(numbers).astype({**dict.fromkeys(_INTEGERS, "int64"), **dict.fromkeys(_FLOATS, "float64")})
     made = made.astype({"replica": "Int64", "failure": object})
     made["failure"] = made["failure"].where(made["failure"].notna(), None)
     unnamed = made["run_id"] == ""

@@ -22,9 +22,7 @@ __all__ = ["environment", "hashes"]
 def hashes(job: type, arguments: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 of the job's source, and of it with its arguments (`job`): equal where the same was run."""
     source = facts.source_hash(job)
-    words = json.dumps(
-        {k: v for k, v in arguments.items() if k not in _PER_COPY}, sort_keys=True, default=str
-    )
+    words = json.dumps({k: v for k, v in arguments.items() if k not in _PER_COPY}, sort_keys=True, default=str)
     return {
         "source": source,
         "job": hashlib.sha256((source + words).encode()).hexdigest(),
@@ -53,8 +51,7 @@ def _clocks(uuids: list[str]) -> dict[str, Any]:
     """Clocks of the GPUs and of the fastest CPU right now, in hertz; what cannot be read is absent."""
     found: dict[str, Any] = {}
     cpus = [
-        _number(Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"))
-        for cpu in os.sched_getaffinity(0)
+        _number(Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq")) for cpu in os.sched_getaffinity(0)
     ]
     if known := [1000.0 * kilohertz for kilohertz in cpus if kilohertz is not None]:
         found["cpu_max_hz"] = max(known)
@@ -74,15 +71,11 @@ def _gpu_clocks(uuids: list[str]) -> list[dict[str, Any]]:
     for uuid in uuids:
         try:
             handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-            sm, memory = (
-                pynvml.nvmlDeviceGetClockInfo(handle, kind) for kind in (1, 2)
-            )  # NVML_CLOCK_SM, _MEM
+            sm, memory = (pynvml.nvmlDeviceGetClockInfo(handle, kind) for kind in (1, 2))  # NVML_CLOCK_SM, _MEM
             reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
         except pynvml.NVMLError:
             continue
-        found.append(
-            {"uuid": uuid, "sm_hz": sm * 1e6, "memory_hz": memory * 1e6, "throttle_reasons": reasons}
-        )
+        found.append({"uuid": uuid, "sm_hz": sm * 1e6, "memory_hz": memory * 1e6, "throttle_reasons": reasons})
     return found
 
 

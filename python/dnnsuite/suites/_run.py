@@ -110,9 +110,7 @@ def run_suite(
         return finished
 
 
-def run(
-    suite: str | Path, out: str | Path, resume: bool = False, quiet: bool = False, **options: Any
-) -> Finished:
+def run(suite: str | Path, out: str | Path, resume: bool = False, quiet: bool = False, **options: Any) -> Finished:
     """Run a benchmark suite, as `dnnsuite run SUITE` does.
 
     Args:
@@ -189,9 +187,7 @@ def _continued(record: PlanFolder, suite: str, asked: Mapping[str, Any]) -> tupl
     if settings.repeat < recorded.repeat:
         raise InvalidArgument(f"--repeats {settings.repeat}: {record.root} has {recorded.repeat} already")
     where = suite if Path(suite).is_file() else state.get("source") or suite
-    now = prepare(
-        where, {**state["asked"], **_plain(asked), "plugins": state["plugins"], "preset": state["preset"]}
-    )[0]
+    now = prepare(where, {**state["asked"], **_plain(asked), "plugins": state["plugins"], "preset": state["preset"]})[0]
     entries = _same_entries(record, now, asked.get("allow_changed") or ())
     return replace(now, entries=entries, device=state["device"], size=state["size"]), settings, plan
 
@@ -208,15 +204,12 @@ def _same_entries(record: PlanFolder, now: Suite, allowed: Sequence[str]) -> tup
     new = check_same(record.root, then.to_dict(), today, allowed)
     state["changed"] = {**state.get("changed", {}), **new}
     return tuple(
-        entry if entry.key in new or recorded[entry.key].missing else recorded[entry.key]
-        for entry in now.entries
+        entry if entry.key in new or recorded[entry.key].missing else recorded[entry.key] for entry in now.entries
     )
 
 
 def _plain(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Options that were given, as JSON keeps them."""
     return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in asked.items()
-        if value is not None
+        name: list(value) if isinstance(value, tuple) else value for name, value in asked.items() if value is not None
     }

@@ -79,9 +79,7 @@ class Runner:
         for group in groups:
             if group not in left:  # a process that was killed may have left no more than the records
                 self._tell(group, [known[name] for name in group.names()], None)
-        self.screen.begin(
-            self.suite, self.settings.repeat, len(groups), [(g.entry.key, g.repeat) for g in left]
-        )
+        self.screen.begin(self.suite, self.settings.repeat, len(groups), [(g.entry.key, g.repeat) for g in left])
         for repeat in range(self.settings.repeat):
             for group in left:
                 if group.repeat == repeat:
@@ -148,9 +146,7 @@ class Runner:
         state, details = before_run(group.entry, self.settings.cold)
         flags = tuple(filter(None, [unused_dataroot(group.entry)]))
         asked = [
-            replace(
-                known, page_cache=state, disturbances=flags, details={**known.details, "page_cache": details}
-            )
+            replace(known, page_cache=state, disturbances=flags, details={**known.details, "page_cache": details})
             for known in (self._asked(group, i) for i in range(len(directories)))
         ]
         self.screen.watch(directories)
@@ -218,9 +214,7 @@ class Runner:
         run = self.settings.seed + group.repeat
         seed = seed_of(run, None if alone else copy, len(self.plan.slots))
         slot = self._slot(group, copy)
-        return group.entry.config(
-            seed, max(1, threads_of(slot) // processes_of(group.entry, self.plan, slot))
-        )
+        return group.entry.config(seed, max(1, threads_of(slot) // processes_of(group.entry, self.plan, slot)))
 
     def _spec(self, group: _Group, copy: int, directory: Path) -> WorkerSpec:
         entry, slot = group.entry, self._slot(group, copy)
@@ -236,8 +230,7 @@ class Runner:
             "with_loader": self.settings.loader and self.suite.preset not in ("smoke", "quick"),
             "conditions": {"preset": self.suite.preset or "", "changed": entry.changed},
             "device_uuids": uuids_of(self.plan, slot) if entry.device != "cpu" else [],
-            "about": {"hostname": socket.gethostname(), "run_id": group.repeat}
-            | ({"gpu": gpu} if gpu else {}),
+            "about": {"hostname": socket.gethostname(), "run_id": group.repeat} | ({"gpu": gpu} if gpu else {}),
             "launched_ns": timing.now_ns(),
         }
         return WorkerSpec(
@@ -286,9 +279,7 @@ class Runner:
         for copy, run in enumerate(made):
             write_failure(self.record.root, run, self._arguments(group, copy))
         for slot in range(len(group.shares)):
-            runs = [
-                self.record.runs / run_name(entry.key, group.repeat, slot) for entry in self.suite.entries
-            ]
+            runs = [self.record.runs / run_name(entry.key, group.repeat, slot) for entry in self.suite.entries]
             write_reports(self.record.root, self.suite.name, group.repeat, slot, runs)
 
     def _total(self, repeat: int) -> None:

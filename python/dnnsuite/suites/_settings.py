@@ -64,9 +64,7 @@ class SuiteSettings:
         for name, values in accepted.items():
             value = getattr(made, name)
             if value is not None and value not in values:
-                raise InvalidArgument(
-                    f"--{name} {value}: accepted: {', '.join(values)}{did_you_mean(value, values)}"
-                )
+                raise InvalidArgument(f"--{name} {value}: accepted: {', '.join(values)}{did_you_mean(value, values)}")
         return made
 
     def to_dict(self) -> dict[str, Any]:

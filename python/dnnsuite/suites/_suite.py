@@ -95,9 +95,7 @@ def identity_of_entries(entries: Iterable[SuiteEntry], code: Mapping[str, Mappin
     """Identity of a suite, a part for each job: its settings, and its code from :func:`code_of`."""
     found = Identity()
     for entry in entries:
-        own = {
-            name: v for name, v in entry.to_dict().items() if name not in ("index", "missing", "arguments")
-        }
+        own = {name: v for name, v in entry.to_dict().items() if name not in ("index", "missing", "arguments")}
         settings = {name: repr(own[name]) for name in own if name != "options"}
         settings |= {name: repr(value) for name, value in entry.options.items()}
         found.parts[entry.key] = {**settings, **code.get(entry.job, {})}
@@ -133,9 +131,7 @@ def _bare(index: int, name: str) -> Definition:
     return Definition(index, name, "", {}, "", f"job {name}", {})
 
 
-def _chosen(
-    definitions: Sequence[Definition], names: Iterable[str], excluded: Iterable[str]
-) -> list[Definition]:
+def _chosen(definitions: Sequence[Definition], names: Iterable[str], excluded: Iterable[str]) -> list[Definition]:
     wanted, unwanted = set(names), set(excluded)
     known = list(dict.fromkeys(definition.name for definition in definitions))
     for name in (*wanted, *unwanted):
@@ -158,9 +154,7 @@ def _settled(
     except (Error, ImportError) as error:
         if strict:
             raise InvalidArgument(f"{definition.where}: {error}") from error
-        return SuiteEntry(
-            definition.index, definition.name, job, definition.name, job, "student", missing=str(error)
-        )
+        return SuiteEntry(definition.index, definition.name, job, definition.name, job, "student", missing=str(error))
     own = Job.settings("default")
     asked = settings_of(_expanded(definition, given), own, partial(_fail, definition))
     values = {**own, **asked.options}
@@ -176,9 +170,7 @@ def _settled(
         values["batch_size"] = given["batch_size"]
     for name in _MAIN:
         if not 1 <= values[name] <= _MOST[name]:
-            raise InvalidArgument(
-                f"{definition.where}: {name} is {values[name]}; must be 1 to {_MOST[name]:,}"
-            )
+            raise InvalidArgument(f"{definition.where}: {name} is {values[name]}; must be 1 to {_MOST[name]:,}")
     precision, refused = _precision(definition, Job, asked, given.get("precision"), device)
     dataroot = asked.dataroot if asked.dataroot and os.path.isdir(asked.dataroot) else given.get("dataroot")
     return SuiteEntry(

@@ -50,9 +50,7 @@ class Definition:
     scope: str
     where: str
     lines: Mapping[str, str]
-    preset: str | None = (
-        None  # of a suite file, whose options are stronger than any preset; the user's is stronger
-    )
+    preset: str | None = None  # of a suite file, whose options are stronger than any preset; the user's is stronger
 
     def at(self, flag: str) -> str:
         """File and line of an argument."""
@@ -94,9 +92,7 @@ class _Reader:
         """Yield (start, end, value) of each element of the list that the file is."""
         at = self._skip(0)
         if not self.text.startswith("[", at):
-            self.fail(
-                at, 'a jobs file is a list: it begins with "["' if self.text.strip() else "the file is empty"
-            )
+            self.fail(at, 'a jobs file is a list: it begins with "["' if self.text.strip() else "the file is empty")
         at = self._skip(at + 1)
         while not self.text.startswith("]", at):
             value, end = self._decode(at)
@@ -128,9 +124,7 @@ class _Reader:
 
     def _key(self, key: str, start: int, end: int, last: bool = False) -> int:
         """Offset of a key between two others."""
-        places = [
-            found.start() for found in re.finditer(re.escape(json.dumps(key)) + r"\s*:", self.text[start:end])
-        ]
+        places = [found.start() for found in re.finditer(re.escape(json.dumps(key)) + r"\s*:", self.text[start:end])]
         return start + (places[1 if last and len(places) > 1 else 0] if places else 0)
 
     def definitions(self, index: int, start: int, end: int, entry: Any) -> Iterator[Definition]:
@@ -150,18 +144,14 @@ class _Reader:
             )
         scope = self._text(entry, "cgroup", start, end)
         if scope not in ("", *_SCOPES):
-            self.fail(
-                self._key("cgroup", start, end), f'key "cgroup" is "{scope}"; accepted: {", ".join(_SCOPES)}'
-            )
+            self.fail(self._key("cgroup", start, end), f'key "cgroup" is "{scope}"; accepted: {", ".join(_SCOPES)}')
         arguments = entry.get("args", {})
         if not isinstance(arguments, dict):
             self.fail(self._key("args", start, end), 'key "args" is no object of flags and values')
         lines = {flag: self.where(self._key(flag, start, end)) for flag in arguments}
         for flag, value in arguments.items():
             if not _plain(value) and not (isinstance(value, list) and value and all(map(_plain, value))):
-                self.fail(
-                    self._key(flag, start, end), f'key "{flag}" is neither a value nor a list of values'
-                )
+                self.fail(self._key(flag, start, end), f'key "{flag}" is neither a value nor a list of values')
         command = self._text(entry, "cmd", start, end)
         count = math.prod(len(value) for value in arguments.values() if isinstance(value, list))
         if count > _MOST_RUNS:

@@ -63,9 +63,7 @@ _COMMANDS = {  # script → job, and the one that its flags for half precision s
     "recommendation/neural_collaborative_filtering/pytorch/run.sh": ("recom", "recom"),
 }
 
-_UNITS: Mapping[
-    str, tuple[str, float]
-] = {  # job → its unit there, and how many of ours are one; others are the same
+_UNITS: Mapping[str, tuple[str, float]] = {  # job → its unit there, and how many of ours are one; others are the same
     "toy_lstm": ("optimizer steps", 97 * 999),  # waves, and the time steps that each of them predicts
     "wlm": ("segments of 35 tokens", 35),
     "wlmfp16": ("segments of 35 tokens", 35),

@@ -64,6 +64,4 @@ def _definition(path: Path, index: int, entry: Any, preset: Any) -> Definition:
 def _known(content: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
     for key in content:
         if key not in keys:
-            raise InvalidArgument(
-                f"{where}: unknown key {key!r}{did_you_mean(key, keys)}; it has {', '.join(keys)}"
-            )
+            raise InvalidArgument(f"{where}: unknown key {key!r}{did_you_mean(key, keys)}; it has {', '.join(keys)}")

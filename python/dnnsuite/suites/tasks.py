@@ -64,18 +64,14 @@ def measure(spec: WorkerSpec, siblings: Siblings) -> Result:
         if not leads():  # what is measured is the same for all processes of a job: the first tells it
             return {}
         found = {**_described(job, seen, trained, order), "setup_s": setup_s, "hashes": digests}
-        found["loaded"] = (
-            None if loaded is None else {**figures(loaded, job.items_per_step), "data": from_files}
-        )
+        found["loaded"] = None if loaded is None else {**figures(loaded, job.items_per_step), "data": from_files}
         # The original's figures had the loader in them, where it had one.
         conditions = {**order["conditions"], "feed": job.feed if loaded is None else "loader"}
         _write(spec, job, seen, loaded or seen, found["metrics"], digests["source"], conditions)
         return found
 
 
-def _described(
-    job: PlainJob, seen: Observations, trained: Mapping[str, Any], order: Mapping[str, Any]
-) -> Result:
+def _described(job: PlainJob, seen: Observations, trained: Mapping[str, Any], order: Mapping[str, Any]) -> Result:
     """Figures of the observations, and what the job says of itself."""
     found = figures(seen, job.items_per_step)
     metrics = {name: float(value) for name, value in job.metrics().items()}

@@ -28,9 +28,7 @@ class Contention:
     `switches_per_s` times a second. Flags are settled when they are read, as the best clock may be seen last.
     """
 
-    def __init__(
-        self, *, clock_share: float = 0.75, busy_share: float = 0.05, switches_per_s: float = 100.0
-    ) -> None:
+    def __init__(self, *, clock_share: float = 0.75, busy_share: float = 0.05, switches_per_s: float = 100.0) -> None:
         self.clock_share, self.busy_share, self.switches_per_s = clock_share, busy_share, switches_per_s
         self._rows: list[tuple[float, ...]] = []
         self._before: tuple[float, _C.Disturbances] | None = None

@@ -56,9 +56,7 @@ class RepeatNumber:
         synchronize: Callable[[], object] | None = None,
     ) -> None:
         if skip < 0 or repeat <= skip:
-            raise InvalidArgument(
-                f"repeat={repeat}, skip={skip}: repeat must be greater than skip, skip not negative"
-            )
+            raise InvalidArgument(f"repeat={repeat}, skip={skip}: repeat must be greater than skip, skip not negative")
         if number < 1:
             raise InvalidArgument(f"number={number}: an observation needs at least 1 batch")
         if not budget_s > 0:
@@ -69,9 +67,7 @@ class RepeatNumber:
         self._spent_s = 0.0
         self._began_ns: int | None = None
 
-    def run(
-        self, step: Callable[[], object], synchronize: Callable[[], object] | None = None
-    ) -> RepeatNumber:
+    def run(self, step: Callable[[], object], synchronize: Callable[[], object] | None = None) -> RepeatNumber:
         """Call `step` for one batch at a time until done; `synchronize` waits for the device around observations."""
         if synchronize is not None:
             self._synchronize = synchronize

@@ -167,7 +167,5 @@ class Spans:
             notes.append(f"{self.open} spans are open and not among the results")
         if self._events is not None and self._events.dropped:
             error = f", CUDA's last refusal was {self._events.last_error}" if self._events.last_error else ""
-            notes.append(
-                f"{self._events.dropped} spans have no GPU time: the pool of events was empty{error}"
-            )
+            notes.append(f"{self._events.dropped} spans have no GPU time: the pool of events was empty{error}")
         return notes

@@ -40,9 +40,7 @@ class ExperimentArray:
         object.__setattr__(self, "experiments", tuple(self.experiments))
         object.__setattr__(self, "names", names)
         if len(names) != self.B or len(set(names)) != self.B:
-            raise InvalidArgument(
-                f"{self.B} experiments take as many different names; got {', '.join(names)}"
-            )
+            raise InvalidArgument(f"{self.B} experiments take as many different names; got {', '.join(names)}")
         for index, other in enumerate(self.experiments):
             _check_alike(self.experiments[0], other, index)
         if self.first.compile:

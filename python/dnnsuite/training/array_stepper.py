@@ -78,8 +78,7 @@ class ArrayStepper:
         self.numbers = list(range(experiment.B))
         models = [_made(each, self._device) for each in experiment.experiments]
         self._members = [
-            _Member(i, each, model)
-            for i, (each, model) in enumerate(zip(experiment.experiments, models, strict=True))
+            _Member(i, each, model) for i, (each, model) in enumerate(zip(experiment.experiments, models, strict=True))
         ]
         self.model = fuse(models, seeds=[each.seed for each in experiment.experiments])
         params = _in_order(self.model, models[0], self._members[0].parameters())
@@ -97,9 +96,7 @@ class ArrayStepper:
             self.model,
             self.optimizer,
             self._losses,
-            width=1
-            if self._device.type == "cpu"
-            else None,  # a width that is searched for may cost the same bits
+            width=1 if self._device.type == "cpu" else None,  # a width that is searched for may cost the same bits
             scaler=self.scaler if low else None,
         )
 
@@ -186,9 +183,7 @@ class ArrayStepper:
     def finite(self) -> list[bool]:
         """True if every parameter and buffer is finite, of each model."""
         values = [*self.model.parameters(), *self.model.buffers()]
-        checks = [
-            each.isfinite().reshape(len(each), -1).all(1) for each in values if each.is_floating_point()
-        ]
+        checks = [each.isfinite().reshape(len(each), -1).all(1) for each in values if each.is_floating_point()]
         return torch.stack(checks).all(0).tolist() if checks else [True] * len(self.numbers)
 
     def drop(self, slots: Iterable[int]) -> None:

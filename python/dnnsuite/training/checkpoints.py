@@ -55,9 +55,7 @@ def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> State:
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise BadCheckpoint(f"{path} is no checkpoint of a training run")
     if state["version"] > VERSION:
-        raise BadCheckpoint(
-            f"{path} is of version {state['version']}, newer than {VERSION}: upgrade dnnsuite"
-        )
+        raise BadCheckpoint(f"{path} is of version {state['version']}, newer than {VERSION}: upgrade dnnsuite")
     return state
 
 

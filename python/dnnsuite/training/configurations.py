@@ -104,7 +104,5 @@ def _yaml(text: str) -> Any:
     try:
         import yaml  # type: ignore[import-untyped,unused-ignore]
     except ImportError as error:
-        raise Unavailable(
-            "PyYAML, which reads YAML", "this Python", "pip install dnnsuite[training]"
-        ) from error
+        raise Unavailable("PyYAML, which reads YAML", "this Python", "pip install dnnsuite[training]") from error
     return yaml.safe_load(text)

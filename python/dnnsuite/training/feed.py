@@ -46,16 +46,12 @@ class Feed:
     def training(self, epoch: int, start: int, models: Sequence[int]) -> Iterator[Fed]:
         """Batches of an epoch from step `start` on, for each of these models, by number."""
         own = {self._train_keys[model]: self._shares(model, epoch, start) for model in reversed(models)}
-        return _together(
-            {m: self._train_keys[m] for m in models}, {k: self._train[k](s) for k, s in own.items()}
-        )
+        return _together({m: self._train_keys[m] for m in models}, {k: self._train[k](s) for k, s in own.items()})
 
     def validation(self, models: Sequence[int]) -> Iterator[Fed]:
         """Batches of this process's part of the validation samples, for each of these models, by number."""
         first, place = self._experiments[0], self._processes
-        shares = list(
-            validation_batches(len(first.data.valid), first.valid_batch_size, place.rank, place.world_size)
-        )
+        shares = list(validation_batches(len(first.data.valid), first.valid_batch_size, place.rank, place.world_size))
         keys = {model: self._valid_keys[model] for model in models}
         return _together(keys, {key: self._valid[key](shares) for key in dict.fromkeys(keys.values())})
 
@@ -78,9 +74,7 @@ class Feed:
         yield from self._valid.values()
 
 
-def _together(
-    keys: Mapping[int, Hashable], loaders: Mapping[Any, Iterator[tuple[Share, Batch]]]
-) -> Iterator[Fed]:
+def _together(keys: Mapping[int, Hashable], loaders: Mapping[Any, Iterator[tuple[Share, Batch]]]) -> Iterator[Fed]:
     """Batches of all models, each from the loader of its key."""
     for found in zip(*loaders.values(), strict=True):
         of = dict(zip(loaders, found, strict=True))

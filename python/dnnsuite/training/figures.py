@@ -48,9 +48,7 @@ def curves(
         Error: a run's metrics.csv is missing or damaged.
     """
     if against not in _AXES:
-        raise InvalidArgument(
-            f"against is {against!r}; accepted: {', '.join(_AXES)}{did_you_mean(against, _AXES)}"
-        )
+        raise InvalidArgument(f"against is {against!r}; accepted: {', '.join(_AXES)}{did_you_mean(against, _AXES)}")
     if ax is None:
         from matplotlib.figure import Figure
 
@@ -63,9 +61,7 @@ def curves(
             label = f"{run.name} (SC20, {_REAL} on V100s)"
             beside = {each.get_label() for each in ax.get_lines()}
             if label not in beside:  # models of an array have one
-                ax.plot(
-                    *zip(*points, strict=True), linestyle="--", color=line.get_color(), alpha=0.6, label=label
-                )
+                ax.plot(*zip(*points, strict=True), linestyle="--", color=line.get_color(), alpha=0.6, label=label)
     ax.set_xlabel(_AXES[against])
     ax.set_ylabel(f"Validation {metric}")
     ax.grid(alpha=0.3)

@@ -72,9 +72,7 @@ class EventFiles:
             return
         purge = done + 1 if done else None
         places = [f"{i}-{name.replace('/', '-')}" for i, name in enumerate(models)] or ["."]
-        self._writers = [
-            SummaryWriter(str(folder / TENSORBOARD_FOLDER / place), purge_step=purge) for place in places
-        ]
+        self._writers = [SummaryWriter(str(folder / TENSORBOARD_FOLDER / place), purge_step=purge) for place in places]
 
     def add(self, row: Row) -> None:
         """Write one epoch of one model."""

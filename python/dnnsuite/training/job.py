@@ -149,17 +149,13 @@ def experiment_of_job(
     kind = jobs.get(name, jobs.FusedJob)
     workload = getattr(kind, "workload", None)
     if not isinstance(workload, Workload) or not callable(workload.loss) or workload.accumulate > 1:
-        raise InvalidArgument(
-            f"job {name} is no workload of one loss and one update a step, which train takes"
-        )
+        raise InvalidArgument(f"job {name} is no workload of one loss and one update a step, which train takes")
     protocol = workload.preset(preset, device)
     length = {key: protocol[key] for key in _KEYS[:3]} | {"precision": "fp32", "seed": 0}
     known = {**length, **workload.hyper, **workload.options, **protocol["options"]}
     if unknown := sorted(set(given) - set(known)):
         hint = did_you_mean(unknown[0], known)
-        raise InvalidArgument(
-            f"job {name} has no key {unknown[0]!r}{hint}; it has {', '.join(sorted(known))}"
-        )
+        raise InvalidArgument(f"job {name} has no key {unknown[0]!r}{hint}; it has {', '.join(sorted(known))}")
     values = {**known, **parse_options([f"{key}={value}" for key, value in given.items()], known, name)}
     epochs, iters, size = (values[key] for key in _KEYS[:3])
     config = JobConfig(
@@ -218,19 +214,13 @@ def _optimizer(workload: Workload, hyper: Any, parameters: Iterable[Any]) -> Opt
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     groups = workload.groups()
     if len({group.optimizer.name for group in groups}) > 1:
-        raise InvalidArgument(
-            f"job {workload.name} has several classes of optimizers; train takes jobs of one"
-        )
+        raise InvalidArgument(f"job {workload.name} has several classes of optimizers; train takes jobs of one")
     chosen: list[list[Any]] = [[] for _ in groups]
     for parameter in trained:
         place = next(i for i, group in enumerate(groups) if group.holds(parameter._of[1], parameter))
         chosen[place].append(parameter)
     made: Optimizer = getattr(torch.optim, groups[0].optimizer.name)(
-        [
-            {"params": own, **group.optimizer.filled(hyper)}
-            for group, own in zip(groups, chosen, strict=True)
-            if own
-        ],
+        [{"params": own, **group.optimizer.filled(hyper)} for group, own in zip(groups, chosen, strict=True) if own],
         **groups[0].optimizer.filled(hyper),
     )
     if workload.clip_norm is not None:

@@ -142,17 +142,11 @@ def climb(
     try:
         for rung, keys in zip(made, _keys(rungs), strict=True):
             tell(f"{rung.name}: warming up")
-            _prepare(
-                rung, experiment_of(rung.name, settings.changed(keys), data, kind), processes, steps, climbers
-            )
+            _prepare(rung, experiment_of(rung.name, settings.changed(keys), data, kind), processes, steps, climbers)
         ready = [rung for rung in made if rung.status == "ok"]
         if ready:
             cores = free_cores() if kind == "cpu" else all_cores()
-            with (
-                torch_threads(min(torch.get_num_threads(), len(cores.cpus)))
-                if cores.shared
-                else nullcontext()
-            ):
+            with torch_threads(min(torch.get_num_threads(), len(cores.cpus))) if cores.shared else nullcontext():
                 found = take_turns_here(
                     {rung.name: climbers[rung.name].steps for rung in ready}, Goal(rounds=rounds, floor=0.0),
                     ready[0].name, cores=cores, clock=time.process_time if cores.by_cpu_time else time.perf_counter,
@@ -173,9 +167,7 @@ def _so_far(found: Rounds[str], rounds: int) -> str:
 def _check(rungs: Sequence[str], data: Data, rounds: int, steps: int) -> None:
     for name in rungs:
         if name not in RUNGS:
-            raise InvalidArgument(
-                f"unknown rung {name!r}; accepted: {', '.join(RUNGS)}{did_you_mean(name, RUNGS)}"
-            )
+            raise InvalidArgument(f"unknown rung {name!r}; accepted: {', '.join(RUNGS)}{did_you_mean(name, RUNGS)}")
     if not rungs or len(set(rungs)) != len(rungs):
         raise InvalidArgument(f"rungs {', '.join(rungs) or 'none'}: each once, and at least one")
     if rounds < FEWEST_PAIRS or steps < 1:
@@ -249,9 +241,7 @@ def table(rungs: Sequence[Rung]) -> str:
             step = f"{ratio(rung.ratio):>8} {interval(rung.ratio_low, rung.ratio_high, ratio):<15}{rung.verdict:<14}"
         elif rung.verdict:  # no undisturbed round
             step = f"{'':>8}  {'':<14}{rung.verdict:<14}"
-        lines.append(
-            f"{rung.name:<10}{rate}{step}{', '.join(f'{each:.2f}' for each in rung.phases_ms.values())}"
-        )
+        lines.append(f"{rung.name:<10}{rate}{step}{', '.join(f'{each:.2f}' for each in rung.phases_ms.values())}")
         if rung.disturbed:
             lines.append(f"{'':<10}{rung.disturbed}")
     return "\n".join(lines)

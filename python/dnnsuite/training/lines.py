@@ -69,9 +69,7 @@ class Sc20Lines(Lines):
     """`Epoch: 1, Iteration: 20, Avg img/sec: 680.5`."""
 
     def trained(self, window: Window) -> None:
-        if (
-            window.iteration
-        ):  # a line for the first iteration would tell of one batch, and of what only starts
+        if window.iteration:  # a line for the first iteration would tell of one batch, and of what only starts
             rate = window.items / window.seconds
             self.log.info(f"Epoch: {window.epoch + 1}, Iteration: {window.iteration}, Avg img/sec: {rate}")
 

@@ -125,9 +125,7 @@ class Loader:
         elif iterator is not None:
             abandon_loader(iterator)
         with _children_unheard():
-            for (
-                each
-            ) in workers:  # they do not hear SIGTERM, which torch or the end of this process would send
+            for each in workers:  # they do not hear SIGTERM, which torch or the end of this process would send
                 each.kill()
                 each.join()
 

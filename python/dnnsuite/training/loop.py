@@ -196,9 +196,7 @@ class Loop:
         )
         self.samples.append(Sample(self.at.epoch, self._mark_ns, now_ns, items, phase))
         at, took_s, data_s = self.at, took_ns * 1e-9, self._data_ns * 1e-9
-        self._lines.trained(
-            Window(at.epoch, i, self.order.steps, at.step, steps, took_s, data_s, items, means)
-        )
+        self._lines.trained(Window(at.epoch, i, self.order.steps, at.step, steps, took_s, data_s, items, means))
         total, unit = self._experiment.epochs * self.order.steps, f"{self._experiment.data.item}/s"
         text = f"epoch {self.at.epoch + 1}/{self._experiment.epochs}  {shown_rate(rate, unit)}"
         self._log.at(self.at.step, total, text)

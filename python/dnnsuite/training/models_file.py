@@ -19,9 +19,7 @@ __all__ = ["MODELS_FILE", "model_rows", "read_models", "save_models"]
 MODELS_FILE = "models.csv"
 
 
-def model_rows(
-    array: ExperimentArray, history: Sequence[Row], ended: Mapping[int, str]
-) -> list[dict[str, Any]]:
+def model_rows(array: ExperimentArray, history: Sequence[Row], ended: Mapping[int, str]) -> list[dict[str, Any]]:
     """Return a row per model: number, name, settings that differ, epochs, metrics of its last epoch, best accuracy,
     status."""
     own = [each.identity for each in array.experiments]
@@ -41,9 +39,7 @@ def model_rows(
     return rows
 
 
-def save_models(
-    folder: Path, array: ExperimentArray, history: Sequence[Row], ended: Mapping[int, str]
-) -> None:
+def save_models(folder: Path, array: ExperimentArray, history: Sequence[Row], ended: Mapping[int, str]) -> None:
     """Write `models.csv`: a row for each model of an array.
 
     Args:

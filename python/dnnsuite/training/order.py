@@ -40,9 +40,7 @@ class Order:
         most: batches of an epoch; 0 for all.
     """
 
-    def __init__(
-        self, samples: int, batch_size: int, seed: int = 0, drop_last: bool = True, most: int = 0
-    ) -> None:
+    def __init__(self, samples: int, batch_size: int, seed: int = 0, drop_last: bool = True, most: int = 0) -> None:
         self.samples, self.batch_size, self.seed = samples, batch_size, seed
         full = samples // batch_size
         self.steps = full if drop_last else -(-samples // batch_size)

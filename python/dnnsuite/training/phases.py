@@ -90,9 +90,7 @@ class Phases:
     def save(self, folder: Path) -> None:
         """Write `phases.csv`: a row per phase and iteration, in milliseconds."""
         rows = [
-            f"{name},{i},{took * 1e3:.6g}"
-            for name, all_s in self.seconds().items()
-            for i, took in enumerate(all_s)
+            f"{name},{i},{took * 1e3:.6g}" for name, all_s in self.seconds().items() for i, took in enumerate(all_s)
         ]
         if rows:
             write_text(folder / PHASES_FILE, "\n".join(["phase,iteration,ms", *rows, ""]))

@@ -117,9 +117,7 @@ class Processes:
         lost = isinstance(error, group.DistError) or _LOST.search(str(error))
         if self.world_size == 1 or not lost:
             return
-        kept = (
-            f"the last checkpoint is {checkpoint}" if checkpoint.is_file() else "there is no checkpoint yet"
-        )
+        kept = f"the last checkpoint is {checkpoint}" if checkpoint.is_file() else "there is no checkpoint yet"
         raise Error(
             f"process {self.rank} of {self.world_size} lost another one, which ended or whose node is gone: {kept}; "
             "go on with --resume auto"

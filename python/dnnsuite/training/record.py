@@ -181,9 +181,7 @@ def _metrics(
         if isinstance(made, ExperimentArray):
             what = f"{experiment.data.item} of all models per second of training, without validation"
         found.append(
-            Metric(
-                "throughput", value, f"{experiment.data.item}/s", between.low, between.high, definition=what
-            )
+            Metric("throughput", value, f"{experiment.data.item}/s", between.low, between.high, definition=what)
         )
     if speedup is not None:
         what = "items per second of the array over those of one of its models alone, measured after epochs in turns"

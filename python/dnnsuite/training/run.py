@@ -228,9 +228,7 @@ def _run(
         gpus = processes.device.type == "cuda"
         with Watch(folder.root if folder else None, gpus, go_on=checkpoint is not None) as watch:
             loop.after_epoch = watch.write_now_and_then
-            record = _train(
-                loop, _Ending(loop, experiment, processes, folder, watch), experiment, preset, asked
-            )
+            record = _train(loop, _Ending(loop, experiment, processes, folder, watch), experiment, preset, asked)
     finally:
         if files:
             files.close()
@@ -254,9 +252,7 @@ def _checkpoint(out: Path, resume: str, processes: Processes) -> Path | None:
     path = out / CHECKPOINT if resume == "auto" else Path(resume)
     there = processes.by_first(path.is_file)
     if not there and resume != "auto":
-        raise InvalidArgument(
-            f"--resume {resume}: no such file; accepted: {', '.join(RESUME)}, or a checkpoint"
-        )
+        raise InvalidArgument(f"--resume {resume}: no such file; accepted: {', '.join(RESUME)}, or a checkpoint")
     return path if there else None
 
 
@@ -274,9 +270,7 @@ def _introduce(log: Log, made: Experiment | ExperimentArray, loop: Loop, on_gpu:
         log.info(f"model {number}: {name}")
     log.info(f"data: {data.source}, {len(data.train):,} for training, {len(data.valid):,} for validation")
     if order.dropped:
-        log.info(
-            f"{order.dropped:,} samples of each epoch, others in each, are in none of its {order.steps} steps"
-        )
+        log.info(f"{order.dropped:,} samples of each epoch, others in each, are in none of its {order.steps} steps")
 
 
 def _train(

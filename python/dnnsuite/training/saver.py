@@ -62,9 +62,7 @@ class Saver:
         folder: directory of the run; None in processes that write nothing.
     """
 
-    def __init__(
-        self, experiment: Experiment, stepper: Stepper, processes: Processes, folder: Path | None
-    ) -> None:
+    def __init__(self, experiment: Experiment, stepper: Stepper, processes: Processes, folder: Path | None) -> None:
         self._experiment, self._stepper = experiment, stepper
         self._processes, self._folder = processes, folder
         self.changed: dict[str, str] = {}
@@ -105,9 +103,7 @@ class Saver:
             state = {"model": self._stepper.model.state_dict(), "epoch": epoch, "valid": dict(valid)}
             save_checkpoint(self._folder / BEST, state)
 
-    def load(
-        self, path: Path, state: State, allowed: Sequence[str] = ()
-    ) -> tuple[Position, list[list[float]]]:
+    def load(self, path: Path, state: State, allowed: Sequence[str] = ()) -> tuple[Position, list[list[float]]]:
         """Go on where a checkpoint was written: (place, totals of each model).
 
         Raises:
@@ -210,9 +206,7 @@ class ArraySaver:
             raise OutputError(f"cannot write {path.parent}: {error.strerror}") from error
         save_checkpoint(path, state)
 
-    def load(
-        self, path: Path, state: State, allowed: Sequence[str] = ()
-    ) -> tuple[Position, list[list[float]]]:
+    def load(self, path: Path, state: State, allowed: Sequence[str] = ()) -> tuple[Position, list[list[float]]]:
         """Go on where a checkpoint was written: (place, totals of each model that goes on).
 
         Raises:
@@ -220,9 +214,7 @@ class ArraySaver:
                 those `allowed`.
         """
         if "members" not in state:
-            raise BadCheckpoint(
-                f"{path} is of one model, not of an array of {self._experiment.B}: leave out --vary"
-            )
+            raise BadCheckpoint(f"{path} is of one model, not of an array of {self._experiment.B}: leave out --vary")
         then, now = state["identity"]["models"], self._experiment.experiments
         if len(then) != len(now):
             raise BadCheckpoint(f"{path} is of an array of {len(then)} models, and this one has {len(now)}")

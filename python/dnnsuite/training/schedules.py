@@ -43,9 +43,7 @@ class WarmupPlateau:
         factor, patience: arguments of torch's ReduceLROnPlateau, which sees the losses from epoch `warmup_epochs` on.
     """
 
-    def __init__(
-        self, optimizer: Optimizer, warmup_epochs: int = 0, factor: float = 0.2, patience: int = 10
-    ) -> None:
+    def __init__(self, optimizer: Optimizer, warmup_epochs: int = 0, factor: float = 0.2, patience: int = 10) -> None:
         self._optimizer, self._warmup = optimizer, warmup_epochs
         self._peaks = [group["lr"] for group in optimizer.param_groups]
         self._plateau = ReduceLROnPlateau(optimizer, mode="min", factor=factor, patience=patience)

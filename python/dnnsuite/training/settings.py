@@ -51,9 +51,7 @@ class Settings:
         (0.2673342858792401, 0.2564384629170883, 0.27615047132568404), "divides red, green, blue", size=3
     )
     data_path: str | None = _key("./data", "folder of the data sets; --dataroot goes before it")
-    rnd_rotation_angle: float = _key(
-        15.0, "training pictures are turned by up to this many degrees", at_least=0
-    )
+    rnd_rotation_angle: float = _key(15.0, "training pictures are turned by up to this many degrees", at_least=0)
     num_data_workers: int = _key(6, "processes that prepare batches; 0: this one does", at_least=0)
     num_classes: int = _key(100, "scores that the model gives", at_least=1)
     max_epochs: int = _key(100, "epochs", at_least=1)
@@ -82,9 +80,7 @@ class Settings:
     max_iters_per_epoch: int = _key(0, "end an epoch after so many iterations; 0: never", at_least=0)
     max_train_samples: int = _key(0, "of the training part; 0: all", at_least=0)
     max_valid_samples: int = _key(0, "of the validation part; 0: all", at_least=0)
-    checkpoint_iters: int = _key(
-        0, "also save after so many iterations within an epoch; 0: never", at_least=0
-    )
+    checkpoint_iters: int = _key(0, "also save after so many iterations within an epoch; 0: never", at_least=0)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], where: str = "") -> Settings:
@@ -116,9 +112,7 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them."""
-        return {
-            key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()
-        }
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
     def quick(self) -> Settings:
         """Return a run of this configuration that ends within a minute on two cores, and learns: an eighth of the

@@ -73,9 +73,7 @@ def find_data(settings: Settings, dataroot: str | Path | None = None) -> Data:
         raise InvalidArgument(f"dataroot {str(root)!r} is not a folder")
     if root is None and settings.data_path is not None and Path(settings.data_path).is_dir():
         root = settings.data_path
-    others = (
-        root if settings.data != "synthetic" and root is not None and not cifar.find(Path(root)) else None
-    )
+    others = root if settings.data != "synthetic" and root is not None and not cifar.find(Path(root)) else None
     if folder := imagenet.find("auto", others):
         return _fits(_folders(folder, settings), settings)
     if shards := imagenet_shards.find(others):
@@ -104,9 +102,7 @@ def _fits(data: Data, settings: Settings) -> Data:
 def _pictures(settings: Settings, root: str | Path | None) -> Data:
     train, valid = (cifar.load(settings.data, root, settings.seed, part) for part in ("train", "valid"))
     if settings.image_size not in (0, cifar.SIDE):
-        raise InvalidArgument(
-            f"image_size is {settings.image_size}, and {train.origin.source} has 32 x 32 pixels"
-        )
+        raise InvalidArgument(f"image_size is {settings.image_size}, and {train.origin.source} has 32 x 32 pixels")
     mean, std = settings.cifar100_mean, settings.cifar100_std
     most = settings.max_train_samples, settings.max_valid_samples
     return Data(
@@ -151,9 +147,7 @@ def _folders(train_folder: Path, settings: Settings) -> Data:
             raise InvalidArgument(f"{folder / empty[0]} has no images, and is a class of the {name} part")
     if train.classes != valid.classes:
         odd = sorted(set(train.classes) ^ set(valid.classes))
-        raise InvalidArgument(
-            f"{train_folder} and {valid_folder} have other classes: {odd[0]} is in one of them only"
-        )
+        raise InvalidArgument(f"{train_folder} and {valid_folder} have other classes: {odd[0]} is in one of them only")
     origins = imagenet.origin_of(train_folder, train), imagenet.origin_of(valid_folder, valid)
     source = f"{train_folder.parent}: images in {len(train.classes)} classes"
     return _image_data(train, valid, origins, source, settings)

@@ -96,9 +96,7 @@ def _combined(vary: Mapping[str, Sequence[Any]], B: int | None) -> list[tuple[An
     if B < 1:
         raise InvalidArgument(f"B is {B}: must be at least 1")
     if all(count in (1, B) for count in counts):
-        return list(
-            zip(*(values if len(values) == B else [values[0]] * B for values in vary.values()), strict=True)
-        )
+        return list(zip(*(values if len(values) == B else [values[0]] * B for values in vary.values()), strict=True))
     told = ", ".join(f"{len(values)} of {key}" for key, values in vary.items())
     raise InvalidArgument(
         f"B={B}, and --vary has {told}: give {B} of each, one per model, or leave out B for all {math.prod(counts)} "
@@ -137,9 +135,7 @@ def _beside(first: Data | None, settings: Settings, dataroot: str | Path | None)
     return replace(found, valid=first.valid) if same else found
 
 
-def array_of(
-    name: str, variants: Variants, data: Sequence[Data], device: str, plan: str = "sc20"
-) -> ExperimentArray:
+def array_of(name: str, variants: Variants, data: Sequence[Data], device: str, plan: str = "sc20") -> ExperimentArray:
     """Make the array of B experiments of configurations, to train at once.
 
     Args:
@@ -150,7 +146,6 @@ def array_of(
         plan: file or suite of the run, for the record.
     """
     experiments = [
-        experiment_of(name, settings, own, device, plan)
-        for (_, settings), own in zip(variants, data, strict=True)
+        experiment_of(name, settings, own, device, plan) for (_, settings), own in zip(variants, data, strict=True)
     ]
     return ExperimentArray(experiments, [label for label, _ in variants])

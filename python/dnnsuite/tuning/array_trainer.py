@@ -179,9 +179,7 @@ class TrialArray:
     def _explore(self, slot: int, trial: Trial, state: dict[str, Any]) -> None:
         """Let a copy keep its own hyper-parameters: its schedule is that of its own configuration, as far as it has
         come. One that follows a metric keeps what it has heard, and the share of the rate that it has left."""
-        seed_slots(
-            self._array, {slot: trial.seed + 7919 * trial.trained}
-        )  # not the masks that its source draws
+        seed_slots(self._array, {slot: trial.seed + 7919 * trial.trained})  # not the masks that its source draws
         if self._schedule is None:
             return
         if follows(self._schedule, slot):
@@ -214,9 +212,7 @@ class TrialArray:
 
     def state(self, trial: Trial) -> dict[str, Any]:
         """Copy the state of one of its trials."""
-        held = read_slot(
-            self._slot(trial), self._array, self._optimizer, self._schedule, self._of_base[trial.number]
-        )
+        held = read_slot(self._slot(trial), self._array, self._optimizer, self._schedule, self._of_base[trial.number])
         number = trial.number
         return {**held, "epoch": trial.trained, "moves": self._moves[number], "begun": self._begun[number]}
 
@@ -239,9 +235,7 @@ class TrialArray:
     def coverage(self) -> Coverage:
         """List how each part of a trial's model runs in the array."""
         prefix = "model"
-        return Coverage(
-            c._replace(name=c.name.removeprefix(prefix).removeprefix(".")) for c in coverage(self._array)
-        )
+        return Coverage(c._replace(name=c.name.removeprefix(prefix).removeprefix(".")) for c in coverage(self._array))
 
     # -- an epoch --------------------------------------------------------------------------------------------------
 
@@ -281,9 +275,7 @@ class TrialArray:
         steps: deque[Any] = deque()
         by_batch = self._steps_by_batch
         feeds = [self._recipe.feeds.of(trial.number, trial.config) for trial in self.trials]
-        for batch in side_by_side(
-            [(feed, trial.trained) for feed, trial in zip(feeds, self.trials, strict=True)]
-        ):
+        for batch in side_by_side([(feed, trial.trained) for feed, trial in zip(feeds, self.trials, strict=True)]):
             with self._recipe.lent_autocast():
                 steps.append(self._runner.step(*arguments_of(batch, self._recipe.device)))
             if by_batch:
@@ -328,10 +320,7 @@ class TrialArray:
             return found
         if isinstance(evaluation, Feed):
             measured = self._measured(evaluation)
-            return [
-                _joined(one, {name: column[i] for name, column in measured.items()})
-                for i, one in enumerate(found)
-            ]
+            return [_joined(one, {name: column[i] for name, column in measured.items()}) for i, one in enumerate(found)]
         return [_joined(one, self._asked(evaluation, slot)) for slot, one in enumerate(found)]
 
     def _asked(self, evaluate: Callable[[Any], Any], slot: int) -> Any:
@@ -402,9 +391,7 @@ def _followed(found: Found, metric: str) -> float:
     """Return the value that a schedule follows: the metric, else a loss."""
     if not isinstance(found, dict):
         return math.nan
-    return next(
-        (found[name] for name in (metric, "val_loss", "value", "train_loss") if name in found), math.nan
-    )
+    return next((found[name] for name in (metric, "val_loss", "value", "train_loss") if name in found), math.nan)
 
 
 def _joined(found: Found, asked: Any) -> Found:
@@ -421,6 +408,4 @@ def _number(name: Any, value: Any) -> float:
         return float(value)
     if isinstance(value, (numbers.Real, float, int)):
         return float(value)
-    raise InvalidArgument(
-        f"evaluate returned {type(value).__name__} for {name!r}: return a number, or numbers by name"
-    )
+    raise InvalidArgument(f"evaluate returned {type(value).__name__} for {name!r}: return a number, or numbers by name")

@@ -27,9 +27,7 @@ _MOST_ARRAYS = 4
 class Arrays:
     """Trainer of a group's trials side by side; one that fails is found by training each alone."""
 
-    def __init__(
-        self, recipe: Recipe, evaluation: Evaluation, metric: str, threads: int, width: Width
-    ) -> None:
+    def __init__(self, recipe: Recipe, evaluation: Evaluation, metric: str, threads: int, width: Width) -> None:
         self._recipe, self._evaluation, self._metric, self.threads = recipe, evaluation, metric, threads
         self.width = width
         self.say: Callable[[str], None] = logging.getLogger("dnnsuite").warning
@@ -92,9 +90,7 @@ class Arrays:
 
     def _array(self, group: Any) -> TrialArray:
         """Return the array of a group, which becomes the last used; the first used of too many ends."""
-        array = self._held.pop(group, None) or TrialArray(
-            self._recipe, self._evaluation, self._metric, self.threads
-        )
+        array = self._held.pop(group, None) or TrialArray(self._recipe, self._evaluation, self._metric, self.threads)
         self._held[group] = array
         while len(self._held) > _MOST_ARRAYS:
             first = next(iter(self._held))

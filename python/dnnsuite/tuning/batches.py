@@ -61,9 +61,7 @@ def stacked(batches: Sequence[Any], shared: bool) -> Any:
         return {name: stacked([batch[name] for batch in batches], shared) for name in first}
     if isinstance(first, (list, tuple)):
         return tuple(stacked([batch[i] for batch in batches], shared) for i in range(len(first)))
-    raise InvalidArgument(
-        f"a batch holds a {type(first).__name__}: it may hold tensors, and lists and dicts of them"
-    )
+    raise InvalidArgument(f"a batch holds a {type(first).__name__}: it may hold tensors, and lists and dicts of them")
 
 
 def arguments_of(batch: Any, device: str) -> tuple[Any, ...]:

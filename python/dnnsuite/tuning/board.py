@@ -84,9 +84,7 @@ class Board:
         count = 0
         while not self._closed.wait(self._stale_s / _SIGNS):
             count += 1
-            with suppress(
-                Exception
-            ):  # a storage that is away for a moment; training finds out if it stays away
+            with suppress(Exception):  # a storage that is away for a moment; training finds out if it stays away
                 self._sign(count)
 
     def _lives(self, worker: str) -> bool:

@@ -61,11 +61,7 @@ def at_least_1(name: str, value: int | None) -> int | None:
 
 def checked_part(min_delta: Any) -> float:
     """`min_delta`, if it is a number from 0 on."""
-    if (
-        isinstance(min_delta, bool)
-        or not isinstance(min_delta, (int, float))
-        or not 0 <= min_delta < math.inf
-    ):
+    if isinstance(min_delta, bool) or not isinstance(min_delta, (int, float)) or not 0 <= min_delta < math.inf:
         raise InvalidArgument(f"min_delta is a part of the best value, 0 or more; got {min_delta!r}")
     return float(min_delta)
 

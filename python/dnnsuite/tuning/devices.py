@@ -158,9 +158,7 @@ class OnDevices:
             }  # fmt: skip
             paths = (os.getcwd(), *(path for path in sys.path if path))
             specs.append(WorkerSpec(_TASK, str(folder), "", {}, details, (), paths))
-        self._watcher = threading.Thread(
-            target=self._watch, args=(specs,), name="dnnsuite-devices", daemon=True
-        )
+        self._watcher = threading.Thread(target=self._watch, args=(specs,), name="dnnsuite-devices", daemon=True)
         self._watcher.start()
 
     def _folder_of(self, share: Share) -> Path:
@@ -171,9 +169,7 @@ class OnDevices:
         """Second thread: run the processes until all have ended, one has failed, or the trainer is closed."""
         variables = [{"OMP_NUM_THREADS": str(share.threads)} for share in self._shares]
         try:
-            self._ended = run_group(
-                specs, variables, _FOREVER_S, OnShares(self._shares), "end", self._end_if_closed
-            )
+            self._ended = run_group(specs, variables, _FOREVER_S, OnShares(self._shares), "end", self._end_if_closed)
         except BaseException as error:
             self._ended = error
 
@@ -215,9 +211,7 @@ def _pack(arguments: Mapping[str, Any], path: Path) -> None:
         with path.open("wb") as file:
             cloudpickle.dump(dict(arguments), file)
     except OSError as error:
-        raise OutputError(
-            f"cannot write {path}, for the processes on the devices: {error.strerror}"
-        ) from error
+        raise OutputError(f"cannot write {path}, for the processes on the devices: {error.strerror}") from error
     except Exception as error:
         for name, value in arguments.items():
             try:

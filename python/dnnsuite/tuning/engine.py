@@ -81,9 +81,7 @@ class Engine:
         self._load_best()
         if self.best.weights is None:
             self._kept = {}  # weights that cannot be had back without training
-        self._written = {
-            n: (kept.status, len(kept.history)) for n, kept in self._kept.items()
-        }  # records on disk
+        self._written = {n: (kept.status, len(kept.history)) for n, kept in self._kept.items()}  # records on disk
         self._active: dict[int, Trial] = {}
         self._heard: dict[int, tuple[Trial, Any]] = {}  # outcomes that wait until all have one
         self._unwritten: dict[int, Trial] = {}  # trials of which a rung or the end is not on disk yet
@@ -245,9 +243,7 @@ class Engine:
     def _look_for_best(self, outcomes: Sequence[Outcome]) -> None:
         found = [(self._value(metrics), trial.number, trial.trained, trial)
                  for trial, metrics in outcomes if isinstance(metrics, dict) and not _is_nan(metrics)]  # fmt: skip
-        ranked = min(
-            ((v, n, e, t) for v, n, e, t in found if math.isfinite(v)), key=lambda x: x[:3], default=None
-        )
+        ranked = min(((v, n, e, t) for v, n, e, t in found if math.isfinite(v)), key=lambda x: x[:3], default=None)
         if ranked is not None and ranked[:3] < self.best.key:
             self.best = Best(ranked[:3], self.trainer.weights(ranked[3]), False)
 

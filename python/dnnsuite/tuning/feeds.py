@@ -52,9 +52,7 @@ class Feed:
         """Batches of tensors by their indices at once, as the loader would collate the samples one by one."""
         self._settle(None, seed)
         with seeded(seed):
-            torch.empty((), dtype=torch.int64).random_(
-                generator=loader.generator
-            )  # as its workers' seed is drawn
+            torch.empty((), dtype=torch.int64).random_(generator=loader.generator)  # as its workers' seed is drawn
             batches = list(loader.batch_sampler)
         for indices in batches:
             at = torch.as_tensor(indices)
@@ -79,12 +77,7 @@ _END = object()
 def _rows_of(loader: Any) -> tuple[Sequence[torch.Tensor], Any] | None:
     """Return (tensors, loader) if the loader only gathers rows of tensors, in this process."""
     plain = type(loader) is DataLoader and type(loader.dataset) is TensorDataset
-    if (
-        not plain
-        or loader.collate_fn is not default_collate
-        or loader.num_workers
-        or loader.batch_sampler is None
-    ):
+    if not plain or loader.collate_fn is not default_collate or loader.num_workers or loader.batch_sampler is None:
         return None
     return loader.dataset.tensors, loader
 
@@ -157,9 +150,7 @@ class Feeds:
             self.read |= watched.read
         elif isinstance(source, list):
             if number >= len(source):
-                raise InvalidArgument(
-                    f"train has {len(source)} loaders, and there is a trial {number}: give one each"
-                )
+                raise InvalidArgument(f"train has {len(source)} loaders, and there is a trial {number}: give one each")
             source, key = source[number], ("listed", id(source[number]))
         size = config.get("batch_size", self._batch_size)
         if key is None and _needs_loader(source):
@@ -177,9 +168,7 @@ class Feeds:
 def _refuse_arrays(source: Any) -> None:
     """Refuse arrays that are no tensors, and tensors that are in no tuple: rows, or one source for each trial."""
     if isinstance(source, torch.Tensor):
-        raise InvalidArgument(
-            "the data are one tensor: give a tuple, for example (inputs,) or (inputs, targets)"
-        )
+        raise InvalidArgument("the data are one tensor: give a tuple, for example (inputs,) or (inputs, targets)")
     if not isinstance(source, (tuple, list)):
         source = [source]
     elif isinstance(source, list) and any(isinstance(part, torch.Tensor) for part in source):
@@ -219,9 +208,7 @@ def _loader(source: Any, size: Any, shuffle: bool) -> DataLoader[Any]:
         )
     if isinstance(source, tuple):
         if len({len(tensor) for tensor in source}) != 1:
-            raise InvalidArgument(
-                f"tensors of {[len(tensor) for tensor in source]} samples: give as many of each"
-            )
+            raise InvalidArgument(f"tensors of {[len(tensor) for tensor in source]} samples: give as many of each")
         source = TensorDataset(*source)
     return DataLoader(source, size, shuffle=shuffle and not isinstance(source, IterableDataset))
 

@@ -71,8 +71,7 @@ def _level(group: Group) -> int:
 def values_in(model: torch.nn.Module) -> tuple[str, ...]:
     """Values that a model's modules keep and that may choose its code: texts, truths, functions, but no numbers."""
     return tuple(
-        repr(_shown({n: v for n, v in vars(part).items() if n not in _OF_TORCH}, _DEEP))
-        for part in model.modules()
+        repr(_shown({n: v for n, v in vars(part).items() if n not in _OF_TORCH}, _DEEP)) for part in model.modules()
     )
 
 

@@ -169,9 +169,7 @@ def _workload(name: str) -> Workload:
             f"job {name} has {len(workload.groups())} groups of optimizers; tune takes jobs of one optimizer"
         )
     if not callable(workload.loss):
-        raise InvalidArgument(
-            f"job {name} trains {' and '.join(workload.loss)} in turn; tune takes jobs of one loss"
-        )
+        raise InvalidArgument(f"job {name} trains {' and '.join(workload.loss)} in turn; tune takes jobs of one loss")
     return workload
 
 

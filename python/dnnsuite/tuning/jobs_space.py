@@ -33,14 +33,10 @@ _QUICK: Mapping[str, Mapping[str, Any]] = {
     "mobilenet": {"batch_size": [8, 16], "version": ["v3s"]},
     "pointnet": {"batch_size": [8, 16]},
 }
-_DRAWN = (
-    256  # configurations of a job without a space, by its own sampler, or more where a search begins more
-)
+_DRAWN = 256  # configurations of a job without a space, by its own sampler, or more where a search begins more
 
 
-def space_of(
-    workload: Workload, preset: str, seed: int, trials: int = 0
-) -> dict[str, Range] | list[dict[str, Any]]:
+def space_of(workload: Workload, preset: str, seed: int, trials: int = 0) -> dict[str, Range] | list[dict[str, Any]]:
     """HFHT's space of a job, or configurations that the job's own sampler draws, enough for so many `trials`."""
     family = next((name for name in HFHT if workload.name.startswith(name)), None)
     if family is None:

@@ -46,9 +46,7 @@ class Optimization(abc.ABC):
         return None
 
     @abc.abstractmethod
-    def made(
-        self, array: torch.nn.Module, models: Sequence[Any], configs: Sequence[Config]
-    ) -> tuple[Any, Any]:
+    def made(self, array: torch.nn.Module, models: Sequence[Any], configs: Sequence[Config]) -> tuple[Any, Any]:
         """Return (optimizer, schedule or None) of an array of these models."""
 
     @abc.abstractmethod
@@ -85,9 +83,7 @@ class Named(Optimization):
         own = {name: config[name] for name in config if name in self._schedule_names - self._names}
         return {**self._schedule_constants, **own}
 
-    def made(
-        self, array: torch.nn.Module, models: Sequence[Any], configs: Sequence[Config]
-    ) -> tuple[Any, Any]:
+    def made(self, array: torch.nn.Module, models: Sequence[Any], configs: Sequence[Config]) -> tuple[Any, Any]:
         values = _together(self._optimizer, [self._values(config) for config in configs])
         optimizer = self._optimizer(list(array.parameters()), **values)
         if self._schedule is None:
@@ -104,11 +100,7 @@ class Named(Optimization):
         found = {name: value for name, value in values.items() if name in per_model and value is not None}
         if self._schedule is not None:
             given = {**_defaults(self._schedule), **self._schedule_values(config)}
-            found |= {
-                name: value
-                for name, value in given.items()
-                if name in (*self._schedule.per_model, "milestones")
-            }
+            found |= {name: value for name, value in given.items() if name in (*self._schedule.per_model, "milestones")}
         return found, _nothing
 
 
@@ -118,9 +110,7 @@ class OfTorch(Optimization):
     def __init__(self, make: Callable[[Any, Config], tuple[Any, Any]]) -> None:
         self._make = make
 
-    def made(
-        self, array: torch.nn.Module, models: Sequence[Any], configs: Sequence[Config]
-    ) -> tuple[Any, Any]:
+    def made(self, array: torch.nn.Module, models: Sequence[Any], configs: Sequence[Config]) -> tuple[Any, Any]:
         pairs = [self._make(model, config) for model, config in zip(models, configs, strict=True)]
         places = {id(p): i for i, p in enumerate(models[0].parameters())}
         held = list(array.parameters())
@@ -133,9 +123,7 @@ class OfTorch(Optimization):
 
     def kind(self, model: Any, config: Config) -> Any:
         alone, schedule = self._make(model, config)
-        flags = [
-            {name: v for name, v in group.items() if isinstance(v, bool)} for group in alone.param_groups
-        ]
+        flags = [{name: v for name, v in group.items() if isinstance(v, bool)} for group in alone.param_groups]
         sizes = [len(group["params"]) for group in alone.param_groups]
         return type(alone), tuple(sizes), repr(flags), schedule is None
 
@@ -181,21 +169,13 @@ def _signature(kind: Any) -> Mapping[str, inspect.Parameter]:
 def _arguments(kind: Any) -> set[str]:
     """Names that the class takes for a model, halves of pairs too."""
     per_model, pairs = getattr(kind, "per_model", ()), getattr(kind, "pairs", {})
-    known = {
-        name for name in _signature(kind) if name not in ("self", "params", "optimizer", "B", "last_epoch")
-    }
-    return (
-        {*per_model, *pairs, *known, "max_grad_norm"}
-        if hasattr(kind, "torch_class")
-        else {*per_model, *known}
-    )
+    known = {name for name in _signature(kind) if name not in ("self", "params", "optimizer", "B", "last_epoch")}
+    return {*per_model, *pairs, *known, "max_grad_norm"} if hasattr(kind, "torch_class") else {*per_model, *known}
 
 
 def _defaults(kind: Any) -> Values:
     """Values of the arguments that were not given."""
-    return {
-        name: p.default for name, p in _signature(kind).items() if p.default is not inspect.Parameter.empty
-    }
+    return {name: p.default for name, p in _signature(kind).items() if p.default is not inspect.Parameter.empty}
 
 
 def _refuse_unknown(kind: Any, constants: Mapping[str, Any], names: set[str]) -> None:
@@ -252,9 +232,7 @@ def chosen_optimization(optimizer: Any, schedule: Any, lightning: bool) -> Optim
     if inspect.isfunction(optimizer) or inspect.ismethod(optimizer):
         return OfTorch(lambda model, config: _called(optimizer, schedule, model, config))
     if inspect.isfunction(schedule):
-        raise InvalidArgument(
-            "a function for scheduler goes with a function for optimizer; or name the schedule"
-        )
+        raise InvalidArgument("a function for scheduler goes with a function for optimizer; or name the schedule")
     return Named(optimizer, schedule)
 
 

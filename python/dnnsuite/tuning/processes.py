@@ -35,9 +35,7 @@ class Processes:
 
     def __init__(self, recipe: Recipe, evaluation: Evaluation, metric: str, threads: int, count: int) -> None:
         if recipe.device != "cpu":
-            raise InvalidArgument(
-                f"mode='concurrent' is for a CPU, the device is {recipe.device!r}: use mode='hfta'"
-            )
+            raise InvalidArgument(f"mode='concurrent' is for a CPU, the device is {recipe.device!r}: use mode='hfta'")
         self._threads, self._count = max(1, threads // count), count
         self._made = lambda: Arrays(recipe, evaluation, metric, self._threads, Width(1))
         self._workers: list[_Worker | None] = [None] * count
@@ -182,9 +180,7 @@ def _answer_all(pipe: Any, arrays: Arrays) -> None:
             _take(trial, fields, state)
             pipe.send_bytes(_answer(arrays, trial))
         else:
-            pipe.send_bytes(
-                pickle.dumps(_packed(arrays.peek(trial) if what == "state" else arrays.weights(trial)))
-            )
+            pipe.send_bytes(pickle.dumps(_packed(arrays.peek(trial) if what == "state" else arrays.weights(trial))))
 
 
 def _take(trial: Trial, fields: dict[str, Any], state: bytes | None) -> None:

@@ -59,9 +59,7 @@ class Recipe:
         base: torch.nn.Module | None = None,
     ) -> None:
         if base is not None and not isinstance(base, torch.nn.Module):
-            raise InvalidArgument(
-                f"base is a {type(base).__name__}: give a torch module, which make_model takes, too"
-            )
+            raise InvalidArgument(f"base is a {type(base).__name__}: give a torch module, which make_model takes, too")
         self._base = None if base is None else SharedBase(base)
         if schedule_every not in (None, "epoch", "batch"):
             raise InvalidArgument(f"scheduler_every is {schedule_every!r}: give 'epoch' or 'batch'")
@@ -96,9 +94,7 @@ class Recipe:
     def build(self, trial: Trial) -> Trainee:
         """Return a trial's model as it starts, in training."""
         known = self._built.pop(trial.number, None)
-        if known is not None and alike(
-            known[0], trial.config
-        ):  # a process that was forked has those of before
+        if known is not None and alike(known[0], trial.config):  # a process that was forked has those of before
             return known[1]
         config = WatchedConfig(trial.config)
         with seeded(trial.seed):
@@ -141,9 +137,7 @@ class Recipe:
         assert self.optimization is not None  # build has found it
         kind = signature, self.optimization.kind(trainee, trial.config)
         trial.group = self.groups.of(feed.key, kind, place, trainee, trial)
-        trial.trained_bytes = sum(
-            p.numel() * p.element_size() for p in trainee.parameters() if p.requires_grad
-        )
+        trial.trained_bytes = sum(p.numel() * p.element_size() for p in trainee.parameters() if p.requires_grad)
         small = sum(p.numel() * p.element_size() for p in trainee.parameters()) < _SMALL_BYTES
         if small and len(self._built) < _MOST_BUILT:
             self._built[trial.number] = dict(trial.config), trainee
@@ -155,9 +149,7 @@ class Recipe:
             return True  # no model differs by what none reads
         try:
             return bool(self._state_kind(source) == self._state_kind(config))
-        except (
-            Exception
-        ):  # as of values that make no model: the trial's own failure, which it tells when it begins
+        except Exception:  # as of values that make no model: the trial's own failure, which it tells when it begins
             return True
 
     def _state_kind(self, config: Config) -> Any:
@@ -191,9 +183,7 @@ class Recipe:
         names = sorted({name for config in configs for name in config})
         taken = self.read | (self.optimization.taken() if self.optimization else set()) | known
         unread = [name for name in names if name not in taken]
-        differing = [
-            name for name in unread if any(not alike(c.get(name), configs[0].get(name)) for c in configs)
-        ]
+        differing = [name for name in unread if any(not alike(c.get(name), configs[0].get(name)) for c in configs)]
         if differing and not isinstance(self.optimization, OfTorch):
             read = ", ".join(sorted(self.read & set(names))) or "nothing"
             taken_by_optimizer = ", ".join(sorted(set(names) & taken - self.read)) or "nothing"

@@ -33,8 +33,7 @@ def table_of(trials: Sequence[Trial], metric: str, sign: float) -> pd.DataFrame:
     for trial in trials:
         value, epoch = trial.best
         own = {
-            name if name not in (metric, *_COLUMNS) else f"config.{name}": v
-            for name, v in trial.best_config.items()
+            name if name not in (metric, *_COLUMNS) else f"config.{name}": v for name, v in trial.best_config.items()
         }
         rows.append(
             {"trial": trial.number, **own, metric: sign * value if epoch else float("nan"), "best_epoch": epoch,
@@ -52,9 +51,7 @@ def history_of(trials: Sequence[Trial]) -> pd.DataFrame:
     """Return a row per trial and epoch, with its metrics."""
     import pandas as pd
 
-    return pd.DataFrame(
-        [{"trial": t.number, "epoch": i, **row} for t in trials for i, row in enumerate(t.history, 1)]
-    )
+    return pd.DataFrame([{"trial": t.number, "epoch": i, **row} for t in trials for i, row in enumerate(t.history, 1)])
 
 
 def trajectory_of(points: Sequence[tuple[float, float]], metric: str) -> pd.DataFrame:

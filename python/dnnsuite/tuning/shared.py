@@ -96,9 +96,7 @@ class SharedEngine(Engine):
         """
         super().run()
         assert isinstance(self.store, SharedStore)
-        ranked = [
-            (trial.best[0], trial.number, trial.best[1]) for trial in self.trials.values() if trial.best[1]
-        ]
+        ranked = [(trial.best[0], trial.number, trial.best[1]) for trial in self.trials.values() if trial.best[1]]
         if not ranked:
             return
         self._load_best()

@@ -48,18 +48,13 @@ def read_slot(slot: int, array: Any, optimizer: Any, schedule: Any, without: Con
     return {
         "model": {name: _copied(v) if isinstance(v, torch.Tensor) else v for name, v in held.items()},
         "optimizer": [
-            {
-                name: _copied(row[slot])
-                for name, row in optimizer.state[p].items()
-                if isinstance(row, torch.Tensor)
-            }
+            {name: _copied(row[slot]) for name, row in optimizer.state[p].items() if isinstance(row, torch.Tensor)}
             if p in optimizer.state
             else {}
             for p in _parameters(optimizer)
         ],
         "groups": [
-            {name: _copied(v[slot]) for name, v in _vectors(group, array.B)}
-            for group in optimizer.param_groups
+            {name: _copied(v[slot]) for name, v in _vectors(group, array.B)} for group in optimizer.param_groups
         ],
         "schedule": [_read_schedule(one, slot) for one in _schedules(schedule)],
         "streams": {name: _copied(rng[slot]) for name, rng in nn.get_rng_state(array).items()},
@@ -176,9 +171,7 @@ def _write_schedule(schedule: Any, slot: int, own: State) -> None:
     for name, value in own.items():
         held = getattr(schedule, name)
         if isinstance(value, list):
-            setattr(
-                schedule, name, [_with(vector, slot, one) for vector, one in zip(held, value, strict=True)]
-            )
+            setattr(schedule, name, [_with(vector, slot, one) for vector, one in zip(held, value, strict=True)])
         else:
             setattr(schedule, name, _with(held, slot, value))
 

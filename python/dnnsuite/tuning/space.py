@@ -179,9 +179,7 @@ def grid(space: Space) -> list[dict[str, Any]]:
     rows = []
     for name, value in space.items():
         if isinstance(value, Uniform):
-            raise InvalidArgument(
-                f"{name} is {value}, which no grid can cover: give a list of values, or Random(n)"
-            )
+            raise InvalidArgument(f"{name} is {value}, which no grid can cover: give a list of values, or Random(n)")
         rows.append(range(value.low, value.high + 1) if isinstance(value, Int) else value.values)
     return [dict(zip(space, values, strict=True)) for values in itertools.product(*rows)]
 
@@ -191,9 +189,7 @@ def draw(space: Space, generator: random.Random) -> dict[str, Any]:
     return {name: value.draw(generator) for name, value in space.items()}
 
 
-def perturbed(
-    space: Space, config: Config, generator: random.Random, resample: float = 0.25
-) -> dict[str, Any]:
+def perturbed(space: Space, config: Config, generator: random.Random, resample: float = 0.25) -> dict[str, Any]:
     """Perturb `config`: each value is drawn again, or a number is multiplied by 0.8 or 1.2, as in population-based
     training."""
     found: dict[str, Any] = dict(config)
@@ -245,9 +241,7 @@ def _from_plain(where: str, value: Any) -> Any:
     kind, ends = next(iter(value.items()), ("", None))
     if len(value) != 1 or kind not in _KINDS or not isinstance(ends, (list, tuple)):
         hint = did_you_mean(str(kind), _KINDS)
-        raise InvalidArgument(
-            f"{where}: {dict(value)} is no range; write one of {', '.join(_KINDS)} and a list{hint}"
-        )
+        raise InvalidArgument(f"{where}: {dict(value)} is no range; write one of {', '.join(_KINDS)} and a list{hint}")
     if kind != "choice" and len(ends) != 2:
         raise InvalidArgument(f"{where}: {kind} takes [low, high], got {list(ends)}")
     return Choice(list(ends)) if kind == "choice" else _KINDS[kind](*(_number(end) for end in ends))

@@ -182,9 +182,7 @@ class Store:
             changed=dict(trial.changed),
             versions=found["versions"],
             commit=facts.commit(),
-            metrics=(Metric(metric, sign * value, "", definition=f"best, of epoch {epoch}"),)
-            if epoch
-            else (),
+            metrics=(Metric(metric, sign * value, "", definition=f"best, of epoch {epoch}"),) if epoch else (),
             asked=json.loads(config),
             details={
                 "trial": trial.number,
@@ -194,9 +192,7 @@ class Store:
                 "status": trial.status,
                 "epochs": trial.epoch,
                 "audits_passed": trial.audits_passed,
-                "history": [
-                    {name: as_json_value(value) for name, value in row.items()} for row in trial.history
-                ],
+                "history": [{name: as_json_value(value) for name, value in row.items()} for row in trial.history],
                 "inherited": [list(each) for each in trial.inherited],
             },
         )

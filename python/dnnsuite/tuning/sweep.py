@@ -164,9 +164,7 @@ def sweep(
     _check_mode(mode, device)
     where = device if shares is None else shares[0].device
     feeds = Feeds(train, batch_size, seed)
-    recipe = Recipe(
-        make_model, feeds, optimizer, scheduler, loss, measure, device, autocast, scheduler_every, base
-    )
+    recipe = Recipe(make_model, feeds, optimizer, scheduler, loss, measure, device, autocast, scheduler_every, base)
     identity = told or (Identity() if out is False else identity_of(
         {"make_model": make_model, "space": setting.space or setting.configs, "train": train, "evaluate": evaluate,
          "loss": loss, "measure": measure, "optimizer": optimizer, "scheduler": scheduler, "base": base,
@@ -246,9 +244,7 @@ def _search(
             f"algorithm is a {type(chosen).__name__}: give one of dnnsuite.tuning, for example Hyperband()"
         )
     if trials is not None and algorithm is not None:
-        raise InvalidArgument(
-            f"trials={trials} beside an algorithm: give it there: {type(chosen).__name__}(trials)"
-        )
+        raise InvalidArgument(f"trials={trials} beside an algorithm: give it there: {type(chosen).__name__}(trials)")
     return chosen, setting
 
 
@@ -317,9 +313,7 @@ def _place(
     """Open the directory of a sweep, of this process alone or of all that share it."""
     if isinstance(trainer, OnDevices):
         if out is False:
-            raise InvalidArgument(
-                "the processes of devices meet in a directory, and out is False: name it with out"
-            )
+            raise InvalidArgument("the processes of devices meet in a directory, and out is False: name it with out")
         if share is not False and out in (None, True):
             raise InvalidArgument("share needs a directory that all machines see: name it with out")
         root = Path(out) if out not in (None, True) else default_out("sweep", SWEEP_FILE, resume)
@@ -333,9 +327,7 @@ def _place(
         return
     if out is False:
         if resume:
-            raise InvalidArgument(
-                "resume=True goes on with a directory, and out is False: name the directory"
-            )
+            raise InvalidArgument("resume=True goes on with a directory, and out is False: name the directory")
         yield Place(None, asked)
         return
     root = Path(out) if out not in (None, True) else default_out("sweep", SWEEP_FILE, resume)

@@ -64,12 +64,8 @@ class TorchSchedules:
             rows = [group_values(schedule.optimizer.param_groups[place]) for schedule in self._held]
             for name in rows[0]:
                 held = own.get(name)
-                if isinstance(
-                    held, torch.Tensor
-                ):  # out of place: steps under way keep the values they were given
-                    own[name] = torch.tensor(
-                        [row[name] for row in rows], dtype=held.dtype, device=held.device
-                    )
+                if isinstance(held, torch.Tensor):  # out of place: steps under way keep the values they were given
+                    own[name] = torch.tensor([row[name] for row in rows], dtype=held.dtype, device=held.device)
 
     def select(self, slots: Sequence[int | None]) -> None:
         """Follow an edit of the array; the schedule of a new model is to be :meth:`put`."""

@@ -46,9 +46,7 @@ def _check_loss(loss: Any) -> None:
 
 def is_lightning(model: Any) -> bool:
     """True for a LightningModule, which brings its own loss and optimizer."""
-    return callable(getattr(model, "training_step", None)) and callable(
-        getattr(model, "configure_optimizers", None)
-    )
+    return callable(getattr(model, "training_step", None)) and callable(getattr(model, "configure_optimizers", None))
 
 
 def default_loss(model: Any, *batch: Any) -> torch.Tensor:
@@ -116,18 +114,14 @@ def _part(output: Any, name: str) -> Any:
 def _loss_in(output: Any, where: str) -> torch.Tensor:
     loss = output if hasattr(output, "backward") else _part(output, "loss")
     if loss is None:
-        raise InvalidArgument(
-            f"{where} returned no loss: give loss=function(model, *batch), which returns one number"
-        )
+        raise InvalidArgument(f"{where} returned no loss: give loss=function(model, *batch), which returns one number")
     return loss
 
 
 def _lightning_measure(model: Any, batch: tuple[Any, ...]) -> dict[str, Any]:
     """Values that `validation_step` logs and returns."""
     if not callable(getattr(model, "validation_step", None)):
-        raise InvalidArgument(
-            f"{type(model).__name__} has no validation_step: give measure=function(model, *batch)"
-        )
+        raise InvalidArgument(f"{type(model).__name__} has no validation_step: give measure=function(model, *batch)")
     found: dict[str, Any] = {}
 
     def log(name: str, value: Any, *_: Any, **__: Any) -> None:

@@ -32,12 +32,7 @@ class Width:
 
     def begin(self, model_bytes: int) -> None:
         """Take the size of a first model's parameters: an array of small ones begins wider."""
-        if (
-            not self._fixed
-            and self._before_s is None
-            and self.now == _FIRST
-            and 0 < model_bytes < _SMALL_BYTES
-        ):
+        if not self._fixed and self._before_s is None and self.now == _FIRST and 0 < model_bytes < _SMALL_BYTES:
             self.now = 2 * _FIRST
 
     def measured(self, models: int, seconds: float, steps: int) -> None:

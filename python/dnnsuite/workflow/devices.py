@@ -48,14 +48,10 @@ def _reason(device: str, what: str, check: Callable[[], None]) -> str | None:
 
 def _check_mps(tools: Tools) -> None:
     tools.need("nvidia-smi", "the NVIDIA driver")
-    tools.need(
-        "nvidia-cuda-mps-control", "the NVIDIA driver (packages nvidia-compute-utils, nvidia-cuda-mps)"
-    )
+    tools.need("nvidia-cuda-mps-control", "the NVIDIA driver (packages nvidia-compute-utils, nvidia-cuda-mps)")
     recover(tools)
     if tools.mig_enabled():
-        raise Unavailable(
-            "MPS beside MIG: the GPU is in MIG mode", "nvidia-smi", "`nvidia-smi -mig 0` leaves it"
-        )
+        raise Unavailable("MPS beside MIG: the GPU is in MIG mode", "nvidia-smi", "`nvidia-smi -mig 0` leaves it")
 
 
 def _check_mig(tools: Tools) -> None:

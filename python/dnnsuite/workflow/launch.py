@@ -181,9 +181,7 @@ class Launcher:
                 # CUDA maps more than it uses; there only the kernel's out-of-memory killer is steered.
                 memory_limit_bytes=allowed_bytes if self.settings.device == "cpu" else None,
             )
-            for config, where in zip(
-                configs, _made(replica_directories(directory, len(configs))), strict=True
-            )
+            for config, where in zip(configs, _made(replica_directories(directory, len(configs))), strict=True)
         ]
 
 

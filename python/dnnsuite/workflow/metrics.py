@@ -19,9 +19,7 @@ __all__ = ["UNSETTLED", "measured", "on_device"]
 
 Key = TypeVar("Key", bound=Hashable)
 
-_DEFINITION = (
-    "items / time over the turns in which all replicas are active, through the loader, data wait included"
-)
+_DEFINITION = "items / time over the turns in which all replicas are active, through the loader, data wait included"
 _BY_CPU_TIME = "items / CPU time of all replicas' turns on one core, whose other time neighbours had"
 _PER_CPU_SECOND = "items / CPU time of all threads of all workers in the turns that nobody disturbed"
 _ON_DEVICE = "items / time of one epoch on batches that lie on the device, summed over replicas"
@@ -29,9 +27,7 @@ UNSETTLED = "rated before its steps had settled"
 _SPEEDUP = "rate / serial's rate of the same round, geometric mean over the rounds that nobody disturbed"
 
 
-def on_device(
-    results: Sequence[Mapping[str, Any]], unit: str, by_cpu_time: bool = False
-) -> tuple[Metric, ...]:
+def on_device(results: Sequence[Mapping[str, Any]], unit: str, by_cpu_time: bool = False) -> tuple[Metric, ...]:
     """Return the rate without the loader, if every worker's result has one."""
     held = [result.get("on_device") for result in results]
     if not held or not all(held):
@@ -79,8 +75,7 @@ def measured(
     if cpu_s > 0:
         metrics.append(Metric("throughput/CPU second", items / cpu_s, per_s, definition=_PER_CPU_SECOND))
     step_s = [
-        (turn.replicas[0].stops_ns - turn.replicas[0].starts_ns) * 1e-9 / turn.replicas[0].items
-        for turn in turns
+        (turn.replicas[0].stops_ns - turn.replicas[0].starts_ns) * 1e-9 / turn.replicas[0].items for turn in turns
     ]
     steady = rates.warmup(np.concatenate(step_s))
     spans = [rates.common_window(turn.replicas) for turn in turns]

@@ -27,9 +27,7 @@ def parse_profiles(listing: str) -> list[MigProfile]:
     """Return the plain profiles in the output of `nvidia-smi mig -lgip`; those with extras (`+me`, `+gfx`) are left
     out."""
     found = [match.groups() for match in map(_LINE.match, listing.splitlines()) if match]
-    return [
-        MigProfile(int(g), int(gb), int(id), int(most)) for g, gb, extras, id, most in found if not extras
-    ]
+    return [MigProfile(int(g), int(gb), int(id), int(most)) for g, gb, extras, id, most in found if not extras]
 
 
 def choose_profiles(profiles: Sequence[MigProfile], n: int) -> list[MigProfile]:
@@ -50,9 +48,7 @@ def choose_profiles(profiles: Sequence[MigProfile], n: int) -> list[MigProfile]:
     fitting = [by_slices[size] for size in sizes if by_slices[size].most >= n]
     if not fitting or n < 1:
         most = max((profile.most for profile in by_slices.values()), default=0)
-        raise Unavailable(
-            f"this GPU cannot be split into {n} MIG instances (at most {most})", "nvidia-smi mig -lgip"
-        )
+        raise Unavailable(f"this GPU cannot be split into {n} MIG instances (at most {most})", "nvidia-smi mig -lgip")
     chosen = fitting[-1]
     larger = next((by_slices[size] for size in sizes if size > chosen.slices), None)
     if chosen.slices > sizes[0] or larger is None:

@@ -100,9 +100,7 @@ def get(name: str) -> Mode:
         description = f"one array of B models with {unfused} of their units unfused, one process"
         return replace(MODES["hfta"], name=name, description=description)
     if name not in MODES:
-        raise InvalidArgument(
-            f"unknown mode {name!r}; modes are {', '.join(MODES)}{did_you_mean(name, MODES)}"
-        )
+        raise InvalidArgument(f"unknown mode {name!r}; modes are {', '.join(MODES)}{did_you_mean(name, MODES)}")
     return MODES[name]
 
 

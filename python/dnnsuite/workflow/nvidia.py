@@ -85,9 +85,7 @@ class Tools:
         done = self.run(argv)
         if done.returncode:
             words = (done.stderr.strip() or done.stdout.strip()).replace("\n", " ")
-            raise Unavailable(
-                f"`{' '.join(argv)}` failed ({done.returncode}): {words}", "", "root may be needed"
-            )
+            raise Unavailable(f"`{' '.join(argv)}` failed ({done.returncode}): {words}", "", "root may be needed")
         return done.stdout
 
     def query(self, field: str) -> str:

@@ -43,10 +43,7 @@ def run_on_devices(record: PlanFolder, settings: WorkflowSettings, progress: Pro
     progress.stage(f"modes and Bs on {shares[0].name}")
     (found,) = _run(record, settings, progress, [(shares[0], {"repeats": None})])
     record.state.update(PlanFolder.read(record.root, record.file).state)  # what it has found
-    dealt = [
-        (share, {"repeats": list(range(settings.repeats))[i :: len(shares)]})
-        for i, share in enumerate(shares)
-    ]
+    dealt = [(share, {"repeats": list(range(settings.repeats))[i :: len(shares)]}) for i, share in enumerate(shares)]
     progress.stage(f"{settings.repeats} repeats on {', '.join(share.name for share in shares)}")
     _run(record, settings, progress, dealt)
     return list(found["problems"])
@@ -64,12 +61,8 @@ def _run(
     for share, details in parts:
         folder = record.scratch(_FOLDER, share.name.replace(":", "-"))
         told = {"root": str(record.root.resolve()), "file": record.file, "threads": share.threads, **details}
-        specs.append(
-            WorkerSpec(_TASK, str(folder), settings.job, {}, told, tuple(settings.plugins), (os.getcwd(),))
-        )
-    seen = _Seen(
-        record, progress, [(share, Path(spec.directory)) for share, spec in zip(shares, specs, strict=True)]
-    )
+        specs.append(WorkerSpec(_TASK, str(folder), settings.job, {}, told, tuple(settings.plugins), (os.getcwd(),)))
+    seen = _Seen(record, progress, [(share, Path(spec.directory)) for share, spec in zip(shares, specs, strict=True)])
     outcome = run_group(specs, [{} for _ in specs], _FOREVER_S, OnShares(shares), "end", seen.look)
     seen.look(at_once=True)
     if failed := failed_share(outcome, shares):

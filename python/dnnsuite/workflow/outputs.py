@@ -81,18 +81,14 @@ def rows(summary: pd.DataFrame | None, state: dict[str, Any]) -> list[dict[str, 
             if plain["status"].startswith("inconclusive"):
                 plain |= dict.fromkeys(("rate", "rate_low", "rate_high", "normalized", "low", "high"))
             found.append(plain)
-    found += [
-        {"mode": mode, "status": f"unavailable: {why}"} for mode, why in state.get("unavailable", {}).items()
-    ]
+    found += [{"mode": mode, "status": f"unavailable: {why}"} for mode, why in state.get("unavailable", {}).items()]
     for key, search in state.get("search", {}).items():
         if not search["max_B"]:
             mode, precision = key.split("/")
             found.append({"mode": mode, "precision": precision, "status": f"failed: {search['message']}"})
     for precision, check in state.get("equality", {}).items():
         if not check.get("passed"):
-            found.append(
-                {"mode": "hfta", "precision": precision, "status": "withheld: equality check failed"}
-            )
+            found.append({"mode": "hfta", "precision": precision, "status": "withheld: equality check failed"})
     return found
 
 
@@ -103,9 +99,7 @@ def _status(row: dict[str, Any]) -> str:
     noted = (row.get("state") or "").split(results.SEPARATOR)
     told = next((each for each in noted if each.startswith(("inconclusive", "rough"))), "")
     where = next((each for each in noted if each.startswith("on ")), "")
-    if (
-        told and row["runs"] > 1 and row["normalized"] and row["low"] and row["high"]
-    ):  # together they tell more
+    if told and row["runs"] > 1 and row["normalized"] and row["low"] and row["high"]:  # together they tell more
         found = Known(row["normalized"], row["low"], row["high"])
         verdict = Goal().verdict(found)
         told = "" if verdict == "ok" else f"{verdict}: {told.partition(': ')[2]}"

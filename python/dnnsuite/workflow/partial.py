@@ -96,9 +96,7 @@ def options_of(name: str, asked: Mapping[str, Any], defaults: bool = True) -> tu
     job, options = name.removesuffix(SUFFIX), {key: v for key, v in asked.items() if v is not None}
     for key in ("max_B", "max_num_Bs", "lambd"):
         if key in options:
-            raise InvalidArgument(
-                f"--{key.replace('_', '-')} has no meaning for {name}; --plan names its one B"
-            )
+            raise InvalidArgument(f"--{key.replace('_', '-')} has no meaning for {name}; --plan names its one B")
     preset = options.get("preset", "default")
     plan = options.get("plan") or ([str(_MODELS.get(preset, 4))] if defaults else ["1"])
     if len(plan) != 1 or "," in str(plan[0]):

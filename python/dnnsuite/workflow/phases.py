@@ -151,28 +151,21 @@ class Workflow:
             Bs = self.state["Bs"].get(f"{mode}/{precision}")
             if Bs and "passed" not in self.state["equality"].get(precision, {}):
                 B = min(_EQUALITY_B, Bs[-1])
-                self.progress.stage(
-                    f"equality check: {B} fused models against {B} separate ones, {precision}"
-                )
+                self.progress.stage(f"equality check: {B} fused models against {B} separate ones, {precision}")
                 self.state["equality"][precision] = self._equality(Point(mode, precision, B))
                 self.record.save()
         for precision, check in self.state["equality"].items():
             if not check.get("passed"):
                 why = check.get("message") or (
-                    f"largest relative error {check.get('max_relative_error')}, "
-                    f"tolerance {check.get('tolerance')}"
+                    f"largest relative error {check.get('max_relative_error')}, tolerance {check.get('tolerance')}"
                 )
-                self.problems.append(
-                    f"hfta/{precision}: equality check failed ({why}); its numbers are withheld"
-                )
+                self.problems.append(f"hfta/{precision}: equality check failed ({why}); its numbers are withheld")
 
     def _equality(self, point: Point) -> dict[str, Any]:
         directory = self.record.scratch("equality", point.precision)
         details = {"steps": self.settings.equality_steps}
         try:
-            outcome = self.launcher.run(
-                "equality", point, directory, details=details, tick=self.progress.tick
-            )
+            outcome = self.launcher.run("equality", point, directory, details=details, tick=self.progress.tick)
         except Unavailable as error:
             outcome = GroupOutcome.not_started("unavailable", str(error))
         if not outcome.ok:  # no verdict: asked again by --resume
@@ -220,16 +213,12 @@ class Workflow:
         for run in self._failed():
             failure = run.verdict.failure or "crash"
             what = CLASSES.get(failure, "unknown")
-            self.problems.append(
-                f"{_point(run)} repeat {run.repeat + 1}: {failure} ({what}): {run.verdict.message}"
-            )
+            self.problems.append(f"{_point(run)} repeat {run.repeat + 1}: {failure} ({what}): {run.verdict.message}")
         table, summary, files = write_outputs(self.record.root, self.settings)
         self.state["status"] = "failed" if self.problems else "done"
         self.state["problems"] = self.problems
         self.record.save()
-        return WorkflowReport(
-            self.record.root, self.settings, self.state, table, summary, files, self.problems
-        )
+        return WorkflowReport(self.record.root, self.settings, self.state, table, summary, files, self.problems)
 
     def _failed(self) -> list[RunRecord]:
         """Failed runs that no later one has made good."""
@@ -265,6 +254,5 @@ def _settled(runs: Sequence[RunRecord]) -> set[tuple[int, Point]]:
     return {
         (run.repeat, _point(run))
         for run in runs
-        if final(run)
-        and not (run.verdict.failure == "oom" and most.get((run.mode, run.precision), 0) > run.B)
+        if final(run) and not (run.verdict.failure == "oom" and most.get((run.mode, run.precision), 0) > run.B)
     }

@@ -59,9 +59,7 @@ class _Group:
         """Return the groups in which points that found no memory are tried again; none where they had it all."""
         if len(self.points) == 1 or not failed:
             return []
-        others = [
-            point for point in self.points if point != baseline and (point in failed or baseline in failed)
-        ]
+        others = [point for point in self.points if point != baseline and (point in failed or baseline in failed)]
         if baseline in failed or baseline not in self.points or len(self.points) == 2:
             first = [[point] for point in self.points if point == baseline and point in failed]
             return [_Group(points, self.repeat) for points in [*first, *([point] for point in others)]]
@@ -138,9 +136,7 @@ class Runs:
 
     def _bytes(self, point: Point) -> int:
         """Guess the memory of a point: what its dry run took, where there was one."""
-        tried = (
-            self.record.state.get("search", {}).get(f"{point.mode}/{point.precision}", {}).get("tried", [])
-        )
+        tried = self.record.state.get("search", {}).get(f"{point.mode}/{point.precision}", {}).get("tried", [])
         seen = [each.get("peak_bytes", 0) for each in tried if each["B"] == point.B and each["ok"]]
         mode = modes.get(point.mode)
         processes, context = mode.processes(point.B), _CONTEXT_BYTES if self.settings.device != "cpu" else 0
@@ -167,9 +163,7 @@ class Runs:
             session = Session(workers, self.cores, self._goal(), baseline, self.settings.seed + repeat)
             session.rounds.warm_up = self._warm_up
             going = _Going(group, session, Moment.now(), load_before=host.load_average())
-            several = sorted(
-                (point for point in plain if point != baseline and point.B > 1), key=lambda p: p.B
-            )
+            several = sorted((point for point in plain if point != baseline and point.B > 1), key=lambda p: p.B)
             first = [point for point in plain if point == baseline] + several[:1]
             if arrays and self._checked is None and first and self.settings.budget_s:
                 self._start(going, first, variables)
@@ -225,9 +219,7 @@ class Runs:
         steps = iters * (part + 1) // parts - iters * part // parts
         return {"epoch": number // parts, "steps": steps, "ends": part == parts - 1}
 
-    def _start(
-        self, going: _Going, points: Sequence[Point], variables: Mapping[Point, list[dict[str, str]]]
-    ) -> None:
+    def _start(self, going: _Going, points: Sequence[Point], variables: Mapping[Point, list[dict[str, str]]]) -> None:
         """Start the workers of some points and let them settle."""
         if not points:
             return
@@ -251,9 +243,7 @@ class Runs:
 
     def _take(self, session: Session[Point], rounds: int | None) -> None:
         """Take turns; tell what is known as it grows."""
-        session.take(
-            self._order, rounds, self.settings.budget_s or math.inf, lambda made: self._tell(session, made)
-        )
+        session.take(self._order, rounds, self.settings.budget_s or math.inf, lambda made: self._tell(session, made))
 
     def _tell(self, session: Session[Point], made: Rounds[Point]) -> None:
         done = max(len(blocks) for blocks in made.blocks.values())

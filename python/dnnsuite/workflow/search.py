@@ -38,9 +38,7 @@ def as_flag(mode: str, name: str) -> str:
     return f"--{mode}-{name.replace('_', '-')}"
 
 
-def resolve_search(
-    asked: Mapping[str, Any], preset: Mapping[str, Any], paper: bool
-) -> dict[str, dict[str, Any]]:
+def resolve_search(asked: Mapping[str, Any], preset: Mapping[str, Any], paper: bool) -> dict[str, dict[str, Any]]:
     """Resolve the settings of each mode: its own flag, else the flag for all modes, else the preset's.
 
     Args:

@@ -179,9 +179,7 @@ def _plan(values: Sequence[str] | None) -> list[int] | None:
     try:
         plan = sorted({int(value) for value in _split(values)})
     except ValueError:
-        raise InvalidArgument(
-            f"--plan {','.join(map(str, values))}: wants whole numbers, as 1,2,4,8"
-        ) from None
+        raise InvalidArgument(f"--plan {','.join(map(str, values))}: wants whole numbers, as 1,2,4,8") from None
     if not plan or plan[0] < 1:
         raise InvalidArgument(f"--plan {','.join(map(str, values))}: every B must be at least 1")
     return plan
@@ -190,9 +188,7 @@ def _plan(values: Sequence[str] | None) -> list[int] | None:
 def _units(values: Sequence[str] | None) -> list[list[str]]:
     """Units of modules, one of each text, as `conv1,bn1`."""
     return [
-        names
-        for value in values or ()
-        if (names := _split(value if isinstance(value, (list, tuple)) else [value]))
+        names for value in values or () if (names := _split(value if isinstance(value, (list, tuple)) else [value]))
     ]
 
 

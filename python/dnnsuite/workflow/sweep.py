@@ -72,9 +72,7 @@ def sweep(
             raise
 
 
-def run(
-    job: str, out: str | Path, resume: bool = False, quiet: bool = False, **options: Any
-) -> WorkflowReport:
+def run(job: str, out: str | Path, resume: bool = False, quiet: bool = False, **options: Any) -> WorkflowReport:
     """Measure a job's throughput by mode and number of models, as `dnnsuite workflow JOB` does.
 
     Args:
@@ -110,9 +108,7 @@ def _set(record: PlanFolder, settings: WorkflowSettings, asked: Mapping[str, Any
     })  # fmt: skip
 
 
-def _continued(
-    record: PlanFolder, job: str, asked: Mapping[str, Any], allowed: Sequence[str]
-) -> WorkflowSettings:
+def _continued(record: PlanFolder, job: str, asked: Mapping[str, Any], allowed: Sequence[str]) -> WorkflowSettings:
     """Return the settings of before with what may differ, if all else that is asked for and the machine agree."""
     from .. import jobs
 
@@ -123,9 +119,7 @@ def _continued(
     odd = [f"the workflow is {job}, was {was}"] if name != was else []
     refuse_other_settings(record.root, odd + facts.changes(state["environment"], facts.environment()))
     settings = resolve(job, given)
-    if record.identify(
-        settings.identity(), allowed
-    ):  # what was found of modes, Bs and arrays may hold no more
+    if record.identify(settings.identity(), allowed):  # what was found of modes, Bs and arrays may hold no more
         _set(record, settings, given)
     state["status"] = "running"
     return settings

@@ -131,9 +131,7 @@ def _undo(tools: Tools, file: Path, changes: list[Change]) -> None:
             _undo_one(tools.of_gpu(change["gpu"]), change)
         except (Error, OSError) as error:
             left.insert(0, change)
-            warnings.warn(
-                f"the GPU is not as it was ({change['what']}): {error}", RuntimeWarning, stacklevel=3
-            )
+            warnings.warn(f"the GPU is not as it was ({change['what']}): {error}", RuntimeWarning, stacklevel=3)
     if left and file.is_file():
         write_json(file, {**read_json(file), "changes": left})
     else:
@@ -164,9 +162,7 @@ def _end_mps(tools: Tools, folder: Path) -> None:
     """Ask the daemon to quit, end what is left of it and its servers, and remove its folder."""
     environment = mps_environment(folder)
     if folder.is_dir():
-        tools.run(
-            ["nvidia-cuda-mps-control"], "quit\n", environment
-        )  # a daemon that was killed does not answer
+        tools.run(["nvidia-cuda-mps-control"], "quit\n", environment)  # a daemon that was killed does not answer
     until_s = time.monotonic() + _END_S
     while (left := list(_mps_processes(environment))) and time.monotonic() < until_s:
         time.sleep(0.05)
@@ -181,9 +177,9 @@ def _mps_processes(environment: Environment) -> Iterator[int]:
     wanted = f"CUDA_MPS_PIPE_DIRECTORY={environment['CUDA_MPS_PIPE_DIRECTORY']}".encode()
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is another user's
-            if (place / "comm").read_text().startswith(_MPS) and wanted in (
-                place / "environ"
-            ).read_bytes().split(b"\0"):
+            if (place / "comm").read_text().startswith(_MPS) and wanted in (place / "environ").read_bytes().split(
+                b"\0"
+            ):
                 yield int(place.name)
 
 

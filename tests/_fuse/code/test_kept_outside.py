@@ -86,9 +86,7 @@ def state():
     )
 
 
-@pytest.mark.parametrize(
-    "kind", [Global, Listed, Queued, OfClass, InObject, InContext, Default, Hooked, Handed]
-)
+@pytest.mark.parametrize("kind", [Global, Listed, Queued, OfClass, InObject, InContext, Default, Hooked, Handed])
 def test_a_change_is_seen_and_put_back(kind):
     CONTEXT.set([])
     module, before, target = kind(), state(), []

@@ -137,8 +137,7 @@ def alike(draw, after=2, B=3):
 def outputs(array, calls=4):
     x = torch.ones(1, 2, 4).expand(3, 2, 4)
     return [
-        [len({tuple(o.flatten().tolist()) for o in array(x)}), int(array.seen[0]), array.calls]
-        for _ in range(calls)
+        [len({tuple(o.flatten().tolist()) for o in array(x)}), int(array.seen[0]), array.calls] for _ in range(calls)
     ]
 
 
@@ -179,9 +178,7 @@ def test_models_draw_what_they_drew_one_after_the_other_from_one_generator_of_py
     mine = [array(x) for _ in range(3)]
     random.seed(5)
     for output in mine:
-        torch.testing.assert_close(
-            output, torch.stack([model(own) for model, own in zip(models, x, strict=True)])
-        )
+        torch.testing.assert_close(output, torch.stack([model(own) for model, own in zip(models, x, strict=True)]))
 
 
 class Quiet(torch.nn.Module):

@@ -228,9 +228,7 @@ class Making(torch.nn.Module):
 
 
 def test_a_layer_that_a_forward_makes_is_refused():
-    with pytest.raises(
-        InvalidArgument, match="the forward of Making makes the Linear made: make it in the con"
-    ):
+    with pytest.raises(InvalidArgument, match="the forward of Making makes the Linear made: make it in the con"):
         dnnsuite.fuse([Making() for _ in range(2)])(torch.randn(2, 5, 3))
 
 

@@ -44,9 +44,7 @@ class Critic(torch.nn.Module):
         real, made = Variable(x), Variable(x.flip(0).data)
         mixed = Variable(0.3 * real.data + 0.7 * made.data, requires_grad=True)
         judged = self.judge(mixed)
-        (slope,) = torch.autograd.grad(
-            judged, mixed, torch.ones(judged.size(), dtype=x.dtype), create_graph=True
-        )
+        (slope,) = torch.autograd.grad(judged, mixed, torch.ones(judged.size(), dtype=x.dtype), create_graph=True)
         return self.judge(real).mean() + ((slope.flatten(1).norm(2, dim=1) - 1) ** 2).mean()
 
     def of_one_number(self, x):  # R1, on the batch itself
@@ -58,9 +56,7 @@ class Critic(torch.nn.Module):
     def of_two(self, x):
         x, y = x.detach().requires_grad_(), x.flip(0).requires_grad_()
         a, b = self.judge(x), self.judge(x * y)
-        slopes = torch.autograd.grad(
-            [a.sum(), b], [x, y], [None, torch.ones(N, 1, dtype=x.dtype)], create_graph=True
-        )
+        slopes = torch.autograd.grad([a.sum(), b], [x, y], [None, torch.ones(N, 1, dtype=x.dtype)], create_graph=True)
         return sum(slope.square().mean() for slope in slopes) + b.mean()
 
     def saliency(self, x):
@@ -122,9 +118,7 @@ def test_a_gradient_in_a_forward_is_captured(method):
     expected = trained_alone(method, False, 5)
     array = dnnsuite.fuse(make_models(Critic, B, torch.float64))
     optimizer = optim.SGD(array.parameters(), lr=0.1)
-    with dnnsuite.StepRunner(
-        array, optimizer, lambda array, x: getattr(array, method)(x), threads=1
-    ) as runner:
+    with dnnsuite.StepRunner(array, optimizer, lambda array, x: getattr(array, method)(x), threads=1) as runner:
         for step, batch in enumerate(batches(5, False)):
             assert_near(runner.step(batch).losses(), expected[:, step])
         assert runner.mode == "captured"

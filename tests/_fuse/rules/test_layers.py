@@ -21,9 +21,7 @@ def test_functions_of_ours_are_used():
 
 
 def test_what_has_the_name_but_is_another_function():
-    assert (
-        layer_rule(torch.embedding) is None
-    )  # another order of arguments than torch.nn.functional.embedding
+    assert layer_rule(torch.embedding) is None  # another order of arguments than torch.nn.functional.embedding
     assert layer_rule(torch.add) is None
 
 
@@ -88,9 +86,7 @@ def test_pools_with_indices_are_those_of_the_models():
 def test_pools_with_indices_are_captured():
     array = dnnsuite.fuse(make_models(PoolsAndUndoes, 3))
     optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.1)
-    with dnnsuite.StepRunner(
-        array, optimizer, lambda a, x: a(x).square().mean((1, 2, 3, 4)), threads=1
-    ) as runner:
+    with dnnsuite.StepRunner(array, optimizer, lambda a, x: a(x).square().mean((1, 2, 3, 4)), threads=1) as runner:
         for _ in range(40):  # as many as the choice of a width takes
             runner.step(torch.randn(3, 4, 3, 24, 24))
             runner.synchronize()

@@ -10,9 +10,7 @@ from helpers import Negated, check_matches_models, make_models
 
 
 def test_names():
-    assert (
-        plain_name(torch.Tensor.__iadd__) == plain_name(torch.Tensor.add_) == plain_name(torch.add) == "add"
-    )
+    assert plain_name(torch.Tensor.__iadd__) == plain_name(torch.Tensor.add_) == plain_name(torch.add) == "add"
     assert plain_name(torch.Tensor.__invert__) == "invert"
     assert plain_name(torch.Tensor.__rsub__) == "rsub"
     assert in_place(torch.Tensor.__imul__)
@@ -61,11 +59,7 @@ def searches(array, x):
     found = []
 
     def note(frame, event, argument):
-        if (
-            event == "c_call"
-            and argument is sys._getframe
-            and frame.f_globals["__name__"] == interpret.__module__
-        ):
+        if event == "c_call" and argument is sys._getframe and frame.f_globals["__name__"] == interpret.__module__:
             found.append(frame)
 
     sys.setprofile(note)

@@ -56,9 +56,7 @@ def test_what_draws_from_torchs_generator_runs_as_written():
         return cross_entropy(array, x + torch.randn_like(x), y)
 
     _, mode = train(mlp, adam, True, loss=loss)
-    assert re.fullmatch(
-        r"eager: aten.randn_like draws from torch's generator at test_as_written.py:\d+ in loss", mode
-    )
+    assert re.fullmatch(r"eager: aten.randn_like draws from torch's generator at test_as_written.py:\d+ in loss", mode)
 
 
 def test_hooks_are_called_in_every_step():

@@ -47,9 +47,7 @@ def train_on_cpu(replays, loss, make=model, features=(6,), count=8, lr=(0.1, 0.0
         contextlib.nullcontext,
         autocast_now(),
     )
-    vectors = [
-        {name: group[name].detach() for name in optimizer.per_model} for group in optimizer.param_groups
-    ]
+    vectors = [{name: group[name].detach() for name in optimizer.per_model} for group in optimizer.param_groups]
     losses = []
     torch.manual_seed(1)
     for batch in batches(count, features):
@@ -180,9 +178,7 @@ def test_a_capture_leaves_no_count_of_its_own():
         contextlib.nullcontext,
         autocast_now(),
     )
-    vectors = [
-        {name: group[name].detach() for name in optimizer.per_model} for group in optimizer.param_groups
-    ]
+    vectors = [{name: group[name].detach() for name in optimizer.per_model} for group in optimizer.param_groups]
     for batch in batches(6):
         deal.run(0, batch, vectors)
     assert deal.mode == "eager: a step changes the Python value calls"
@@ -206,9 +202,7 @@ def test_a_comparison_takes_little_memory_at_a_time():
             return result
 
     def wide():
-        return torch.nn.Sequential(
-            torch.nn.Linear(6, 2048), torch.nn.Linear(2048, 512), torch.nn.Linear(512, 4)
-        )
+        return torch.nn.Sequential(torch.nn.Linear(6, 2048), torch.nn.Linear(2048, 512), torch.nn.Linear(512, 4))
 
     with Largest() as largest:
         assert agree(cross_entropy, GraphDouble(), make=wide, count=4) == "captured"

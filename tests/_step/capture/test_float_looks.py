@@ -122,9 +122,7 @@ def check(make, data, exact=True, **options):
 def trained_alone(make, data, dtype, loss=lambda model, x: model(x).square().mean()):
     """Losses of B separate torch models."""
     models = make_models(make, B, dtype)
-    optimizers = [
-        torch.optim.Adam(m.parameters(), lr=lr) for m, lr in zip(models, [0.01, 0.02, 0.03], strict=True)
-    ]
+    optimizers = [torch.optim.Adam(m.parameters(), lr=lr) for m, lr in zip(models, [0.01, 0.02, 0.03], strict=True)]
     found = []
     for xs in data:
         losses = [loss(model, x) for model, x in zip(models, xs, strict=True)]
@@ -225,9 +223,7 @@ class Game(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.judge = torch.nn.Sequential(
-            torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 1)
-        )
+        self.judge = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 1))
         self.maker, self.out = Iterated(), torch.nn.Linear(2, 4)
 
     def judged(self, x):

@@ -39,9 +39,7 @@ class Gaussian(torch.nn.Module):
 
     def forward(self, x):
         # Asked for: torch.compile, once used in a process, turns the default off.
-        return torch.distributions.Normal(
-            self.norm(self.mean(x)), self.scale(x).exp(), validate_args=True
-        ).rsample()
+        return torch.distributions.Normal(self.norm(self.mean(x)), self.scale(x).exp(), validate_args=True).rsample()
 
 
 class Signed(torch.nn.Module):

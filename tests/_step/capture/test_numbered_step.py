@@ -12,9 +12,7 @@ from dnnsuite._step.capture import watch as numbered_step
 from helpers import make_models
 
 
-@pytest.mark.parametrize(
-    ("ways", "mode"), [(4, "captured"), (numbered_step.MAX_WAYS + 1, "eager: a number that")]
-)
+@pytest.mark.parametrize(("ways", "mode"), [(4, "captured"), (numbered_step.MAX_WAYS + 1, "eager: a number that")])
 def test_ways_are_few(ways, mode):
     array = dnnsuite.fuse(make_models(lambda: torch.nn.Linear(3, 2), 2))
     count, factors = [1], [0.3 + 0.1 * way for way in range(ways)]

@@ -40,10 +40,7 @@ def distributions(y):
 
 
 def gamma(y):
-    one = (
-        torch.distributions.Gamma(y.exp() + 0.5, 2.0).rsample()
-        + torch.distributions.Chi2(y.exp() + 0.5).rsample()
-    )
+    one = torch.distributions.Gamma(y.exp() + 0.5, 2.0).rsample() + torch.distributions.Chi2(y.exp() + 0.5).rsample()
     return one + torch.distributions.StudentT(y.exp() + 3).rsample()
 
 

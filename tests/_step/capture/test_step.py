@@ -11,9 +11,7 @@ from helpers import make_models
 
 
 def tied():
-    model = torch.nn.Sequential(
-        torch.nn.Linear(6, 6), torch.nn.Tanh(), torch.nn.Linear(6, 6), torch.nn.GELU()
-    )
+    model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Tanh(), torch.nn.Linear(6, 6), torch.nn.GELU())
     model[2].weight = model[0].weight
     return model
 
@@ -38,9 +36,7 @@ class Branches(torch.nn.Module):
 
 
 def clipped(array, B):
-    return optim.Adam(
-        array.parameters(), lr=0.1, max_grad_norm=[0.1 * (i + 1) for i in range(B)], on_nan="freeze"
-    )
+    return optim.Adam(array.parameters(), lr=0.1, max_grad_norm=[0.1 * (i + 1) for i in range(B)], on_nan="freeze")
 
 
 def frozen(array, B):

@@ -25,9 +25,7 @@ HOOKS = {
     "spectral_norm": torch.nn.utils.spectral_norm,
     "two iterations": lambda layer: torch.nn.utils.spectral_norm(layer, n_power_iterations=2),
     "prune": lambda layer: prune.l1_unstructured(layer, "weight", amount=0.4),
-    "pruned twice": lambda layer: prune.ln_structured(
-        prune.random_unstructured(layer, "weight", 2), "weight", 1, 2, 0
-    ),
+    "pruned twice": lambda layer: prune.ln_structured(prune.random_unstructured(layer, "weight", 2), "weight", 1, 2, 0),
 }
 
 
@@ -103,9 +101,7 @@ def test_settings_of_hooks_are_facts():
         for name in ("spectral_norm", "two iterations")
     )
     assert one != two
-    assert one == module_facts(
-        dnnsuite.fuse(make_models(lambda: hooked("linear", "spectral_norm"), B)), "era"
-    )
+    assert one == module_facts(dnnsuite.fuse(make_models(lambda: hooked("linear", "spectral_norm"), B)), "era")
 
 
 def test_hooks_of_others_are_refused():

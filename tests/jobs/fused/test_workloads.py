@@ -43,9 +43,7 @@ def config(name, B, models=None, **changes):
     generator = random.Random(7)
     kind = jobs.get(name, jobs.FusedJob)
     hyper = kind.hyperparameters(generator, max(B, 1))
-    return jobs.JobConfig(
-        **{"B": B, "batch_size": 8, "threads": 1, "options": TINY[name], "hyper": hyper, **changes}
-    )
+    return jobs.JobConfig(**{"B": B, "batch_size": 8, "threads": 1, "options": TINY[name], "hyper": hyper, **changes})
 
 
 def test_all_of_hftas_are_there():
@@ -98,9 +96,7 @@ def learning(name):
     return jobs.declare(dataclasses.replace(whole, name="dcgan_judge", loss=judge, model=model))
 
 
-@pytest.mark.parametrize(
-    ("name", "B"), [*((name, 0) for name in TINY), ("transformer", 2), ("pointnet_cls", 2)]
-)
+@pytest.mark.parametrize(("name", "B"), [*((name, 0) for name in TINY), ("transformer", 2), ("pointnet_cls", 2)])
 def test_loss_falls_on_the_data_of_this_machine(name, B):
     rates = {**LEARNS, "lr": 1.0 if name in ADADELTA else 3e-3}
     hyper = {key: [rates[key]] * max(B, 1) for key in workload(name).hyper}

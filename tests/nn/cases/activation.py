@@ -38,10 +38,7 @@ def rrelu(draw):
 
 
 CASES = [
-    *(
-        Case(layer.__name__, along(layer))
-        for layer in (torch.nn.Softmax, torch.nn.Softmin, torch.nn.LogSoftmax)
-    ),
+    *(Case(layer.__name__, along(layer)) for layer in (torch.nn.Softmax, torch.nn.Softmin, torch.nn.LogSoftmax)),
     Case("GLU", along(torch.nn.GLU, sizes=(2, 4, 6))),
     Case("Softmax2d", softmax2d()),
     Case("PReLU", prelu()),

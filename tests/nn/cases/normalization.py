@@ -52,9 +52,7 @@ def group_norm(draw):
     groups, each, affine = draw(st.integers(1, 3)), draw(st.integers(2, 4)), draw(st.booleans())
     leading = (draw(st.integers(1, 4)), groups * each)
     shape = (*leading, *draw(st.lists(st.integers(2, 4), max_size=2)))
-    return Example(
-        lambda: torch.nn.GroupNorm(groups, groups * each, affine=affine), lambda: (torch.randn(shape),)
-    )
+    return Example(lambda: torch.nn.GroupNorm(groups, groups * each, affine=affine), lambda: (torch.randn(shape),))
 
 
 @st.composite

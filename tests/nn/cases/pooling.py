@@ -73,10 +73,7 @@ CASES = [
         for d in DIMS
     ),
     *(Case(f"AdaptiveAvgPool{d}d", adaptive(layer("AdaptiveAvgPool", d), d)) for d in DIMS),
-    *(
-        Case(f"AdaptiveMaxPool{d}d", adaptive(layer("AdaptiveMaxPool", d), d, return_indices=True))
-        for d in DIMS
-    ),
+    *(Case(f"AdaptiveMaxPool{d}d", adaptive(layer("AdaptiveMaxPool", d), d, return_indices=True)) for d in DIMS),
     *(Case(f"LPPool{d}d", power(layer("LPPool", d), d), bf16=d < 3) for d in DIMS),
     *(Case(f"MaxUnpool{d}d", unpool(layer("MaxUnpool", d), d)) for d in DIMS),
 ]

@@ -163,9 +163,7 @@ def bilinear(draw):
 def distance(draw, layer, **arguments):
     rows, width = draw(SIZE), draw(st.integers(2, 6))
     chosen = {name: draw(st.sampled_from(values)) for name, values in arguments.items()}
-    return Example(
-        functools.partial(layer, **chosen), lambda: (torch.randn(rows, width), torch.randn(rows, width))
-    )
+    return Example(functools.partial(layer, **chosen), lambda: (torch.randn(rows, width), torch.randn(rows, width)))
 
 
 @st.composite

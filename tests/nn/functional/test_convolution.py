@@ -102,9 +102,7 @@ def test_channels_stay_last_in_memory():
 def test_dimensions_of_one_with_strides_of_their_own(images):
     """As `torch.stack` gives them; torch's gradient of a weight in groups is wrong with them, channels last."""
     x = torch.randn(3, images, 10, 9, 1, dtype=torch.float64)
-    odd = [
-        7 if size == 1 else s for size, s in zip(x.shape, convolution.channels_last(x).stride(), strict=True)
-    ]
+    odd = [7 if size == 1 else s for size, s in zip(x.shape, convolution.channels_last(x).stride(), strict=True)]
     same = convolution.channels_last(x).as_strided(x.shape, odd)
     assert torch.equal(same, x)
     weight = convolution.channels_last(torch.randn(3, 8, 5, 3, 1, dtype=torch.float64)).requires_grad_()
@@ -164,9 +162,7 @@ def test_images_are_put_channels_last_once():
     shared = convolution.channels_last(stack(x[0], 8))
     assert shared.stride(0) == 0
     assert torch.equal(shared[5], x[0])
-    assert functional.conv2d(x, torch.randn(3, 6, 4, 3, 3))[1].is_contiguous(
-        memory_format=torch.channels_last
-    )
+    assert functional.conv2d(x, torch.randn(3, 6, 4, 3, 3))[1].is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize("name", ["conv1d", "conv_transpose1d"])
@@ -199,9 +195,7 @@ def test_an_activation_in_place_behind_a_convolution_of_one_model():
 def test_layouts_of_their_own_without_a_gradient_of_the_input(shared, channels, kernel, groups):
     x = torch.randn(3, 2, channels, 9, 8, dtype=torch.float64)
     x = stack(x[0], 3) if shared else x
-    weight = torch.randn(
-        3, channels, channels // groups, kernel, kernel, dtype=torch.float64, requires_grad=True
-    )
+    weight = torch.randn(3, channels, channels // groups, kernel, kernel, dtype=torch.float64, requires_grad=True)
     bias = torch.randn(3, channels, dtype=torch.float64, requires_grad=True)
     rest = (1, kernel // 2, 1, groups)
     y = functional.conv2d(x, weight, bias, *rest)
@@ -234,10 +228,7 @@ def test_filters_of_one_tap_with_a_stride(shared, side, inputs, outputs, stride,
     leaves = (weight,) if shared else (images, weight)
     y = functional.conv2d(images, weight, **rest)
     truth = torch.stack(
-        [
-            torch.nn.functional.conv2d(x, w, **rest)
-            for x, w in zip(images.double(), weight.double(), strict=True)
-        ]
+        [torch.nn.functional.conv2d(x, w, **rest) for x, w in zip(images.double(), weight.double(), strict=True)]
     )
     grad = torch.randn_like(truth)
     got, wanted = torch.autograd.grad(y, leaves, grad.float()), torch.autograd.grad(truth, leaves, grad)
@@ -289,9 +280,7 @@ def test_images_of_depthwise_filters_are_laid_out_once(dims, shared):
     x = stack(torch.randn(N, C, *sides), B) if shared else torch.randn(B, N, C, *sides)
     weight = torch.randn(B, C, 1, *(3,) * dims).requires_grad_()
     convolve = getattr(functional, f"conv{dims}d")
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
-    ) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profile:
         y = convolve(x, weight, None, 1, 1, 1, C)
         grad = torch.autograd.grad(y, weight, torch.ones_like(y))[0]
     plain = getattr(torch.nn.functional, convolve.__name__)
@@ -307,13 +296,9 @@ def test_images_of_depthwise_filters_are_laid_out_once(dims, shared):
 def test_a_batch_that_models_share_is_laid_out_once_for_transposed_filters():
     B, shape = 3, (4, 16, 12, 12)
     x, weight = stack(torch.randn(shape), B), torch.randn(B, 16, 4, 3, 3).requires_grad_()
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
-    ) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profile:
         y = functional.conv_transpose2d(x, weight, None, 2, 1)
-    truth = torch.stack(
-        [torch.nn.functional.conv_transpose2d(*one, None, 2, 1) for one in zip(x, weight, strict=True)]
-    )
+    truth = torch.stack([torch.nn.functional.conv_transpose2d(*one, None, 2, 1) for one in zip(x, weight, strict=True)])
     torch.testing.assert_close(y, truth, rtol=1e-4, atol=1e-4)
     first = next(e.input_shapes for e in profile.events() if e.name == "aten::copy_")
     assert torch.Size(first[0]).numel() == x[0].numel()

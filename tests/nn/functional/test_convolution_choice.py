@@ -30,17 +30,12 @@ def check(x, weight, operator, *rest):
     """Values are torch's, and the operator is this one."""
     with Operators() as ran:
         y = functional.conv2d(x, weight, None, *rest)
-    truth = [
-        torch.nn.functional.conv2d(a.double(), w.double(), None, *rest)
-        for a, w in zip(x, weight, strict=True)
-    ]
+    truth = [torch.nn.functional.conv2d(a.double(), w.double(), None, *rest) for a, w in zip(x, weight, strict=True)]
     torch.testing.assert_close(y, torch.stack(truth).float(), rtol=1e-4, atol=1e-3)
     assert operator in ran.names
 
 
-vectors = pytest.mark.skipif(
-    ops.instruction_set() == "generic", reason="a processor without AVX2 has other rules"
-)
+vectors = pytest.mark.skipif(ops.instruction_set() == "generic", reason="a processor without AVX2 has other rules")
 
 
 @vectors

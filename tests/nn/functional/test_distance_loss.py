@@ -32,9 +32,7 @@ def test_divergence(log_target):
     y = y.log() if log_target else y
     got = functional.kl_div(x, y, reduction="batchmean", log_target=log_target)
     for model in range(2):
-        expected = torch.nn.functional.kl_div(
-            x[model], y[model], reduction="batchmean", log_target=log_target
-        )
+        expected = torch.nn.functional.kl_div(x[model], y[model], reduction="batchmean", log_target=log_target)
         torch.testing.assert_close(got[model], expected)
 
 

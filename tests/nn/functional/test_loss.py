@@ -86,9 +86,7 @@ def test_binary_weights_of_each_model(shape):
     other = nn.functional.binary_cross_entropy(x.sigmoid(), y, weight)
     for i in range(2):
         f = torch.nn.functional
-        torch.testing.assert_close(
-            got[i], f.binary_cross_entropy_with_logits(x[i], y[i], weight[i], pos_weight=pos[i])
-        )
+        torch.testing.assert_close(got[i], f.binary_cross_entropy_with_logits(x[i], y[i], weight[i], pos_weight=pos[i]))
         torch.testing.assert_close(other[i], f.binary_cross_entropy(x[i].sigmoid(), y[i], weight[i]))
 
 

@@ -53,9 +53,7 @@ def test_group_norm_of_many_channels_that_lie_last():
     x = torch.randn(2, 3, 5, 5, 128, dtype=torch.float64).movedim(-1, 2).requires_grad_()
     tensors = x, *(torch.randn(2, 128, dtype=torch.float64, requires_grad=True) for _ in range(2))
     y = functional.group_norm(x, 4, *tensors[1:])
-    truth = torch.stack(
-        [torch.nn.functional.group_norm(t, 4, w, b) for t, w, b in zip(*tensors, strict=True)]
-    )
+    truth = torch.stack([torch.nn.functional.group_norm(t, 4, w, b) for t, w, b in zip(*tensors, strict=True)])
     torch.testing.assert_close(y, truth)
     assert y.movedim(2, -1).is_contiguous()
     grad = torch.randn_like(truth)
@@ -78,15 +76,11 @@ def test_local_response_norm_of_channels_that_lie_last(size, shape):
 
 @pytest.mark.parametrize("affine", [False, True])
 @pytest.mark.parametrize("lies_last", [False, True])
-@pytest.mark.parametrize(
-    "shape", [(3, 2, 5, 4, 6), (3, 1, 40, 3, 3), (1, 4, 20, 7), (2, 1, 3, 2, 2, 5), (2, 0, 3, 4)]
-)
+@pytest.mark.parametrize("shape", [(3, 2, 5, 4, 6), (3, 1, 40, 3, 3), (1, 4, 20, 7), (2, 1, 3, 2, 2, 5), (2, 0, 3, 4)])
 def test_instance_norm_in_both_layouts(affine, lies_last, shape):
     x = torch.randn(shape, dtype=torch.float64)
     x = (x.movedim(2, -1).contiguous().movedim(-1, 2) if lies_last else x).add(3).requires_grad_()
-    own = [
-        torch.randn(shape[0], shape[2], dtype=torch.float64, requires_grad=True) for _ in range(2 * affine)
-    ]
+    own = [torch.randn(shape[0], shape[2], dtype=torch.float64, requires_grad=True) for _ in range(2 * affine)]
     y = functional.instance_norm(x, None, None, *own)
     truth = _normalised(x, *own)
     torch.testing.assert_close(y, truth)
@@ -107,9 +101,7 @@ def _normalised(x, weight=None, bias=None):
 
 def test_instance_norm_of_large_means_in_float():
     x = torch.randn(2, 3, 9, 9, 40).movedim(-1, 2) + 1000
-    torch.testing.assert_close(
-        functional.instance_norm(x), _normalised(x.double()).float(), rtol=0, atol=2e-3
-    )
+    torch.testing.assert_close(functional.instance_norm(x), _normalised(x.double()).float(), rtol=0, atol=2e-3)
 
 
 def test_instance_norm_needs_more_than_one_value():

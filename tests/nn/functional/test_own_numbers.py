@@ -68,8 +68,7 @@ def test_weights_may_be_lists_with_one_for_each_model():
     torch.testing.assert_close(losses, torch.stack(each))
     losses = ours.binary_cross_entropy_with_logits(x, y.sigmoid(), pos_weight=[1.0, 2.0, 3.0])
     each = [
-        F.binary_cross_entropy_with_logits(x[i], y[i].sigmoid(), pos_weight=torch.tensor(i + 1.0))
-        for i in range(B)
+        F.binary_cross_entropy_with_logits(x[i], y[i].sigmoid(), pos_weight=torch.tensor(i + 1.0)) for i in range(B)
     ]
     torch.testing.assert_close(losses, torch.stack(each))
 

@@ -18,9 +18,7 @@ SHUFFLES = {
     "reshape": lambda x: _parts(x).transpose(1, 2).reshape(x.shape),
     "written into": lambda x: _parts(x).transpose(1, 2).contiguous().mul_(2).view_as(x) + x,
     "asked": lambda x: x if _parts(x).transpose(1, 2).contiguous().is_contiguous() else -x,
-    "line": lambda x: (
-        _parts(x.flatten(2)).transpose(1, 2).reshape(x.size(0), 12, -1).unflatten(2, x.shape[2:])
-    ),
+    "line": lambda x: _parts(x.flatten(2)).transpose(1, 2).reshape(x.size(0), 12, -1).unflatten(2, x.shape[2:]),
     "pixels": lambda x: F.pixel_unshuffle(
         x.view(x.size(0), 3, 2, 2, *x.shape[2:])
         .permute(0, 1, 4, 2, 5, 3)

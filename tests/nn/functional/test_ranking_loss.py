@@ -39,6 +39,4 @@ def test_one_sample_without_a_dimension(name):
 
 
 def test_no_models():
-    assert functional.ctc_loss(
-        *(torch.zeros(0, 2, 3, 4),) * 2, torch.zeros(0, 3), torch.zeros(0, 3)
-    ).shape == (0,)
+    assert functional.ctc_loss(*(torch.zeros(0, 2, 3, 4),) * 2, torch.zeros(0, 3), torch.zeros(0, 3)).shape == (0,)

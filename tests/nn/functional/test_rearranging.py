@@ -47,16 +47,12 @@ def test_windows_side_by_side(kernel, sides):
     truth = torch.stack([F.unfold(one, kernel, stride=kernel) for one in x.unbind(0)])
     assert torch.equal(y, truth)
     assert y.is_contiguous()
-    assert torch.equal(
-        y, _rearranging.windows_apart(x, kernel if isinstance(kernel, tuple) else (kernel, kernel))
-    )
+    assert torch.equal(y, _rearranging.windows_apart(x, kernel if isinstance(kernel, tuple) else (kernel, kernel)))
     grad = torch.randn_like(truth)
     assert torch.equal(*(torch.autograd.grad(t, x, grad)[0] for t in (y, truth)))
 
 
-@pytest.mark.parametrize(
-    "options", [{"stride": 3}, {"stride": 2, "padding": 1}, {"stride": 2, "dilation": 2}, {}]
-)
+@pytest.mark.parametrize("options", [{"stride": 3}, {"stride": 2, "padding": 1}, {"stride": 2, "dilation": 2}, {}])
 def test_other_windows_are_those_of_torch(options):
     x = last(3, 2, 5, 7, 8)
     assert torch.equal(functional.unfold(x, 2, **options)[1], F.unfold(x[1], 2, **options))

@@ -55,9 +55,7 @@ def test_images(mode, how, channels):
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_lines(mode, how):
     arguments = how | {"mode": mode}
-    agrees(
-        lambda x: functional.interpolate(x, **arguments), lambda x: F.interpolate(x, **arguments), last(3, 7)
-    )
+    agrees(lambda x: functional.interpolate(x, **arguments), lambda x: F.interpolate(x, **arguments), last(3, 7))
 
 
 @pytest.mark.parametrize("how", [*HOW, {"size": (3, 9, 5)}, {"scale_factor": (2, 1, 0.5)}], ids=str)
@@ -137,13 +135,9 @@ def test_errors_are_those_of_torch():
 
 def test_gradients_of_gradients():
     x = torch.randn(2, 1, 3, 4, 2, dtype=torch.float64).movedim(-1, 2).requires_grad_()
-    assert torch.autograd.gradgradcheck(
-        lambda t: functional.interpolate(t, scale_factor=2, mode="bicubic").sin(), x
-    )
+    assert torch.autograd.gradgradcheck(lambda t: functional.interpolate(t, scale_factor=2, mode="bicubic").sin(), x)
 
 
 def test_gradients_of_gradients_of_volumes():
     x = torch.randn(2, 1, 3, 2, 4, 2, dtype=torch.float64).movedim(-1, 2).requires_grad_()
-    assert torch.autograd.gradgradcheck(
-        lambda t: functional.interpolate(t, scale_factor=2, mode="trilinear").sin(), x
-    )
+    assert torch.autograd.gradgradcheck(lambda t: functional.interpolate(t, scale_factor=2, mode="trilinear").sin(), x)

@@ -40,9 +40,7 @@ def test_planes_then_depth(name, sizes):
     assert y.movedim(2, -1).is_contiguous()
 
 
-@pytest.mark.parametrize(
-    "options", [{"count_include_pad": False}, {"divisor_override": 5}, {"ceil_mode": True}]
-)
+@pytest.mark.parametrize("options", [{"count_include_pad": False}, {"divisor_override": 5}, {"ceil_mode": True}])
 def test_an_average_divides_by_what_torchs_does(options):
     agree("avg_pool3d", volumes(7, 8, 9), 3, 2, 1, **options)
 

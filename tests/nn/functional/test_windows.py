@@ -9,9 +9,7 @@ B, N = 3, 2
 
 def last(*shape):
     """Images or filters with the channels last in memory."""
-    return (
-        torch.randn(*shape, dtype=torch.float64).movedim(2, -1).contiguous().movedim(-1, 2).requires_grad_()
-    )
+    return torch.randn(*shape, dtype=torch.float64).movedim(2, -1).contiguous().movedim(-1, 2).requires_grad_()
 
 
 def agree(y, truth, inputs):
@@ -20,9 +18,7 @@ def agree(y, truth, inputs):
     grad = torch.randn_like(truth, requires_grad=True)
     ours, wanted = (torch.autograd.grad(z, inputs, grad, create_graph=True) for z in (y, truth))
     torch.testing.assert_close(ours, wanted)
-    twice, wanted_twice = (
-        torch.autograd.grad(sum(g.square().sum() for g in z), grad) for z in (ours, wanted)
-    )
+    twice, wanted_twice = (torch.autograd.grad(sum(g.square().sum() for g in z), grad) for z in (ours, wanted))
     torch.testing.assert_close(twice, wanted_twice)
 
 
@@ -74,9 +70,7 @@ def test_a_transposed_convolution(channels, sides, kernel, rest, with_bias):
     inputs, outputs = channels
     x, weight = last(B, N, inputs, *sides), last(B, inputs, outputs // rest.get("groups", 1), *kernel)
     own = (x, weight, torch.randn(B, outputs, dtype=torch.float64, requires_grad=True))[: 2 + with_bias]
-    truth = torch.stack(
-        [torch.nn.functional.conv_transpose2d(*one, **rest) for one in zip(*own, strict=True)]
-    )
+    truth = torch.stack([torch.nn.functional.conv_transpose2d(*one, **rest) for one in zip(*own, strict=True)])
     agree(functional.conv_transpose2d(*own, **rest), truth, own)
 
 
@@ -91,9 +85,7 @@ def test_a_model_alone_has_the_bits_that_it_has_among_others(shared):
     for i in range(B):
         one = slice(i, i + 1)
         assert torch.equal(functional.conv2d(x[one], weight[one], stride=2, padding=1)[0], together[i])
-        assert torch.equal(
-            functional.conv_transpose2d(z[one], transposed[one], stride=2, padding=1)[0], made[i]
-        )
+        assert torch.equal(functional.conv_transpose2d(z[one], transposed[one], stride=2, padding=1)[0], made[i])
 
 
 def test_sixteen_bits_are_convolved_too():
@@ -103,9 +95,7 @@ def test_sixteen_bits_are_convolved_too():
         y = functional.conv2d(x, weight, stride=2, padding=1)
         back = functional.conv_transpose2d(z, transposed, stride=2, padding=1)
     assert y.dtype == back.dtype == torch.bfloat16
-    torch.testing.assert_close(
-        y.float(), functional.conv2d(x, weight, stride=2, padding=1), rtol=0.05, atol=0.2
-    )
+    torch.testing.assert_close(y.float(), functional.conv2d(x, weight, stride=2, padding=1), rtol=0.05, atol=0.2)
 
 
 def test_impossible_convolutions_have_torchs_errors():

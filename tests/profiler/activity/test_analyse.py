@@ -24,9 +24,7 @@ def test_everything_at_once():
     assert (gpu["kernel_ns"], gpu["memop_ns"], gpu["overhead_ns"], gpu["idle_ns"]) == (400, 40, 200, 560)
     assert (gpu["raw_pct"], gpu["compute_pct"]) == (40.0, 50.0)
     assert (gpu["comm_ns"], gpu["exposed_comm_ns"]) == (150, 100)
-    assert (
-        gpu["host_ns"] == 60 + 160 + 240
-    )  # before sgemm, before relu, and the end, where nothing was launched
+    assert gpu["host_ns"] == 60 + 160 + 240  # before sgemm, before relu, and the end, where nothing was launched
     assert found["kernels_by_class"]["class"].tolist() == ["gemm", "communication", "elementwise"]
     assert found["kernels_by_name"]["name"].tolist() == ["ampere_sgemm", "nccl", "relu"]
     assert found["kernels_by_span"]["span"].tolist() == ["forward", "forward", "backward"]

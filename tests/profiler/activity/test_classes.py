@@ -18,9 +18,7 @@ NAMES = dict(line.split("\t")[::-1] for line in TABLE.read_text(encoding="utf-8"
 
 
 def test_each_name_of_the_table_has_its_class():
-    wrong = [
-        f"{classify(name)}, not {kind}: {name}" for name, kind in NAMES.items() if classify(name) != kind
-    ]
+    wrong = [f"{classify(name)}, not {kind}: {name}" for name, kind in NAMES.items() if classify(name) != kind]
     assert not wrong, "\n".join(wrong)
     assert len(NAMES) >= 300
 
@@ -30,18 +28,14 @@ def test_the_table_has_every_class_that_a_kernel_can_have():
     assert {*NAMES.values()} == {*CLASSES} - of_operators_alone
 
 
-@pytest.mark.parametrize(
-    "name", ["void my_library::frobnicate<float>(float*)", "saxpy(int, float*)", "triton_", ""]
-)
+@pytest.mark.parametrize("name", ["void my_library::frobnicate<float>(float*)", "saxpy(int, float*)", "triton_", ""])
 def test_a_name_that_no_rule_knows_is_other(name):
     assert classify(name) == "other"
 
 
 def test_types_among_a_kernels_arguments_say_nothing_of_what_it_does():
     assert classify("void my::thing<cutlass::bfloat16_t, c10::Half>(cutlass::bfloat16_t*)") == "other"
-    assert (
-        classify("void scal_kernel<float, float, 1>(cublasTransposeParams<float>, float*)") == "elementwise"
-    )
+    assert classify("void scal_kernel<float, float, 1>(cublasTransposeParams<float>, float*)") == "elementwise"
 
 
 def test_a_column_with_missing_names():

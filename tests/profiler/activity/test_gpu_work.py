@@ -81,9 +81,7 @@ def instrument(monkeypatch):
 def test_without_a_driver_it_says_so_and_holds_nothing():
     instrument = ActivityInstrument()
     for _ in range(2):
-        with pytest.raises(
-            Unavailable, match="no NVIDIA driver" if compiled() else "CUPTI's headers"
-        ) as caught:
+        with pytest.raises(Unavailable, match="no NVIDIA driver" if compiled() else "CUPTI's headers") as caught:
             instrument.open()
         assert caught.value.remedy
     with pytest.raises(Error, match="not open"):
@@ -192,9 +190,7 @@ def test_real_buffers_are_walked_by_the_real_library():
     except Unavailable as error:
         pytest.skip(str(error))
     assert name == "cudaLaunchKernel"
-    call = np.zeros(
-        10, np.uint32
-    )  # CUpti_ActivityAPI: kind, cbid, start, end, process, thread, correlation, value
+    call = np.zeros(10, np.uint32)  # CUpti_ActivityAPI: kind, cbid, start, end, process, thread, correlation, value
     call[[0, 1, 2, 4, 7, 8]] = 5, 211, 1000, 2000, 77, 3
     found = _C.decode_activity(np.tile(call, 3).tobytes())
     assert found["counts"] == {"records": 3, "incomplete": 0, "unknown": 0, "damaged": 0}

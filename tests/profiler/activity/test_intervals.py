@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.profiler.activity import intervals as iv
 
-PAIRS = st.lists(
-    st.tuples(st.integers(0, 60), st.integers(-3, 20)).map(lambda p: (p[0], sum(p))), max_size=12
-)
+PAIRS = st.lists(st.tuples(st.integers(0, 60), st.integers(-3, 20)).map(lambda p: (p[0], sum(p))), max_size=12)
 
 
 def made(pairs):

@@ -15,9 +15,7 @@ from profiler.activity.tables import intervals, kernels
 
 
 def test_the_worked_example_of_the_dnn_training_suite():
-    assert corrected_utilization_pct(session_s=1.609, raw_pct=0.5, overhead_s=1.3) == pytest.approx(
-        2.6, abs=0.05
-    )
+    assert corrected_utilization_pct(session_s=1.609, raw_pct=0.5, overhead_s=1.3) == pytest.approx(2.6, abs=0.05)
     assert pytest.approx(0.008045) == 1.609 * 0.5 / 100
 
 
@@ -29,9 +27,7 @@ def test_the_same_example_from_records():
     assert row["raw_pct"] == pytest.approx(0.5)
     assert row["overhead_ns"] == 1_300_000_000
     assert (
-        row["compute_pct"]
-        == pytest.approx(corrected_utilization_pct(1.609, 0.5, 1.3))
-        == pytest.approx(2.6, abs=0.05)
+        row["compute_pct"] == pytest.approx(corrected_utilization_pct(1.609, 0.5, 1.3)) == pytest.approx(2.6, abs=0.05)
     )
 
 

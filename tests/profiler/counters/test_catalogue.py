@@ -69,9 +69,7 @@ def test_without_cupti_the_error_says_what_helps(tmp_path):
         "print([one.remedy for one in support() if one.name == 'planning'])\n"
     )
     environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=60)
     assert done.stdout.count("pip install 'dnnsuite[counters]'") == 3, done.stderr
     assert "libcupti.so.13 cannot be loaded" in done.stdout
 

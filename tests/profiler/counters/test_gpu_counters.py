@@ -65,9 +65,7 @@ def test_utilisation_of_step_and_of_busy():
     def values(step, metric):
         return 50.0 if metric.startswith("gr__") else 20.0
 
-    found = run(CountersInstrument("cores", backend=BackendDouble(values=values)))["utilization"].set_index(
-        "core"
-    )
+    found = run(CountersInstrument("cores", backend=BackendDouble(values=values)))["utilization"].set_index("core")
     for core in CORES:
         assert found.loc[core, ["pct_of_step", "pct_of_busy", "counted"]].tolist() == [20, 40, 3]
 

@@ -68,9 +68,7 @@ def test_a_recorded_image_says_the_same_here(path):
         assert plan(chosen.metrics, about["chip"], in_every_group=shared).to_dict() == about["plan"]
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in IMAGES if path.name.startswith("sampling")], ids=lambda p: p.stem
-)
+@pytest.mark.parametrize("path", [path for path in IMAGES if path.name.startswith("sampling")], ids=lambda p: p.stem)
 def test_recorded_samples_are_a_series(path):
     found, about = replay(path, CUPTI)
     assert found["t0_ns"] == sorted(found["t0_ns"])
@@ -122,13 +120,8 @@ def test_a_part_that_fails_does_not_stop_the_others(tmp_path, capsys):
 
 def test_without_a_gpu_the_script_says_why(tmp_path):
     refusal = Unavailable("no NVIDIA driver", "", "install it")
-    assert (
-        load_script().record(tmp_path / "none", ["counters"], BackendDouble(refusal=refusal), lambda: None)
-        == 2
-    )
+    assert load_script().record(tmp_path / "none", ["counters"], BackendDouble(refusal=refusal), lambda: None) == 2
     assert not (tmp_path / "none").exists()
-    done = subprocess.run(
-        [sys.executable, SCRIPT, "--only", "magic"], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, SCRIPT, "--only", "magic"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "no part magic; there are counters, sampling" in done.stderr

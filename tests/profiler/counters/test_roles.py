@@ -40,9 +40,7 @@ def test_the_roles_of_every_chip_are_those_recorded_and_can_be_collected(chip):
 def test_names_change_from_chip_to_chip():
     assert resolve("fp16", "GA100") == "sm__inst_executed_pipe_fp16" + PCT
     assert resolve("fp16", "GH100") == "sm__inst_executed_pipe_fma_type_fp16" + PCT
-    assert (
-        resolve("tensor", "AD102") == "sm__pipe_tensor_cycles_active_v2" + PCT
-    )  # the other is deprecated there
+    assert resolve("tensor", "AD102") == "sm__pipe_tensor_cycles_active_v2" + PCT  # the other is deprecated there
     assert resolve("tensor", "GH100") == "sm__pipe_tensor_cycles_active" + PCT
     assert resolve("dram_read", "GB202") == "dram__bytes_op_read.sum"
     assert resolve("dram_read", "GH100") == "dram__bytes_read.sum"

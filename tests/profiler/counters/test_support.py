@@ -34,9 +34,7 @@ def test_permission(tmp_path):
     assert "NVreg_RestrictProfilingToAdminUsers=0" in refused.remedy
     assert "CAP_SYS_ADMIN" in refused.remedy
     assert permission(machine(tmp_path / "b", admin_only="0")).available
-    assert permission(
-        machine(tmp_path / "c", capabilities="0000000000200000")
-    ).available  # CAP_SYS_ADMIN alone
+    assert permission(machine(tmp_path / "c", capabilities="0000000000200000")).available  # CAP_SYS_ADMIN alone
     assert not permission(machine(tmp_path / "d", capabilities="ffffffffffdfffff")).available  # all but that
     assert "no NVIDIA driver" in permission(tmp_path / "nowhere").reason
 

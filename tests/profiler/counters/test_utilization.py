@@ -13,9 +13,9 @@ from dnnsuite.profiler import definitions
 from dnnsuite.profiler.counters import CORES, core_utilization, format_core_utilization, step_utilization
 from dnnsuite.profiler.counters.utilization import utilization_lines, utilization_record
 
-KERNELS = st.lists(
-    st.tuples(st.integers(1, 10**9), st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=30
-).map(lambda rows: pd.DataFrame(rows, columns=["cycles", "fma", "tensor"]))
+KERNELS = st.lists(st.tuples(st.integers(1, 10**9), st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=30).map(
+    lambda rows: pd.DataFrame(rows, columns=["cycles", "fma", "tensor"])
+)
 
 
 def of_busy(table, core):
@@ -46,9 +46,7 @@ def test_the_last_kernel_counts():
 
 
 def test_printed_as_tbd_did():
-    kernels = pd.DataFrame(
-        {"cycles": [100000], "fma": [17.50765], "fp16": [0.0], "tensor": [1 / 3], "sfu": [0.5]}
-    )
+    kernels = pd.DataFrame({"cycles": [100000], "fma": [17.50765], "fp16": [0.0], "tensor": [1 / 3], "sfu": [0.5]})
     assert format_core_utilization(core_utilization(kernels)).splitlines() == [
         "fma\t17.50765 %",
         "fp16\t0.00000 %",

@@ -63,9 +63,7 @@ def test_times_are_ours_and_self_times_add_up(training):
 
 def test_bytes_are_inputs_and_outputs(training):
     table = training[0]
-    first = table[
-        (table["name"] == "aten::addmm") & (table["shapes"].astype(str).str.contains("16x64"))
-    ].iloc[0]
+    first = table[(table["name"] == "aten::addmm") & (table["shapes"].astype(str).str.contains("16x64"))].iloc[0]
     assert first["bytes"] == 4 * (32 + 16 * 64 + 64 * 32 + 16 * 32)
     assert first["class"] == "gemm"
     assert first["dtype"] == "float"

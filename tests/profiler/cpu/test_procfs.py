@@ -39,9 +39,7 @@ def test_no_cpu_times_in_what_is_no_stat(text):
 
 def test_pressure():
     assert _procfs.pressure(PRESSURE) == {"some": 1234567, "full": 89}
-    assert _procfs.pressure(PRESSURE.splitlines()[0]) == {
-        "some": 1234567
-    }  # cpu has no full before Linux 5.13
+    assert _procfs.pressure(PRESSURE.splitlines()[0]) == {"some": 1234567}  # cpu has no full before Linux 5.13
     assert _procfs.pressure("some avg10=nan total=") == {}
 
 

@@ -72,9 +72,7 @@ def test_hardware_counters_count_or_the_refusal_is_a_sentence(counters):
         assert not counters.refused
         return
     ((what, remedy),) = counters.refused.items()
-    assert what.startswith(
-        ("no hardware counter for cycles: this machine shows no PMU", "the kernel does not let")
-    )
+    assert what.startswith(("no hardware counter for cycles: this machine shows no PMU", "the kernel does not let"))
     assert remedy
 
 
@@ -92,9 +90,7 @@ def test_events_that_a_pmu_has_not_are_left_out_and_the_others_counted(monkeypat
     found = ThreadCounters()
     found.open()
     assert found.has_pmu
-    assert sorted(found.refused) == [
-        f"no hardware counter for cache_{what}" for what in ("misses", "references")
-    ]
+    assert sorted(found.refused) == [f"no hardware counter for cache_{what}" for what in ("misses", "references")]
     assert opened[-2:] == [["cycles", "instructions"], list(SOFTWARE)]
 
 

@@ -152,9 +152,7 @@ for each in (CpuInstrument(interval_s=0.001), OpsInstrument()):
     each.start()
 torch.ones(3).sum()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert "Traceback" not in done.stderr
 
 

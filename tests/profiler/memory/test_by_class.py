@@ -76,9 +76,7 @@ def test_what_cannot_be_seen_is_a_note_not_a_zero():
         model(torch.randn(2, 3)).sum().backward()
         optimizer.step()
 
-    assert any(
-        "3 steps saved nothing that could be seen" in note for note in observe(step, modules=False).notes
-    )
+    assert any("3 steps saved nothing that could be seen" in note for note in observe(step, modules=False).notes)
     assert not any("saved nothing" in note for note in observe(step).notes)
 
 

@@ -55,10 +55,7 @@ def test_a_gpu_that_disappears_ends_its_own_samples_only(watch):
 
 def test_clocks_held_down_and_other_processes_are_told(watch):
     seen = watch("reasons 36\nprocesses 3")
-    assert (
-        "gpu0: clocks were held down in 100 % of samples: power cap, thermal slowdown by the driver"
-        in seen.notes
-    )
+    assert "gpu0: clocks were held down in 100 % of samples: power cap, thermal slowdown by the driver" in seen.notes
     assert any("3" in note and ("contention" in note or "container" in note) for note in seen.notes)
     calm = watch("reasons 1")
     assert not [note for note in calm.notes if "held down" in note or "contention" in note]
@@ -87,9 +84,7 @@ def test_gpm_that_fails_is_left_and_the_rest_goes_on(watch):
 
 
 def test_slices_are_devices_of_their_own(watch):
-    seen = watch(
-        "mig 1\nslices 2\n0.gpu_util !3\n0/0.gpu_util !3\n0/1.gpu_util !3\n0/1.memory_used 77\ngpm 1"
-    )
+    seen = watch("mig 1\nslices 2\n0.gpu_util !3\n0/0.gpu_util !3\n0/1.gpu_util !3\n0/1.memory_used 77\ngpm 1")
     assert {row[2] for row in seen.rows} == {"gpu0", "gpu0/mig0", "gpu0/mig1"}
     assert seen.first("gpu0/mig1")["memory_used"] == (77.0, "bytes")
     assert seen.first("gpu0/mig1")["gpm_sm"] == (802.0, "%")  # of GPU instance 8

@@ -29,9 +29,7 @@ def broken(samples):
             found.append(f"{device} {name} goes back in time")
         if name == "energy" and not values.is_monotonic_increasing:
             found.append(f"{device}: energy falls")
-        if name == "clock_reasons" and any(
-            "unknown" in word for bits in values for word in decode_reasons(int(bits))
-        ):
+        if name == "clock_reasons" and any("unknown" in word for bits in values for word in decode_reasons(int(bits))):
             found.append(f"{device}: a reason of clocks that is not known")
     for device, group in samples.groupby("device", observed=True):
         wide = group.pivot(index="t_ns", columns="name", values="value")
@@ -40,9 +38,7 @@ def broken(samples):
             integrated = energy_j(list(wide.index), wide["power"].tolist())[-1]
             if abs(counted - integrated) > 0.25 * max(counted, integrated):
                 found.append(f"{device}: {counted:.0f} J counted, {integrated:.0f} J integrated")
-        if {"memory_used", "memory_total"} <= set(wide) and (
-            wide["memory_used"] > wide["memory_total"]
-        ).any():
+        if {"memory_used", "memory_total"} <= set(wide) and (wide["memory_used"] > wide["memory_total"]).any():
             found.append(f"{device}: more memory used than there is")
     return found
 

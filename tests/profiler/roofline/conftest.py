@@ -28,9 +28,7 @@ def ops():
         for name, thread, ms, flops, moved in calls:
             begin = at.get(thread, 0)
             at[thread] = begin + round(ms * 1e6)
-            rows.append(
-                (name, "gemm", "forward", 0, thread, 0, begin, at[thread], 0, "", dtype, flops, moved, True)
-            )
+            rows.append((name, "gemm", "forward", 0, thread, 0, begin, at[thread], 0, "", dtype, flops, moved, True))
         return pd.DataFrame(rows, columns=[
             "name", "class", "phase", "step", "thread", "depth", "t0_ns", "t1_ns", "self_ns", "shapes", "dtype",
             "flops", "bytes", "counted",
@@ -44,8 +42,6 @@ def steps():
     """Makes a table `steps_cpu` of (wall ms, CPU ms)."""
 
     def make(*each):
-        return pd.DataFrame(
-            [(round(w * 1e6), round(c * 1e6)) for w, c in each], columns=["wall_ns", "cpu_ns"]
-        )
+        return pd.DataFrame([(round(w * 1e6), round(c * 1e6)) for w, c in each], columns=["wall_ns", "cpu_ns"])
 
     return make

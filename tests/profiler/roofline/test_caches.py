@@ -61,9 +61,7 @@ def test_a_machine_that_says_nothing_has_memory(tmp_path):
 
 
 def test_damaged_files_are_left_out(machine):
-    root = machine(
-        ("1", "Data", "big", "0"), ("x", "Data", "32K", "0"), ("2", "Unified", "1M", "zero"), DESKTOP[0]
-    )
+    root = machine(("1", "Data", "big", "0"), ("x", "Data", "32K", "0"), ("2", "Unified", "1M", "zero"), DESKTOP[0])
     assert [level.name for level in levels([0], root, memory_bytes=1 << 40)] == ["L1", "memory"]
 
 

@@ -40,9 +40,7 @@ def test_operators_of_known_place(peaks, ops, steps):
         steps((40, 50)),
     )
     table = found.table.set_index("name")
-    assert table["attainable_pct"].to_dict() == pytest.approx(
-        {"aten::mm": 50, "aten::add": 50, "aten::relu": 0.5}
-    )
+    assert table["attainable_pct"].to_dict() == pytest.approx({"aten::mm": 50, "aten::add": 50, "aten::relu": 0.5})
     assert table["level"].to_dict() == {"aten::mm": "memory", "aten::add": "memory", "aten::relu": "L2"}
     assert table["bound"].to_dict() == {
         "aten::mm": "arithmetic",

@@ -26,9 +26,7 @@ def test_points_are_of_all_lanes_and_have_names(peaks, ops, steps):
     found = Roofline(peaks, ops(*calls), steps((40, 80)))
     axes = draw(peaks, found.table, Figure().subplots(), found.lanes)
     (points,) = axes.collections
-    assert sorted(x for x, _ in points.get_offsets()) == pytest.approx(
-        [1.0, 100.0]
-    )  # one without FLOPs has no place
+    assert sorted(x for x, _ in points.get_offsets()) == pytest.approx([1.0, 100.0])  # one without FLOPs has no place
     assert all(y == pytest.approx(100e9) for _, y in points.get_offsets())
     assert sorted(text.get_text() for text in axes.texts) == ["bmm (forward)", "mm (forward)"]
     low, high = axes.get_xlim()

@@ -37,9 +37,7 @@ def test_the_worst_become_copies_of_the_best():
     assert orders[3].config["kind"] in ("a", "b")
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: ASHA(0), lambda: ASHA(eta=1), lambda: PBT(0), lambda: PBT(quantile=0.9)]
-)
+@pytest.mark.parametrize("make", [lambda: ASHA(0), lambda: ASHA(eta=1), lambda: PBT(0), lambda: PBT(quantile=0.9)])
 def test_bad_settings(make):
     with pytest.raises(InvalidArgument):
         make()

@@ -50,9 +50,7 @@ def test_the_best_third_goes_on():
 
 
 def test_a_trial_that_failed_is_ranked_last():
-    trained, given_up = played(
-        SuccessiveHalving(9), 9, lambda trial, epoch: None if trial == 4 else abs(trial - 4.1)
-    )
+    trained, given_up = played(SuccessiveHalving(9), 9, lambda trial, epoch: None if trial == 4 else abs(trial - 4.1))
     assert trained[5] == 9
     assert 4 not in given_up
 

@@ -21,9 +21,7 @@ GRID = {"x": [-2.0, 0.5, 1.0], "lr": [0.01, 0.1], "layers": [1, 3]}
 SAMPLERS = {
     "random": lambda: optuna.samplers.RandomSampler(seed=3),
     "tpe": lambda: optuna.samplers.TPESampler(n_startup_trials=4, seed=3),
-    "tpe, multivariate": lambda: optuna.samplers.TPESampler(
-        n_startup_trials=4, seed=3, multivariate=True, group=True
-    ),
+    "tpe, multivariate": lambda: optuna.samplers.TPESampler(n_startup_trials=4, seed=3, multivariate=True, group=True),
     "qmc": lambda: optuna.samplers.QMCSampler(seed=3, scramble=True),
     "cma-es": lambda: optuna.samplers.CmaEsSampler(n_startup_trials=2, seed=3),
     "grid": lambda: optuna.samplers.GridSampler(GRID, seed=3),
@@ -188,9 +186,7 @@ def test_a_storage_goes_on_after_the_sweep_ended_early(tmp_path):
 
 
 @pytest.mark.parametrize(("sampler", "parallel"), [("tpe", 1), ("tpe", 2), ("nsga2", 2), ("qmc", 1)])
-def test_a_search_that_dies_goes_on_with_what_an_undisturbed_one_draws_and_decides(
-    tmp_path, sampler, parallel
-):
+def test_a_search_that_dies_goes_on_with_what_an_undisturbed_one_draws_and_decides(tmp_path, sampler, parallel):
     makers = {"nsga2": lambda: optuna.samplers.NSGAIISampler(population_size=4, seed=3),
               "qmc": lambda: optuna.samplers.QMCSampler(seed=3), **SAMPLERS}  # fmt: skip
 

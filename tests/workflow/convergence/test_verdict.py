@@ -76,9 +76,7 @@ def test_losses_that_are_no_numbers():
     assert judge(ways, START, Ways(END, END, END), None, "fp32", 10).same
     found = judge(Ways(SERIAL, SERIAL, other), START, Ways(END, END, END), None, "fp32", 10)
     assert (found.same, found.iteration) == (False, 30)
-    lost = [
-        [None if value != value else value for value in row] for row in diverged.tolist()
-    ]  # as JSON keeps them
+    lost = [[None if value != value else value for value in row] for row in diverged.tolist()]  # as JSON keeps them
     assert judge(Ways(lost, lost, lost), START, Ways(END, END, END), None, "fp32", 10).same
 
 
@@ -97,9 +95,7 @@ def test_accuracies():
     assert found.to_dict()["verdict"] == "same"
     assert "accuracies on held-out data by 0.02 (0.01)" in str(found)
     assert not verdict(SERIAL, SERIAL, accuracy=Ways([0.5, 0.6], [0.5, 0.61], [0.7, 0.6])).same
-    assert verdict(
-        SERIAL, SERIAL, accuracy=Ways([0.5, 0.6], [0.5, 0.7], [0.7, 0.6])
-    ).same  # the control is as far
+    assert verdict(SERIAL, SERIAL, accuracy=Ways([0.5, 0.6], [0.5, 0.7], [0.7, 0.6])).same  # the control is as far
 
 
 def test_smoothing():

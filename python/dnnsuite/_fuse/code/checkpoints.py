@@ -62,18 +62,14 @@ class _Part:
             vars(state).update(before)
 
 
-def _without_reentrant(
-    torchs: Callable[..., Any], function: Callable[..., Any], *args: Any, **kwargs: Any
-) -> Any:
+def _without_reentrant(torchs: Callable[..., Any], function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     state.checkpointed = True
     if state.random is None:  # not in a forward of an array on this thread
         return torchs(function, *args, **kwargs)
     return _noting(torchs, function, *args, **kwargs)
 
 
-def _noting(
-    torchs: Callable[..., Any], function: Callable[..., Any], *args: Any, **kwargs: Any
-) -> Iterator[None]:
+def _noting(torchs: Callable[..., Any], function: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[None]:
     """Wrap torch's generator around the first run of `function`, and note the state for the second."""
     part = _Part(may_stop=True)
 

@@ -106,9 +106,7 @@ def maximum(x: ModelTensor, dim: int) -> tuple[torch.Tensor, torch.Tensor] | Non
     ):
         return None
     with outside():
-        found: tuple[torch.Tensor, torch.Tensor] = waiting.given(
-            waiting.layer.maximum(waiting.x, *activation)
-        )
+        found: tuple[torch.Tensor, torch.Tensor] = waiting.given(waiting.layer.maximum(waiting.x, *activation))
     waiting.taken = True
     return found
 

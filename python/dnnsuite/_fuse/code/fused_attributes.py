@@ -29,9 +29,7 @@ class ModuleCoverage:
     def __init__(self) -> None:
         self.asked = False  # for a number that was the same in all models: next time it may not be
         self.reason = ""  # why the models run one by one; empty: they do not
-        self.alone = (
-            ""  # what was asked of models that are shards of their own, and has an answer there alone
-        )
+        self.alone = ""  # what was asked of models that are shards of their own, and has an answer there alone
         self.mapped: Counter[str] = Counter()
         self.seconds = 0.0  # spent in what was not fused
         self.calls = 0

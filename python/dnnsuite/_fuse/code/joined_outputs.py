@@ -36,8 +36,7 @@ def _stacked(values: Sequence[Any]) -> torch.Tensor:
     for index, value in enumerate(values):
         if value.shape != values[0].shape:
             raise NotFusable(
-                f"models 0 and {index} give outputs of different shape: {list(values[0].shape)} and "
-                f"{list(value.shape)}"
+                f"models 0 and {index} give outputs of different shape: {list(values[0].shape)} and {list(value.shape)}"
             )
     return torch.stack(values)
 
@@ -66,9 +65,7 @@ def _object(values: Sequence[Any], wrap: Callable[[torch.Tensor], Any]) -> Any:
 
 def is_record(value: Any) -> bool:
     """Return True for a dataclass's object, or a namespace."""
-    return type(value) is types.SimpleNamespace or (
-        dataclasses.is_dataclass(value) and not isinstance(value, type)
-    )
+    return type(value) is types.SimpleNamespace or (dataclasses.is_dataclass(value) and not isinstance(value, type))
 
 
 def names_of_record(value: Any) -> tuple[str, ...]:

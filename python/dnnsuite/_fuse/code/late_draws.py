@@ -56,9 +56,7 @@ def is_followed(module: str) -> bool:
 def names_that_draw(root: torch.nn.Module, method: str = "") -> Set[str]:
     """Find names that draw in the first code with any that a call of `root`, or of its `method`, can reach."""
     for function, names in reachable(root, method):
-        found = names & _DRAWING or {
-            name for name in names if _is_random(function.__globals__.get(name), names)
-        }
+        found = names & _DRAWING or {name for name in names if _is_random(function.__globals__.get(name), names)}
         if found:
             return found
     return set()
@@ -93,9 +91,7 @@ def handles_gradients(root: torch.nn.Module, method: str = "") -> bool:
 def may_look_later(root: torch.nn.Module, method: str = "") -> bool:
     """Return True if code that a call of `root`, or of its `method`, can reach may look at values in a branch, so
     that a later call does though the first did not."""
-    return any(
-        names & _LOOKING and branches(function.__code__) for function, names in reachable(root, method)
-    )
+    return any(names & _LOOKING and branches(function.__code__) for function, names in reachable(root, method))
 
 
 def _writes(code: types.CodeType, names: frozenset[str]) -> bool:
@@ -153,9 +149,7 @@ class _Reached:
             id(value := space.get(name)) == then or not (leads or _leads(value))
             for space, name, then, leads in self._named
         )
-        same = same and all(
-            (function := one()) is not None and _closed(function) == held for one, held in self._closed
-        )
+        same = same and all((function := one()) is not None and _closed(function) == held for one, held in self._closed)
         return found if same else None
 
     def follow(
@@ -210,9 +204,7 @@ def _closed(function: types.FunctionType) -> tuple[int, ...]:
 def _is_random(value: Any, names: frozenset[str]) -> bool:
     """Return True for Python's module random, one of its functions, and NumPy's."""
     if isinstance(value, types.ModuleType):
-        return value.__name__ in ("random", "numpy.random") or (
-            value.__name__ == "numpy" and "random" in names
-        )
+        return value.__name__ in ("random", "numpy.random") or (value.__name__ == "numpy" and "random" in names)
     return isinstance(getattr(value, "__self__", None), (random.Random, np.random.RandomState))
 
 
@@ -310,12 +302,7 @@ def names_in_code(modules: Iterable[torch.nn.Module], held: bool = True) -> Code
     """
     parts = list(modules)
     values = [value for part in parts for value in vars(part).values()] if held else []
-    codes = {
-        code
-        for value in values
-        for function in _held_functions(value)
-        for code in codes_of(function.__code__)
-    }
+    codes = {code for value in values for function in _held_functions(value) for code in codes_of(function.__code__)}
     entries = _ENTRIES.union(*({*code.co_names, *texts_of(code)} for code in codes))
     found = _code_names(frozenset(type(part) for part in parts), entries)
     own = _names_of(codes)
@@ -374,9 +361,7 @@ def _held_functions(value: Any) -> Iterator[types.FunctionType]:
             for cell in function.__closure__ or ():
                 with contextlib.suppress(ValueError):  # not assigned yet
                     held = cell.cell_contents
-                    yield from (
-                        functions_in(held) if isinstance(held, types.FunctionType | types.MethodType) else ()
-                    )
+                    yield from (functions_in(held) if isinstance(held, types.FunctionType | types.MethodType) else ())
 
 
 @functools.lru_cache(maxsize=4096)

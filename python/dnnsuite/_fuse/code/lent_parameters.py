@@ -256,9 +256,7 @@ def let_take(parameters: Sequence[torch.Tensor]) -> list[bool]:
     """Let all `parameters` take gradients for a call whose code may flip their flags; return the flags."""
     before = [parameter.requires_grad for parameter in parameters]
     for parameter in parameters:
-        split = (
-            source_of(parameter) is not None
-        )  # no gradient of it would reach the parameter it is a part of
+        split = source_of(parameter) is not None  # no gradient of it would reach the parameter it is a part of
         if parameter.is_leaf and parameter.is_floating_point() and not split and not is_shared(parameter):
             parameter.requires_grad_()
     return before

@@ -137,9 +137,7 @@ class ModelParts:
             held = vars(model_of(tree, 0) if isinstance(tree, ArrayModule) else tree)
             memo = counterparts(tree, target)
             for name, value in held.items():
-                bound = name in found and isinstance(
-                    value, _FUNCTIONS
-                )  # a plain model's function holds that model
+                bound = name in found and isinstance(value, _FUNCTIONS)  # a plain model's function holds that model
                 if self._is_own(name, value) and not bound:
                     found[name] = _detached_copy(value, memo)
         return found

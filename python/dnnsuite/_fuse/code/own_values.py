@@ -130,9 +130,7 @@ def read_number(module: Any, name: str) -> Any:
     if name not in module.__dict__["_fused_numbers"] or not module.__dict__["_fused_own"]:
         return None
     values = [held[name] for held in module._fused_own]
-    return (
-        values[0] if len(values) == 1 else ModelNumber(values, f"{name} of {module._fused_original.__name__}")
-    )
+    return values[0] if len(values) == 1 else ModelNumber(values, f"{name} of {module._fused_original.__name__}")
 
 
 def numbers_read(module: torch.nn.Module) -> tuple[tuple[str, tuple[float, ...]], ...]:

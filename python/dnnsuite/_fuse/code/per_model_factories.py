@@ -27,11 +27,7 @@ from .plain_draws import gpu_generators
 
 _MEMORY = frozenset(
     [
-        *(
-            getattr(torch, f"{name}{like}")
-            for name in ("empty", "zeros", "ones", "full")
-            for like in ("", "_like")
-        ),
+        *(getattr(torch, f"{name}{like}") for name in ("empty", "zeros", "ones", "full") for like in ("", "_like")),
         *(getattr(torch.Tensor, f"new_{name}") for name in ("empty", "zeros", "ones", "full")),
         *(torch.arange, torch.eye, torch.linspace, torch.logspace, torch.tensor),
         *(torch.clone, torch.Tensor.clone),
@@ -39,10 +35,7 @@ _MEMORY = frozenset(
 )
 _DRAWN = frozenset(
     [
-        *(
-            getattr(torch, name)
-            for name in ("rand", "randn", "rand_like", "randn_like", "randint", "randperm")
-        ),
+        *(getattr(torch, name) for name in ("rand", "randn", "rand_like", "randn_like", "randint", "randperm")),
         *(getattr(torch, name) for name in ("normal", "bernoulli", "multinomial", "poisson", "binomial")),
         *(torch.Tensor.bernoulli, torch.Tensor.multinomial, sample_dirichlet),
     ]

@@ -55,9 +55,7 @@ def draw_as(owner: Any, layer: Any) -> None:
     if issubclass(original, _Drawing):
         return
     if original not in _classes:
-        _classes[original] = type(
-            original.__name__, (_Drawing, original), {"__module__": original.__module__}
-        )
+        _classes[original] = type(original.__name__, (_Drawing, original), {"__module__": original.__module__})
     owner.__class__ = _classes[original]
 
 

@@ -43,14 +43,10 @@ class PlainModels:
     def __init__(self, module: Any, B: int) -> None:
         self.module, self.B = module, B
         self.has_run = False  # what the models' code has set is in these models
-        self.models: list[Any] = [
-            with_dense_gradients(model_of(module, index, copied=False)) for index in range(B)
-        ]
+        self.models: list[Any] = [with_dense_gradients(model_of(module, index, copied=False)) for index in range(B)]
         self._take_over_parts()
         self._trees = [dict(model.named_modules()) for model in self.models]
-        self._parts = [
-            Part(part, owners) for path, part in paths_of(module) if (owners := self._counterparts(path))
-        ]
+        self._parts = [Part(part, owners) for path, part in paths_of(module) if (owners := self._counterparts(path))]
         self._streams: list[tuple[Any, list[Any], Any]] = []
         self._find_state()
         for part in self._parts:
@@ -175,11 +171,7 @@ class PlainModels:
         for place, (module, owners, known) in enumerate(self._streams):
             rates = module._buffers.get("p")
             now = [module._buffers["rng"], rates, None if rates is None else rates._version]
-            if (
-                known is None
-                or known[2] != now[2]
-                or any(a is not b for a, b in zip(now[:2], known, strict=False))
-            ):
+            if known is None or known[2] != now[2] or any(a is not b for a, b in zip(now[:2], known, strict=False)):
                 for index, owner in enumerate(owners):
                     draw_as(owner, narrow(module, index, 1))
                 self._streams[place] = (module, owners, now)
@@ -261,9 +253,7 @@ class PlainModels:
         """True if a forward has effects outside of parts that run model by model anyway: on attributes, or through
         hooks."""
         apart = tuple(
-            path
-            for path, part in self.module.named_modules()
-            if is_fused(part) and part._fused_report.reason and path
+            path for path, part in self.module.named_modules() if is_fused(part) and part._fused_report.reason and path
         )
         for path, module in model.named_modules():
             if any(path == name or path.startswith(f"{name}.") for name in apart):
@@ -288,9 +278,7 @@ class PlainModels:
             self._flipping[method] = handles_gradients(self.models[0], method)
         self.has_run = True
         with self._lend(writes, self._flipping[method]) or nullcontext():
-            outputs = [
-                call_model(model, *arguments) for model, arguments in zip(self.models, given, strict=True)
-            ]
+            outputs = [call_model(model, *arguments) for model, arguments in zip(self.models, given, strict=True)]
         if writes:
             self._take_parameters()
         for buffers in self._buffers:

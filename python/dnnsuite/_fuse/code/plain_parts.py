@@ -35,9 +35,7 @@ class Part:
 
     def _own(self) -> dict[str, Any]:
         return {
-            name: value
-            for name, value in vars(self.module).items()
-            if name not in NO_ATTRIBUTES and name != "_ranks"
+            name: value for name, value in vars(self.module).items() if name not in NO_ATTRIBUTES and name != "_ranks"
         }
 
     def _in_place(self) -> HeldInPlace | None:
@@ -240,9 +238,7 @@ def _is_plain_container(value: Any, depth: int) -> bool:
     if (type(value) not in (list, dict, set) and not isinstance(value, StandInDict)) or not depth:
         return False
     parts = [*value, *value.values()] if isinstance(value, dict) else value
-    return all(
-        isinstance(part, (*PLAIN_VALUES, Differs)) or _is_plain_container(part, depth - 1) for part in parts
-    )
+    return all(isinstance(part, (*PLAIN_VALUES, Differs)) or _is_plain_container(part, depth - 1) for part in parts)
 
 
 _DEEP_FUNCTIONS = 4  # containers and objects in one another that are looked into for functions
@@ -262,9 +258,7 @@ class HeldInPlace:
         self.known = self._pictures()
 
     def _pictures(self) -> dict[str, Any]:
-        return {
-            name: (picture(value), _functions(value, _DEEP_FUNCTIONS)) for name, value in self._held.items()
-        }
+        return {name: (picture(value), _functions(value, _DEEP_FUNCTIONS)) for name, value in self._held.items()}
 
     def changed(self) -> list[str]:
         """List the names of those that have changed since the last call."""

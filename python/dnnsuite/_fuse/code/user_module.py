@@ -70,9 +70,7 @@ class UserModule(SparseBuffers, OwnTensors):
     _fused_original: type[torch.nn.Module]
     _fused_looks_up: bool  # its class finds attributes as torch's do
     _fused_parts: Any  # `ModelParts`, once the models run one by one
-    _fused_withheld: frozenset[
-        str
-    ]  # attributes that differ from model to model: each of `_parts` has its own
+    _fused_withheld: frozenset[str]  # attributes that differ from model to model: each of `_parts` has its own
     _fused_own: Any  # by model, values of attributes that differ, at once with the others; `own_values.py`
     _fused_outward: bool | None  # it refers to modules of the array that are not in it; None: not looked yet
     _fused_numbers: frozenset[str]  # those of them that are numbers, and that its code may read
@@ -248,9 +246,7 @@ class UserModule(SparseBuffers, OwnTensors):
             put_back(kept)
         self._fused_report.reason = reason
         if acts and reason and outer is not None:
-            raise NotFusable(
-                f"{reason}, in {self._fused_original.__name__}, which changes values outside of it"
-            )
+            raise NotFusable(f"{reason}, in {self._fused_original.__name__}, which changes values outside of it")
 
     def _fused_one_by_one(self, args: Any, kwargs: Any) -> Any:
         if self._fused_parts is None:
@@ -347,11 +343,7 @@ class UserModule(SparseBuffers, OwnTensors):
         """Let models that run one by one have an attribute that was set from outside, as a loop over models would."""
         one_by_one.note_change()
         parts = self._fused_parts
-        if (
-            parts is not None
-            and parts.own
-            and name not in (*self._parameters, *self._buffers, *self._modules)
-        ):
+        if parts is not None and parts.own and name not in (*self._parameters, *self._buffers, *self._modules):
             for tree in parts.trees:
                 setattr(tree, name, value)
             self.__dict__["_fused_withheld"] = self._fused_withheld - {name}

@@ -30,9 +30,7 @@ def moved(dim: Any, rank: int) -> Any:
         dim = int(dim)
     low = -max(rank, 1)
     if not low <= dim < -low:
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{low}, {-low - 1}], but got {dim})"
-        )
+        raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {-low - 1}], but got {dim})")
     return (dim + max(rank, 1) if dim < 0 else dim) + 1 if rank else 1
 
 
@@ -219,9 +217,7 @@ def vector_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     names = ("x", "ord", "dim", "keepdim")
     values = dict(zip(names, args, strict=False)) | kwargs
     x, order, dim = values.pop("x", None), values.pop("ord", None), values.pop("dim", None)
-    of_vectors = (
-        func.__name__ == "linalg_vector_norm" or order is None or isinstance(dim, int) or x.dim() == 1
-    )
+    of_vectors = func.__name__ == "linalg_vector_norm" or order is None or isinstance(dim, int) or x.dim() == 1
     if type(x) is not ModelTensor or not of_vectors or "out" in values:
         return map_over_models(func, args, kwargs)
     dims = tuple(range(1, x.dim() + 1)) if dim is None else moved(dim, x.dim())

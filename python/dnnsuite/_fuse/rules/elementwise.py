@@ -76,9 +76,7 @@ def aligned(values: Sequence[Any]) -> list[Any]:
         if type(value) is ModelTensor and value.dim() < rank:
             own = value.value
             if value.dim() == 0:
-                others = [
-                    v.value[0] if type(v) is ModelTensor else v for v in values if isinstance(v, torch.Tensor)
-                ]
+                others = [v.value[0] if type(v) is ModelTensor else v for v in values if isinstance(v, torch.Tensor)]
                 own = _as_scalar(own, others)
             result.append(own.reshape(own.size(0), *(1,) * (rank - own.dim() + 1), *own.shape[1:]))
         else:
@@ -109,9 +107,7 @@ _SLOW_OF_SLICES = frozenset({
     "sin", "softplus", "sqrt", "tanh",
 })  # fmt: skip
 _SIGMOIDS = frozenset((torch.sigmoid, torch.Tensor.sigmoid, torch.nn.functional.sigmoid))
-_PRODUCTS = frozenset(
-    (torch.mul, torch.Tensor.mul, torch.Tensor.__mul__, torch.multiply, torch.Tensor.multiply)
-)
+_PRODUCTS = frozenset((torch.mul, torch.Tensor.mul, torch.Tensor.__mul__, torch.multiply, torch.Tensor.multiply))
 _RELUS = frozenset((torch.relu, torch.Tensor.relu, torch.nn.functional.relu))
 
 

@@ -104,9 +104,7 @@ _TWINS: dict[Any, int] = {
 _BACKEND_OPTIONS = frozenset({"cudnn_enable", "cudnn_enabled"})
 
 
-def _as_functional(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _as_functional(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Turn the arguments of one of `_TWINS` into those of its twin."""
     names = {"train": "training"}
     kept = {names.get(name, name): value for name, value in kwargs.items() if name not in _BACKEND_OPTIONS}

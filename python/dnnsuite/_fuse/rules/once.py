@@ -32,9 +32,7 @@ _DRAWING = frozenset([
 _GAMMA = getattr(standard_gamma, "__name__", None)
 #: Functions that drop, and where `training`, or the rate of attention's dropout, stands among their arguments.
 _DROPPING = {
-    **{
-        f"{kind}dropout{end}": 2 for kind in ("", "alpha_", "feature_alpha_", "feature_") for end in ("", "_")
-    },
+    **{f"{kind}dropout{end}": 2 for kind in ("", "alpha_", "feature_alpha_", "feature_") for end in ("", "_")},
     **{f"dropout{dims}d": 2 for dims in (1, 2, 3)},
     "scaled_dot_product_attention": 4,
 }
@@ -53,16 +51,9 @@ def shared_result(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rule
     if not any(type(leaf) is ModelTensor for leaf in leaves) or not all(map(_is_of_all, leaves)):
         return NotImplemented
     name = getattr(func, "__name__", "__get__")
-    if (
-        name in _OTHERS
-        or _draws(name, args, kwargs)
-        or kwargs.get("generator") is not None
-        or "out" in kwargs
-    ):
+    if name in _OTHERS or _draws(name, args, kwargs) or kwargs.get("generator") is not None or "out" in kwargs:
         return NotImplemented
-    if (
-        name in _DROPPING
-    ):  # its rule takes a draw of the stream, used or not: later ones are the same in any company
+    if name in _DROPPING:  # its rule takes a draw of the stream, used or not: later ones are the same in any company
         _pass_over_a_draw()
     writes = in_place(func) or bool(kwargs.get("inplace"))
     if writes and type(args[0]) is ModelTensor and args[0].fresh is None:
@@ -103,9 +94,7 @@ def _drops(rate: Any) -> bool:
     return rate.any() if type(rate) is ModelNumber else bool(rate)
 
 
-def _given(
-    words: tuple[str, ...], place: int, args: tuple[Any, ...], kwargs: dict[str, Any], usual: Any
-) -> Any:
+def _given(words: tuple[str, ...], place: int, args: tuple[Any, ...], kwargs: dict[str, Any], usual: Any) -> Any:
     """Find an argument by one of its names or by its place; `usual` if it is not given."""
     named = [kwargs[word] for word in words if word in kwargs]
     return (named or [*args[place : place + 1], usual])[0]

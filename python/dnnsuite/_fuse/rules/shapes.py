@@ -129,10 +129,7 @@ def trailing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Apply a function of the last dimensions, with any number before them."""
     if type(args[0]) is not ModelTensor:
         return map_over_models(func, args, kwargs)
-    if (
-        func.__name__ == "pad"
-        and (args[2] if len(args) > 2 else kwargs.get("mode", "constant")) != "constant"
-    ):
+    if func.__name__ == "pad" and (args[2] if len(args) > 2 else kwargs.get("mode", "constant")) != "constant":
         return map_over_models(func, args, kwargs)  # the other modes count the dimensions
     if func.__name__ == "one_hot" and len(args) < 2 and kwargs.get("num_classes", -1) == -1:
         raise NotFusable("one_hot without num_classes depends on the data")
@@ -194,9 +191,7 @@ def question(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def factory(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Make a tensor for each model, so that it may be written to."""
     x, name = args[0].value, func.__name__
-    if name == "new_tensor" or (
-        name == "new" and not all(isinstance(n, int) for n in sizes_of(args[1:], {}))
-    ):
+    if name == "new_tensor" or (name == "new" and not all(isinstance(n, int) for n in sizes_of(args[1:], {}))):
         return func(x, *args[1:], **kwargs)
     if name == "new_full":
         size, rest = tuple(args[1]), args[2:]

@@ -132,9 +132,7 @@ _NUMPY_NAMES = {
 }
 
 
-def _with_tensors_first(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Any, dict[str, Any]]:
+def _with_tensors_first(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Move tensors that are named, as in `torch.softmax(input=x, dim=1)`, to the places where rules look for them."""
     for known, leading in _parameters_of(func):
         if kwargs.keys() <= known:
@@ -181,9 +179,7 @@ def _resolve(func: Any) -> FunctionRule:
 def check_own(func: Any, target: Any) -> None:
     """Refuse to write values of each model into a tensor that all models share."""
     if type(target) is not ModelTensor:
-        raise WritesShared(
-            f"{func.__name__} writes a value of each model into a tensor that all models share"
-        )
+        raise WritesShared(f"{func.__name__} writes a value of each model into a tensor that all models share")
 
 
 def before_writing(func: Any, target: Any) -> None:

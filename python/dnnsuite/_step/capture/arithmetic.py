@@ -56,9 +56,7 @@ class _OtherWay(Exception):
 
 def same(a: Any, b: Any) -> bool:
     """Return True for values that no code can tell apart; NaN equals NaN."""
-    return type(a) is type(b) and (
-        repr(a) == repr(b) if isinstance(a, (float, np.floating)) else bool(a == b)
-    )
+    return type(a) is type(b) and (repr(a) == repr(b) if isinstance(a, (float, np.floating)) else bool(a == b))
 
 
 def is_number(value: Any) -> bool:
@@ -225,11 +223,7 @@ class FollowedNumber(torch.SymFloat):
         return np.asarray(self.trace.read(self), *args, **kwargs)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if (
-            method == "__call__"
-            and not kwargs
-            and all(type(x) in (*_NUMBERS, FollowedNumber) for x in inputs)
-        ):
+        if method == "__call__" and not kwargs and all(type(x) in (*_NUMBERS, FollowedNumber) for x in inputs):
             return self.trace.apply(ufunc, *inputs)
         return getattr(ufunc, method)(*map(_read, inputs), **kwargs)
 

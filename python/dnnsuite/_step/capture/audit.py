@@ -99,9 +99,7 @@ class Audit:
     def _first_difference(self, replayed: Sequence[torch.Tensor], eager: Sequence[torch.Tensor]) -> str:
         """Describe the first tensor that differs, those with a name before the others and the losses."""
         names = [self._names.get(id(tensor), "") for tensor in eager]
-        differing = [
-            i for i, (a, b) in enumerate(zip(replayed, eager, strict=True)) if self._repeat.differ(a, b)
-        ]
+        differing = [i for i, (a, b) in enumerate(zip(replayed, eager, strict=True)) if self._repeat.differ(a, b)]
         order = {name: place for place, name in enumerate(self._names.values())}
         place = min(differing, key=lambda i: order.get(names[i], len(order) + i))
         b = eager[place].detach()
@@ -111,9 +109,7 @@ class Audit:
             return f"{what} is another one"
         model = next((i for i in range(len(b)) if self._repeat.differ(a[i], b[i])), 0)
         far = (a[model].double() - b[model].double()).abs().max() if not b.is_complex() else None
-        return f"{what} of model {self._start + model} differs" + (
-            "" if far is None else f" by {float(far):.3g}"
-        )
+        return f"{what} of model {self._start + model} differs" + ("" if far is None else f" by {float(far):.3g}")
 
     def _unseen(self) -> str:
         """Name values that the code reads and that no guard looks into: they may be what is new."""

@@ -146,9 +146,7 @@ class ChangingNumbers:
     def rest_held(self, state: HeldState) -> frozenset[Any]:
         """Remove these numbers from a Python state."""
         return frozenset(
-            ((path, key), value)
-            for (path, key), value in state.items()
-            if HeldNumber(path, key) not in self.places
+            ((path, key), value) for (path, key), value in state.items() if HeldNumber(path, key) not in self.places
         )
 
 

@@ -219,9 +219,7 @@ class CudaRepeat:
             tensor.detach().copy_(value)
 
 
-_PIECE = (
-    2**20
-)  # numbers that are compared at a time: in float64, and with masks, they take 20 times a float32's bytes
+_PIECE = 2**20  # numbers that are compared at a time: in float64, and with masks, they take 20 times a float32's bytes
 
 
 def _distance(a: torch.Tensor, b: torch.Tensor) -> float:

@@ -54,9 +54,7 @@ class Exchange:
         """Read the facts of the shard anew: it has changed."""
         self._facts = ()
 
-    def look_around(
-        self, attempt: Attempt, attempts: Attempts, key: Any, values: Sequence[Any], first: str
-    ) -> None:
+    def look_around(self, attempt: Attempt, attempts: Attempts, key: Any, values: Sequence[Any], first: str) -> None:
         """Take over the recordings of another shard if there are any, or wait for the shard that makes one.
 
         Args:
@@ -195,9 +193,7 @@ class NumberedReplay:
 class Attempt:
     """Progress of the capture for one layout of batch; `stage` says how its next step is used."""
 
-    stage: str = (
-        "begin"  # then "wait" for another shard, "warm up", "record", "follow", "compare", "replay", "paths"
-    )
+    stage: str = "begin"  # then "wait" for another shard, "warm up", "record", "follow", "compare", "replay", "paths"
     facts: Facts = ()  # empty where no other shard has an interest
     warm: bool = False  # a step was made: state that is made late is there
     first: bool = False  # the recorded step was the first: it may have made state that is there later
@@ -242,9 +238,7 @@ class Attempts:
         for key in [key for key, other in self.by_key.items() if other is attempt]:
             del self.by_key[key]
 
-    def add_outcome(
-        self, attempt: Attempt, key: Any, chosen: int | None, guard: Replay, looks: Looks
-    ) -> None:
+    def add_outcome(self, attempt: Attempt, key: Any, chosen: int | None, guard: Replay, looks: Looks) -> None:
         """Restrict an attempt for the layout `key` to batches of which Python reads the values `looks`: `guard` tells
         whether it does. The attempt was made after the outcome `chosen`."""
         self.drop(attempt)

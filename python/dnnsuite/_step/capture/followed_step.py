@@ -36,10 +36,7 @@ _FUNCTIONS = (
 #: Functions of torch whose result is the same formula for any number, 0, 1 and -1 aside.
 _SAME_FOR_ALL = frozenset(
     [
-        *(
-            f"__{name}__"
-            for name in (*_ARITHMETIC, *_COMPARISONS, "iadd", "isub", "imul", "itruediv", "idiv")
-        ),
+        *(f"__{name}__" for name in (*_ARITHMETIC, *_COMPARISONS, "iadd", "isub", "imul", "itruediv", "idiv")),
         *(name for base in (*_FUNCTIONS, *_COMPARISONS) for name in (base, f"{base}_")),
         "gumbel_softmax",
     ]
@@ -112,9 +109,7 @@ class _StateOutOfSight(BaseException):
 class _FollowingRecorder(StepRecorder):
     """Recorder that finds handed-over numbers among the arguments of operators."""
 
-    def __init__(
-        self, inputs: Sequence[torch.Tensor], fixed: int, seeded: bool, may_change: set[int]
-    ) -> None:
+    def __init__(self, inputs: Sequence[torch.Tensor], fixed: int, seeded: bool, may_change: set[int]) -> None:
         super().__init__(inputs, fixed, seeded)
         self.handed: dict[float, int] = {}  # which value of the trace
         self._may_change = may_change
@@ -123,9 +118,7 @@ class _FollowingRecorder(StepRecorder):
 
     def _with_slots(self, value: Any) -> Any:
         if type(value) in (FollowedNumber, torch.SymFloat):  # the latter is what C++ has made of it
-            self._refuse(
-                "a number that changes reaches torch where it is not followed, as in a backward pass"
-            )
+            self._refuse("a number that changes reaches torch where it is not followed, as in a backward pass")
         if type(value) in (int, float) and value in self.handed:
             return TensorSlot(self._number(value))
         return super()._with_slots(value)
@@ -140,9 +133,7 @@ class _FollowingRecorder(StepRecorder):
             self.fed.append((self.handed[value], type(value)))
         return self._slots_of_numbers[key]
 
-    def _check(
-        self, func: Any, operator: Operator, values: Sequence[Any], given: Sequence[Any], masked: bool
-    ) -> None:
+    def _check(self, func: Any, operator: Operator, values: Sequence[Any], given: Sequence[Any], masked: bool) -> None:
         super()._check(func, operator, values, given, masked)
         recording = self.recording
         outer = {recording.storage[slot] for slot in recording.external} - self._may_change

@@ -61,9 +61,7 @@ def modules_of(array: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
 def ways(array: torch.nn.Module) -> list[tuple[str, bool]]:
     """List how each part of a user's code runs: the reason to run models one by one (or ""), and True if it makes
     tensors per model. A step in which a part changes its way is not repeatable."""
-    reports = (
-        (vars(m).get("_fused_report"), vars(m).get("_fused_making", False)) for _, m in modules_of(array)
-    )
+    reports = ((vars(m).get("_fused_report"), vars(m).get("_fused_making", False)) for _, m in modules_of(array))
     return [(report.reason, making) for report, making in reports if report is not None]
 
 
@@ -126,9 +124,7 @@ class LeftOut:
         """`shards` are (start, length) of each."""
         layers = [module for _, module in modules_of(array) if isinstance(module, ArrayModule)]
         each = [(layer, *place) for layer in layers for place in shards]
-        self._known = [
-            (layer, start, length) for layer, start, length in each if layer.leaves_out(start, length)
-        ]
+        self._known = [(layer, start, length) for layer, start, length in each if layer.leaves_out(start, length)]
 
     def changed(self) -> bool:
         """Return True if one of them leaves nothing out any more."""
@@ -284,9 +280,7 @@ _NO_FACTS = (frozenset(vars(torch.nn.Module())) - {"training"}) | {"_root", "_pl
 _FUSED_FACTS = frozenset(("_fused_code", "_fused_withheld"))
 
 
-def module_facts(
-    array: torch.nn.Module, era: object, without: Collection[tuple[int, str]] = ()
-) -> tuple[Any, ...]:
+def module_facts(array: torch.nn.Module, era: object, without: Collection[tuple[int, str]] = ()) -> tuple[Any, ...]:
     """List the Python state of every module of `array`, whatever the number of models.
 
     Args:
@@ -303,9 +297,7 @@ def module_facts(
 def _of(module: torch.nn.Module, facts: _Facts, without: Collection[str]) -> tuple[Any, ...]:
     left_out = {*getattr(module, "per_model_lists", ()), *without}
     values = [
-        (name, facts.of(value))
-        for name, value in vars(module).items()
-        if _is_fact(name) and name not in left_out
+        (name, facts.of(value)) for name, value in vars(module).items() if _is_fact(name) and name not in left_out
     ]
     values += [("", facts.of(hook)) for hook in hooks_of(module)]
     recorded = module.recorded_values() if isinstance(module, ArrayModule) else ()

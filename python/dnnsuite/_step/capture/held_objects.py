@@ -60,9 +60,7 @@ class HeldObjects:
         self.keep()
 
 
-def _followed(
-    tensor: torch.Tensor, theirs: Sequence[Any]
-) -> Iterator[tuple[torch.Tensor, list[torch.Tensor]]]:
+def _followed(tensor: torch.Tensor, theirs: Sequence[Any]) -> Iterator[tuple[torch.Tensor, list[torch.Tensor]]]:
     """Yield a tensor and its copies, if it has some that do not share its memory and can be written."""
     if type(tensor) is not torch.Tensor or tensor.is_inference() or tensor.layout != torch.strided:
         return

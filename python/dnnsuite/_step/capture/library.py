@@ -60,9 +60,7 @@ class Proven:
     reads: list[Read]
     owner: Callable[[], Any]
     guard: PlacedScript | None = None  # tells for which batches the step is right
-    changed: Sequence[Place] | None = (
-        None  # what a step with assertions inside changes before the last of them
-    )
+    changed: Sequence[Place] | None = None  # what a step with assertions inside changes before the last of them
     numbers: FollowedStep | None = None  # arithmetic of a step that takes numbers
     looks: Looks = NO_LOOKS  # values that Python has read
     notes: Sequence[Any] = ()  # what the code has told about itself

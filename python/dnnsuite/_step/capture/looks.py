@@ -113,9 +113,7 @@ def _conjunction(recording: StepRecording, calls: list[OperatorCall], results: l
         calls = [*calls, OperatorCall(both, arguments, [slot], writes=False, views=False)]
         last = slot
     inputs = [slot for slot in recording.inputs if slot not in recording.numbers]
-    return replace(
-        recording, calls=calls, inputs=inputs, numbers={}, storage=storage, losses=last, looks=[], left={}
-    )
+    return replace(recording, calls=calls, inputs=inputs, numbers={}, storage=storage, losses=last, looks=[], left={})
 
 
 def changed_before_looks(recording: StepRecording, guarded: frozenset[int]) -> list[torch.Tensor] | None:
@@ -220,9 +218,7 @@ class Outcomes:
         """Return the facts by which other shards know the recordings of a layout."""
         return self._facts[key]
 
-    def add(
-        self, key: Any, chosen: int | None, guard: Replay, looks: Looks, facts: tuple[Any, ...] = ()
-    ) -> int:
+    def add(self, key: Any, chosen: int | None, guard: Replay, looks: Looks, facts: tuple[Any, ...] = ()) -> int:
         """Add the guard of a recording of a layout, made after `chosen`; return its number.
 
         Args:
@@ -260,9 +256,7 @@ def holds(guard: Replay, inputs: Sequence[torch.Tensor]) -> bool:
 
 MAX_PATHS = 64
 _MANY_OF_ONE_READ = 4  # values of one read that are tried in a step
-_UNKNOWN = (
-    MAX_PATHS  # steps that no recording is right for, beyond others, after which there is no use in more
-)
+_UNKNOWN = MAX_PATHS  # steps that no recording is right for, beyond others, after which there is no use in more
 
 
 class Path(Protocol):
@@ -316,9 +310,7 @@ class Paths:
             return losses
         return None
 
-    def compare(
-        self, inputs: Sequence[torch.Tensor], compare: Callable[[Any], torch.Tensor]
-    ) -> torch.Tensor | None:
+    def compare(self, inputs: Sequence[torch.Tensor], compare: Callable[[Any], torch.Tensor]) -> torch.Tensor | None:
         """Take a step that no replay is right for with `compare`, by a path that was not compared yet; None if there is
         none."""
         self._unknown += 1

@@ -20,9 +20,7 @@ _FILLED = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new
     "linspace",
 }
 #: Operators that write into arguments of which their schemas do not say so: the names of those.
-_WRITES_UNSAID = {
-    f"aten::{name}_batch_norm": ("running_mean", "running_var") for name in ("native", "cudnn", "miopen")
-}
+_WRITES_UNSAID = {f"aten::{name}_batch_norm": ("running_mean", "running_var") for name in ("native", "cudnn", "miopen")}
 _RATE_ARGUMENTS = ("dropout_p", "p", "train", "dropout")
 _LOOK = "aten::_local_scalar_dense"
 

@@ -112,9 +112,7 @@ class PlacedScript:
     script: Script
     plan: ReplayPlan
     places: dict[int, Place]  # by slot
-    others: dict[
-        int, torch.Tensor
-    ]  # by slot: tensors without a role, such as those that a loss function closes over
+    others: dict[int, torch.Tensor]  # by slot: tensors without a role, such as those that a loss function closes over
     written: frozenset[int]  # slots of those of `others` that the script writes into
 
     @classmethod
@@ -260,9 +258,7 @@ class Repeats:
         return self._stands_for.get(slot, slot)
 
     def _renamed(self, call: OperatorCall) -> OperatorCall:
-        return replace(
-            call, arguments=self._in(call.arguments), outputs=[self._of(one) for one in call.outputs]
-        )
+        return replace(call, arguments=self._in(call.arguments), outputs=[self._of(one) for one in call.outputs])
 
     def _in(self, value: Any) -> Any:
         if type(value) is TensorSlot:

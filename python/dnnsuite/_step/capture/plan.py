@@ -20,15 +20,11 @@ class ReplayPlan:
     inputs: list[int]
     static: dict[int, torch.Tensor]  # by slot: parameters, buffers, states, views of them, constants
     losses: int
-    roots: dict[int, torch.Tensor] = field(
-        default_factory=dict
-    )  # by slot: all that `views` and `static` start from
+    roots: dict[int, torch.Tensor] = field(default_factory=dict)  # by slot: all that `views` and `static` start from
     views: list[OperatorCall] = field(default_factory=list)  # those that made the views in `static`
     external: set[int] = field(default_factory=set)  # those of `roots` that are no constants
     numbers: dict[int, type] = field(default_factory=dict)  # those of `inputs` that are Python's numbers
-    left: dict[tuple[int, str], int] = field(
-        default_factory=dict
-    )  # slots of what it leaves in modules, by place
+    left: dict[tuple[int, str], int] = field(default_factory=dict)  # slots of what it leaves in modules, by place
 
     def on(self, found: dict[int, torch.Tensor]) -> list[torch.Tensor]:
         """List the tensors of `static` for a step that begins with the tensors `found`, by slot."""
@@ -184,9 +180,7 @@ class StepRecording:
     """List of a step's operators, and where their tensors come from."""
 
     calls: list[OperatorCall] = field(default_factory=list)
-    inputs: list[int] = field(
-        default_factory=list
-    )  # slots of what each step brings: batch and hyper-parameters
+    inputs: list[int] = field(default_factory=list)  # slots of what each step brings: batch and hyper-parameters
     external: dict[int, torch.Tensor] = field(default_factory=dict)  # what was there before the step
     storage: dict[int, int] = field(default_factory=dict)  # slot → the storage it lies in
     written: set[int] = field(default_factory=set)  # storages that an operator writes into
@@ -195,9 +189,7 @@ class StepRecording:
     in_loops: set[int] = field(default_factory=set)  # those of them that are in a loop of the user's code
     numbers: dict[int, type] = field(default_factory=dict)  # slots of inputs that are Python's numbers
     losses: int = -1
-    left: dict[tuple[int, str], int] = field(
-        default_factory=dict
-    )  # slots of what it leaves in modules, by place
+    left: dict[tuple[int, str], int] = field(default_factory=dict)  # slots of what it leaves in modules, by place
     refusal: str | None = None  # why this step cannot be replayed
 
     def refuse(self, why: str) -> None:

@@ -71,9 +71,7 @@ class Holder:
     def changes(self) -> dict[Any, Any]:
         """Collect new and changed values by attribute, key or index; `_GONE` for those removed."""
         now, before = _items(self.held), _items(self.known)
-        found = {
-            key: value for key, value in now.items() if key not in before or not _same(value, before[key])
-        }
+        found = {key: value for key, value in now.items() if key not in before or not _same(value, before[key])}
         found |= {key: _GONE for key in before if key not in now}
         return {key: value for key, value in found.items() if len(self.path) > 1 or is_state(key, value)}
 
@@ -146,9 +144,7 @@ def python_values(array: torch.nn.Module, without: Collection[tuple[Path, Any]] 
 
 def python_numbers(array: torch.nn.Module) -> dict[tuple[Path, Any], Any]:
     """Collect the numbers among the Python values of an array's modules, by (path, key)."""
-    return {
-        (path, key): value for path, key, value in _state_in(_held_in(_modules(array))) if is_number(value)
-    }
+    return {(path, key): value for path, key, value in _state_in(_held_in(_modules(array))) if is_number(value)}
 
 
 def python_value_at(array: torch.nn.Module, path: Path, key: Any) -> Any:
@@ -348,9 +344,7 @@ class PythonState:
     def _tensors_beside(self, holder: Holder) -> dict[str, torch.Tensor]:
         """Collect tensors of all models that a forward has left beside the values in a module, as a cache with its
         length."""
-        names = [
-            n for n, v in holder.held.items() if isinstance(v, torch.Tensor) and not n.startswith("_fused_")
-        ]
+        names = [n for n, v in holder.held.items() if isinstance(v, torch.Tensor) and not n.startswith("_fused_")]
         found = {n: joined([vars(modules[holder.path[0]]).get(n) for modules in self._copies]) for n in names}
         return {name: value for name, value in found.items() if value is not None}
 

@@ -96,9 +96,7 @@ class Reach:
         if isinstance(function, functools.partial):
             self.call(function.func)
             for value in (function.args, function.keywords):
-                self._add(
-                    FixedReader(self._scope, value, "the arguments of a partial function", ""), id(value)
-                )
+                self._add(FixedReader(self._scope, value, "the arguments of a partial function", ""), id(value))
         elif isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
             self._function(function.__func__, function.__self__)
         elif isinstance(function, types.FunctionType):

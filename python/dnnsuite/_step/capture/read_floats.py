@@ -131,9 +131,7 @@ class ReadFloats:
         if any(type(one) is not FollowedNumber and not _is_exact(one) for one in arguments):
             return None
         place = next(one.index.place for one in arguments if type(one) is FollowedNumber)
-        given: list[Any] = [
-            one.index.tensor if type(one) is FollowedNumber else float(one) for one in arguments
-        ]
+        given: list[Any] = [one.index.tensor if type(one) is FollowedNumber else float(one) for one in arguments]
         if function in _COMPARISONS:
             return self._decided(_COMPARISONS[function], given, value)
         if function is bool:

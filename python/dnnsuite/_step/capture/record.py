@@ -48,17 +48,13 @@ class StepRecorder(TorchDispatchMode):
         self.recording = StepRecording()
         self._slots: dict[Key, int] = {}
         self._count = 0
-        self._alive: dict[
-            int, StorageWeakRef
-        ] = {}  # as long as they exist no new storage gets the same address
+        self._alive: dict[int, StorageWeakRef] = {}  # as long as they exist no new storage gets the same address
         self._inner: set[int] = set()  # storages of inputs and results
         self._outer: set[int] = set()  # storages of external tensors
         self._constant: set[int] = set()
         self.taken: torch.Tensor | None = None
         self._follows_floats = False
-        self._origins: dict[
-            int, set[int]
-        ] = {}  # of what follows from external and fixed tensors alone: which
+        self._origins: dict[int, set[int]] = {}  # of what follows from external and fixed tensors alone: which
         for tensor in inputs:
             slot = self._add(tensor, _key(tensor))
             self.recording.inputs.append(slot)
@@ -109,9 +105,7 @@ class StepRecorder(TorchDispatchMode):
     def record(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator and record it."""
         with hidden_from_function_modes():  # one that is Python's would see each look at a shape
-            if (
-                args and type(args[0]) is ModelTensor
-            ):  # what it does to the tensors of all models is seen then
+            if args and type(args[0]) is ModelTensor:  # what it does to the tensors of all models is seen then
                 return func(*args, **(kwargs or {}))
             return self._recorded(func, args, kwargs or {})
 
@@ -146,9 +140,7 @@ class StepRecorder(TorchDispatchMode):
         """End the recording, not the step, if the schema of `func`, which is private to torch, has another form."""
         self._refuse(f"{func} is not understood: {type(error).__name__}: {error}")
 
-    def _check(
-        self, func: Any, operator: Operator, values: Sequence[Any], given: Sequence[Any], masked: bool
-    ) -> None:
+    def _check(self, func: Any, operator: Operator, values: Sequence[Any], given: Sequence[Any], masked: bool) -> None:
         name = operator.name
         if operator.looks:
             origins, asserted = (
@@ -156,9 +148,7 @@ class StepRecorder(TorchDispatchMode):
                 operator.scalar and not self._seeded and assert_true is not None,
             )
             if origins is not None and not (asserted and self._are_trained(values[0], origins)):
-                self.recording.read |= (
-                    origins  # a flag or a hyper-parameter: it holds until somebody changes it
-                )
+                self.recording.read |= origins  # a flag or a hyper-parameter: it holds until somebody changes it
                 return
             if asserted:
                 return  # `_look` takes note of it
@@ -175,9 +165,7 @@ class StepRecorder(TorchDispatchMode):
             self._refuse(f"{name} changes a tensor's shape in place")
         elif name == "dnnsuite.draw" and self._seeded:
             self._refuse("random numbers of functions are drawn with generators on the host")
-        elif operator.draws and not (
-            self._seeded or any(given[place] in (0, 0.0, False) for place in operator.rates)
-        ):
+        elif operator.draws and not (self._seeded or any(given[place] in (0, 0.0, False) for place in operator.rates)):
             self._refuse(f"{name} draws from torch's generator")
 
     def _check_devices(self, name: str, values: Sequence[Any]) -> None:
@@ -189,9 +177,7 @@ class StepRecorder(TorchDispatchMode):
                 if not isinstance(tensor, torch.Tensor) or tensor.device == self._home or not tensor.numel():
                     continue  # one without numbers has no values to keep: a checkpoint makes such
                 if not plans or tensor.is_floating_point():
-                    self._refuse(
-                        f"{name} meets a tensor on {tensor.device}, and a graph runs on {self._home} alone"
-                    )
+                    self._refuse(f"{name} meets a tensor on {tensor.device}, and a graph runs on {self._home} alone")
 
     def _look(self, tensor: torch.Tensor, slot: TensorSlot, value: Any) -> None:
         """Add an assertion of the value that Python has read. Floats, which differ in each step, are followed where
@@ -304,9 +290,7 @@ class StepRecorder(TorchDispatchMode):
             self._constant |= slots_in(call.outputs)
 
 
-StepRecorder.__torch_dispatch__ = (
-    StepRecorder.record
-)  # so, torch does not wrap it to be left out by its compiler
+StepRecorder.__torch_dispatch__ = StepRecorder.record  # so, torch does not wrap it to be left out by its compiler
 
 
 def _key(tensor: torch.Tensor) -> Key:

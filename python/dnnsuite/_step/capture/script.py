@@ -118,9 +118,7 @@ class Scripts:
             return self._replay(recording)
         except NotScriptable:
             raise
-        except (
-            Exception
-        ) as error:  # its graphs are private to torch, and no two versions need to agree on them
+        except Exception as error:  # its graphs are private to torch, and no two versions need to agree on them
             raise NotScriptable(f"torch's interpreter refuses the step: {described(error)}") from error
 
     def _replay(self, recording: StepRecording) -> Replay:
@@ -270,9 +268,7 @@ class _Writer:
         if declared == "number" and type(value) is bool and _keeps_dtype(call):
             value = int(value)  # the interpreter has no truth values among its numbers
         kind = _KINDS[type(value)]
-        return self._constant(
-            kind, _MEMORY_FORMATS[value] if isinstance(value, torch.memory_format) else value
-        )
+        return self._constant(kind, _MEMORY_FORMATS[value] if isinstance(value, torch.memory_format) else value)
 
     def _list(self, values: list[Any], declared: str, call: OperatorCall) -> str:
         if not slots_of(values).isdisjoint(self.plan.numbers):
@@ -328,9 +324,7 @@ def _keeps_dtype(call: OperatorCall) -> bool:
 
 def _compile(text: str, constants: Sequence[Any], calls: Sequence[OperatorCall]) -> Callable[..., Any]:
     graph = parse_ir(text)
-    own = [
-        node for node in graph.nodes() if not node.kind().startswith("prim::") and node.kind() != "aten::len"
-    ]
+    own = [node for node in graph.nodes() if not node.kind().startswith("prim::") and node.kind() != "aten::len"]
     _fill_in(graph, constants)
     for node, call in zip(own, calls, strict=True):
         _check_operator(node, call)
@@ -355,14 +349,10 @@ def _check_operator(node: Any, call: OperatorCall) -> None:
     found = node.schema()
     wanted = known_operator(call.op).schema
     name, overload = call.op._schema.name, call.op._schema.overload_name
-    if found == wanted or (
-        overload == "Tensor" and found.startswith((f"{name}.Scalar(", f"{name}.Tensor_Scalar("))
-    ):
+    if found == wanted or (overload == "Tensor" and found.startswith((f"{name}.Scalar(", f"{name}.Tensor_Scalar("))):
         return  # a number where the schema says Tensor: the overload for numbers does the same
     if not found.startswith(name):
-        raise NotScriptable(
-            f"torch's interpreter has no operator for {call.name} as it was called{call.place}"
-        )
+        raise NotScriptable(f"torch's interpreter has no operator for {call.name} as it was called{call.place}")
     raise NotScriptable(f"torch's interpreter takes {found.split('(')[0]} for {call.name}{call.place}")
 
 

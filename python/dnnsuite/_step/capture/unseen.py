@@ -91,9 +91,7 @@ class Unseen:
         if observed.reads:
             return "the step reads {}{}".format(*observed.reads[0])
         codes = [code for code in observed.codes if not is_installed(code.co_filename)]
-        names = frozenset(
-            name for code in codes for name in (*names_of(code), *texts_of(code), *code.co_freevars)
-        )
+        names = frozenset(name for code in codes for name in (*names_of(code), *texts_of(code), *code.co_freevars))
         for one in self._unknown():
             if not one.name or one.name in names or any(any_names(code).has(one.name) for code in codes):
                 place = self._place((one.name or "",), codes)
@@ -154,11 +152,7 @@ def _read_by(called: Any) -> str | None:
         if owner.__name__ == "builtins" and called.__name__ in _BY_TEXT:
             return f"what {called.__name__}() finds"
         return None if called.__name__ in _NO_READS else _MODULES.get(owner.__name__)
-    if (
-        isinstance(owner, type)
-        and issubclass(owner, datetime.date)
-        and called.__name__ in ("now", "today", "utcnow")
-    ):
+    if isinstance(owner, type) and issubclass(owner, datetime.date) and called.__name__ in ("now", "today", "utcnow"):
         return "the clock"
     return None
 
@@ -177,9 +171,7 @@ def _place_of(frame: types.FrameType | None) -> str | None:
 
 
 _PACKAGE = Path(__file__).parents[2]
-_END = str(
-    _PACKAGE / "_step" / "shard.py"
-)  # it calls the loss function: what is further out is no part of the step
+_END = str(_PACKAGE / "_step" / "shard.py")  # it calls the loss function: what is further out is no part of the step
 _TORCH = str(Path(torch.__file__).parent)
 _NOT_THE_USERS = (
     _TORCH,

@@ -212,9 +212,7 @@ class NumberedSteps:
     def _now(self, seen: Sequence[Any]) -> list[Any]:
         return self._numbers.values(self._numbers.places, seen)
 
-    def replay(
-        self, attempt: Attempt, tensors: list[torch.Tensor], seen: Sequence[Any]
-    ) -> torch.Tensor | None:
+    def replay(self, attempt: Attempt, tensors: list[torch.Tensor], seen: Sequence[Any]) -> torch.Tensor | None:
         """Replay a step; None if no replay is for its numbers.
 
         Raises:

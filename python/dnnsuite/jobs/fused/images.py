@@ -44,9 +44,7 @@ def images_and_classes(config: JobConfig, options: Values, train: bool = True) -
     found = data.small_images.load(config.data, config.dataroot, config.data_seed, train)
     mean, deviation = (torch.tensor(x).view(3, 1, 1) for x in (data.imagenet.MEAN, data.imagenet.DEVIATION))
 
-    def prepare(
-        generator: torch.Generator, images: torch.Tensor, classes: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
+    def prepare(generator: torch.Generator, images: torch.Tensor, classes: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return (images.float() / 255 - mean) / deviation, classes.long()
 
     return data.batches.ArrayBatches(

@@ -46,9 +46,7 @@ def chairs(config: JobConfig, options: Values, train: bool = True) -> data.batch
     return _drawn(data.point_clouds.chairs, 256, config, options, train)
 
 
-def _drawn(
-    draw: Any, count: int, config: JobConfig, options: Values, train: bool
-) -> data.batches.ArrayBatches:
+def _drawn(draw: Any, count: int, config: JobConfig, options: Values, train: bool) -> data.batches.ArrayBatches:
     seed = config.data_seed if train else config.data_seed + _HELD_OUT_SEED
     clouds = draw(config.data, count, options["points"], seed)
     return data.batches.ArrayBatches(
@@ -88,9 +86,7 @@ CLASSIFY = Workload(
     schedule=samplers.STEPS,
     presets={
         "quick": Preset(3, 8, batch_size=8, plan=(1, 4), budget_s=15.0, options=_QUICK),
-        "default": Preset(
-            3, 8, batch_size=8, plan=(1, 2, 4), budget_s=50.0, options=_QUICK, cuda=samplers.ON_CUDA
-        ),
+        "default": Preset(3, 8, batch_size=8, plan=(1, 2, 4), budget_s=50.0, options=_QUICK, cuda=samplers.ON_CUDA),
         "paper": Preset(5, 1000, repeats=3, max_num_Bs=10),
     },
 )

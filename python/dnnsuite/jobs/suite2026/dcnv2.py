@@ -66,9 +66,7 @@ def _perceptron(widths: Sequence[int], last: nn.Module | None = None) -> nn.Sequ
 def clicks(config: JobConfig, options: Values, held_out: int = 0) -> BatchesInTurn:
     """Numbers, clicks `[N]`, and the values of each field."""
     tables = fields(options)
-    planted = [
-        torch.randn(rows, generator=torch.Generator().manual_seed(i)) for i, (rows, _) in enumerate(tables)
-    ]
+    planted = [torch.randn(rows, generator=torch.Generator().manual_seed(i)) for i, (rows, _) in enumerate(tables)]
 
     def begin() -> Any:
         generator = torch.Generator().manual_seed(config.data_seed + held_out)

@@ -43,8 +43,7 @@ class Attention(nn.Module):
         n, length, _ = x.shape
         query = self.query(x).view(n, length, self.heads, self.size).transpose(1, 2)
         key, value = (
-            part.view(n, length, self.kv_heads, self.size).transpose(1, 2)
-            for part in (self.key(x), self.value(x))
+            part.view(n, length, self.kv_heads, self.size).transpose(1, 2) for part in (self.key(x), self.value(x))
         )
         each = self.heads // self.kv_heads
         key, value = (part.repeat_interleave(each, 1) for part in (_rotated(key), value))
@@ -103,9 +102,7 @@ class Decoder(nn.Module):
                 f"heads {options['heads']} must divide width {width}, and kv_heads {options['kv_heads']} the heads"
             )
         make = block or (
-            lambda: Block(
-                width, Attention(width, options["heads"], options["kv_heads"]), Gated(width, options["ff"])
-            )
+            lambda: Block(width, Attention(width, options["heads"], options["kv_heads"]), Gated(width, options["ff"]))
         )
         self.embedding = nn.Embedding(options["vocab"], width)
         self.blocks = nn.ModuleList(make() for _ in range(options["layers"]))
@@ -151,9 +148,7 @@ def windows(tokens: torch.Tensor, record: Values, config: JobConfig, length: int
         return rows[:, :-1], rows[:, 1:]
 
     starts = torch.arange(0, len(tokens) - 2 * length, length)
-    return ArrayBatches(
-        starts, batch_size=config.batch_size, seed=config.data_seed, record=record, prepare=prepare
-    )
+    return ArrayBatches(starts, batch_size=config.batch_size, seed=config.data_seed, record=record, prepare=prepare)
 
 
 def held_out_windows(tokens: torch.Tensor, record: Values, length: int) -> WholeBatch:
@@ -164,11 +159,7 @@ def held_out_windows(tokens: torch.Tensor, record: Values, length: int) -> Whole
 
 def tokens_of(config: JobConfig, vocab: int) -> tuple[torch.Tensor, dict[str, Any]]:
     """Return all tokens, and where they come from."""
-    shards = (
-        []
-        if config.data == "synthetic" or not config.dataroot
-        else sorted(Path(config.dataroot).glob("*.bin"))
-    )
+    shards = [] if config.data == "synthetic" or not config.dataroot else sorted(Path(config.dataroot).glob("*.bin"))
     if shards:
         return _shard(shards[0], vocab), {
             "source": f"{shards[0].name}: tokens of the user's",

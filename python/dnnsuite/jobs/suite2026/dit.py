@@ -47,9 +47,7 @@ class _Layer(nn.Module):
         n, length, width = x.shape
         parts = self.mixed(x).view(n, length, 3, self.heads, width // self.heads)
         query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        return self.out(
-            F.scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(n, length, width)
-        )
+        return self.out(F.scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(n, length, width))
 
 
 class DiffusionTransformer(nn.Module):
@@ -107,18 +105,10 @@ def pictures(config: JobConfig, options: Values, train: bool = True) -> ArrayBat
     found = mnist.load(config.data, config.dataroot, config.data_seed, train)
     border, channels = (options["size"] - found.images.shape[-1]) // 2, options["channels"]
 
-    def prepare(
-        generator: torch.Generator, images: torch.Tensor, classes: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        clean = F.pad(images[:, None].float() / 127.5 - 1, [border] * 4, value=-1.0).expand(
-            -1, channels, -1, -1
-        )
+    def prepare(generator: torch.Generator, images: torch.Tensor, classes: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        clean = F.pad(images[:, None].float() / 127.5 - 1, [border] * 4, value=-1.0).expand(-1, channels, -1, -1)
         noise = torch.randn(clean.shape, generator=generator)
-        t = (
-            torch.rand(len(clean), generator=generator)
-            if train
-            else torch.arange(len(clean)) % _TIMES / _TIMES
-        )
+        t = torch.rand(len(clean), generator=generator) if train else torch.arange(len(clean)) % _TIMES / _TIMES
         at = t[:, None, None, None]
         return (1 - at) * clean + at * noise, t, classes.long(), noise - clean
 
@@ -129,9 +119,7 @@ def pictures(config: JobConfig, options: Values, train: bool = True) -> ArrayBat
     )  # fmt: skip
 
 
-def loss(
-    model: Any, x: torch.Tensor, t: torch.Tensor, kind: torch.Tensor, flow: torch.Tensor
-) -> torch.Tensor:
+def loss(model: Any, x: torch.Tensor, t: torch.Tensor, kind: torch.Tensor, flow: torch.Tensor) -> torch.Tensor:
     return F.mse_loss(widened(model(x, t, kind)), flow)
 
 

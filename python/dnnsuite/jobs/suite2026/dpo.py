@@ -61,9 +61,7 @@ def pairs(config: JobConfig, options: Values, held_out: bool = False) -> Batches
 
         return draw
 
-    return BatchesInTurn(
-        begin, {"source": "drawn: prompts with ascending letters preferred", "licence": "none needed"}
-    )
+    return BatchesInTurn(begin, {"source": "drawn: prompts with ascending letters preferred", "licence": "none needed"})
 
 
 def loss(model: Any, good: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:

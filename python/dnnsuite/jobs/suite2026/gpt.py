@@ -22,9 +22,7 @@ declare(
         held_out=held_out_text,
         metric=Metric("bits per token", bits, "less", {"quick": 3.6, "default": 3.0}, batches=1),
         optimizer=[
-            Group(
-                lambda name, parameter: parameter.dim() > 1, Made("AdamW", {**_ADAMW, "weight_decay": 0.05})
-            ),
+            Group(lambda name, parameter: parameter.dim() > 1, Made("AdamW", {**_ADAMW, "weight_decay": 0.05})),
             Group(lambda name, parameter: True, Made("AdamW", {**_ADAMW, "weight_decay": 0.0})),
         ],
         hyper={"lr": 4e-3},

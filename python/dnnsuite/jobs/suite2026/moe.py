@@ -31,8 +31,7 @@ class Experts(nn.Module):
         self.experts = experts
         self.router = nn.Linear(width, experts, bias=False)
         self.gate, self.up, self.down = (
-            nn.Parameter(torch.randn(experts, i, o) * i**-0.5)
-            for i, o in ((width, ff), (width, ff), (ff, width))
+            nn.Parameter(torch.randn(experts, i, o) * i**-0.5) for i, o in ((width, ff), (width, ff), (ff, width))
         )
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -46,9 +45,7 @@ class Experts(nn.Module):
         taken = F.one_hot(expert, experts)
         place = (taken.cumsum(0) - 1).gather(1, expert[:, None]).squeeze(1)
         fits = place < room
-        slot = torch.where(
-            fits, expert * room + place, experts * room
-        )  # the last slot is for what does not fit
+        slot = torch.where(fits, expert * room + place, experts * room)  # the last slot is for what does not fit
         seats = rows.new_zeros(experts * room + 1, rows.shape[-1]).index_add(0, slot, rows.repeat(_CHOSEN, 1))
         seated = seats[:-1].view(experts, room, -1)
         made = (F.silu(seated @ self.gate) * (seated @ self.up)) @ self.down
@@ -119,9 +116,7 @@ declare(
         data=text,
         loss=loss,
         held_out=held_out_text,
-        metric=Metric(
-            "balanced bits per token", balanced_bits, "less", {"quick": 3.6, "default": 3.0}, batches=1
-        ),
+        metric=Metric("balanced bits per token", balanced_bits, "less", {"quick": 3.6, "default": 3.0}, batches=1),
         optimizer=Made("AdamW", {"lr": "lr", "betas": (0.9, 0.95), "weight_decay": 0.1}),
         hyper={"lr": 3e-3},
         rate=Rate(warmup=0.1, constant=0.1, shape="cosine"),

@@ -151,9 +151,7 @@ declare(
         data=Played,
         loss=loss,
         held_out=starts,
-        metric=Metric(
-            "episode length", episode_length, "more", {"quick": 195.0, "default": 400.0}, batches=1
-        ),
+        metric=Metric("episode length", episode_length, "more", {"quick": 195.0, "default": 400.0}, batches=1),
         optimizer=Made("Adam", {"lr": "lr", "eps": 1e-5}),
         hyper={"lr": 1e-3},
         rate=Rate(warmup=0.0, constant=0.0),

@@ -103,9 +103,7 @@ def padding_of(name: str, weight: Tensor, stride: Size, dilation: Size) -> str |
     steps = (dilation,) * len(sides) if isinstance(dilation, int) else tuple(dilation) * len(sides)
     whole = [d * (k - 1) for d, k in zip(steps, sides, strict=False)]
     plain = stride == 1 or (not isinstance(stride, int) and set(stride) == {1})
-    return (
-        tuple(w // 2 for w in whole) if name == "same" and plain and not any(w % 2 for w in whole) else name
-    )
+    return tuple(w // 2 for w in whole) if name == "same" and plain and not any(w % 2 for w in whole) else name
 
 
 def single_tap(input: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pair) -> Pair | None:
@@ -164,9 +162,7 @@ def _seen_part(side: int, kernel: int, stride: int, padding: int, dilation: int)
     return seen / (len(begins) * kernel)
 
 
-def is_mostly_padding(
-    input: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pair, results: int
-) -> bool:
+def is_mostly_padding(input: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pair, results: int) -> bool:
     """Return True for small maps whose filters lie on the padding more than on the images, `results` pixels of each."""
     sides = input.shape[3:]
     numbers = input.size(2) * sides.numel() + weight.size(1) * results
@@ -176,9 +172,7 @@ def is_mostly_padding(
     return height * width <= MOSTLY
 
 
-def pays_in_windows(
-    input: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pair, groups: int
-) -> bool:
+def pays_in_windows(input: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pair, groups: int) -> bool:
     """Return True if products of windows are quicker than torch's convolution."""
     outputs, inputs, height, width = weight.shape[1:]
     results = output_pixels(input.shape[3:], weight.shape[3:], stride, padding, dilation)

@@ -41,9 +41,7 @@ def takes_own_numbers(*names: str) -> Callable[[FunctionT], FunctionT]:
                 return function(*args, **kwargs)
             given = signature.bind(*args, **kwargs).arguments
             B = len(next(value for value in given.values() if isinstance(value, Tensor)))
-            own: dict[str, Any] = {
-                name: per_model(given[name], B, name) for name in names if _is_own(name, given)
-            }
+            own: dict[str, Any] = {name: per_model(given[name], B, name) for name in names if _is_own(name, given)}
             own |= {name: values[0] for name, values in own.items() if values and len(set(values)) == 1}
             several = [name for name, values in own.items() if isinstance(values, list)]
             if not several or not B:

@@ -44,9 +44,7 @@ def _per_dimension(value: Any, dims: int) -> tuple[Any, ...] | None:
     return values if len(values) == dims else None
 
 
-def _sides(
-    input: Tensor, size: Any, scale_factor: Any, recompute: bool
-) -> tuple[list[int], list[float]] | None:
+def _sides(input: Tensor, size: Any, scale_factor: Any, recompute: bool) -> tuple[list[int], list[float]] | None:
     """Return the sides of what torch would interpolate, and its steps with corners that are not aligned."""
     dims = input.dim() - 3
     asked = _per_dimension(size if scale_factor is None else scale_factor, dims)
@@ -86,9 +84,7 @@ def interpolated(
     sides, steps = found
     if align_corners:
         ends = zip(input.shape[3:], sides, strict=True)
-        return ops.resample(
-            input, f"{kind} corners", sides, [(n - 1) / (m - 1) if m > 1 else 0.0 for n, m in ends]
-        )
+        return ops.resample(input, f"{kind} corners", sides, [(n - 1) / (m - 1) if m > 1 else 0.0 for n, m in ends])
     return ops.resample(input, kind, sides, steps)
 
 

@@ -27,9 +27,7 @@ def each_sample(function: Callable[..., Any], name: str, dims: int, *tensors: Te
         )
     B, N = input.shape[:2]
     if B > 1 and all(t.stride(0) == 0 for t in tensors):
-        return _map(
-            lambda y: y.unsqueeze(0).expand(B, *y.shape), function(*(t.select(0, 0) for t in tensors))
-        )
+        return _map(lambda y: y.unsqueeze(0).expand(B, *y.shape), function(*(t.select(0, 0) for t in tensors)))
     if B > 1 and N > 1 and all(t.stride(1) == B * t.stride(0) for t in tensors):
         in_turn = function(*(t.transpose(0, 1).flatten(0, 1) for t in tensors))
         return _map(lambda y: y.unflatten(0, (N, B)).transpose(0, 1), in_turn)

@@ -37,9 +37,7 @@ def triple(size: Size) -> Triple:
     return values * 3 if len(values) == 1 else values  # type: ignore[return-value]
 
 
-def is_pointwise(
-    input: Tensor, weight: Tensor, stride: Size, padding: str | Size, dilation: Size, groups: int
-) -> bool:
+def is_pointwise(input: Tensor, weight: Tensor, stride: Size, padding: str | Size, dilation: Size, groups: int) -> bool:
     """Return True for filters of one tap that meet each pixel of volumes once: those of images do the same."""
     if input.dim() != 6 or weight.shape[3:] != (1, 1, 1) or not on_cpu(input):
         return False

@@ -45,9 +45,7 @@ def from_single_pixels(
     single = input.dim() == 5 and input.shape[3:] == (1, 1) and groups == 1 and input.size(0) > 0
     if not (single and on_cpu(input) and input.size(2) == weight.size(1)):
         return None
-    plain = all(
-        set(sizes_of(size)) <= {value} for size, value in ((padding, 0), (output_padding, 0), (dilation, 1))
-    )
+    plain = all(set(sizes_of(size)) <= {value} for size, value in ((padding, 0), (output_padding, 0), (dilation, 1)))
     autocast = torch.is_autocast_enabled("cpu") and torch.float64 not in (input.dtype, weight.dtype)
     alike = autocast or input.dtype == weight.dtype
     if not (plain and alike and input.is_floating_point() and min(sizes_of(stride)) > 0):

@@ -53,11 +53,7 @@ def transposed_of_windows(
     if bias is not None and (bias.size(1) != outputs or bias.dtype != weight.dtype):
         return None
     steps, edges, more, apart = _pair(stride), _pair(padding), _pair(output_padding), _pair(dilation)
-    if (
-        min(*steps, *apart) < 1
-        or min(*edges, *more) < 0
-        or any(m >= s for m, s in zip(more, steps, strict=True))
-    ):
+    if min(*steps, *apart) < 1 or min(*edges, *more) < 0 or any(m >= s for m, s in zip(more, steps, strict=True)):
         return None
     ends = zip(input.shape[3:], weight.shape[3:], steps, edges, apart, more, strict=True)
     sides = [(n - 1) * s - 2 * p + d * (k - 1) + 1 + m for n, k, s, p, d, m in ends]

@@ -96,9 +96,7 @@ FEW_NUMBERS, FEWEST_IN_ALL = 16, 256
 16 a third; and numbers of a model below which it takes less time than a call of the operator for such rows."""
 
 
-def _along(
-    function: Callable[[torch.Tensor, int], torch.Tensor], input: torch.Tensor, dim: int
-) -> torch.Tensor:
+def _along(function: Callable[[torch.Tensor, int], torch.Tensor], input: torch.Tensor, dim: int) -> torch.Tensor:
     """Call `function(input, dim)` on dimensions in memory order: torch would copy others first."""
     dim %= input.dim()
     if tracing() or (input.stride(dim) == 1 and input.size(dim) < FEW_NUMBERS):
@@ -111,11 +109,7 @@ def _of_few(input: torch.Tensor, dim: int, dtype: torch.dtype | None, log: bool)
     times as long. None for others."""
     if tracing() or not 1 < input.size(dim) < FEW_NUMBERS or input.numel() < FEWEST_IN_ALL * len(input):
         return None
-    if (
-        not on_cpu(input)
-        or input.dtype not in (torch.float32, torch.float64)
-        or dtype not in (None, input.dtype)
-    ):
+    if not on_cpu(input) or input.dtype not in (torch.float32, torch.float64) or dtype not in (None, input.dtype):
         return None
     order = memory_order(input)
     rows = input.permute(order)
@@ -147,9 +141,7 @@ def log_softmax(
     """`torch.nn.functional.log_softmax`; `dim` counts without the model."""
     dim = _softmax_dim(dim, input, "log_softmax")
     short = _of_few(input, dim, dtype, True)
-    return (
-        short if short is not None else _along(lambda x, d: torch.log_softmax(x, d, dtype=dtype), input, dim)
-    )
+    return short if short is not None else _along(lambda x, d: torch.log_softmax(x, d, dtype=dtype), input, dim)
 
 
 @takes_own_numbers("tau")

@@ -132,9 +132,7 @@ def _flash(
             mask = mask[(0,) * max(0, mask.dim() - 3)]
         elif per_model and not _varies(mask, query.dim(), range(1, query.dim() - 3)):
             each = [
-                call(
-                    q.flatten(0, -4), k.flatten(0, -4), v.flatten(0, -4), m[(0,) * (m.dim() - 3)], scale=scale
-                )
+                call(q.flatten(0, -4), k.flatten(0, -4), v.flatten(0, -4), m[(0,) * (m.dim() - 3)], scale=scale)
                 for q, k, v, m in zip(query, key, value, mask, strict=True)
             ]
             return torch.stack(each).view(*leading, query.shape[-2], value.shape[-1])

@@ -18,11 +18,7 @@ def bilinear(
     W input2 for all O * I1 rows is one product without a copy of the weights; the rest is a sum of I1 products.
     """
     shapes = (input1.shape, input2.shape)
-    if (
-        weight.dim() != 4
-        or shapes[0][:-1] != shapes[1][:-1]
-        or (shapes[0][-1], shapes[1][-1]) != weight.shape[2:]
-    ):
+    if weight.dim() != 4 or shapes[0][:-1] != shapes[1][:-1] or (shapes[0][-1], shapes[1][-1]) != weight.shape[2:]:
         raise InvalidArgument(
             f"bilinear takes [B, *, I1], [B, *, I2] and weight [B, O, I1, I2], got {list(input1.shape)}, "
             f"{list(input2.shape)} and {list(weight.shape)}"

@@ -226,9 +226,7 @@ def _geometry(
     return (*sizes[:3], transposed, sizes[3], groups)
 
 
-def _as_rows(
-    plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
-) -> Tensor:
+def _as_rows(plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     """Compute a 1-d convolution as one of images of a single row, to use the fast cases of images."""
     if plain is F.conv1d:
         stride, padding, dilation, groups = rest

@@ -156,9 +156,7 @@ def dropout3d(
     return _of_images(input, 5, p, training, inplace, rng)
 
 
-def _of_images(
-    x: Tensor, unbatched: int | None, p: Rate, training: bool, inplace: bool, rng: Tensor | None
-) -> Tensor:
+def _of_images(x: Tensor, unbatched: int | None, p: Rate, training: bool, inplace: bool, rng: Tensor | None) -> Tensor:
     if x.dim() == unbatched:
         return _function(drop_channels, x.unsqueeze(1), p, training, inplace, rng).squeeze(1)
     return _function(drop_channels, x, p, training, inplace, rng)

@@ -47,15 +47,11 @@ def linear_cross_entropy(
     if sample_weight is not None and sample_weight.dtype == torch.bool and plain:
         target, sample_weight = target.masked_fill(~sample_weight, ignored), None
     if plain and reduction in ("mean", "sum") and sample_weight is None:
-        loss = ops.linear_cross_entropy(
-            input, linear_weight, target, linear_bias, ignored, label_smoothing, reduction
-        )
+        loss = ops.linear_cross_entropy(input, linear_weight, target, linear_bias, ignored, label_smoothing, reduction)
         return as_torch(loss, input)
     models, classes, *more, inputs = linear_weight.shape
     if input.dim() not in (2, 3) or len(input) != models:
-        raise InvalidArgument(
-            f"the input of {models} models must be [{models}, N, {inputs}], not {list(input.shape)}"
-        )
+        raise InvalidArgument(f"the input of {models} models must be [{models}, N, {inputs}], not {list(input.shape)}")
     flat_bias = None if linear_bias is None else linear_bias.flatten(1)
     logits = ops.linear(input, linear_weight.flatten(1, -2), flat_bias)
     logits = logits.unflatten(-1, (classes, *more)) if more else logits

@@ -196,9 +196,7 @@ def binary_cross_entropy(
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
     _check_shapes(input, target)
-    values = in_whole_vectors(
-        lambda x, y: F.binary_cross_entropy(x, y, reduction="none"), (input, 0.5), (target, 0.5)
-    )
+    values = in_whole_vectors(lambda x, y: F.binary_cross_entropy(x, y, reduction="none"), (input, 0.5), (target, 0.5))
     values = values if weight is None else values * align(weight, input)
     return _reduce(values, reduction, sample_weight)
 
@@ -275,9 +273,7 @@ def multilabel_margin_loss(
     """Multi-label margin loss of `[B, N, C]` and lists of classes `[B, N, C]` that end at the first -1."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
-    rows = F.multilabel_margin_loss(
-        input.flatten(0, -2), target.expand_as(input).flatten(0, -2), reduction="none"
-    )
+    rows = F.multilabel_margin_loss(input.flatten(0, -2), target.expand_as(input).flatten(0, -2), reduction="none")
     return _reduce(rows.view(input.shape[:-1]), reduction, sample_weight)
 
 

@@ -60,9 +60,7 @@ def batch_norm(
     statistics are `[B, C]`, the latter updated in place when training; `momentum` is a number or one per model `[B]`.
     `tracked` `[B]` counts their batches.
     """
-    return batch_norm_act(
-        input, running_mean, running_var, weight, bias, training, momentum, eps, tracked=tracked
-    )
+    return batch_norm_act(input, running_mean, running_var, weight, bias, training, momentum, eps, tracked=tracked)
 
 
 def batch_norm_act(
@@ -90,9 +88,7 @@ def batch_norm_act(
         raise InvalidArgument(
             f"residual {list(residual.shape)} is added to {list(input.shape)}: the shapes must be equal"
         )
-    x, *known = _prepared(
-        input, running_mean, running_var, weight, bias, training, activation, ops.NORM_ACTIVATIONS
-    )
+    x, *known = _prepared(input, running_mean, running_var, weight, bias, training, activation, ops.NORM_ACTIVATIONS)
     weight, bias, mean, var = known
     added = match(residual, x)
     known_running = running_mean is not None and running_var is not None and training and input.numel() > 0
@@ -101,9 +97,7 @@ def batch_norm_act(
         assert running_mean is not None
         assert running_var is not None
         options = (eps, activation, negative_slope, momentum)
-        y = ops.batch_norm_act_running(
-            x, weight, bias, added, running_mean, running_var, *options, tracked=tracked
-        )
+        y = ops.batch_norm_act_running(x, weight, bias, added, running_mean, running_var, *options, tracked=tracked)
     if y is None:
         if tracked is not None:
             tracked.add_(1)
@@ -141,9 +135,7 @@ def batch_norm_max(
 
     `activation` is monotonic: 'none', 'relu', 'relu6', or 'leaky_relu' (with `negative_slope` >= 0).
     """
-    x, *known = _prepared(
-        input, running_mean, running_var, weight, bias, training, activation, ops.MAX_ACTIVATIONS
-    )
+    x, *known = _prepared(input, running_mean, running_var, weight, bias, training, activation, ops.MAX_ACTIVATIONS)
     weight, bias, mean, var = known
     arguments = (x, weight, bias, mean, var, eps, activation, negative_slope)
     running = (running_mean, running_var) if training else (None, None)
@@ -276,9 +268,7 @@ def group_norm(
     """`torch.nn.functional.group_norm` of `[B, N, C, *]`; weight and bias are `[B, C]`."""
     check_channels(input, (weight, bias), "group_norm")
     if input.size(2) % num_groups != 0:
-        raise InvalidArgument(
-            f"group_norm: {input.size(2)} channels are not divisible into {num_groups} groups"
-        )
+        raise InvalidArgument(f"group_norm: {input.size(2)} channels are not divisible into {num_groups} groups")
     x = computable(input)
     return ops.group_norm(x, num_groups, match(weight, x), match(bias, x), eps).to(input.dtype)
 

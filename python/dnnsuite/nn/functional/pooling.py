@@ -295,9 +295,7 @@ def _lp_pool(
     """Compute the norm of each window from the mean of powers, with this package's means where they pay."""
     steps = None if math.isinf(norm_type) else _ours(dims, input, kernel_size, stride, 0, 1)
     if steps is None:
-        y: Tensor = (_lp_pool1d if dims == 1 else _lp_pool2d)(
-            input, norm_type, kernel_size, stride, ceil_mode
-        )
+        y: Tensor = (_lp_pool1d if dims == 1 else _lp_pool2d)(input, norm_type, kernel_size, stride, ceil_mode)
         return y
     mean_power = _pooled(ops.avg_pool, dims, input.pow(norm_type), *steps[:3], ceil_mode)
     sums = (mean_power.sign() * mean_power.abs().relu()).mul(math.prod(steps[0]))

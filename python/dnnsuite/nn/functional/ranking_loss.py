@@ -46,9 +46,7 @@ def soft_margin_loss(
     """Soft margin loss log(1 + exp(-target * input)) of `[B, N, ...]` and targets 1 or -1; mean per model."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
-    values = in_whole_vectors(
-        lambda x, y: F.soft_margin_loss(x, y, reduction="none"), (input, 0.0), (target, 1.0)
-    )
+    values = in_whole_vectors(lambda x, y: F.soft_margin_loss(x, y, reduction="none"), (input, 0.0), (target, 1.0))
     return _reduce(values, reduction, sample_weight)
 
 

@@ -50,9 +50,7 @@ def embedding(
     rows = ops.embedding(computable(weight), indices, padding).to(weight.dtype)
     if scale_grad_by_freq:
         flat = indices.flatten(1)
-        counts = weight.new_zeros(weight.shape[:2]).scatter_add_(
-            1, flat, torch.ones_like(flat, dtype=weight.dtype)
-        )
+        counts = weight.new_zeros(weight.shape[:2]).scatter_add_(1, flat, torch.ones_like(flat, dtype=weight.dtype))
         rows = _ScaledGradient.apply(rows, counts.gather(1, flat).view(*indices.shape, 1).reciprocal())
     return rows
 
@@ -87,9 +85,7 @@ def embedding_bag(
     alike = input.dim() == 3 and input.size(2) > 0 and weight.dtype in (torch.float32, torch.float64)
     if alike and mode in ("sum", "mean", "max") and not weighted and on_cpu(weight):
         return _of_rows(embedding(input, weight), mode)
-    plain = (
-        not weighted and not include_last_offset and input.numel() > 0 and not torch.compiler.is_compiling()
-    )
+    plain = not weighted and not include_last_offset and input.numel() > 0 and not torch.compiler.is_compiling()
     sums = mode in ("sum", "mean") and weight.dtype in (torch.float32, torch.float64) and on_cpu(weight)
     if plain and sums and offsets is not None:
         return ops.embedding_bags(weight, input.long(), offsets.long(), mode == "mean")

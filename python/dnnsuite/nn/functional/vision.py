@@ -42,9 +42,7 @@ def _lie_apart(input: Tensor, kernel: Sequence[int], *rest: Sequence[int]) -> bo
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """`torch.nn.functional.pad` of `[B, ...]`: `pad` counts from the last dimension and never reaches the model."""
     if len(pad) // 2 >= input.dim():
-        raise InvalidArgument(
-            f"pad={list(pad)} reaches dimension 0 of {list(input.shape)}, which is the model"
-        )
+        raise InvalidArgument(f"pad={list(pad)} reaches dimension 0 of {list(input.shape)}, which is the model")
     padding = list(pad)
     if mode == "constant":
         if value in (None, 0) and (y := repeated(input, padding, "zero")) is not None:
@@ -72,9 +70,7 @@ def _with_constants(input: Tensor, padding: list[int], value: float | None) -> T
 def _images(input: Tensor, name: str) -> int:
     """Return the number of dimensions after the channels of `[B, N, C, *]`."""
     if input.dim() < 4:
-        raise InvalidArgument(
-            f"{name} takes [B, N, C, *] with the model in dimension 0; got {list(input.shape)}"
-        )
+        raise InvalidArgument(f"{name} takes [B, N, C, *] with the model in dimension 0; got {list(input.shape)}")
     return input.dim() - 3
 
 

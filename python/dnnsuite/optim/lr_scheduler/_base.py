@@ -159,9 +159,7 @@ class LRScheduler(_TORCHS):
         """
         chosen = check_indices(indices, len(self.last_epoch))
         if len(chosen) != self.B:
-            raise InvalidArgument(
-                f"{len(chosen)} indices, but the optimizer has {self.B} models: change it first"
-            )
+            raise InvalidArgument(f"{len(chosen)} indices, but the optimizer has {self.B} models: change it first")
         values = self._fresh_arguments(chosen.count(None), fresh)
         new = torch.tensor([index is None for index in chosen])
         for name, value in self.__dict__.items():

@@ -21,9 +21,7 @@ class _Combined(LRScheduler):
             raise InvalidArgument(f"{name} needs at least one schedule")
         for place, one in enumerate(schedulers):
             if not isinstance(one, LRScheduler) or isinstance(one, ReduceLROnPlateau):
-                raise InvalidArgument(
-                    f"{name} takes schedules that step without a metric; number {place} is {one!r}"
-                )
+                raise InvalidArgument(f"{name} takes schedules that step without a metric; number {place} is {one!r}")
             if one.optimizer is not optimizer:
                 raise InvalidArgument(f"{name} takes schedules of one optimizer; number {place} has another")
         self._attach(optimizer)
@@ -39,9 +37,7 @@ class _Combined(LRScheduler):
         for one, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
             one.load_state_dict(state)
 
-    def _parts(
-        self, indices: Sequence[int | None], values: Sequence[Mapping[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def _parts(self, indices: Sequence[int | None], values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         given = [dict(one) for one in values] or [{} for _ in self._schedulers]
         if len(given) != len(self._schedulers):
             raise InvalidArgument(f"{len(given)} sets of arguments for {len(self._schedulers)} schedules")
@@ -59,14 +55,10 @@ class ChainedScheduler(_Combined):
         self.last_epoch = torch.zeros(self.B, dtype=torch.int64)
 
     def _move(self, moving: Vector, initial: bool = False, restart: bool = False) -> None:
-        for (
-            one
-        ) in self._schedulers:  # as in torch a chain that begins a sequence steps, though it is its beginning
+        for one in self._schedulers:  # as in torch a chain that begins a sequence steps, though it is its beginning
             one._move(moving, False, restart)
 
-    def select(
-        self, indices: Sequence[int | None], schedulers: Sequence[Mapping[str, Any]] = (), **fresh: Any
-    ) -> None:
+    def select(self, indices: Sequence[int | None], schedulers: Sequence[Mapping[str, Any]] = (), **fresh: Any) -> None:
         """Choose models, as `LRScheduler.select`; `schedulers` are the fresh models' arguments of each schedule."""
         parts = self._parts(indices, schedulers)
         chosen = check_indices(indices, len(self.last_epoch))
@@ -87,9 +79,7 @@ class SequentialLR(_Combined):
     ) -> None:
         self._take(optimizer, schedulers)
         if len(milestones) != len(schedulers) - 1:
-            raise InvalidArgument(
-                f"{len(schedulers)} schedules have {len(schedulers) - 1} milestones between them"
-            )
+            raise InvalidArgument(f"{len(schedulers)} schedules have {len(schedulers) - 1} milestones between them")
         self._milestones = [as_vector(m, self.B, f"milestone {i}") for i, m in enumerate(milestones)]
         self.last_epoch = as_vector(last_epoch, self.B, "last_epoch").long() + 1
         self._begin(self._all())

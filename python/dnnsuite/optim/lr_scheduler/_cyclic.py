@@ -90,9 +90,7 @@ class CyclicLR(_Cycling):
         height = torch.where(x <= ratio, x / ratio, (x - 1) / (ratio - 1))
         where = cycle if self.scale_mode == "cycle" else epoch
         if self.scale_fn is not None:
-            return height * torch.tensor(
-                [float(self.scale_fn(v)) for v in where.tolist()], dtype=torch.float64
-            )
+            return height * torch.tensor([float(self.scale_fn(v)) for v in where.tolist()], dtype=torch.float64)
         if self.mode == "triangular2":
             return height / 2.0 ** (where - 1)
         return height * self.gamma**where if self.mode == "exp_range" else height
@@ -145,9 +143,7 @@ class OneCycleLR(_Cycling):
         if total_steps is None:
             if epochs is None or steps_per_epoch is None:
                 raise InvalidArgument("give total_steps, or epochs and steps_per_epoch")
-            total_steps = as_vector(epochs, self.B, "epochs") * as_vector(
-                steps_per_epoch, self.B, "steps_per_epoch"
-            )
+            total_steps = as_vector(epochs, self.B, "epochs") * as_vector(steps_per_epoch, self.B, "steps_per_epoch")
         if anneal_strategy not in ("cos", "linear"):
             raise InvalidArgument(f"anneal_strategy is {anneal_strategy!r}; it must be cos or linear")
         self._set(max_lr=max_lr, total_steps=total_steps, pct_start=pct_start)

@@ -42,9 +42,7 @@ class ReduceLROnPlateau(LRScheduler, _TORCHS):
         self.cooldown: Vector
         self.min_lr: Vector
         self.eps: Vector
-        self._set(
-            factor=factor, patience=patience, threshold=threshold, cooldown=cooldown, min_lr=min_lr, eps=eps
-        )
+        self._set(factor=factor, patience=patience, threshold=threshold, cooldown=cooldown, min_lr=min_lr, eps=eps)
         require(self.factor < 1, "factor", self.factor, "it must be less than 1")
         self.mode, self.threshold_mode = mode, threshold_mode
         self.base_lrs = []
@@ -70,9 +68,7 @@ class ReduceLROnPlateau(LRScheduler, _TORCHS):
             raise InvalidArgument("ReduceLROnPlateau.step takes the models' metrics")
         current = torch.as_tensor(metrics).detach().to("cpu", torch.float64)
         if current.shape != (self.B,):
-            raise InvalidArgument(
-                f"metrics has shape {list(current.shape)} for {self.B} models: give one per model"
-            )
+            raise InvalidArgument(f"metrics has shape {list(current.shape)} for {self.B} models: give one per model")
         self._step_count += 1
         self.last_epoch = self.last_epoch + 1
         better = self._better(current)

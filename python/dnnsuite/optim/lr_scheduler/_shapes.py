@@ -53,9 +53,7 @@ class MultiStepLR(LRScheduler):
 
     per_model = ("gamma",)
 
-    def __init__(
-        self, optimizer: Any, milestones: Sequence[Any], gamma: Any = 0.1, last_epoch: Any = -1
-    ) -> None:
+    def __init__(self, optimizer: Any, milestones: Sequence[Any], gamma: Any = 0.1, last_epoch: Any = -1) -> None:
         self._attach(optimizer)
         self.gamma: Vector
         self._set(gamma=gamma)
@@ -74,9 +72,7 @@ class MultiStepLR(LRScheduler):
     def closed_form(self, place: int, epoch: Vector) -> Vector:
         return self.base_lrs[place] * self.gamma ** (self.milestones <= epoch[:, None]).sum(1)
 
-    def select(
-        self, indices: Sequence[int | None], milestones: Sequence[int] | None = None, **fresh: Any
-    ) -> None:
+    def select(self, indices: Sequence[int | None], milestones: Sequence[int] | None = None, **fresh: Any) -> None:
         if None in indices and milestones is None:
             raise InvalidArgument("a fresh model of MultiStepLR needs milestones")
         lists = [[m for m in row if math.isfinite(m)] for row in self.milestones.tolist()]
@@ -103,9 +99,7 @@ class ConstantLR(LRScheduler):
 
     per_model = ("factor", "total_iters")
 
-    def __init__(
-        self, optimizer: Any, factor: Any = 1.0 / 3, total_iters: Any = 5, last_epoch: Any = -1
-    ) -> None:
+    def __init__(self, optimizer: Any, factor: Any = 1.0 / 3, total_iters: Any = 5, last_epoch: Any = -1) -> None:
         self._attach(optimizer)
         self.factor: Vector
         self.total_iters: Vector
@@ -227,9 +221,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     per_model = ("T_0", "T_mult", "eta_min")
 
-    def __init__(
-        self, optimizer: Any, T_0: Any, T_mult: Any = 1, eta_min: Any = 0.0, last_epoch: Any = -1
-    ) -> None:
+    def __init__(self, optimizer: Any, T_0: Any, T_mult: Any = 1, eta_min: Any = 0.0, last_epoch: Any = -1) -> None:
         self._attach(optimizer)
         self.T_0: Vector
         self.T_mult: Vector

@@ -54,9 +54,7 @@ def with_launches(work: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
         values = calls[name].to_numpy()[row] if len(ids) else np.zeros(len(wanted), np.int64)
         return pd.arrays.IntegerArray(values.astype(np.int64), ~known)
 
-    found = work.assign(
-        launch_t0_ns=column("t0_ns"), launch_t1_ns=column("t1_ns"), launch_thread=column("thread")
-    )
+    found = work.assign(launch_t0_ns=column("t0_ns"), launch_t1_ns=column("t1_ns"), launch_thread=column("thread"))
     found["queue_ns"] = found["t0_ns"] - found["launch_t0_ns"]
     return defined_as(work, found, _LAUNCH)
 
@@ -92,9 +90,7 @@ def _timeline(t0_ns: Times, t1_ns: Times) -> tuple[Times, NDArray[np.int64]]:
     return edges, rows
 
 
-def attribute(
-    work: pd.DataFrame, api: pd.DataFrame, spans: pd.DataFrame, label: str = "name"
-) -> pd.DataFrame:
+def attribute(work: pd.DataFrame, api: pd.DataFrame, spans: pd.DataFrame, label: str = "name") -> pd.DataFrame:
     """Add to `work` its launches (:func:`with_launches`), and the `span` and `step` in which it was launched.
 
     Args:

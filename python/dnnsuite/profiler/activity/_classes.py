@@ -149,9 +149,7 @@ _RULES = [
         ),
     )
 ]
-_FUNCTION = re.compile(
-    r"(?:void |std::enable_if<.*?>::type )?(?:\((?:anonymous namespace|instance \d+)\)|[^<(])+"
-)
+_FUNCTION = re.compile(r"(?:void |std::enable_if<.*?>::type )?(?:\((?:anonymous namespace|instance \d+)\)|[^<(])+")
 # Kernels that say by a template's argument what they do.
 _WRAPPERS = re.compile(
     r""
@@ -211,7 +209,5 @@ def classify_names(names: pd.Series) -> pd.Series:
     column = names.astype("category").cat
     classes = [*CLASSES]
     of_name = [classes.index(classify(str(name))) for name in column.categories]
-    found = np.array([*of_name, classes.index("other")])[
-        column.codes.to_numpy()
-    ]  # code -1, no name: the last
+    found = np.array([*of_name, classes.index("other")])[column.codes.to_numpy()]  # code -1, no name: the last
     return pd.Series(pd.Categorical.from_codes(found, pd.Index(classes)), index=names.index)

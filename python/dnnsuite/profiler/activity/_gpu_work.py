@@ -162,17 +162,12 @@ class ActivityInstrument:
                 strict=True,
             )
         }
-        save_records(
-            Path(path), parts, self.windows, {call: _C.cupti_function_name(*call) for call in sorted(calls)}
-        )
+        save_records(Path(path), parts, self.windows, {call: _C.cupti_function_name(*call) for call in sorted(calls)})
 
     def notes(self) -> list[str]:
         """Remarks: records that were lost or left out, and times that cannot be."""
         lost = self._losses
-        counts = {
-            key: sum(part["counts"][key] for part in self._parts)
-            for key in ("incomplete", "unknown", "damaged")
-        }
+        counts = {key: sum(part["counts"][key] for part in self._parts) for key in ("incomplete", "unknown", "damaged")}
         said = [
             (lost.get("dropped_records", 0), "records dropped by CUPTI, which had no room for them"),
             (

@@ -91,8 +91,7 @@ def utilization(
     moved_on = _by_device(memops)
     none = kernels.iloc[:0]
     rows = [
-        {"device": device}
-        | _one_device(ran_on.get(device, none), moved_on.get(device, none), inside, overhead_ns)
+        {"device": device} | _one_device(ran_on.get(device, none), moved_on.get(device, none), inside, overhead_ns)
         for device in sorted({*ran_on, *moved_on})
     ]
     return define(pd.DataFrame(rows, columns=list(_UTILIZATION)), _UTILIZATION)
@@ -130,9 +129,7 @@ def _by_device(*tables: pd.DataFrame | None, columns: tuple[str, ...] = ()) -> d
     return {int(cast("int", device)): rows for device, rows in pd.concat(some).groupby("device")}
 
 
-def _one_device(
-    ran: pd.DataFrame, moved: pd.DataFrame, inside: TimeSet, overhead_ns: int
-) -> dict[str, int | float]:
+def _one_device(ran: pd.DataFrame, moved: pd.DataFrame, inside: TimeSet, overhead_ns: int) -> dict[str, int | float]:
     window_ns = length_ns(inside)
     each_ns = overlap_ns(inside, ran["t0_ns"].to_numpy(), ran["t1_ns"].to_numpy())
     running, moving = time_of(ran, inside), time_of(moved, inside)

@@ -18,9 +18,7 @@ __all__ = ["Feature", "permission", "support"]
 
 _CAP_SYS_ADMIN = 21
 _PARAMS = "proc/driver/nvidia/params"
-_ALLOW = (
-    "load the driver's module with NVreg_RestrictProfilingToAdminUsers=0, or give the process CAP_SYS_ADMIN"
-)
+_ALLOW = "load the driver's module with NVreg_RestrictProfilingToAdminUsers=0, or give the process CAP_SYS_ADMIN"
 _CONDITIONS = {
     "architecture": ("the GPU is older than Volta", "use a GPU of compute capability 7.0 or newer"),
     "sli": ("the GPU is in an SLI group", "switch SLI off"),
@@ -88,14 +86,10 @@ def _interface(found: Mapping[str, Any]) -> Feature:
 def permission(root: Path = Path("/")) -> Feature:
     """Check the driver's permission to read counters: `RmProfilingAdminOnly`, and the process's CAP_SYS_ADMIN."""
     try:
-        params = dict(
-            line.split(":", 1) for line in (root / _PARAMS).read_text().splitlines() if line.count(":") == 1
-        )
+        params = dict(line.split(":", 1) for line in (root / _PARAMS).read_text().splitlines() if line.count(":") == 1)
         status = (root / "proc/self/status").read_text()
     except OSError as error:
-        return Feature(
-            "permission", False, f"no NVIDIA driver: {error.filename} cannot be read", "install the driver"
-        )
+        return Feature("permission", False, f"no NVIDIA driver: {error.filename} cannot be read", "install the driver")
     if params.get("RmProfilingAdminOnly", "1").strip() == "0":
         return Feature("permission", True, "the driver lets every user profile")
     masks = [line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")]

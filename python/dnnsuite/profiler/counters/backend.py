@@ -25,9 +25,7 @@ class Backend(Protocol):
     def sampled(self, device: Any, metrics: Sequence[str], **options: Any) -> Any:
         """Open a session that samples: start, stop, close, take."""
 
-    def evaluate(
-        self, chip: str, image: bytes, metrics: Sequence[str], collection: str = "ranges"
-    ) -> dict[str, Any]:
+    def evaluate(self, chip: str, image: bytes, metrics: Sequence[str], collection: str = "ranges") -> dict[str, Any]:
         """Return names and values [ranges or samples][metrics] of a counter-data image."""
 
 
@@ -38,17 +36,13 @@ class CuptiBackend:
         register_vendor_folders()
         return CounterDevice(ordinal)
 
-    def ranges(
-        self, device: Any, groups: Sequence[Sequence[str]], kernels: bool, max_ranges: int
-    ) -> RangeCounters:
+    def ranges(self, device: Any, groups: Sequence[Sequence[str]], kernels: bool, max_ranges: int) -> RangeCounters:
         return RangeCounters(device, [list(group) for group in groups], kernels, max_ranges)
 
     def sampled(self, device: Any, metrics: Sequence[str], **options: Any) -> SampledCounters:
         return SampledCounters(device, list(metrics), **options)
 
-    def evaluate(
-        self, chip: str, image: bytes, metrics: Sequence[str], collection: str = "ranges"
-    ) -> dict[str, Any]:
+    def evaluate(self, chip: str, image: bytes, metrics: Sequence[str], collection: str = "ranges") -> dict[str, Any]:
         return host(chip, collection).evaluate(image, list(metrics))
 
 

@@ -230,14 +230,10 @@ class CountersInstrument:
             lines += [f"counters: {line}" for line in self.selection.left_out]
             present = set(self.selection.roles.values())
             lines += [
-                f"counters: {why}"
-                for roles, why in overlaps(self.plan.chip).items()
-                if len(present & {*roles}) > 1
+                f"counters: {why}" for roles, why in overlaps(self.plan.chip).items() if len(present & {*roles}) > 1
             ]
         if self._mode == "kernels":
-            lines.append(
-                "counters: kernels ran one at a time and were replayed: no time of this run is a step's time"
-            )
+            lines.append("counters: kernels ran one at a time and were replayed: no time of this run is a step's time")
         return lines
 
     def close(self) -> None:

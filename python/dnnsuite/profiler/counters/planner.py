@@ -49,8 +49,7 @@ class CounterPlan:
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""
         groups = [
-            {"metrics": list(group.metrics), "passes": group.passes, "scope": group.scope}
-            for group in self.groups
+            {"metrics": list(group.metrics), "passes": group.passes, "scope": group.scope} for group in self.groups
         ]
         return {
             "chip": self.chip,

@@ -155,9 +155,7 @@ def overlaps(chip: str) -> dict[tuple[str, ...], str]:
     if "pipe_fma_type" in resolve("fp16", chip):
         found["fp16", "fma"] = "half precision runs on the FMA pipes: fp16 is a part of fma"
     if accepts("sm__pipe_shared_cycles_active" + OF_PEAK, chip):
-        pipes = re.search(
-            r"\(([\w+]+)\)", host(chip).describe("sm__pipe_shared_cycles_active")["description"]
-        )
+        pipes = re.search(r"\(([\w+]+)\)", host(chip).describe("sm__pipe_shared_cycles_active")["description"])
         sharing = tuple(pipe for pipe in pipes[1].split("+") if pipe in ROLES) if pipes else ()
         if len(sharing) > 1:
             found[sharing] = (

@@ -61,9 +61,7 @@ class PmSamplingInstrument:
         backend: Backend = CUPTI,
     ) -> None:
         if not interval_s >= SHORTEST_INTERVAL_S:
-            raise InvalidArgument(
-                f"interval_s {interval_s}; accepted: from {SHORTEST_INTERVAL_S} s, as 0.001"
-            )
+            raise InvalidArgument(f"interval_s {interval_s}; accepted: from {SHORTEST_INTERVAL_S} s, as 0.001")
         self._metrics, self._device, self._interval_s = metrics, device, interval_s
         self._buffer_bytes, self._backend = buffer_bytes, backend
         self._session: Any = None
@@ -123,11 +121,7 @@ class PmSamplingInstrument:
         for window in self._windows:
             assert self.selection is not None
             times = np.asarray([window["t0_ns"], window["t1_ns"]], dtype=np.int64)
-            times += (
-                anchor(int(times[0][0]), window["realtime_ns"], window["monotonic_ns"])[0]
-                if times.size
-                else 0
-            )
+            times += anchor(int(times[0][0]), window["realtime_ns"], window["monotonic_ns"])[0] if times.size else 0
             values = np.asarray(window["values"], dtype=np.float64).reshape(-1, len(self.selection.metrics))
             for column, metric in enumerate(self.selection.metrics):
                 frames.append(self._frame(metric, times, values[:, column]))
@@ -163,13 +157,9 @@ class PmSamplingInstrument:
             )
         first = [(window, window["t0_ns"][0]) for window in self._windows if window["t0_ns"]]
         if any(not anchor(t0, window["realtime_ns"], window["monotonic_ns"])[1] for window, t0 in first):
-            lines.append(
-                "pm_sampling: the GPU's clock is not this machine's: times are aligned by the window's start"
-            )
+            lines.append("pm_sampling: the GPU's clock is not this machine's: times are aligned by the window's start")
         if len(first) < len(self._windows):
-            lines.append(
-                "pm_sampling: a window without samples: it was shorter than the interval, or none came"
-            )
+            lines.append("pm_sampling: a window without samples: it was shorter than the interval, or none came")
         if self.selection:
             lines += [f"pm_sampling: {line}" for line in self.selection.left_out]
             present = set(self.selection.roles.values())

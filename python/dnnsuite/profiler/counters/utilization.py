@@ -58,9 +58,7 @@ def core_utilization(
 
     missing = [column for column in (weight, *cores, *([by] if by else [])) if column not in kernels]
     if missing:
-        raise InvalidArgument(
-            f"no column {', '.join(missing)}; the table has {', '.join(map(str, kernels.columns))}"
-        )
+        raise InvalidArgument(f"no column {', '.join(missing)}; the table has {', '.join(map(str, kernels.columns))}")
     if (kernels[weight] < 0).any():
         raise InvalidArgument(f"negative {weight}: cycles cannot be")
     parts = kernels.groupby(by, sort=True) if by else [(None, kernels)]
@@ -69,9 +67,7 @@ def core_utilization(
         cycles = step_cycles.get(value) if isinstance(step_cycles, Mapping) else step_cycles
         rows += [({by: value} if by else {}) | _of_core(part, core, weight, cycles) for core in cores]
     columns = [*([by] if by else []), "core", "pct_of_busy", "pct_of_step", "counted", "left_out"]
-    return define(
-        pd.DataFrame(rows, columns=columns), {**_DEFINITIONS, **({by: f"{by} of the run"} if by else {})}
-    )
+    return define(pd.DataFrame(rows, columns=columns), {**_DEFINITIONS, **({by: f"{by} of the run"} if by else {})})
 
 
 def _of_core(part: pd.DataFrame, core: str, weight: str, step_cycles: float | None) -> dict[str, object]:
@@ -147,7 +143,5 @@ def utilization_lines(table: pd.DataFrame | None) -> Iterator[str]:
 def utilization_record(table: pd.DataFrame | None) -> list[dict[str, Any]]:
     """Convert the table for JSON."""
     return (
-        []
-        if table is None
-        else [dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False)]
+        [] if table is None else [dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False)]
     )

@@ -26,11 +26,7 @@ def validate(names: Iterable[str], chip: str, collection: str = "ranges") -> Non
 
 def _complaint(name: str, chip: str, collection: str) -> str:
     near = suggestions(name, chip, collection)
-    hint = (
-        f"; did you mean {', '.join(near)}?"
-        if near
-        else f"; `dnnsuite metrics list --chip {chip}` lists them"
-    )
+    hint = f"; did you mean {', '.join(near)}?" if near else f"; `dnnsuite metrics list --chip {chip}` lists them"
     how = "" if collection == "ranges" else " by sampling"
     return f"metric {name!r} cannot be collected{how} on {chip}{hint}"
 

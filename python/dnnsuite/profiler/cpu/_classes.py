@@ -25,17 +25,13 @@ _COMMUNICATION = re.compile(
     r"(gloo|nccl|mpi|ucc|xccl|hccl|rccl|oneccl)\w*[:_]|_?c10d(_functional(_autograd)?)?::|symm_mem::|record_param_comms$"
 )
 _COMPILED = re.compile(r"## Call CompiledFxGraph|triton_|(graph_\w+_)?cpp_fused|AOTInductor", re.IGNORECASE)
-_BUCKETS = re.compile(
-    r"torch(\.|::)distributed.*::(mul_out|copy_)"
-)  # DistributedDataParallel moves gradients
+_BUCKETS = re.compile(r"torch(\.|::)distributed.*::(mul_out|copy_)")  # DistributedDataParallel moves gradients
 # Identifiers that are no function of the user's: autograd's nodes, and functions of torch's that only call others.
 _FRAMES = re.compile(
     r"\w+Backward\d+$|Compiled\w+$|detach$|Checkpoint\w+$|_?DDPSink\w*$|BackwardHook\w+$|(Broadcast|ReduceAdd\w*|Scatter"
     r"|Gather)(Backward)?$|(forward|backward|step)$"
 )
-_OF_COMPILE = re.compile(
-    r"## Call CompiledFxGraph|Torch-Compiled Region|Compiled(Function|Autograd)|TorchDynamo "
-)
+_OF_COMPILE = re.compile(r"## Call CompiledFxGraph|Torch-Compiled Region|Compiled(Function|Autograd)|TorchDynamo ")
 
 # The first that matches counts. Names without namespace and `_foreach_`; `_` of an in-place operator is left on.
 _CLASSES = (
@@ -90,9 +86,7 @@ _CLASSES = (
     ),
 )  # fmt: skip
 _COMPILED_RULES = tuple((name, re.compile(pattern)) for name, pattern in _CLASSES)
-_AROUND = re.compile(
-    r"^_*(special_)?|(_backward\w*|_jvp|_forward|_functional|_out|_scalar|_kernel|_physical)+$|_+$"
-)
+_AROUND = re.compile(r"^_*(special_)?|(_backward\w*|_jvp|_forward|_functional|_out|_scalar|_kernel|_physical)+$|_+$")
 _ELEMENT_BY_ELEMENT = """
 __and__ __iand__ __ilshift__ __ior__ __irshift__ __ixor__ __lshift__ __or__ __rshift__ __xor__ abs absolute
 accumulate_grad acos acosh activate add add_relu addcdiv addcmul airy_ai amp_foreach_non_finite_check_and_unscale
@@ -113,9 +107,7 @@ true_divide trunc xlog1py xlogy zeta
 """
 _ELEMENTWISE = frozenset(_ELEMENT_BY_ELEMENT.split())
 
-_OPTIMIZER = re.compile(
-    r"^Optimizer\.(?!closure)|::optimizer_|::_foreach_(?!norm|zero)|::_fused_(adam|sgd|adagrad)"
-)
+_OPTIMIZER = re.compile(r"^Optimizer\.(?!closure)|::optimizer_|::_foreach_(?!norm|zero)|::_fused_(adam|sgd|adagrad)")
 _BACKWARD = re.compile(r"^autograd::engine|Backward\d*$|_backward")
 _DATA = re.compile(r"^enumerate\(DataLoader")
 

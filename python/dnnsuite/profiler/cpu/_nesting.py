@@ -35,9 +35,7 @@ def nest(threads: Sequence[int], t0_ns: Sequence[int], t1_ns: Sequence[int]) -> 
             parents[i], depths[i] = parent, len(open_events)
             inner_ns[parent] += min(t1_ns[i], t1_ns[parent]) - t0_ns[i]
         open_events.append(i)
-    return [
-        Nested(parents[i], depths[i], max(0, t1_ns[i] - t0_ns[i] - inner_ns[i])) for i in range(len(order))
-    ]
+    return [Nested(parents[i], depths[i], max(0, t1_ns[i] - t0_ns[i] - inner_ns[i])) for i in range(len(order))]
 
 
 def innermost(times_ns: Sequence[int], spans: Sequence[tuple[int, int, str]]) -> list[str | None]:

@@ -145,9 +145,7 @@ class OpsInstrument:
         profiler.stop()
         drift_ns = abs(_wall_minus_monotonic_ns() - self._offset_ns)
         if drift_ns > 1_000_000:
-            self._note(
-                f"ops: the date was set or drifted by {drift_ns / 1e6:.1f} ms, times are off by as much"
-            )
+            self._note(f"ops: the date was set or drifted by {drift_ns / 1e6:.1f} ms, times are off by as much")
         events = profiler.profiler.kineto_results.events()
         self._rows += self._rows_of([event for event in events if event.activity_type() in _KINDS])
 

@@ -63,11 +63,7 @@ def cpu_times_s(stat: str) -> dict[str, float]:
     columns give fewer keys.
     """
     found = re.match(r"cpu +(\d+(?: \d+)*)", stat)
-    return (
-        dict(zip(_TIMES, (int(word) / _TICKS_PER_S for word in found[1].split()), strict=False))
-        if found
-        else {}
-    )
+    return dict(zip(_TIMES, (int(word) / _TICKS_PER_S for word in found[1].split()), strict=False)) if found else {}
 
 
 def key_values(text: str) -> dict[str, int]:

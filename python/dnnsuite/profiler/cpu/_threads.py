@@ -135,9 +135,7 @@ class ThreadCounters:
                     waited = value.enabled_ns == 0  # the thread did not run at all: it counted nothing, truly
                     scaled = 0.0 if waited else value.scaled
                     ran = 100.0 if waited else 100 * value.running_ns / value.enabled_ns
-                    counts.append(
-                        Count(tid, self._names[tid], name, scaled, UNITS[name], ran, group.user_only)
-                    )
+                    counts.append(Count(tid, self._names[tid], name, scaled, UNITS[name], ran, group.user_only))
         return counts
 
     def _forked(self) -> bool:

@@ -150,9 +150,7 @@ class CpuInstrument:
 
     def notes(self) -> list[str]:
         found = self._sampler.notes()
-        found += [
-            f"cpu: {what}" + (f"; {remedy}" if remedy else "") for what, remedy in self._refused.items()
-        ]
+        found += [f"cpu: {what}" + (f"; {remedy}" if remedy else "") for what, remedy in self._refused.items()]
         if not self._has_pmu:
             found.append("cpu: no PMU: FLOPs are analytic, not counted")
         multiplexed = sorted({c.counter for c in self._counts if c.running_pct < 100})
@@ -164,9 +162,7 @@ class CpuInstrument:
         wall_ns = sum(t1 - t0 for _, t0, t1, _, _ in self._steps)
         stolen_ns = 1e9 * sum(steal for *_, steal in self._steps)
         if wall_ns and 100 * stolen_ns / wall_ns > _STOLEN_PCT:
-            found.append(
-                f"cpu: contention: in the steps the hypervisor took {stolen_ns / wall_ns:.2f} CPUs away"
-            )
+            found.append(f"cpu: contention: in the steps the hypervisor took {stolen_ns / wall_ns:.2f} CPUs away")
         return found
 
     def _missing(self) -> list[str]:

@@ -49,9 +49,7 @@ class NvmlDevice:
         for value in values:
             yield Reading(self.name, value.name, float(value.value), value.unit)
 
-    def _attempt(
-        self, call: str, function: Callable[..., Iterable[Any]], *arguments: Any
-    ) -> list[Any] | None:
+    def _attempt(self, call: str, function: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any] | None:
         """Call `function`; None, and a note, if NVML refuses it."""
         nvml = self._nvml
         try:

@@ -33,9 +33,7 @@ _METRICS = {
     60: ("gpm_nvlink_rx", _MIB, "bytes/s", "NVLink traffic to the GPU, all links"),
     61: ("gpm_nvlink_tx", _MIB, "bytes/s", "NVLink traffic from the GPU, all links"),
 }
-GPM_DEFINITIONS = {
-    name: f"{text}; between this sample and the one before" for name, _, _, text in _METRICS.values()
-}
+GPM_DEFINITIONS = {name: f"{text}; between this sample and the one before" for name, _, _, text in _METRICS.values()}
 
 
 class Gpm:

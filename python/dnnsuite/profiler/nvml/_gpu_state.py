@@ -100,9 +100,7 @@ class NvmlInstrument:
     def close(self) -> None:
         self._sampler.stop()
         nvml, self._nvml = self._nvml, None
-        if (
-            nvml is None or self._owner != os.getpid()
-        ):  # a fork: the handles are those of the process that opened it
+        if nvml is None or self._owner != os.getpid():  # a fork: the handles are those of the process that opened it
             return
         for device in self._devices:
             device.close()

@@ -100,13 +100,9 @@ class Roofline:
 
         calls = counted.assign(ns=counted["t1_ns"] - counted["t0_ns"])
         rows = []
-        for (name, kind, phase, dtype), group in calls.groupby(
-            ["name", "class", "phase", "dtype"], observed=True
-        ):
+        for (name, kind, phase, dtype), group in calls.groupby(["name", "class", "phase", "dtype"], observed=True):
             rows.append(self._row((name, kind, phase, dtype), group))
-        table = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values(
-            "time_s", ascending=False, ignore_index=True
-        )
+        table = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values("time_s", ascending=False, ignore_index=True)
         table["share_pct"] = 100 * table["time_s"] / table["time_s"].sum()
         table.attrs["definitions"] = dict(COLUMNS)
         return table

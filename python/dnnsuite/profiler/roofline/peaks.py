@@ -59,8 +59,7 @@ class Peaks:
         seen = values["contention"]
         contention = Contention(float(seen["slowdown"]), float(seen["waiting_pct"]), int(seen["threads"]))
         roofs = {
-            name: {key: float(value) for key, value in values[name].items()}
-            for name in ("flops_per_s", "bytes_per_s")
+            name: {key: float(value) for key, value in values[name].items()} for name in ("flops_per_s", "bytes_per_s")
         }
         if not all(value > 0 for roof in roofs.values() for value in roof.values()):
             raise ValueError("a roof is not positive")

@@ -104,7 +104,5 @@ class Algorithm(abc.ABC):
 
     def describe(self) -> str:
         """One line that tells two searches apart."""
-        values = ", ".join(
-            f"{name}={value!r}" for name, value in vars(self).items() if not name.startswith("_")
-        )
+        values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if not name.startswith("_"))
         return f"{type(self).__name__}({values})"

@@ -24,9 +24,7 @@ class Listed(Algorithm):
 
     def _configs(self, setting: Setting) -> list[Config]:
         if not setting.configs:
-            raise InvalidArgument(
-                "Listed takes a list of configurations, got a space: use Grid() or Random(n)"
-            )
+            raise InvalidArgument("Listed takes a list of configurations, got a space: use Grid() or Random(n)")
         return list(setting.configs)
 
     def next(self) -> Order | None:

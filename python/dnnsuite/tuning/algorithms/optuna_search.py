@@ -20,9 +20,7 @@ from .base import Algorithm, Decision, Order, Setting
 
 __all__ = ["OptunaSearch"]
 
-_MARK = (
-    "dnnsuite_trial"  # attribute: place in the sweep, then the states of the sampler's generators after it
-)
+_MARK = "dnnsuite_trial"  # attribute: place in the sweep, then the states of the sampler's generators after it
 _WENT_ON = "dnnsuite_epoch"  # attribute: the last epoch after which it was decided to go on
 
 
@@ -48,9 +46,7 @@ class OptunaSearch(Algorithm):
         except ImportError:
             raise Unavailable("Optuna is not installed", remedy="pip install 'dnnsuite[optuna]'") from None
         if not isinstance(study, optuna.study.Study):
-            raise InvalidArgument(
-                f"OptunaSearch takes a study, got a {type(study).__name__}: optuna.create_study()"
-            )
+            raise InvalidArgument(f"OptunaSearch takes a study, got a {type(study).__name__}: optuna.create_study()")
         if len(study.directions) != 1:
             raise InvalidArgument(f"a sweep has one metric, the study {len(study.directions)} objectives")
         for name, value in (("trials", trials), ("parallel", parallel)):
@@ -61,15 +57,11 @@ class OptunaSearch(Algorithm):
 
     def begin(self, setting: Setting) -> None:
         if setting.configs:
-            raise InvalidArgument(
-                "OptunaSearch draws from a space: give ranges, not a list of configurations"
-            )
+            raise InvalidArgument("OptunaSearch draws from a space: give ranges, not a list of configurations")
         maximize = self._study.direction == self._optuna.study.StudyDirection.MAXIMIZE
         if maximize != setting.maximize:
             wanted = "max" if maximize else "min"
-            raise InvalidArgument(
-                f"the study's direction is {self._study.direction.name}: give goal={wanted!r}"
-            )
+            raise InvalidArgument(f"the study's direction is {self._study.direction.name}: give goal={wanted!r}")
         self._sign = -1.0 if maximize else 1.0
         self._epochs = setting.epochs
         self._named = {name: texts for name, value in setting.space.items() if (texts := _texts(value))}

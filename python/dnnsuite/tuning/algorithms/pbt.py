@@ -25,9 +25,7 @@ class PBT(Algorithm):
 
     keeps_states = True
 
-    def __init__(
-        self, population: int = 8, interval: int = 1, quantile: float = 0.25, resample: float = 0.25
-    ) -> None:
+    def __init__(self, population: int = 8, interval: int = 1, quantile: float = 0.25, resample: float = 0.25) -> None:
         for name, value in (("population", population), ("interval", interval)):
             if not isinstance(value, int) or value < 1:
                 raise InvalidArgument(f"{name} is a whole number, 1 or more; got {value!r}")

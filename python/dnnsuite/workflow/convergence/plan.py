@@ -106,9 +106,7 @@ def _begin(folder: PlanFolder, settings: ConvergenceSettings, asked: Mapping[str
 def _continued(folder: PlanFolder, asked: Mapping[str, Any]) -> ConvergenceSettings:
     """Return the recorded settings, if what is asked for now and the machine agree with them."""
     if folder.state.get("workflow") != NAME:
-        raise InvalidArgument(
-            f"--resume: {folder.root} is no comparison of convergence; choose another --out"
-        )
+        raise InvalidArgument(f"--resume: {folder.root} is no comparison of convergence; choose another --out")
     given = {name: value for name, value in asked.items() if value is not None}
     now = resolve({**folder.state["asked"], **given})
     refuse_other_settings(folder.root, facts.changes(folder.state["environment"], facts.environment()))
@@ -155,9 +153,7 @@ class _Comparison:
         )  # fmt: skip
         environment, tick = [self._environment()], self.progress.tick
         with Monitor(gpus=not on_cpu) as monitor:
-            outcome = run_group(
-                [spec], environment, settings.timeout_s, Direct(share), "end", tick, monitor.follow
-            )
+            outcome = run_group([spec], environment, settings.timeout_s, Direct(share), "end", tick, monitor.follow)
         monitor.write(directory)
         record = self._record(way, config, started, outcome, time.monotonic() - began_s)
         if outcome.ok:
@@ -246,6 +242,4 @@ def _judged(read: Mapping[str, Mapping[str, Any]], settings: ConvergenceSettings
         return Ways(*(read[way][name] for way in WAYS))
 
     accuracy = None if read["serial"]["accuracy"] is None else ways("accuracy")
-    return judge(
-        ways("losses"), read["serial"]["start"], ways("end"), accuracy, settings.precision, settings.smooth
-    )
+    return judge(ways("losses"), read["serial"]["start"], ways("end"), accuracy, settings.precision, settings.smooth)

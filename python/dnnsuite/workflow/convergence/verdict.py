@@ -71,9 +71,7 @@ class Verdict:
         return {"verdict": self.word, **asdict(self)}
 
     def __str__(self) -> str:
-        where = (
-            "" if self.iteration is None else f"; first at iteration {self.iteration} of model {self.model}"
-        )
+        where = "" if self.iteration is None else f"; first at iteration {self.iteration} of model {self.model}"
         held_out = (
             ""
             if self.accuracy is None
@@ -94,9 +92,7 @@ class Ways:
     hfta: Any
 
 
-def judge(
-    losses: Ways, start: Weights, weights: Ways, accuracy: Ways | None, precision: str, smooth: int
-) -> Verdict:
+def judge(losses: Ways, start: Weights, weights: Ways, accuracy: Ways | None, precision: str, smooth: int) -> Verdict:
     """Judge an array of models by its models alone and their control.
 
     Args:
