@@ -20,10 +20,7 @@ def test_an_image_has_two_stages_and_runs_as_a_user(recipe):
     assert "AS build" in build.splitlines()[0]
     assert "COPY --from=build" in final
     assert "g++" not in final
-    assert re.findall(r"^(USER|VOLUME) (.*)$", final, re.MULTILINE) == [
-        ("USER", "dnnsuite"),
-        ("VOLUME", "/data"),
-    ]
+    assert re.findall(r"^(USER|VOLUME) (.*)$", final, re.MULTILINE) == [("USER", "dnnsuite"), ("VOLUME", "/data")]
 
 
 def test_the_apptainer_definition_has_two_stages():

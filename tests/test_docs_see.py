@@ -25,12 +25,7 @@ def seen(tmp_path_factory):
         line = [sys.executable if word == "python" else word for word in command.split()]
         line[:1] = [sys.executable, "-m", "dnnsuite"] if line[0] == "dnnsuite" else line[:1]
         done = subprocess.run(
-            line,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            line, cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONUNBUFFERED": "1"}
         )
         assert done.returncode == 0, done.stderr
         said += done.stdout
@@ -43,13 +38,6 @@ def test_the_script_is_profiled_as_the_page_says(seen):
     assert "a step ends with backward" in said
     shares = json.loads((folder / "seen/profile.json").read_text())["breakdown"]
     assert {"host", "gemm"} <= {row["class"] for row in shares}
-    for name in (
-        "summary.txt",
-        "trace.json.gz",
-        "breakdown.csv",
-        "ops_by_name.csv",
-        "steps.csv",
-        "breakdown.png",
-    ):
+    for name in ("summary.txt", "trace.json.gz", "breakdown.csv", "ops_by_name.csv", "steps.csv", "breakdown.png"):
         assert (folder / "seen" / name).is_file()
     assert re.search(r"seen/trace.json.gz: kineto; .*ops, 12 steps", said)

@@ -16,10 +16,7 @@ from dnnsuite.tuning.jobs_space import read_space
     [
         (Unavailable("nvcc is missing"), "nvcc is missing"),
         (Unavailable("nvcc is missing", "PATH"), "nvcc is missing (looked in PATH)"),
-        (
-            Unavailable("nvcc is missing", "PATH", "install it"),
-            "nvcc is missing (looked in PATH); install it",
-        ),
+        (Unavailable("nvcc is missing", "PATH", "install it"), "nvcc is missing (looked in PATH); install it"),
         (Unavailable("nvcc is missing", remedy="install it"), "nvcc is missing; install it"),
     ],
 )

@@ -37,18 +37,9 @@ def test_the_script_for_slurm(tmp_path):
     (tmp_path / "srun").chmod(0o755)
     places = [str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]]
     script = ["bash", "examples/sweep_slurm.sh"]
-    environment = {
-        **os.environ,
-        "PATH": os.pathsep.join(places),
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
+    environment = {**os.environ, "PATH": os.pathsep.join(places), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
-        [*script, str(tmp_path / "out")],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
+        [*script, str(tmp_path / "out")], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
     assert "of 17 is the best: acc" in done.stdout
     assert (tmp_path / "out" / "journal.log").is_file()

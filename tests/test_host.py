@@ -52,10 +52,7 @@ def test_v1_limit_in_a_container(tmp_path: Path) -> None:
 
 def test_v1_without_a_limit(tmp_path: Path) -> None:
     group = "sys/fs/cgroup/memory"
-    files = {
-        f"{group}/memory.limit_in_bytes": "9223372036854771712",
-        f"{group}/memory.usage_in_bytes": str(GB),
-    }
+    files = {f"{group}/memory.limit_in_bytes": "9223372036854771712", f"{group}/memory.usage_in_bytes": str(GB)}
     assert host.available_memory_bytes(machine(tmp_path, "4:memory:/\n", files)) == 8 * GB
 
 
@@ -96,8 +93,7 @@ def test_the_processor_has_a_name(tmp_path: Path, cpuinfo: str, name: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("flags", "bf16"),
-    [("fma avx512f", False), ("fma avx512_bf16", True), ("amx_bf16 amx_tile", True), (None, False)],
+    ("flags", "bf16"), [("fma avx512f", False), ("fma avx512_bf16", True), ("amx_bf16 amx_tile", True), (None, False)]
 )
 def test_a_half_precision_needs_units(tmp_path: Path, flags: str | None, bf16: bool) -> None:
     root = machine(tmp_path, "", {} if flags is None else {"proc/cpuinfo": f"processor\t: 0\nflags\t\t: {flags}\n"})
@@ -107,12 +103,7 @@ def test_a_half_precision_needs_units(tmp_path: Path, flags: str | None, bf16: b
 
 
 def test_folders_of_wheels_come_before_the_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for folder in (
-        "wheels/nvidia/cu13/lib",
-        "wheels/nvidia/cublas/lib",
-        "toolkit/lib64",
-        "toolkit/extras/CUPTI/lib64",
-    ):
+    for folder in ("wheels/nvidia/cu13/lib", "wheels/nvidia/cublas/lib", "toolkit/lib64", "toolkit/extras/CUPTI/lib64"):
         (tmp_path / folder).mkdir(parents=True)
     monkeypatch.syspath_prepend(tmp_path / "wheels")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))

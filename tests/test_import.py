@@ -19,11 +19,7 @@ SYSTEM_LIBRARIES = "/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib64:/usr/
 
 def python(code, *flags, env=None, launcher=(sys.executable,)):
     result = subprocess.run(
-        [*launcher, *flags, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **(env or {})},
-        check=False,
+        [*launcher, *flags, "-c", code], capture_output=True, text=True, env={**os.environ, **(env or {})}, check=False
     )
     assert result.returncode == 0, result.stderr
     return result.stdout.split()
@@ -65,13 +61,7 @@ for path in sorted(pathlib.Path({str(folder)!r}).glob("libdnnsuite_*.so"), rever
     ctypes.CDLL(str(path))
 print(dnnsuite._C.now_ns() > 0, torch.ops.dnnsuite.layer_norm.default is not None)
 """
-    loader = [
-        str(LOADER),
-        "--inhibit-cache",
-        "--library-path",
-        SYSTEM_LIBRARIES,
-        os.path.realpath(sys.executable),
-    ]
+    loader = [str(LOADER), "--inhibit-cache", "--library-path", SYSTEM_LIBRARIES, os.path.realpath(sys.executable)]
     env = {"PYTHONPATH": "", "PYTHONHOME": sys.base_prefix, "LD_LIBRARY_PATH": ""}
     assert python(code, env=env, launcher=loader) == ["True", "True"]
 

@@ -72,22 +72,12 @@ def test_a_room_without_a_rank_or_a_side_is_told(tmp_path):
         ("from ..nn.conv import _hidden", "house.nn.conv", "_hidden"),
         ("from .. import nn\nx = nn._hidden", "house.nn", "_hidden"),
         ("from .. import nn\ndef f(): return nn._base.Layer", "house.nn._base", ""),
-        (
-            "def f():\n    import importlib\n    importlib.import_module('house.nn._base')",
-            "house.nn._base",
-            "",
-        ),
+        ("def f():\n    import importlib\n    importlib.import_module('house.nn._base')", "house.nn._base", ""),
         ("from ..nn.inner._deep import x", "house.nn.inner._deep", "x"),
     ],
 )
 def test_a_private_import_is_found(tmp_path, statement, target, name):
-    rooms = {
-        "nn": "# package",
-        "nn___base": "",
-        "nn__conv": "",
-        "nn__inner": "# package",
-        "nn__inner___deep": "",
-    }
+    rooms = {"nn": "# package", "nn___base": "", "nn__conv": "", "nn__inner": "# package", "nn__inner___deep": ""}
     graph = tree(tmp_path, _fuse="# package", _fuse__build=statement, **rooms)
     assert where(private_imports(graph)) == [("house._fuse.build", target, name)]
 
@@ -123,12 +113,7 @@ def test_a_circle_is_found_and_its_way_told(tmp_path):
         {"nn": "# package\nfrom .layer import Layer", "nn__layer": "def f():\n    from . import Layer"},
         {"nn": "# package\nfrom .layer import Layer", "nn__layer": "def f():\n    from .. import nn"},
         {"a": "import importlib\nimportlib.import_module('.b', __package__)", "b": "from .a import x"},
-        {
-            "a": "from .b import x\nfrom .c import x",
-            "b": "",
-            "c": "from .d import x",
-            "d": "from .c import x",
-        },
+        {"a": "from .b import x\nfrom .c import x", "b": "", "c": "from .d import x", "d": "from .c import x"},
         {  # by way of a lazy package
             "lazy": "# package\nimport importlib\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
             "    from .part import Part\nHOMES = {'Part': '.part'}\n"

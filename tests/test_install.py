@@ -215,14 +215,7 @@ def test_an_sdist_asks_for_the_tested_torch(backend):
 @pytest.mark.timeout(1500)
 def test_a_wheel_builds_without_isolation_and_auditwheel_vendors_nothing(tmp_path):
     """Minutes, where ccache does not have it. One test, so that two workers do not compile it both."""
-    build = [
-        "-m",
-        "pip",
-        "wheel",
-        "--no-deps",
-        "--no-build-isolation",
-        f"-Cbuild-dir={ROOT / 'build/test-wheel'}",
-    ]
+    build = ["-m", "pip", "wheel", "--no-deps", "--no-build-isolation", f"-Cbuild-dir={ROOT / 'build/test-wheel'}"]
     run(sys.executable, *build, "-w", str(tmp_path), str(ROOT))
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()

@@ -41,10 +41,7 @@ def test_a_new_row_leaves_the_others_and_takes_the_place_of_its_own(matrix):
     matrix.write_table({**matrix.read_table(), ("3.12", "2.9"): row(matrix, "3.12.1", "2.9.1", passed=7)})
     assert list(matrix.read_table()) == [("3.12", "2.9"), ("3.9", "2.10")]
     lines = matrix.TABLE.read_text().splitlines()[-2:]
-    assert lines == [
-        "| 3.12.1 | 2.9.1 | 7 | 0 | 1 | 2026-11-22 | CPU build |",
-        row(matrix, "3.9.1", "2.10.0"),
-    ]
+    assert lines == ["| 3.12.1 | 2.9.1 | 7 | 0 | 1 | 2026-11-22 | CPU build |", row(matrix, "3.9.1", "2.10.0")]
 
 
 def test_the_table_of_the_project_can_be_read(matrix, monkeypatch):
@@ -87,11 +84,7 @@ def test_a_library_loads_with_stubs_of_what_it_lacks(matrix, tmp_path):
         subprocess.run(["gcc", "-shared", "-fPIC", "-o", path, source, f"-Wl,-soname,{path.name}", *flags], check=True)
 
     (tmp_path / "map").write_text("absent_1.2 { global: versioned; };")
-    build(
-        absent / "libabsent.so",
-        "int versioned(void) { return 1; }",
-        f"-Wl,--version-script={tmp_path / 'map'}",
-    )
+    build(absent / "libabsent.so", "int versioned(void) { return 1; }", f"-Wl,--version-script={tmp_path / 'map'}")
     build(absent / "libplain.so", "int plain(void) { return 1; }")
     code = "int versioned(void); int plain(void); int both(void) { return versioned() + plain(); }"
     build(libraries / "libours.so", code, f"-L{absent}", "-labsent", "-lplain")

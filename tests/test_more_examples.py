@@ -46,15 +46,7 @@ def test_two_commits_are_compared(tmp_path):
     places = [str(Path(sys.executable).parent), os.environ["PATH"]]
     sizes = ["--epochs", "2", "--iters-per-epoch", "3", "--device", "cpu", "--threads", "1"]
     done = subprocess.run(
-        [
-            str(EXAMPLES / "compare_commits.sh"),
-            "HEAD~1",
-            "HEAD",
-            "spirals.py",
-            *sizes,
-            "--precisions",
-            "fp32",
-        ],
+        [str(EXAMPLES / "compare_commits.sh"), "HEAD~1", "HEAD", "spirals.py", *sizes, "--precisions", "fp32"],
         cwd=repository,
         env={**os.environ, "PATH": os.pathsep.join(places), "TURNS": "1"},
         capture_output=True,

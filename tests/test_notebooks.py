@@ -165,16 +165,7 @@ def test_a_report_of_other_runs(monkeypatch: pytest.MonkeyPatch, suite: Any) -> 
 
 def test_a_profile_made_just_now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     options = "--batch-sizes 8 --start-iteration 3 --profile-iterations 4 --threads 1 --monitor none"
-    command = [
-        sys.executable,
-        "-m",
-        "dnnsuite",
-        "profile",
-        "toy_reg",
-        *options.split(),
-        "--out",
-        str(tmp_path),
-    ]
+    command = [sys.executable, "-m", "dnnsuite", "profile", "toy_reg", *options.split(), "--out", str(tmp_path)]
     subprocess.run(command, check=True, timeout=120, capture_output=True)
     text, figures = outputs(run(BY_NAME["profile"], monkeypatch, tmp_path))
     assert figures == 2

@@ -17,10 +17,7 @@ ROOT = Path(__file__).parent.parent
 
 def release(root, *arguments):
     return subprocess.run(
-        [sys.executable, ROOT / ".ci/release", *arguments, "--root", root],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, ROOT / ".ci/release", *arguments, "--root", root], capture_output=True, text=True, check=False
     )
 
 
@@ -64,8 +61,7 @@ def test_a_wheel_that_lacks_a_gpu_is_told(tmp_path):
             files.writestr("dnnsuite/libdnnsuite_ops.so", b"")
             if missing is not None:
                 files.writestr(
-                    "dnnsuite/libdnnsuite_cuda.so",
-                    struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries,
+                    "dnnsuite/libdnnsuite_cuda.so", struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries
                 )
         assert lacking(wheel) == (["sm_80", "sm_90", "sm_100", "sm_120"] if missing is None else missing)
 

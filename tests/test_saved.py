@@ -45,13 +45,7 @@ def test_a_sweep_and_a_run_name_the_file(tmp_path, full_disk, size):
     def sweep(out):
         data = torch.ones(16, 8), torch.zeros(16, dtype=torch.long)
         dnnsuite.sweep(
-            lambda c: torch.nn.Linear(8, 200),
-            {"lr": [0.1]},
-            data,
-            batch_size=8,
-            out=out,
-            quiet=True,
-            threads=1,
+            lambda c: torch.nn.Linear(8, 200), {"lr": [0.1]}, data, batch_size=8, out=out, quiet=True, threads=1
         )
 
     full_disk(size)

@@ -73,14 +73,7 @@ def test_a_sweep_of_one_seed_is_one_sweep(kind):
         np.random.seed()
         data = torch.ones(16, 8), torch.zeros(16, dtype=torch.long)
         s = dnnsuite.sweep(
-            lambda c: Skipping(kind),
-            {"lr": [0.1]},
-            data,
-            batch_size=8,
-            out=False,
-            quiet=True,
-            threads=1,
-            seed=3,
+            lambda c: Skipping(kind), {"lr": [0.1]}, data, batch_size=8, out=False, quiet=True, threads=1, seed=3
         )
         return s.best_value
 

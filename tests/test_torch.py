@@ -142,10 +142,7 @@ def test_any_one_of_several_names_serves(use):
         assert {lost for lost, _ in copy.lost()} == LOST_HERE
         assert not copy.transforming()
         assert not copy.profiler_recording()
-        assert torch.vmap(lambda x, copy=copy: x + bool(copy.transforming()))(torch.zeros(2)).tolist() == [
-            1,
-            1,
-        ]
+        assert torch.vmap(lambda x, copy=copy: x + bool(copy.transforming()))(torch.zeros(2)).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("one", _torch.ATTRIBUTES, ids=lambda one: f"{one.owner}.{one.names[0]}")

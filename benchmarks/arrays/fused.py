@@ -106,13 +106,7 @@ def measure(
         if options.roof:
             ready[table.ROOF] = step_roof.product(setting)
         seconds = ways.measure(
-            ready,
-            B,
-            options.rounds,
-            options.warmup,
-            setting.clock,
-            segment_s=options.segment,
-            progress=progress,
+            ready, B, options.rounds, options.warmup, setting.clock, segment_s=options.segment, progress=progress
         )
     torch.compiler.reset()
     return seconds, notes
@@ -124,12 +118,7 @@ def _reason(error: Exception) -> str:
 
 
 def add_roof(
-    workload: str,
-    B: int,
-    seconds: ways.Seconds,
-    notes: dict[str, str],
-    peaks: Peaks,
-    options: argparse.Namespace,
+    workload: str, B: int, seconds: ways.Seconds, notes: dict[str, str], peaks: Peaks, options: argparse.Namespace
 ) -> None:
     """Put the roof of a step in the place of the product's seconds; below `NEAR` a note says where the time goes."""
     product_s = [B * value for value in seconds.pop(table.ROOF)]
@@ -250,19 +239,9 @@ def parse() -> argparse.Namespace:
     add("--warmup", type=int, default=8, help="steps before the first round (default 8)")
     add("--segment", type=float, default=0.3, help="seconds of a turn (default 0.3)")
     add("--out", type=Path, metavar="DIR", help="folder for fused.csv, fused.md and fused.png")
-    add(
-        "--markdown",
-        type=Path,
-        metavar="FILE",
-        help=f"put the table between {table.BEGIN} and {table.END} in FILE",
-    )
+    add("--markdown", type=Path, metavar="FILE", help=f"put the table between {table.BEGIN} and {table.END} in FILE")
     add("--missing", action="store_true", help="measure only what the table on disk lacks")
-    add(
-        "--minutes",
-        type=float,
-        default=math.inf,
-        help="begin no further workload after so many (default: all)",
-    )
+    add("--minutes", type=float, default=math.inf, help="begin no further workload after so many (default: all)")
     add("--roof", action="store_true", help="the share of the roof, and which operators hold the rest")
     add("--memory", action="store_true", help="peak memory instead of speed")
     return checked(parser.parse_args(), parser)

@@ -62,10 +62,7 @@ def _train(connection: Any, variant: str, workload: str, B: int, setting: Settin
     VARIANTS[variant](WORKLOADS[workload], B, setting)(_STEPS)
     after = level(setting.device)
     if setting.on_gpu:
-        peak = {
-            "allocated": after.peak - before.current,
-            "reserved": after.peak_cached - before.current_cached,
-        }
+        peak = {"allocated": after.peak - before.current, "reserved": after.peak_cached - before.current_cached}
     else:
         peak = {"resident": after.peak - before.current}
     connection.send(peak)

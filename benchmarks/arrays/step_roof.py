@@ -153,14 +153,8 @@ _WHY: tuple[tuple[tuple[str, ...], str], ...] = (
         ("dnnsuite::batch_norm", "dnnsuite::layer_norm", "dnnsuite::group_norm"),
         "passes before and after the statistics are known, the roof has one",
     ),
-    (
-        ("dnnsuite::cross_entropy", "dnnsuite::attention", "dnnsuite::draw", "aten::tanh", "aten::gelu"),
-        _UNCOUNTED,
-    ),
-    (
-        ("dnnsuite::optimizer_step_",),
-        "seven streams from memory at once, the roof's bandwidth is that of three",
-    ),
+    (("dnnsuite::cross_entropy", "dnnsuite::attention", "dnnsuite::draw", "aten::tanh", "aten::gelu"), _UNCOUNTED),
+    (("dnnsuite::optimizer_step_",), "seven streams from memory at once, the roof's bandwidth is that of three"),
 )
 _ELSE = "small operators: a call and a pass over memory each"
 

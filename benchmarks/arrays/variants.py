@@ -160,13 +160,7 @@ VARIANTS: dict[str, Variant] = {
     "jax+vmap": lambda w, B, setting: with_jax.variant(w, B, setting, together=True),
     "dnnsuite": fused,
 }
-_GPU_ONLY = (
-    "serial+autotuned",
-    "serial+graph",
-    "serial+graph+streams",
-    "concurrent+mps",
-    "vmap+compile+graph",
-)
+_GPU_ONLY = ("serial+autotuned", "serial+graph", "serial+graph+streams", "concurrent+mps", "vmap+compile+graph")
 COMPILED = ("serial+compile", "serial+autotuned", "vmap+compile", "vmap+compile+graph")
 
 

@@ -123,14 +123,7 @@ def train(logits: Logits, dropout: bool, state: dict[str, Any], x: Array, y: Arr
         return w - state["rate"] / first * m / (jnp.sqrt(v / second) + _EPS)
 
     weights = jax.tree.map(updated, state["weights"], mean, square)
-    after = {
-        "weights": weights,
-        "mean": mean,
-        "square": square,
-        "count": count,
-        "rate": state["rate"],
-        "key": key,
-    }
+    after = {"weights": weights, "mean": mean, "square": square, "count": count, "rate": state["rate"], "key": key}
     return after, loss
 
 
@@ -220,10 +213,4 @@ def _tabular_resnet(weights: Weights, x: Array, drop: Drop) -> Array:
     return _linear(weights, "head", jax.nn.relu(_batch_norm(weights, "norm", x)))
 
 
-MODELS: dict[str, Logits] = {
-    "mlp_s": _mlp,
-    "mlp_m": _mlp,
-    "cnn": _cnn,
-    "gru": _gru,
-    "tabular_resnet": _tabular_resnet,
-}
+MODELS: dict[str, Logits] = {"mlp_s": _mlp, "mlp_m": _mlp, "cnn": _cnn, "gru": _gru, "tabular_resnet": _tabular_resnet}

@@ -94,11 +94,7 @@ def named(program: Path, found: list[tuple[int, int, int, float]]) -> list[Acces
     """Say of each place which line of which kernel it is; those in no kernel are left out."""
     addresses = "".join(f"{address - 1:#x}\n" for address, *_ in found)  # of the call, not of what follows it
     told = subprocess.run(
-        ["addr2line", "-aifC", "-e", str(program)],
-        input=addresses,
-        capture_output=True,
-        text=True,
-        check=True,
+        ["addr2line", "-aifC", "-e", str(program)], input=addresses, capture_output=True, text=True, check=True
     )
     parts = re.split(r"^0x[0-9a-f]+\n", told.stdout, flags=re.MULTILINE)[1:]
     places = (placed(part, *rest) for part, (_, *rest) in zip(parts, found, strict=True))
@@ -111,8 +107,7 @@ def placed(frames: str, size: int, most: int, mean: float) -> Access | None:
     kernel = next((name for name in (re.search(r"(\w+)_kernel\b", text) for text in lines[::2]) if name), None)
     where = re.search(r"([^/]+):(\d+)", lines[1])
     file = next(
-        (found[1] for found in (re.search(r"(\w+)\.cuh?:", text) for text in reversed(lines[1::2])) if found),
-        None,
+        (found[1] for found in (re.search(r"(\w+)\.cuh?:", text) for text in reversed(lines[1::2])) if found), None
     )
     if where is None or file is None:
         return None

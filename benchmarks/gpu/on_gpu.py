@@ -52,17 +52,7 @@ _KERNELS = "ops/test_operators.py"
 _CHECKED = "equals_separate and odd"  # of the tests of kernels, those whose sizes are no multiple of anything
 _MEMCHECK = ("compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9")
 # The most telling workloads first: a phase that is cut short has them.
-_ORDER = [
-    "mlp_s",
-    "bert",
-    "resnet18",
-    "mobilenet_v3_small",
-    "pointnet",
-    "lstm",
-    "dcgan",
-    "transformer_lm",
-    "mlp_m",
-]
+_ORDER = ["mlp_s", "bert", "resnet18", "mobilenet_v3_small", "pointnet", "lstm", "dcgan", "transformer_lm", "mlp_m"]
 
 
 class Part(NamedTuple):
@@ -78,24 +68,9 @@ def parts(out: Path) -> dict[str, Part]:
     tests, fixtures = BENCHMARKS.parent / "tests", out / "fixtures"
     fused = [str(BENCHMARKS / "arrays/fused.py"), "--device", "cuda", "--rounds", "5", "--segment", "0.2"]
     pytest = ["-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "--timeout", "100"]
-    pytest += [
-        "--continue-on-collection-errors",
-        "-W",
-        "default",
-    ]  # other versions of libraries are no failure
+    pytest += ["--continue-on-collection-errors", "-W", "default"]  # other versions of libraries are no failure
     apart = [f"--ignore={tests / name}" for name in ("profiler", "benchmarks", "test_install.py")]
-    growth = [
-        *fused,
-        "mlp_s",
-        "bert",
-        "--B",
-        "1",
-        "4",
-        "16",
-        "64",
-        "--variants",
-        "serial,serial+graph,dnnsuite",
-    ]
+    growth = [*fused, "mlp_s", "bert", "--B", "1", "4", "16", "64", "--variants", "serial,serial+graph,dnnsuite"]
     return {
         "graphs": Part(60, [*pytest, str(BENCHMARKS.parent / _GRAPHS)]),
         "tests": Part(210, [*pytest, "-n", "8", *apart, str(tests)]),
@@ -140,12 +115,7 @@ def run(arguments: Sequence[str], log: Path, limit_s: float, tool: Sequence[str]
     environment |= {"DNNSUITE_REQUIRE_CUDA": "1", "PYTHONUNBUFFERED": "1"}
     with log.open("wb") as file:
         process = subprocess.Popen(
-            argv,
-            cwd=BENCHMARKS.parent,
-            env=environment,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            argv, cwd=BENCHMARKS.parent, env=environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
             status = process.wait(limit_s)

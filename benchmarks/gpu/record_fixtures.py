@@ -83,22 +83,11 @@ def _segments(recording: Recording, groups: list[Any], kernels: bool, steps: int
 
 
 def _keep_segment(
-    recording: Recording,
-    part: str,
-    preset: str,
-    segment: dict[str, Any],
-    groups: list[Any],
-    made: dict[str, Any],
+    recording: Recording, part: str, preset: str, segment: dict[str, Any], groups: list[Any], made: dict[str, Any]
 ) -> None:
     image, group = segment.pop("image"), segment["group"]
     found = recording.backend.evaluate(recording.device.chip, image, groups[group])
-    about = {
-        "preset": preset,
-        "metrics": list(groups[group]),
-        "plan": made,
-        "segment": segment,
-        "found": found,
-    }
+    about = {"preset": preset, "metrics": list(groups[group]), "plan": made, "segment": segment, "found": found}
     recording.keep(part, f"{preset}-{group}", image, about)
 
 

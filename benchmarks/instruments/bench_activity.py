@@ -168,10 +168,7 @@ def of_records(few: int, window: list[tuple[int, int]]) -> None:
     assert ours == busy_of_text(text), (ours, busy_of_text(text))
     report(
         f"records to busy time, {few} kernels",
-        {
-            "decode": lambda: utilization(read()["kernels"], window),
-            "torch.profiler's JSON": lambda: busy_of_text(text),
-        },
+        {"decode": lambda: utilization(read()["kernels"], window), "torch.profiler's JSON": lambda: busy_of_text(text)},
         rounds=3,
     )
     report(

@@ -76,12 +76,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     step = make_step()
-    ways = {
-        "plain": plain,
-        "profile, phases": under_phases,
-        "profile": under_profile,
-        "torch.profiler": under_torch,
-    }
+    ways = {"plain": plain, "profile, phases": under_phases, "profile": under_profile, "torch.profiler": under_torch}
     samples: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(asked.rounds + 1):
         for name, way in ways.items():

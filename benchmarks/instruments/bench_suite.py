@@ -145,10 +145,7 @@ def main() -> None:
         pair = _at_once(jobs, arguments.repeat, i) if arguments.at_once else _in_turns(jobs, arguments.repeat, i)
         plain.append(pair[0])
         whole.append(pair[1])
-        print(
-            "  ".join(f"{each.cpu:.2f} s CPU {each.wall:.2f} s" for each in (plain[-1], whole[-1])),
-            flush=True,
-        )
+        print("  ".join(f"{each.cpu:.2f} s CPU {each.wall:.2f} s" for each in (plain[-1], whole[-1])), flush=True)
     print(f"{', '.join(jobs)}, {arguments.repeat} times, {arguments.rounds} pairs")
     workers = [each.cpu - each.own for each in whole]
     print(told("CPU time of the jobs' processes", [each.cpu for each in plain], workers))

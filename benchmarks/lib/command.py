@@ -29,8 +29,7 @@ def run(main: Callable[[], None], pieces: str) -> None:
         main()
     except KeyboardInterrupt:
         print(
-            f"interrupted; where they are written to a file, the {pieces} that were finished are kept",
-            file=sys.stderr,
+            f"interrupted; where they are written to a file, the {pieces} that were finished are kept", file=sys.stderr
         )
         sys.exit(130)
     except Error as error:

@@ -15,10 +15,7 @@ from torch import nn
 
 import dnnsuite
 
-MOST_FLOP, MOST_NUMBERS = (
-    4e8,
-    4e6,
-)  # of one model's forward, and of its largest tensor: a cell takes about a second
+MOST_FLOP, MOST_NUMBERS = (4e8, 4e6)  # of one model's forward, and of its largest tensor: a cell takes about a second
 SHARED = {"batch": ["shared", "own"]}
 
 
@@ -117,11 +114,7 @@ def rows_cost(v: Values) -> tuple[float, float]:
     return 10 * numbers, numbers
 
 
-IMAGES = {
-    "samples": [1, 8, 32, 128],
-    "channels": [1, 3, 6, 16, 40, 64, 256, 512],
-    "side": [1, 4, 7, 8, 14, 28, 32, 64],
-}
+IMAGES = {"samples": [1, 8, 32, 128], "channels": [1, 3, 6, 16, 40, 64, 256, 512], "side": [1, 4, 7, 8, 14, 28, 32, 64]}
 ROWS = {"samples": [1, 8, 64], "length": [1, 32, 128], "width": [10, 64, 100, 256, 768]}
 ACTIVATIONS = {
     "relu": nn.ReLU,
@@ -133,12 +126,7 @@ ACTIVATIONS = {
     "leaky_relu": nn.LeakyReLU,
     "elu": nn.ELU,
 }
-LOSSES = {
-    "cross_entropy": nn.CrossEntropyLoss,
-    "mse": nn.MSELoss,
-    "bce": nn.BCEWithLogitsLoss,
-    "l1": nn.L1Loss,
-}
+LOSSES = {"cross_entropy": nn.CrossEntropyLoss, "mse": nn.MSELoss, "bce": nn.BCEWithLogitsLoss, "l1": nn.L1Loss}
 
 SPACES: dict[str, Space] = {
     "convolution": Space(
@@ -205,10 +193,7 @@ SPACES: dict[str, Space] = {
     "layer_norm": Space(ROWS | SHARED, lambda v: nn.LayerNorm(v["width"]), rows, rows_cost),
     "rms_norm": Space(ROWS | SHARED, lambda v: nn.RMSNorm(v["width"]), rows, rows_cost),
     "activation": Space(
-        ROWS | {"kind": list(ACTIVATIONS), "batch": ["own"]},
-        lambda v: ACTIVATIONS[v["kind"]](),
-        rows,
-        rows_cost,
+        ROWS | {"kind": list(ACTIVATIONS), "batch": ["own"]}, lambda v: ACTIVATIONS[v["kind"]](), rows, rows_cost
     ),
     "softmax": Space(ROWS | {"batch": ["own"]}, lambda v: nn.Softmax(-1), rows, rows_cost),
     "dropout": Space(ROWS | {"batch": ["own"]}, lambda v: nn.Dropout(0.3), rows, rows_cost),
@@ -246,12 +231,7 @@ SPACES: dict[str, Space] = {
         lambda v: (1.0, float(v["words"] * v["width"])),
     ),
     "loss": Space(
-        {
-            "samples": [1, 32, 128, 1024],
-            "classes": [2, 10, 100, 1000],
-            "kind": list(LOSSES),
-            "batch": ["own"],
-        },
+        {"samples": [1, 32, 128, 1024], "classes": [2, 10, 100, 1000], "kind": list(LOSSES), "batch": ["own"]},
         lambda v: LOSSES[v["kind"]](),
         lambda v: [
             (v["samples"], v["classes"]),

@@ -134,11 +134,7 @@ def _gathered(v: Values) -> nn.Module:
 
 SPACES: dict[str, Space] = {
     "upsample": Space(
-        SMALL | {"kind": list(UPSAMPLING), "scale": [2, 4, "size"]} | OWN,
-        _scaled,
-        _image,
-        _scaled_cost,
-        images=True,
+        SMALL | {"kind": list(UPSAMPLING), "scale": [2, 4, "size"]} | OWN, _scaled, _image, _scaled_cost, images=True
     ),
     "adaptive_pool": Space(
         IMAGES | {"kind": list(ADAPTIVE), "size": [1, 2, 3, 6, 7]} | OWN,

@@ -184,10 +184,7 @@ SPACES: dict[str, Space] = {
         images=True,
     ),
     "more_activation": Space(
-        ROWS | {"kind": list(ACTIVATIONS)} | OWN,
-        lambda v: ACTIVATIONS[v["kind"]](),
-        rows,
-        rows_cost,
+        ROWS | {"kind": list(ACTIVATIONS)} | OWN, lambda v: ACTIVATIONS[v["kind"]](), rows, rows_cost
     ),
     "recurrent": Space(
         {
@@ -202,11 +199,7 @@ SPACES: dict[str, Space] = {
         | SHARED,
         lambda v: FirstResult(
             RECURRENT[v["kind"]](
-                v["inputs"],
-                v["width"],
-                v["layers"],
-                batch_first=True,
-                bidirectional=v["directions"] == 2,
+                v["inputs"], v["width"], v["layers"], batch_first=True, bidirectional=v["directions"] == 2
             )
         ),
         lambda v: [(v["samples"], v["length"], v["inputs"])],
@@ -217,13 +210,7 @@ SPACES: dict[str, Space] = {
         ours=FirstResultOfModels,
     ),
     "recurrent_cell": Space(
-        {
-            "samples": [1, 8, 64],
-            "inputs": [1, 16, 64, 256],
-            "width": [8, 32, 128, 256],
-            "kind": list(CELLS),
-        }
-        | SHARED,
+        {"samples": [1, 8, 64], "inputs": [1, 16, 64, 256], "width": [8, 32, 128, 256], "kind": list(CELLS)} | SHARED,
         lambda v: FirstResult(CELLS[v["kind"]](v["inputs"], v["width"])),
         lambda v: [(v["samples"], v["inputs"])],
         lambda v: (8.0 * v["samples"] * v["width"] * (v["width"] + v["inputs"]), 1.0),

@@ -118,11 +118,7 @@ def layer_of(models: list[torch.nn.Module]) -> torch.nn.Module:
 
 
 def _array(
-    space: Space,
-    models: list[torch.nn.Module],
-    inputs: list[list[torch.Tensor]],
-    shared: bool,
-    differentiated: bool,
+    space: Space, models: list[torch.nn.Module], inputs: list[list[torch.Tensor]], shared: bool, differentiated: bool
 ) -> Side:
     """Their array, on [B, ...]."""
     layer: Any = space.ours(models) if space.ours else layer_of(models)

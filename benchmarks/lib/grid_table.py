@@ -67,10 +67,7 @@ def worst(cells: list[Cell], ratio_of: RatioOf) -> list[Cell]:
 
 def write(file: Path, cells: list[Cell], header: str) -> None:
     """The tables, and every cell in the file beside it."""
-    with (
-        replacing(file.with_suffix(".csv")) as temporary,
-        temporary.open("w", newline="", encoding="utf-8") as opened,
-    ):
+    with replacing(file.with_suffix(".csv")) as temporary, temporary.open("w", newline="", encoding="utf-8") as opened:
         writer = csv.DictWriter(opened, [field.name for field in fields(Cell)])
         writer.writeheader()
         writer.writerows(asdict(cell) for cell in cells)

@@ -14,10 +14,7 @@ from pairwise import Values
 from timing import interleaved
 
 SLOWER = 1.5  # times the better layout: one that takes longer has a single turn
-FEW_STRANGERS, MANY_NUMBERS = (
-    2,
-    1e6,
-)  # models of the layer that runs before a cold one, if all have so many numbers
+FEW_STRANGERS, MANY_NUMBERS = (2, 1e6)  # models of the layer that runs before a cold one, if all have so many numbers
 _USUAL_BYTES = 32 << 20  # of the last cache, where the system does not tell
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")  # sysconf would add up the last caches of a whole socket
 

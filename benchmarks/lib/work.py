@@ -17,26 +17,12 @@ if TYPE_CHECKING:
     from dnnsuite.profiler.roofline import Peaks
 
 _FLOAT, _INDEX = 4, 8
-_ACTIVATION = {
-    "none": (0, 0),
-    "relu": (1, 1),
-    "hardswish": (5, 5),
-    "gelu": (5, 9),
-}  # of an element: forward, backward
+_ACTIVATION = {"none": (0, 0), "relu": (1, 1), "hardswish": (5, 5), "gelu": (5, 9)}  # of an element: forward, backward
 _DROPOUT = 2  # compare and scale
 _LAYER_NORM = 8 + 13  # forward: mean 1, variance 3, normalise 2, affine 2; backward: x̂ 2, sums 3, dx 5, dw 2, db 1
 _RMS_NORM = 4 + 9
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-_UPDATE = {
-    "SGD": 4,
-    "Adam": 13,
-    "AdamW": 15,
-    "Adadelta": 16,
-    "Adagrad": 7,
-    "RMSprop": 9,
-    "NAdam": 16,
-    "Lion": 9,
-}
+_UPDATE = {"SGD": 4, "Adam": 13, "AdamW": 15, "Adadelta": 16, "Adagrad": 7, "RMSprop": 9, "NAdam": 16, "Lion": 9}
 _STATES = {"SGD": 1, "Adam": 2, "AdamW": 2, "Adadelta": 2, "Adagrad": 1, "RMSprop": 1, "NAdam": 2, "Lion": 1}
 
 

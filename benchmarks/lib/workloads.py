@@ -190,9 +190,7 @@ WORKLOADS = {
         _classifier("mlp_s", lambda: models.MLP((64, 128, 128, 10)), _features(32, 64)),
         _classifier("mlp_m", lambda: models.MLP((784, 512, 256, 10)), _features(64, 784)),
         _classifier(
-            "pointnet",
-            lambda: models.PointNetClassifier(16),
-            lambda: (torch.randn(8, 3, 256), torch.randint(16, (8,))),
+            "pointnet", lambda: models.PointNetClassifier(16), lambda: (torch.randn(8, 3, 256), torch.randint(16, (8,)))
         ),
         Workload(
             "dcgan",

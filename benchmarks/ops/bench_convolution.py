@@ -65,12 +65,7 @@ SHAPES = [
     *((32, 192, 4, 1), (384, 96, 2, 1), (320, 1280, 1, 1), (24, 144, 8, 1), (256, 64, 16, 1)),
     *((64, 64, 1, 3), (512, 512, 1, 3)),
     *((256, 256, 2, 3), (256, 512, 2, 3, 2), (128, 256, 4, 3, 2), (256, 256, 3, 3), (128, 128, 4, 3)),
-    *(
-        (128, 1, 4, 4, 1, 4, 0),
-        (16, 120, 5, 5, 1, 32, 0),
-        (512, 512, 4, 4, 1, 32, 0),
-        (64, 10, 7, 7, 1, 32, 0),
-    ),
+    *((128, 1, 4, 4, 1, 4, 0), (16, 120, 5, 5, 1, 32, 0), (512, 512, 4, 4, 1, 32, 0), (64, 10, 7, 7, 1, 32, 0)),
 ]
 
 
@@ -79,12 +74,7 @@ def cases(B):
         yield bench(B, *shape)
     yield bench_transposed(B, 100, 128, 4, 4)
     yield bench_transposed(B, 100, 512, 4, 32)
-    for inputs, outputs, side in (
-        (128, 64, 4),
-        (64, 32, 8),
-        (32, 16, 16),
-        (16, 3, 32),
-    ):  # a narrow DCGAN's generator
+    for inputs, outputs, side in ((128, 64, 4), (64, 32, 8), (32, 16, 16), (16, 3, 32)):  # a narrow DCGAN's generator
         yield bench_transposed(B, inputs, outputs, 4, 4, side, 2, 1)
         yield bench(B, outputs, inputs, 2 * side, 4, 2, 4, 1)  # and its discriminator
 

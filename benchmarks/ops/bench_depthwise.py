@@ -42,11 +42,7 @@ def bench(B, channels, side, kernel, stride, samples=32):
     return Case(
         "depthwise convolution",
         f"B={B} {channels}x{side}x{side} k{kernel} s{stride}",
-        {
-            "own": own,
-            "loop of torch": loop(torch.contiguous_format),
-            "loop, channels last": loop(last),
-        },
+        {"own": own, "loop of torch": loop(torch.contiguous_format), "loop, channels last": loop(last)},
         work.convolution(B, samples, channels, channels, side, grad.size(-1), kernel, channels, bias=True),
     )
 

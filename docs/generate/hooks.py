@@ -19,13 +19,7 @@ def on_config(config: Any) -> Any:
     _fill(config.nav, "Jobs", [f"jobs/{name}.md" for name in job_pages.pages()])
     _fill(config.nav, "Command line", [f"reference/cli/{name}.md" for name in sorted(command_pages.pages())])
     copies = sorted(page_links.copied().values())
-    for section in (
-        "multiply",
-        "measure",
-        "see",
-        "reproduce",
-        "internals",
-    ):  # pages that mkdocs.yml does not name
+    for section in ("multiply", "measure", "see", "reproduce", "internals"):  # pages that mkdocs.yml does not name
         written = sorted(page_links.ROOT.glob(f"docs/{section}/*.md"))
         listed = set(_pages(config.nav))
         more = [f"{section}/{path.name}" for path in written if f"{section}/{path.name}" not in listed]

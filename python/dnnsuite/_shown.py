@@ -24,13 +24,7 @@ __all__ = [
 
 _MOST = 6  # values that are listed one by one
 _UNKNOWN = "-"
-_DURATIONS = (
-    (3600.0, 7200.0, "h"),
-    (60.0, 120.0, "min"),
-    (1.0, 1.0, "s"),
-    (1e-3, 1e-3, "ms"),
-    (1e-6, 0.0, "µs"),
-)
+_DURATIONS = ((3600.0, 7200.0, "h"), (60.0, 120.0, "min"), (1.0, 1.0, "s"), (1e-3, 1e-3, "ms"), (1e-6, 0.0, "µs"))
 
 
 def wrapped(text: str, first: str = "", rest: str | None = None, width: int = 100) -> list[str]:

@@ -208,11 +208,7 @@ def test_state_and_layers_that_are_set_are_those_of_all_models():
     array = dnnsuite.fuse(make_models(Scaling, 2))
     x = torch.randn(2, 5, 3)
     before = dict(array.named_modules())
-    for wrong in (
-        torch.nn.Linear(3, 3),
-        dnnsuite.nn.Linear(3, 3, B=3),
-        torch.nn.Sequential(torch.nn.Conv1d(1, 1, 1)),
-    ):
+    for wrong in (torch.nn.Linear(3, 3), dnnsuite.nn.Linear(3, 3, B=3), torch.nn.Sequential(torch.nn.Conv1d(1, 1, 1))):
         with pytest.raises(InvalidArgument, match=r"not a layer of 2 models: give one of dnnsuite\.nn with B=2"):
             array.inner = wrong
         with pytest.raises(InvalidArgument, match="not a layer of 2 models"):

@@ -105,10 +105,7 @@ def test_what_code_can_tell_apart_is_different(kind):
     assert not same(make(1), make(2))
 
 
-@pytest.mark.parametrize(
-    "make",
-    [lambda: itertools.cycle([1]), lambda: iter([1]), lambda: (i for i in [1])],
-)
+@pytest.mark.parametrize("make", [lambda: itertools.cycle([1]), lambda: iter([1]), lambda: (i for i in [1])])
 def test_what_cannot_be_compared_is_different(make):
     assert not same(make(), make())
 

@@ -26,12 +26,7 @@ def test_lists_what_is_fused_and_what_is_not():
     ]
     array(torch.randn(2, 5, 4))
     mapped = array.coverage()[0]
-    assert (mapped.name, mapped.layer, mapped.how, mapped.reason) == (
-        "0",
-        "Distances",
-        "mapped",
-        "no rule for cdist",
-    )
+    assert (mapped.name, mapped.layer, mapped.how, mapped.reason) == ("0", "Distances", "mapped", "no rule for cdist")
     assert 0 < mapped.cost_s < 10
 
 

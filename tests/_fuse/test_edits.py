@@ -14,11 +14,7 @@ from helpers import make_models
 
 def make():
     return torch.nn.Sequential(
-        torch.nn.Linear(4, 6),
-        torch.nn.BatchNorm1d(6),
-        torch.nn.ReLU(),
-        torch.nn.Dropout(0.3),
-        torch.nn.Linear(6, 2),
+        torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.ReLU(), torch.nn.Dropout(0.3), torch.nn.Linear(6, 2)
     )
 
 

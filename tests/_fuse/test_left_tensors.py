@@ -6,14 +6,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import optim
-from dnnsuite._fuse.left_tensors import (
-    choose_models,
-    joined,
-    left_in,
-    one_model,
-    some_models,
-    value_in_array_of_one,
-)
+from dnnsuite._fuse.left_tensors import choose_models, joined, left_in, one_model, some_models, value_in_array_of_one
 from dnnsuite.nn.model_tensor import ModelTensor
 from helpers import assert_near
 

@@ -62,10 +62,7 @@ def described(module):
     ]
 
 
-@pytest.mark.parametrize(
-    "make",
-    [Net, lambda: dnnsuite.fuse(make_models(Net, 2)), lambda: torch.nn.LSTM(2, 3)],
-)
+@pytest.mark.parametrize("make", [Net, lambda: dnnsuite.fuse(make_models(Net, 2)), lambda: torch.nn.LSTM(2, 3)])
 def test_copies_are_those_of_deepcopy(make):
     model = make()
     mine, theirs = copied(model, {}), copy.deepcopy(model)
@@ -154,12 +151,7 @@ def test_references_are_to_the_copy():
 def test_open_files_and_modules_of_python_stay_the_same(tmp_path):
     model = torch.nn.Identity()
     with (tmp_path / "log").open("w") as file:
-        model.held = {
-            "file": file,
-            "module": copy,
-            "operators": torch.ops.aten,
-            "limits": torch.finfo(torch.half),
-        }
+        model.held = {"file": file, "module": copy, "operators": torch.ops.aten, "limits": torch.finfo(torch.half)}
         made = copied(model, {})
     assert made.held is not model.held
     assert all(made.held[name] is value for name, value in model.held.items())

@@ -15,11 +15,7 @@ from helpers import make_models
 from trained_models import check_trained
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse CS. tensor support is in beta")
-LAYOUTS = {
-    "coo": torch.Tensor.to_sparse_coo,
-    "csr": torch.Tensor.to_sparse_csr,
-    "csc": torch.Tensor.to_sparse_csc,
-}
+LAYOUTS = {"coo": torch.Tensor.to_sparse_coo, "csr": torch.Tensor.to_sparse_csr, "csc": torch.Tensor.to_sparse_csc}
 PRODUCTS = {
     "mm": lambda a, h: torch.sparse.mm(a, h),
     "matmul": lambda a, h: a @ h,

@@ -70,10 +70,7 @@ def stepper(array, optimizer, runner):
         ("blocks.*", ["blocks.0", "blocks.1"]),  # of nested ones the outermost
         ("stem", ["stem"]),
         ("*", [""]),
-        (
-            lambda name, module: isinstance(module, torch.nn.Conv2d),
-            ["stem.0", "blocks.0.conv", "blocks.1.conv"],
-        ),
+        (lambda name, module: isinstance(module, torch.nn.Conv2d), ["stem.0", "blocks.0.conv", "blocks.1.conv"]),
         (lambda name, module: False, []),
     ],
 )
@@ -132,9 +129,7 @@ def test_edits_keep_the_choice():
 def test_a_layer_with_parts_is_opened():
     def make():
         return torch.nn.TransformerEncoder(
-            torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True),
-            2,
-            enable_nested_tensor=False,
+            torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 2, enable_nested_tensor=False
         )
 
     models = make_models(make, 2, torch.float64)

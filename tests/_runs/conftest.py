@@ -19,12 +19,7 @@ def spec_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Wo
     def make(task: str, folder: str = "0", memory_limit_bytes: int | None = 1 << 30, **details: Any) -> WorkerSpec:
         (tmp_path / folder).mkdir()
         return WorkerSpec(
-            f"worker_tasks:{task}",
-            str(tmp_path / folder),
-            "toy",
-            {},
-            details,
-            memory_limit_bytes=memory_limit_bytes,
+            f"worker_tasks:{task}", str(tmp_path / folder), "toy", {}, details, memory_limit_bytes=memory_limit_bytes
         )
 
     return make

@@ -7,8 +7,7 @@ from dnnsuite.errors import InvalidArgument, Unavailable
 
 
 @pytest.mark.parametrize(
-    ("gpus", "cuda_torch", "auto"),
-    [(0, False, "cpu"), (1, False, "cpu"), (0, True, "cpu"), (2, True, "cuda")],
+    ("gpus", "cuda_torch", "auto"), [(0, False, "cpu"), (1, False, "cpu"), (0, True, "cpu"), (2, True, "cuda")]
 )
 def test_auto_is_cuda_where_both_halves_are(
     gpus: int, cuda_torch: bool, auto: str, monkeypatch: pytest.MonkeyPatch

@@ -9,21 +9,13 @@ DESCRIBED = {
     "cpu_model": "Abacus",
     "cpus": 2,
     "memory_bytes": 5,
-    "gpus": [
-        {"name": "H200", "driver": "550", "uuid": "GPU-a"},
-        {"name": "A100", "driver": "550", "uuid": "GPU-b"},
-    ],
+    "gpus": [{"name": "H200", "driver": "550", "uuid": "GPU-a"}, {"name": "A100", "driver": "550", "uuid": "GPU-b"}],
 }
 
 
 def test_a_machine_is_what_the_host_describes() -> None:
     machine = facts.machine(DESCRIBED)
-    assert (machine.cpu_model, machine.cpus, machine.gpus, machine.driver) == (
-        "Abacus",
-        2,
-        ("H200", "A100"),
-        "550",
-    )
+    assert (machine.cpu_model, machine.cpus, machine.gpus, machine.driver) == ("Abacus", 2, ("H200", "A100"), "550")
     assert machine.hostname
     assert facts.machine({}).gpus == ()
 

@@ -18,10 +18,7 @@ class OutOfMemoryError(RuntimeError):
     [
         (MemoryError(), "oom"),
         (OutOfMemoryError("CUDA"), "oom"),
-        (
-            RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"),
-            "oom",
-        ),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"), "oom"),
         (RuntimeError("CUDA error: out of memory"), "oom"),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), "oom"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "oom"),

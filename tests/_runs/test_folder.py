@@ -159,15 +159,9 @@ def test_refusals(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidArgument, match=r"is not empty \(file\)"), opened(tmp_path, FILE, resume=False):
         pass
-    with (
-        pytest.raises(InvalidArgument, match=rf"holds no {FILE}"),
-        opened(tmp_path / "new", FILE, resume=True),
-    ):
+    with pytest.raises(InvalidArgument, match=rf"holds no {FILE}"), opened(tmp_path / "new", FILE, resume=True):
         pass
-    with (
-        pytest.raises(OutputError, match="Not a directory"),
-        opened(tmp_path / "file" / "out", FILE, resume=False),
-    ):
+    with pytest.raises(OutputError, match="Not a directory"), opened(tmp_path / "file" / "out", FILE, resume=False):
         pass
     for damaged in ("{", "[1]"):
         (tmp_path / FILE).write_text(damaged)

@@ -71,10 +71,7 @@ with interruptible():
 )
 def test_a_second_signal_ends_a_clean_up_that_hangs_and_the_workers(how: str) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", HANGS.replace("HOW", how)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", HANGS.replace("HOW", how)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         worker = int(process.stdout.readline())

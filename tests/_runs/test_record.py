@@ -133,11 +133,7 @@ def test_the_source_of_data(provenance: Any, source: str) -> None:
         (("machine", "cpus"), {}, "cpus of the machine is {}"),
         (("versions",), {"torch": 2.13}, "version of torch is 2.13: not a text"),
         (("metrics",), [{"name": 1, "value": 1.0, "unit": "s"}], "name of a metric is 1"),
-        (
-            ("metrics",),
-            [{"name": "throughput/with loader", "value": -1.0, "unit": "s"}],
-            "a rate is more than 0",
-        ),
+        (("metrics",), [{"name": "throughput/with loader", "value": -1.0, "unit": "s"}], "a rate is more than 0"),
         (("disturbances",), [1.5], r"disturbances is \(1.5,\)"),
         (("seed",), 10**400, "seed is 1000"),
         (("copies",), 2**63, "copies is 9223372036854775808: not a count"),

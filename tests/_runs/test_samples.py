@@ -23,10 +23,7 @@ def test_one_header_for_every_kind_of_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "i,epoch,t_start_ns,t_stop_ns,items\n0,2,1,5,8\n",
-        "i,t_start_ns,t_stop_ns,items,phase,flag\n0,1,5,8,train,\n",
-    ],
+    ["i,epoch,t_start_ns,t_stop_ns,items\n0,2,1,5,8\n", "i,t_start_ns,t_stop_ns,items,phase,flag\n0,1,5,8,train,\n"],
 )
 def test_older_forms_are_read(text: str, tmp_path: Path) -> None:
     (tmp_path / "samples.csv").write_text(text)
@@ -36,14 +33,7 @@ def test_older_forms_are_read(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [
-        None,
-        "",
-        samples_text([]),
-        "i,epoch,t_start_ns,t_stop_ns,items\n0,0,zero,1,2\n",
-        "i,epoch\n0,0\n",
-        "i\n0,0\n",
-    ],
+    [None, "", samples_text([]), "i,epoch,t_start_ns,t_stop_ns,items\n0,0,zero,1,2\n", "i,epoch\n0,0\n", "i\n0,0\n"],
 )
 def test_damaged_samples_are_named(content: str | None, tmp_path: Path) -> None:
     path = tmp_path / "samples.csv"

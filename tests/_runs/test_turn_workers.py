@@ -54,8 +54,7 @@ def test_waiting_for_a_turn_uses_no_cpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "failure"),
-    [("crashes_at_once", "unavailable"), ("fails_in_its_turn", "crash"), ("leaves", "crash")],
+    ("task", "failure"), [("crashes_at_once", "unavailable"), ("fails_in_its_turn", "crash"), ("leaves", "crash")]
 )
 def test_a_way_that_fails_leaves_the_others_alone(task: str, failure: str, tmp_path: Path) -> None:
     with TurnWorkers[str](60) as workers:

@@ -33,12 +33,7 @@ def test_functions_are_compared_by_their_time():
 
 def test_time_of_other_processes_counts_where_cpu_time_does():
     found = take_turns_here(
-        {"alone": lambda steps: 1.0 * steps},
-        Goal(rounds=3),
-        cores=CORES,
-        clock=lambda: 0.0,
-        by_cpu_time=True,
-        steps=5,
+        {"alone": lambda steps: 1.0 * steps}, Goal(rounds=3), cores=CORES, clock=lambda: 0.0, by_cpu_time=True, steps=5
     )
     assert found.seconds("alone") == [1.0, 1.0, 1.0]
 

@@ -112,8 +112,7 @@ def test_an_object_is_the_same_only_as_itself():
 
 
 @pytest.mark.parametrize(
-    "change",
-    [lambda v: setattr(v, "more", 1), lambda v: v.held["a"].append(2), lambda v: delattr(v, "weight")],
+    "change", [lambda v: setattr(v, "more", 1), lambda v: v.held["a"].append(2), lambda v: delattr(v, "weight")]
 )
 def test_slots_are_looked_into(change):
     value = Below()

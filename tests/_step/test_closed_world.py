@@ -547,12 +547,7 @@ BESIDE = ("ContextVar",)  # which each thread has for itself
 EVERYWHERE = ("float", "dict of 3", "namespace", "slots", "array", "list")
 EVERY_KIND = ("attribute", "depth 5", "closure", "global", "helper")
 CASES = [
-    pytest.param(
-        holder,
-        kind,
-        threads,
-        id=f"{holder} - {kind} - {threads}",
-    )
+    pytest.param(holder, kind, threads, id=f"{holder} - {kind} - {threads}")
     for holder in HOLDERS
     for kind in KINDS
     for threads in (1, 2)
@@ -584,11 +579,7 @@ def test_another_value_is_used_or_refused(holder, kind, threads):
     x = torch.randn(B, 3, 4, generator=torch.Generator().manual_seed(7))
     wrong = []
     with dnnsuite.StepRunner(
-        array,
-        optim.SGD(array.parameters(), lr=0.01),
-        held.loss,
-        threads=threads,
-        width=1 if threads > 1 else None,
+        array, optim.SGD(array.parameters(), lr=0.01), held.loss, threads=threads, width=1 if threads > 1 else None
     ) as runner:
         for step in range(BEFORE + AFTER):
             if step == BEFORE and kind not in MOVING:

@@ -108,10 +108,7 @@ def test_another_rate_is_written_in_place_and_records_nothing():
 def test_a_shard_that_dropped_nothing_drops_by_the_rate_of_a_new_model():
     array = dnnsuite.fuse([model(0, 0.0), model(1, 0.0)])
     opt, losses = optimizer_of(array, 0.0), Counted()
-    batch = (
-        dnnsuite.stack(torch.randn(64, 6, dtype=torch.float64), 2),
-        dnnsuite.stack(torch.arange(64) % 3, 2),
-    )
+    batch = (dnnsuite.stack(torch.randn(64, 6, dtype=torch.float64), 2), dnnsuite.stack(torch.arange(64) % 3, 2))
     with StepRunner(array, opt, losses, width=1, threads=1) as runner:
         steps = [runner.step(*batch).losses() for _ in range(5)]
         array.replace(1, model(1, 0.9), opt)

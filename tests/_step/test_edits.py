@@ -196,8 +196,7 @@ def close(a, b):
 
 
 @pytest.mark.parametrize(
-    ("seed", "width", "threads"),
-    [(0, 1, 1), (4, 8, 1), (2, 2, 1), (3, 1, 2), (5, 2, 2), (7, 8, 2)],
+    ("seed", "width", "threads"), [(0, 1, 1), (4, 8, 1), (2, 2, 1), (3, 1, 2), (5, 2, 2), (7, 8, 2)]
 )
 def test_any_edits_train_as_separate_models(seed, width, threads):
     array = Trained(0.0, width=width, threads=threads)

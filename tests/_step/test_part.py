@@ -89,8 +89,7 @@ def same(array, index, model):
 
 
 @pytest.mark.parametrize(
-    ("threads", "width", "capture"),
-    [(1, 3, True), (1, 1, False), (2, 1, True), (2, 2, False), (2, None, True)],
+    ("threads", "width", "capture"), [(1, 3, True), (1, 1, False), (2, 1, True), (2, 2, False), (2, None, True)]
 )
 def test_trains_each_model_as_torch_trains_it_alone(threads, width, capture):
     array, optimizers = made()

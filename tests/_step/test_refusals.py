@@ -114,20 +114,14 @@ def test_refuses_a_step_that_it_would_not_call():
 
 
 def test_refuses_a_batch_of_another_width():
-    with (
-        StepRunner(*make(2), loss) as runner,
-        pytest.raises(InvalidArgument, match=r"\[2, \.\.\.\].*\[3, 8, 6\]"),
-    ):
+    with StepRunner(*make(2), loss) as runner, pytest.raises(InvalidArgument, match=r"\[2, \.\.\.\].*\[3, 8, 6\]"):
         runner.step(*batches(3, 1)[0])
     with pytest.raises(InvalidArgument, match="closed"):
         runner.step(*batches(2, 1)[0])
 
 
 def test_refuses_a_list_that_is_not_one_tensor_per_model():
-    with (
-        StepRunner(*make(2), loss) as runner,
-        pytest.raises(InvalidArgument, match="one tensor per model, 2; got 3"),
-    ):
+    with StepRunner(*make(2), loss) as runner, pytest.raises(InvalidArgument, match="one tensor per model, 2; got 3"):
         runner.step([torch.zeros(2, 6)] * 3, [torch.zeros(2)] * 3)
 
 

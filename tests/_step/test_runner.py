@@ -31,10 +31,7 @@ def test_a_model_trains_the_same_in_any_company():
     array, optimizer = make(4)
     alone = dnnsuite.fuse(make_models(classifier, 3)[2:], seeds=[2])
     own = optim.Adam(alone.parameters(), lr=0.1 / 3)
-    with (
-        StepRunner(array, optimizer, loss, threads=2, width=1) as many,
-        StepRunner(alone, own, loss, threads=1) as one,
-    ):
+    with StepRunner(array, optimizer, loss, threads=2, width=1) as many, StepRunner(alone, own, loss, threads=1) as one:
         for x, y in batches(4, 5):
             assert torch.equal(many.step(x, y).losses()[2], one.step(x[2:3], y[2:3]).losses()[0])
 
@@ -291,10 +288,7 @@ def loss_and_figures(array, x, y):
 def test_figures_beside_the_losses_change_no_step(threads, width, accumulate):
     (plain, opt), (other, opt2) = make(3), make(3)
     made = {"threads": threads, "width": width, "accumulate": accumulate}
-    with (
-        StepRunner(plain, opt, loss, **made) as runner,
-        StepRunner(other, opt2, loss_and_figures, **made) as both,
-    ):
+    with StepRunner(plain, opt, loss, **made) as runner, StepRunner(other, opt2, loss_and_figures, **made) as both:
         for batch in batches(3, 6):
             one, two = runner.step(*batch), both.step(*batch)
             assert torch.equal(one.losses(), two.losses())

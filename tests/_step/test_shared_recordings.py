@@ -76,8 +76,7 @@ class Trained:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"smoothing": 0.1}, {"smoothing": 0.11, "width": 1}, {"smoothing": 0.12, "width": 2, "threads": 2}],
+    "options", [{"smoothing": 0.1}, {"smoothing": 0.11, "width": 1}, {"smoothing": 0.12, "width": 2, "threads": 2}]
 )
 def test_a_later_runner_of_equal_models_replays_its_first_step(options):
     assert Trained(0, **options).checked_mode() == "warming up"
@@ -85,9 +84,7 @@ def test_a_later_runner_of_equal_models_replays_its_first_step(options):
 
 
 @pytest.mark.parametrize(
-    "other",
-    [{"gain": 3.0}, {"momentum": 0.0}, {"smoothing": 0.25}, {"width": 1}],
-    ids=lambda other: next(iter(other)),
+    "other", [{"gain": 3.0}, {"momentum": 0.0}, {"smoothing": 0.25}, {"width": 1}], ids=lambda other: next(iter(other))
 )
 def test_a_runner_of_others_records_for_itself(other):
     Trained(0, smoothing=0.0625)

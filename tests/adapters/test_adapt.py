@@ -10,20 +10,7 @@ import torch
 import dnnsuite
 from dnnsuite import nn, optim
 from dnnsuite.errors import InvalidArgument, Unavailable
-from tiny_adapters import (
-    LRS,
-    SEEDS,
-    ConvNet,
-    bert,
-    gpt2,
-    llama,
-    lora,
-    one_by_one,
-    peft,
-    targets_like,
-    tokens,
-    trained,
-)
+from tiny_adapters import LRS, SEEDS, ConvNet, bert, gpt2, llama, lora, one_by_one, peft, targets_like, tokens, trained
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
 CAUSAL = {"task_type": "CAUSAL_LM", "num_virtual_tokens": 2}

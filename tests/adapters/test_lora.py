@@ -13,12 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:Futu
 SEEDS, LRS = [5, 6, 7, 8], [1e-3, 2e-3, 3e-3, 4e-3]
 TARGETS = torch.tensor([0, 1])
 NORMS = [0.1, float("inf"), 0.3, 0.05]
-CONFIGS = [
-    lora(2, lora_dropout=0.1),
-    lora(9),
-    lora(4, ["query"], lora_dropout=0.3),
-    lora(2, lora_dropout=0.1),
-]
+CONFIGS = [lora(2, lora_dropout=0.1), lora(9), lora(4, ["query"], lora_dropout=0.3), lora(2, lora_dropout=0.1)]
 
 
 def train(array, ids, lrs, steps=3, norms=None):

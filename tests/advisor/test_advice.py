@@ -70,15 +70,7 @@ def test_the_last_round_of_a_sweep_has_fewer_models():
 
 def test_what_is_not_known_is_no_advice():
     advice = concluded(
-        near(1.0),
-        {1: near(1.0), 2: near(1.0)},
-        None,
-        2,
-        Limits(),
-        16,
-        10,
-        "2 cores",
-        "the machine was busy: others",
+        near(1.0), {1: near(1.0), 2: near(1.0)}, None, 2, Limits(), 16, 10, "2 cores", "the machine was busy: others"
     )
     assert not advice.conclusive
     assert str(advice) == "Inconclusive, the machine was busy: others. Ask again when it is quieter."

@@ -59,11 +59,7 @@ def test_a_job_and_how_far_off_its_prediction_is():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"trials": 0}, "trials must be at least 1"),
-        ({"threads": 0}, "threads"),
-        ({"precision": "int8"}, "fp32"),
-    ],
+    [({"trials": 0}, "trials must be at least 1"), ({"threads": 0}, "threads"), ({"precision": "int8"}, "fp32")],
 )
 def test_refused(options, message):
     with pytest.raises(InvalidArgument, match=message):

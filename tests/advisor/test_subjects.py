@@ -41,8 +41,7 @@ def test_a_users_models_train_on_copies():
 
 
 @pytest.mark.parametrize(
-    ("models", "message"),
-    [([], "got none"), ([3], "got a int"), (torch.nn.ReLU(), "with parameters")],
+    ("models", "message"), [([], "got none"), ([3], "got a int"), (torch.nn.ReLU(), "with parameters")]
 )
 def test_what_is_no_model(models, message):
     with pytest.raises(InvalidArgument, match=message):

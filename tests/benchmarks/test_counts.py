@@ -38,9 +38,7 @@ def test_a_table_has_what_was_before_and_files_are_whole(tmp_path, monkeypatch, 
     before = tmp_path / "before.csv"
     before.write_text("workload,B,operators,launches,MB\nmlp_s,2,99,100,7.5\n")
     monkeypatch.setattr(
-        sys,
-        "argv",
-        ["counts.py", "mlp_s", "--B", "2", "--before", str(before), "--out", str(tmp_path / "out")],
+        sys, "argv", ["counts.py", "mlp_s", "--B", "2", "--before", str(before), "--out", str(tmp_path / "out")]
     )
     counts.main()
     assert "mlp_s: " in capsys.readouterr().out

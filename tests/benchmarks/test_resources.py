@@ -27,12 +27,7 @@ def test_kernels_are_read_and_their_types_joined():
     assert [k.registers for k in kernels] == [46, 64, 32]
     assert [k.spill_bytes for k in kernels] == [0, 20, 0]
     sums, apply = resources.rows("batch_norm", kernels)
-    assert (sums["kernel"], sums["variants"], sums["registers"], sums["least registers"]) == (
-        "sums",
-        2,
-        64,
-        46,
-    )
+    assert (sums["kernel"], sums["variants"], sums["registers"], sums["least registers"]) == ("sums", 2, 64, 46)
     assert (sums["spill bytes"], sums["shared bytes"], sums["occupancy"]) == (20, 2112, 0.5)
     assert (apply["shared bytes"], apply["occupancy"]) == (0, 1.0)
 

@@ -27,12 +27,7 @@ for script in scripts:
 
 def test_every_script_finds_its_modules(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", LOADER, *SCRIPTS],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
+        [sys.executable, "-c", LOADER, *SCRIPTS], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100
     )
     assert done.stdout.split() == list(map(str, SCRIPTS)), done.stderr
 

@@ -63,21 +63,13 @@ def test_gaps_are_of_the_least_step_and_of_one_model(peaks):
     )
     steps = pd.DataFrame({"step": [0, 1], "wall_ns": [10e9, 5e9], "cpu_ns": [10e9, 5e9]})
     found = step_roof.gaps_of(table, steps, peaks, B=2)
-    assert [gap[:2] for gap in found] == [
-        ("aten::unknown", "backward"),
-        ("aten::mm", "forward"),
-        (BETWEEN, ""),
-    ]
+    assert [gap[:2] for gap in found] == [("aten::unknown", "backward"), ("aten::mm", "forward"), (BETWEEN, "")]
     assert [gap.seconds for gap in found] == pytest.approx([1.0, 1.0, 0.5])
     assert [gap.least_s for gap in found] == pytest.approx([0.0, 0.5, 0.0])
 
 
 def test_gaps_in_words():
-    found = [
-        Gap("aten::mm", "backward", 6.0, 2.0),
-        Gap(BETWEEN, "", 3.0, 0.0),
-        Gap("aten::near", "", 1.0, 0.9),
-    ]
+    found = [Gap("aten::mm", "backward", 6.0, 2.0), Gap(BETWEEN, "", 3.0, 0.0), Gap("aten::near", "", 1.0, 0.9)]
     text = step_roof.sentence(found)
     assert "aten::mm backward 40 % (the library's products); between operators 30 % (small operators:" in text
     assert step_roof.why("aten::cat") == step_roof.why(BETWEEN) != step_roof.why("aten::mm")

@@ -26,10 +26,7 @@ def test_replicas_train_until_closed():
     ("source", "message"),
     [
         ("__import__('os')._exit(3)", "killed, for want of memory as a rule"),
-        (
-            "int(__import__('os').environ['TOLD_TO_REPLICAS'])",
-            "failed with ValueError: invalid literal .* 'something'",
-        ),
+        ("int(__import__('os').environ['TOLD_TO_REPLICAS'])", "failed with ValueError: invalid literal .* 'something'"),
     ],
 )
 def test_a_replica_that_cannot_be_made_says_why(source, message):

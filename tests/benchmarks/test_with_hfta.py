@@ -48,10 +48,7 @@ def test_losses_and_a_step_are_those_of_the_plain_models(hfta, name):
     others = [
         torch.optim.Adam(model.parameters(), lr=rate) for model, rate in zip(plain, variants.rates(B), strict=True)
     ]
-    for tolerance in (
-        1e-3,
-        2e-2,
-    ):  # Adam's first step is the sign of a gradient, also of one that is nearly 0
+    for tolerance in (1e-3, 2e-2):  # Adam's first step is the sign of a gradient, also of one that is nearly 0
         expected = torch.stack([workload.loss(model, *(x[0] for x in batch)) for model in plain])
         total = workload.total(fused, *batch)
         close = {"rtol": tolerance, "atol": tolerance}

@@ -19,8 +19,7 @@ needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="
 
 @needs_jax
 @pytest.mark.parametrize(
-    ("name", "together"),
-    [("mlp_s", False), ("mlp_m", True), ("cnn", True), ("gru", False), ("tabular_resnet", True)],
+    ("name", "together"), [("mlp_s", False), ("mlp_m", True), ("cnn", True), ("gru", False), ("tabular_resnet", True)]
 )
 def test_losses_over_some_steps_are_torchs(name, together):
     workload, setting, B = WORKLOADS[name], Setting(), 2

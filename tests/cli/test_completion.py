@@ -7,8 +7,7 @@ from dnnsuite.cli._completion import beginning
 
 
 @pytest.mark.parametrize(
-    ("incomplete", "words"),
-    [("", ["hfta", "mps", "mig"]), ("m", ["mps", "mig"]), ("mps,h", ["mps,hfta"]), ("x", [])],
+    ("incomplete", "words"), [("", ["hfta", "mps", "mig"]), ("m", ["mps", "mig"]), ("mps,h", ["mps,hfta"]), ("x", [])]
 )
 def test_words_complete_after_commas(incomplete: str, words: list[str]) -> None:
     assert beginning(incomplete, ["hfta", "mps", "mig"]) == words

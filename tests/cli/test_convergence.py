@@ -8,18 +8,7 @@ from typer.testing import CliRunner
 
 from dnnsuite.cli.app import app
 
-TINY = [
-    "--job",
-    "blobs",
-    "--plugin",
-    "tiny_workloads",
-    "--epochs",
-    "1",
-    "--iters-per-epoch",
-    "3",
-    "--device",
-    "cpu",
-]
+TINY = ["--job", "blobs", "--plugin", "tiny_workloads", "--epochs", "1", "--iters-per-epoch", "3", "--device", "cpu"]
 
 
 def dnnsuite(*arguments):

@@ -41,44 +41,19 @@ def outs(tmp_path: Path) -> list[list[Path]]:
 def test_timing(call: Callable[..., int], outs: list[list[Path]], tmp_path: Path) -> None:
     tables = []
     for number, outdirs in enumerate(outs):
-        flags = [
-            "--outdirs",
-            *outdirs,
-            "--device",
-            "cpu",
-            "--device-model",
-            "CPU",
-            "--save",
-            tmp_path / f"t{number}",
-        ]
+        flags = ["--outdirs", *outdirs, "--device", "cpu", "--device-model", "CPU", "--save", tmp_path / f"t{number}"]
         assert call(timing_parser, *flags, "--plot") == 0
         tables.append(pd.read_csv(tmp_path / f"t{number}.csv", index_col="B"))
         assert (tmp_path / f"t{number}.png").read_bytes().startswith(b"\x89PNG")
     ours, theirs, above = tables
     assert ours.equals(theirs)
     assert ours.equals(above)
-    assert list(ours.columns)[-5:] == [
-        "hfta:fp32:0",
-        "hfta:fp32:1",
-        "hfta:fp32:avg",
-        "hfta:fp32:min",
-        "hfta:fp32:max",
-    ]
+    assert list(ours.columns)[-5:] == ["hfta:fp32:0", "hfta:fp32:1", "hfta:fp32:avg", "hfta:fp32:min", "hfta:fp32:max"]
     assert ours["hfta:fp32:avg"].tolist() == pytest.approx([50.0] * 3)
 
 
 def test_dcgm(call: Callable[..., int], outs: list[list[Path]], tmp_path: Path) -> None:
-    flags = [
-        "--outdirs",
-        *outs[1],
-        "--device",
-        "cpu",
-        "--device-model",
-        "cpu",
-        "--savedir",
-        tmp_path / "d",
-        "--plot",
-    ]
+    flags = ["--outdirs", *outs[1], "--device", "cpu", "--device-model", "cpu", "--savedir", tmp_path / "d", "--plot"]
     assert call(dcgm_parser, *flags) == 0
     assert sorted(path.name for path in (tmp_path / "d").iterdir()) == [
         "cpu_percent.csv", "cpu_percent.png", "host_mem_usage.csv", "host_mem_usage.png",

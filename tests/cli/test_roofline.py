@@ -18,9 +18,7 @@ def _small_probes(monkeypatch):
     monkeypatch.setattr(peaks, "SIZES", (64,))
     monkeypatch.setattr(peaks, "GEMM_S", 0.01)
     monkeypatch.setattr(
-        peaks,
-        "levels",
-        lambda cpus: [CacheLevel("L1", 1 << 15, 1 << 13), CacheLevel("memory", 1 << 60, 1 << 21)],
+        peaks, "levels", lambda cpus: [CacheLevel("L1", 1 << 15, 1 << 13), CacheLevel("memory", 1 << 60, 1 << 21)]
     )
     monkeypatch.setattr(peaks, "probe_contention", lambda threads, key: Contention(4.0, 75.0, 1))  # not any better
 

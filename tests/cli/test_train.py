@@ -44,12 +44,7 @@ def _in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_usage_errors(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert (
         status(
-            "train",
-            "--preset",
-            "quick",
-            *TINY,
-            *([] if "--evaluate" in arguments else ["--out", "out"]),
-            *arguments,
+            "train", "--preset", "quick", *TINY, *([] if "--evaluate" in arguments else ["--out", "out"]), *arguments
         )
         == 2
     )

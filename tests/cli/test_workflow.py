@@ -22,10 +22,7 @@ def toys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            ["--modes", "vertical"],
-            "unknown mode 'vertical'; accepted: serial, concurrent, mps, mig, hfta",
-        ),
+        (["--modes", "vertical"], "unknown mode 'vertical'; accepted: serial, concurrent, mps, mig, hfta"),
         (["--precisions", "fp32,fp8"], "unknown precision 'fp8'; accepted: fp32"),
         (["--device", "abacus"], "unknown device 'abacus'"),
         (["--preset", "x"], "unknown preset 'x'; accepted: quick, default, paper"),

@@ -46,8 +46,7 @@ class Harmful:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [pickle.dumps(Harmful()), b"", b"not a pickle", pickle.dumps({b"data": np.zeros((2, 3072), np.uint8)})],
+    "content", [pickle.dumps(Harmful()), b"", b"not a pickle", pickle.dumps({b"data": np.zeros((2, 3072), np.uint8)})]
 )
 def test_a_damaged_or_harmful_file_is_refused(tmp_path, content, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -13,15 +13,7 @@ from dnnsuite.errors import InvalidArgument, Unavailable
 
 
 def annotation(**fields):
-    return {
-        "id": 1,
-        "image_id": 5,
-        "category_id": 18,
-        "bbox": [40, 30, 100, 80],
-        "area": 8000,
-        "iscrowd": 0,
-        **fields,
-    }
+    return {"id": 1, "image_id": 5, "category_id": 18, "bbox": [40, 30, 100, 80], "area": 8000, "iscrowd": 0, **fields}
 
 
 def content(annotations):
@@ -90,10 +82,7 @@ def test_coco(coco, capsys):
         (content([annotation(category_id=1)]), "annotation number 0 is of category 1, which is not"),
         (content([4]), "annotation number 0 is no object"),
         (content([]), "no image has a box"),
-        (
-            {"images": [{"id": 3}], "annotations": [], "categories": []},
-            "an image or a category without 'file_name'",
-        ),
+        ({"images": [{"id": 3}], "annotations": [], "categories": []}, "an image or a category without 'file_name'"),
         ({**content([]), "categories": [{"id": i} for i in range(81)]}, "81 categories, more than COCO's 80"),
     ],
 )

@@ -84,8 +84,7 @@ def test_an_archive_is_checked_and_unpacked(tmp_path: Path) -> None:
         prepare(data_set("ml-20m"), root, path)
     assert list(root.iterdir()) == []
     known = replace(
-        data_set("ml-20m"),
-        archives=(Archive("ml-20m.zip", hashlib.md5(path.read_bytes()).hexdigest(), into=".."),),
+        data_set("ml-20m"), archives=(Archive("ml-20m.zip", hashlib.md5(path.read_bytes()).hexdigest(), into=".."),)
     )
     assert prepare(known, root, path) == root / "ml-20m"
     assert (root / "ml-20m/ratings.csv").read_bytes() == (tmp_path / "made/ml-20m/ratings.csv").read_bytes()

@@ -38,10 +38,7 @@ def test_movielens(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "userId,movieId\n1,2\n",
-            r"ratings.csv, line 1: the columns are userId,movieId, not userId,movieId,rat",
-        ),
+        ("userId,movieId\n1,2\n", r"ratings.csv, line 1: the columns are userId,movieId, not userId,movieId,rat"),
         (HEADER + "1,2,3.0,4\n1,two,3.0,4\n", r"ratings.csv, line 3: movieId is 'two', not a number"),
         (HEADER + "1,2,3.0,4\n1,2,3.0\n", r"ratings.csv, line 3: timestamp is 'nan', not a number"),
         (HEADER + "1,2,3.0,4\n1,2,3,4,5,6\n", r"ratings.csv: .*line 3"),

@@ -73,13 +73,7 @@ def test_second_load_imports_no_tokenizers() -> None:
         "imported = [name in sys.modules for name in ('tokenizers', 'torch')]; "
         "print(json.dumps([c.source, c.sha256, len(c.tokens), *imported]))"
     )
-    assert json.loads(in_another_process(code)) == [
-        first.source,
-        first.sha256,
-        len(first.tokens),
-        False,
-        False,
-    ]
+    assert json.loads(in_another_process(code)) == [first.source, first.sha256, len(first.tokens), False, False]
 
 
 def test_cached_corpus_equals_the_fresh_one(cache: Path) -> None:

@@ -64,11 +64,7 @@ def test_an_example_is_read_by_protobuf_as_it_was_meant() -> None:
     assert list(features["image/encoded"].bytes_list.value) == EXAMPLE["image/encoded"]
     assert list(features["image/class/text"].bytes_list.value) == [b"tench, Tinca tinca"]
     assert list(features["numbers"].int64_list.value) == EXAMPLE["numbers"]
-    assert list(features["floats"].float_list.value) == [
-        0.5,
-        -2.0,
-        struct.unpack("f", struct.pack("f", 1e30))[0],
-    ]
+    assert list(features["floats"].float_list.value) == [0.5, -2.0, struct.unpack("f", struct.pack("f", 1e30))[0]]
 
 
 def test_what_protobuf_writes_is_read() -> None:

@@ -120,20 +120,14 @@ def test_an_end_among_the_last_renames_is_gone_on_from(tmp_path: Path, folder: P
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (
-            lambda folder: (folder / name(2)).unlink(),
-            "lacks 1 of 4 images that have a label, ILSVRC2012_val_00000002",
-        ),
+        (lambda folder: (folder / name(2)).unlink(), "lacks 1 of 4 images that have a label, ILSVRC2012_val_00000002"),
         (lambda folder: (folder / "cat.jpg").touch(), "cat.jpg has no label|has 5 images, and the list 4"),
         (lambda folder: (folder / name(5)).touch(), "00000005 has no label: the list has 4"),
         (
             lambda folder: ((folder / "n01").mkdir(), (folder / name(2)).rename(folder / "n01" / name(2))),
             "lies in n01, and its class is n01443537",
         ),
-        (
-            lambda folder: ((folder / CLASSES[1]).mkdir(), (folder / CLASSES[1] / name(2)).touch()),
-            "have one name",
-        ),
+        (lambda folder: ((folder / CLASSES[1]).mkdir(), (folder / CLASSES[1] / name(2)).touch()), "have one name"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_is_moved(tmp_path: Path, folder: Path, change, said) -> None:

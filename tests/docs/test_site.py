@@ -60,12 +60,7 @@ def test_every_private_name_of_torch_is_listed():
 @pytest.mark.parametrize(
     ("link", "source", "page", "expected"),
     [
-        (
-            "../../examples/spirals.py",
-            "docs/measure/workflow.md",
-            "measure/workflow.md",
-            "../examples/spirals.md",
-        ),
+        ("../../examples/spirals.py", "docs/measure/workflow.md", "measure/workflow.md", "../examples/spirals.md"),
         ("../CONTRIBUTING.md#test", "docs/index.md", "index.md", "contributing.md#test"),
         ("docs/see/profile.md", "CHANGELOG.md", "changelog.md", "see/profile.md"),
         ("../../benchmarks/results/", "docs/reproduce/hfta.md", "reproduce/hfta.md", "../benchmarks.md"),
@@ -158,16 +153,7 @@ def test_files_of_the_map_exist():
 
 def test_worked_numbers_are_those_that_the_tests_use():
     hfta, mila = ((pages.DOCS / f"reproduce/{name}.md").read_text(encoding="utf-8") for name in ("hfta", "mila"))
-    for count in (
-        35_732_752,
-        2_769_168,
-        3_576_704 + 2_765_568,
-        1_528_106,
-        4_214_842,
-        3_465_305,
-        3_527_629,
-        11_181_642,
-    ):
+    for count in (35_732_752, 2_769_168, 3_576_704 + 2_765_568, 1_528_106, 4_214_842, 3_465_305, 3_527_629, 11_181_642):
         assert f"{count:,}" in hfta
     for job, (result, sd) in SEED.items():
         assert re.search(rf"^\| {job} \| [\d.]+ \| {result:f} \| {sd:f} \|", mila, re.MULTILINE)

@@ -99,11 +99,7 @@ def test_gpu_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dnnsuite.profiler.counters.support", lambda: features)
     assert _gpu.counters().status == "ok"
     features.append(Feature("sampling", False, "the GPU runs in confidential computing", "use another mode"))
-    assert _gpu.counters() == (
-        "missing",
-        "sampling: the GPU runs in confidential computing",
-        "use another mode",
-    )
+    assert _gpu.counters() == ("missing", "sampling: the GPU runs in confidential computing", "use another mode")
 
 
 def test_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,11 +26,7 @@ def machine(root: Path, files: dict[str, str]) -> Path:
     ("files", "status", "words"),
     [
         ({}, "missing", "no cpufreq"),
-        (
-            {f"{CPU}/cpu0/cpufreq/scaling_governor": "powersave"},
-            "warning",
-            "turbo unknown: the clock follows the load",
-        ),
+        ({f"{CPU}/cpu0/cpufreq/scaling_governor": "powersave"}, "warning", "turbo unknown: the clock follows the load"),
         (
             {f"{CPU}/cpu0/cpufreq/scaling_governor": "performance", f"{CPU}/cpufreq/boost": "1"},
             "warning",
@@ -50,11 +46,7 @@ def test_clocks(tmp_path: Path, files: dict[str, str], status: str, words: str) 
 
 
 def version_2(cpu_max: str) -> dict[str, str]:
-    return {
-        "proc/self/cgroup": "0::/job",
-        f"{CGROUP}/cgroup.controllers": "cpu",
-        f"{CGROUP}/job/cpu.max": cpu_max,
-    }
+    return {"proc/self/cgroup": "0::/job", f"{CGROUP}/cgroup.controllers": "cpu", f"{CGROUP}/job/cpu.max": cpu_max}
 
 
 def version_1(quota_us: str) -> dict[str, str]:
@@ -115,8 +107,7 @@ def test_memory(tmp_path: Path, available_kib: int, status: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "status"),
-    [("always [madvise] never", "ok"), ("always madvise [never]", "warning"), (None, "missing")],
+    ("setting", "status"), [("always [madvise] never", "ok"), ("always madvise [never]", "warning"), (None, "missing")]
 )
 def test_huge_pages(tmp_path: Path, setting: str | None, status: str) -> None:
     files = {"sys/kernel/mm/transparent_hugepage/enabled": setting} if setting else {}

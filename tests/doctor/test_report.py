@@ -82,12 +82,7 @@ def test_bare_surroundings_break_nothing() -> None:
     )
     bare = {"PATH": "", "HOME": "/nonexistent", "LC_ALL": "C", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        env=bare,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+        [sys.executable, "-W", "error", "-c", code], env=bare, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.stderr == ""
     assert done.stdout.strip() == f"{len(_report.CHECKS)} 2 ['missing']"

@@ -51,12 +51,7 @@ def net_of(*bases):
     def forward(self, x):
         return self.inner(x).tanh() * self.size()
 
-    body = {
-        "__init__": make,
-        "forward": forward,
-        "size": lambda self: len(Listed.classes),
-        "__module__": __name__,
-    }
+    body = {"__init__": make, "forward": forward, "size": lambda self: len(Listed.classes), "__module__": __name__}
     return types.new_class("Net", bases, {}, lambda names: names.update(body))
 
 

@@ -122,13 +122,7 @@ OF_NO_SHAPE = {
     ),
     "transformer": (
         lambda i: torch.nn.TransformerEncoderLayer(
-            4,
-            2,
-            8,
-            0.0,
-            activation=["relu", "gelu", "relu"][i - 1],
-            layer_norm_eps=10.0**-i,
-            batch_first=True,
+            4, 2, 8, 0.0, activation=["relu", "gelu", "relu"][i - 1], layer_norm_eps=10.0**-i, batch_first=True
         ),
         (2, 5, 4),
     ),

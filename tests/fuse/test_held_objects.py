@@ -86,25 +86,13 @@ HELD = {
         lambda held, h: held[0](h) + held[1](h) + held[2].tanh(h),
     ),
     "locks": (lambda: [threading.Lock(), threading.RLock()], lambda held, h: _within(held, h)),
-    "an event and a queue": (
-        lambda: [threading.Event(), queue.Queue()],
-        lambda held, h: h + held[0].is_set(),
-    ),
-    "modules of Python": (
-        lambda: {"functional": torch.nn.functional},
-        lambda held, h: held["functional"].silu(h),
-    ),
+    "an event and a queue": (lambda: [threading.Event(), queue.Queue()], lambda held, h: h + held[0].is_set()),
+    "modules of Python": (lambda: {"functional": torch.nn.functional}, lambda held, h: held["functional"].silu(h)),
     "limits of a type": (lambda: torch.finfo(torch.float32), lambda held, h: h.clamp(max=held.max)),
-    "a proxy of a mapping": (
-        lambda: types.MappingProxyType({"scale": 2.0}),
-        lambda held, h: h * held["scale"],
-    ),
+    "a proxy of a mapping": (lambda: types.MappingProxyType({"scale": 2.0}), lambda held, h: h * held["scale"]),
     "a pattern": (lambda: re.compile("a+"), lambda held, h: h * len(held.findall("a"))),
     "text in memory": (lambda: io.StringIO("1 2"), lambda held, h: h * len(held.getvalue())),
-    "a chain of mappings": (
-        lambda: collections.ChainMap({"a": 1}, {"b": 2.0}),
-        lambda held, h: h * held["b"],
-    ),
+    "a chain of mappings": (lambda: collections.ChainMap({"a": 1}, {"b": 2.0}), lambda held, h: h * held["b"]),
 }
 
 

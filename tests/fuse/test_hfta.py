@@ -15,9 +15,7 @@ FILES = (
     *("optim/adadelta", "optim/adam", "optim/lr_scheduler"),
 )
 # Rows that fail for a reason of their own, by a part of their name.
-BROKEN = {
-    "testcase_StepLR_partially_fused": "the test uses names that it never defines",
-}
+BROKEN = {"testcase_StepLR_partially_fused": "the test uses names that it never defines"}
 
 
 @pytest.mark.skipif(not ROOT, reason="DNNSUITE_HFTA names no checkout of github.com/UofT-EcoSystem/hfta")

@@ -84,10 +84,7 @@ def assert_same_training(row, made, steps, rates, tolerance, momentum):
             expected.append(step_alone(row, model, batch[index], own[index]))
         losses = step_array(row, array, batch, optimizer)
         torch.testing.assert_close(
-            losses,
-            torch.stack(expected),
-            **tolerance,
-            msg=lambda text, step=number: f"losses of step {step}: {text}",
+            losses, torch.stack(expected), **tolerance, msg=lambda text, step=number: f"losses of step {step}: {text}"
         )
         if row.chaotic or number == len(steps) - 1:
             for index, model in enumerate(made):
@@ -205,8 +202,5 @@ def test_a_shared_batch(row: Row):
     output = row.call(array, tree_map(lambda x: dnnsuite.stack(x, B=3), inputs))
     for index, model in enumerate(made):
         torch.testing.assert_close(
-            row.loss(at(output, index), target),
-            row.loss(row.call(model, inputs), target),
-            rtol=2e-4,
-            atol=2e-5,
+            row.loss(at(output, index), target), row.loss(row.call(model, inputs), target), rtol=2e-4, atol=2e-5
         )

@@ -125,12 +125,7 @@ def test_a_model_may_join_what_was_resumed():
     for part, own in zip(again, copy.deepcopy([part.state_dict() for part in state]), strict=True):
         part.load_state_dict(own)
     young = make_models(Net, 1)[0]
-    fresh = {
-        "lr": 0.05,
-        "schedulers": [{"total_iters": 2}, {"step_size": 3}],
-        "milestones": [2],
-        "init_scale": 2.0,
-    }
+    fresh = {"lr": 0.05, "schedulers": [{"total_iters": 2}, {"step_size": 3}], "milestones": [2], "init_scale": 2.0}
     outcomes = []
     for one in (state, again):
         one[0].append(copy.deepcopy(young), *one[1:], **fresh)

@@ -15,10 +15,7 @@ class Pruned(torch.nn.Module):
         self.first, self.second = torch.nn.Linear(8, 6), torch.nn.Linear(6, 2)
         self.norm = torch.nn.LayerNorm(4)
         keep = torch.nn.Parameter
-        self.first.weight, self.first.bias = (
-            keep(self.first.weight[:4].detach()),
-            keep(self.first.bias[:4].detach()),
-        )
+        self.first.weight, self.first.bias = (keep(self.first.weight[:4].detach()), keep(self.first.bias[:4].detach()))
         self.second.weight = keep(self.second.weight[:, :4].detach())
         self.conv.weight = keep(self.conv.weight[:, :2].detach())
 

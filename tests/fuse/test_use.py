@@ -266,11 +266,7 @@ def test_data_parallel_over_two_processes():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(Path(__file__).parent.parent / "support"),
-    }
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent.parent / "support")}
     workers = [
         subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", WORKER, str(rank), str(port)],
@@ -321,11 +317,7 @@ def test_transforms_of_torch_func_see_the_models():
 
 
 def test_layers_of_images_are_one_graph():
-    layers = (
-        torch.nn.Conv2d(3, 4, 3, padding=1),
-        torch.nn.GroupNorm(2, 4),
-        torch.nn.Conv2d(4, 4, 3, groups=4),
-    )
+    layers = (torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.GroupNorm(2, 4), torch.nn.Conv2d(4, 4, 3, groups=4))
     made = make_models(lambda: torch.nn.Sequential(*copy.deepcopy(layers)), 2)
     images = torch.randn(2, 2, 3, 6, 6)
     compiled = torch.compile(dnnsuite.fuse(made), fullgraph=True, backend="aot_eager")

@@ -16,11 +16,7 @@ from dnnsuite.errors import InvalidArgument
 class Base(nn.Module):
     def __init__(self):
         super().__init__()
-        self.first, self.last, self.scale = (
-            nn.Linear(4, 5),
-            nn.Linear(5, 2),
-            nn.Parameter(torch.rand(5) + 0.5),
-        )
+        self.first, self.last, self.scale = (nn.Linear(4, 5), nn.Linear(5, 2), nn.Parameter(torch.rand(5) + 0.5))
         self.register_buffer("code", torch.randn(5, 3))
 
     def prepared(self):

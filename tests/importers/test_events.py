@@ -16,14 +16,7 @@ def test_a_large_trace_is_read_in_pieces(tmp_path):
     with open(path, "w", encoding="utf-8") as file:
         file.write('{"schemaVersion": 1, "traceEvents": [\n')
         for number in range(16_000):
-            event = {
-                "ph": "X",
-                "cat": "cpu_op",
-                "name": name,
-                "ts": number * 10,
-                "dur": 5,
-                "args": {"é": "y" * 100},
-            }
+            event = {"ph": "X", "cat": "cpu_op", "name": name, "ts": number * 10, "dur": 5, "args": {"é": "y" * 100}}
             file.write((",\n" if number else "") + json.dumps(event, ensure_ascii=False))
         file.write('\n], "traceName": "large"}')
     assert path.stat().st_size > 2 * (1 << 22)

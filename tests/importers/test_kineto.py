@@ -86,14 +86,7 @@ def cpu_trace(path, steps=2, base=0.0):
     for step in range(steps):
         at = base + 1000.0 * step
         events += [
-            {
-                "ph": "X",
-                "cat": "user_annotation",
-                "name": f"ProfilerStep#{step + 3}",
-                "ts": at,
-                "dur": 1000,
-                "tid": 9,
-            },
+            {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step + 3}", "ts": at, "dur": 1000, "tid": 9},
             {
                 "ph": "X",
                 "cat": "user_annotation",
@@ -137,14 +130,7 @@ def test_the_words_of_old_versions(tmp_path):
             "tid": "4",
             "args": {"correlation": 3},
         },
-        {
-            "ph": "X",
-            "cat": "Kernel",
-            "name": "gemm",
-            "ts": 40,
-            "dur": 30,
-            "args": {"device": 0, "correlation": 3},
-        },
+        {"ph": "X", "cat": "Kernel", "name": "gemm", "ts": 40, "dur": 30, "args": {"device": 0, "correlation": 3}},
         {"ph": "X", "cat": "Memset", "name": "Memset (Device)", "ts": 80, "dur": 1, "args": {"bytes": 8}},
     ]
     path = tmp_path / "old.json"

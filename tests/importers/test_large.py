@@ -120,11 +120,7 @@ def test_a_median_of_many_durations_has_three_digits(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [
-        '{"traceEvents": [',
-        '{"traceEvents": []}',
-        '{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": "x"}]}',
-    ],
+    ['{"traceEvents": [', '{"traceEvents": []}', '{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": "x"}]}'],
 )
 def test_damage_is_named_and_nothing_is_left_behind(tmp_path, monkeypatch, content):
     scratch = tmp_path / "scratch"

@@ -38,16 +38,10 @@ def test_a_tools_own_format_is_refused_with_the_command_that_exports_it(tmp_path
     [
         ("version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 7\n", "git lfs pull --include"),
         ('<?xml version="1.0" encoding="UTF-8"?>\n<com.nvidia.viper.session version="3"/>\n', "nvprof -o"),
-        (
-            " Time (%)  Total Time (ns)  Instances\n --------  ---------------\n  28.7   6,680,355\n",
-            "--format csv",
-        ),
+        (" Time (%)  Total Time (ns)  Instances\n --------  ---------------\n  28.7   6,680,355\n", "--format csv"),
         ("==PROF== Connected to process 7\n  sgemm (4, 1, 1)x(32, 1, 1), Context 1\n", "ncu --import"),
         ("timestamp, index, utilization.gpu [%]\n2024/05/01 12:00:00.000, 0, 93 %\n", "dcgmi dmon"),
-        (
-            '"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n"gemm",10,1000,100,100\n',
-            "export_chrome_trace",
-        ),
+        ('"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n"gemm",10,1000,100,100\n', "export_chrome_trace"),
     ],
 )
 @pytest.mark.parametrize("name", ["file.txt", "trace.json"])

@@ -33,11 +33,7 @@ def test_the_old_header_with_banners_groups_and_scaled_units():
 
 def test_the_new_header_with_processes_that_alternate_rules_and_output_between_rows():
     table = ncu.read(NEW)
-    assert table.groupby("kernel_id")["name"].first().tolist() == [
-        "sm90_xmma_gemm_f32",
-        "reduce_kernel",
-        "last_kernel",
-    ]
+    assert table.groupby("kernel_id")["name"].first().tolist() == ["sm90_xmma_gemm_f32", "reduce_kernel", "last_kernel"]
     assert table.groupby("kernel_id")["process"].first().tolist() == ["100", "200", "100"]
     assert value(table, 0, "Duration") == 12_500
     assert value(table, 1, "Duration") == 1_250_000

@@ -38,10 +38,7 @@ def test_kernels_copies_and_calls(tables):
     ]
     copies = tables["memops"]
     assert copies["operation"].tolist() == ["HtoD", "memset"]
-    assert copies[["source_memory", "target_memory"]].values.tolist() == [
-        ["pinned", "device"],
-        ["unknown", "device"],
-    ]
+    assert copies[["source_memory", "target_memory"]].values.tolist() == [["pinned", "device"], ["unknown", "device"]]
     assert tables["api"][["domain", "function", "thread"]].values.tolist() == [
         ["runtime", "cudaLaunchKernel", TID],
         ["driver", "cuLaunchKernel", 5],

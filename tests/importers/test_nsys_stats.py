@@ -71,14 +71,8 @@ def test_time_by_name_and_two_files_compared(tmp_path):
     [
         ("Time(%),Time,Calls,Avg,Min,Max,Name\n", "no report of kernels or calls"),
         ("Time (%),Total Time (ns),Instances,Avg (ns),Name\n", "nothing was profiled"),
-        (
-            "Time (%),Total Time (ns),Instances,Avg (ns),Name\n1,2,3,-4,k\n",
-            r"x\.csv:2: a count or a time is negative",
-        ),
-        (
-            "Time (%),Total Time (ns),Instances,Avg (ns),Name\n1,2,3,k\n",
-            r"x\.csv:2: 4 fields where the header has 5",
-        ),
+        ("Time (%),Total Time (ns),Instances,Avg (ns),Name\n1,2,3,-4,k\n", r"x\.csv:2: a count or a time is negative"),
+        ("Time (%),Total Time (ns),Instances,Avg (ns),Name\n1,2,3,k\n", r"x\.csv:2: 4 fields where the header has 5"),
     ],
 )
 def test_damaged_files_are_named_with_their_line(tmp_path, text, message):

@@ -8,8 +8,7 @@ from importer_samples import sqlite
 
 def test_columns_by_our_names_and_texts_by_number(tmp_path):
     path = sqlite(
-        tmp_path / "x",
-        {"t": ("start end name", [(1, 2, 7), (3, None, 8)]), "s": ("id value", [(7, "seven")])},
+        tmp_path / "x", {"t": ("start end name", [(1, 2, 7), (3, None, 8)]), "s": ("id value", [(7, "seven")])}
     )
     assert tables_in(path) == {"t", "s"}
     with opened(path) as db:

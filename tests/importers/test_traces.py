@@ -18,14 +18,7 @@ def trace(path, compute_us, collectives=4, rank=None, offset=0.0):
     for step in range(collectives):
         at = offset + 1000.0 * step
         for name, begin, length in (("gemm", at, compute_us), (REDUCE, at + compute_us, 1000 - compute_us)):
-            event = {
-                "ph": "X",
-                "cat": "kernel",
-                "name": name,
-                "ts": begin,
-                "dur": length,
-                "args": {"device": 0},
-            }
+            event = {"ph": "X", "cat": "kernel", "name": name, "ts": begin, "dur": length, "args": {"device": 0}}
             events.append(event)
     about = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": 3}}
     path.write_text(json.dumps({"traceEvents": events, **about}))

@@ -48,12 +48,7 @@ SMALL = Workload(
     schedule=Made("StepLR", {"step_size": 1, "gamma": "gamma"}),
     presets={"default": Preset(2, 3, batch_size=8)},
 )
-HYPER = {
-    "lr": [0.01, 0.05, 0.1],
-    "momentum": [0.0, 0.5, 0.9],
-    "dropout": [0.0, 0.2, 0.5],
-    "gamma": [0.5, 0.9, 1.0],
-}
+HYPER = {"lr": [0.01, 0.05, 0.1], "momentum": [0.0, 0.5, 0.9], "dropout": [0.0, 0.2, 0.5], "gamma": [0.5, 0.9, 1.0]}
 
 
 class Adversaries(torch.nn.Module):

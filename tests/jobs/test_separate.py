@@ -35,11 +35,7 @@ def test_attention_written_out_is_torchs_without_dropout(batch_first, mask, padd
     keys = torch.zeros(3, 5, dtype=torch.bool)
     keys[1, 3:] = True
     keys = torch.zeros(3, 5).masked_fill(keys, -torch.inf) if mask == "float" else keys
-    arguments = {
-        "attn_mask": masks[mask],
-        "key_padding_mask": keys if padding else None,
-        "need_weights": False,
-    }
+    arguments = {"attn_mask": masks[mask], "key_padding_mask": keys if padding else None, "need_weights": False}
     plain, _ = module(x, x, x, **arguments)
     module.__class__, module.masks, module.dropout = _separate._StreamAttention, AllPass(), 0.5
     assert_near(module(x, x, x, **arguments)[0], plain)

@@ -13,11 +13,7 @@ BERT = jobs.get("bert").workload
 def test_arguments_are_hyperparameters_and_constants():
     made = Made("Adam", {"lr": "lr", "betas": ("beta1", 0.999), "eps": 1e-6})
     assert made.hyperparameters() == {"lr", "beta1"}
-    assert made.filled({"lr": [1, 2], "beta1": [3, 4]}) == {
-        "lr": [1, 2],
-        "betas": ([3, 4], 0.999),
-        "eps": 1e-6,
-    }
+    assert made.filled({"lr": [1, 2], "beta1": [3, 4]}) == {"lr": [1, 2], "betas": ([3, 4], 0.999), "eps": 1e-6}
 
 
 def test_a_preset_is_another_on_a_gpu():
@@ -36,10 +32,7 @@ def test_a_preset_that_is_not_declared_is_the_default():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (
-            {"optimizer": Made("SGD", {"lr": "rate"})},
-            "SGD takes the hyperparameter 'rate', which `hyper` has not",
-        ),
+        ({"optimizer": Made("SGD", {"lr": "rate"})}, "SGD takes the hyperparameter 'rate', which `hyper` has not"),
         ({"schedule": Made("StepLR", {"gamma": "decay"})}, "StepLR takes the hyperparameter 'decay'"),
         ({"metric": Metric("share", lambda model, x: x)}, "`metric` without `held_out`"),
         ({"held_out": lambda config, options: None}, "`held_out` without `metric`"),

@@ -48,12 +48,7 @@ def test_matching_by_hand():
     found, labels = multibox.match(boxes, torch.tensor([7, 9]), defaults)
     # The first box is default box 0, and more than half of number 2; the second, tiny, has number 3 all the same.
     assert labels.tolist() == [7, 0, 7, 9]
-    expected = [
-        [0.25, 0.25, 0.5, 0.5],
-        [0.75, 0.75, 0.5, 0.5],
-        [0.25, 0.25, 0.5, 0.5],
-        [0.69, 0.19, 0.02, 0.02],
-    ]
+    expected = [[0.25, 0.25, 0.5, 0.5], [0.75, 0.75, 0.5, 0.5], [0.25, 0.25, 0.5, 0.5], [0.69, 0.19, 0.02, 0.02]]
     torch.testing.assert_close(found, torch.tensor(expected))
 
 

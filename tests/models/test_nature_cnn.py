@@ -17,12 +17,7 @@ def test_heads_share_a_body_that_sees_bytes_as_fractions():
 
 def test_weights_are_orthogonal():
     model = NatureCNN(6)
-    for layer, gain in (
-        (model.body[0], 2**0.5),
-        (model.body[7], 2**0.5),
-        (model.policy, 0.01),
-        (model.value, 1.0),
-    ):
+    for layer, gain in ((model.body[0], 2**0.5), (model.body[7], 2**0.5), (model.policy, 0.01), (model.value, 1.0)):
         rows = layer.weight.detach().flatten(1)
         torch.testing.assert_close(rows @ rows.T, gain**2 * torch.eye(len(rows)), atol=1e-4, rtol=0)
         assert not layer.bias.any()

@@ -23,9 +23,7 @@ def test_initial_values():
     assert float(model.mf_user.weight.detach().std()) == pytest.approx(0.01, rel=0.02)
     assert float(model.mlp_item.weight.detach().std()) == pytest.approx(0.01, rel=0.02)
     for layer, limit in zip(
-        [*model.mlp, model.final],
-        [(6 / 512) ** 0.5, (6 / 384) ** 0.5, (6 / 192) ** 0.5, (3 / 128) ** 0.5],
-        strict=True,
+        [*model.mlp, model.final], [(6 / 512) ** 0.5, (6 / 384) ** 0.5, (6 / 192) ** 0.5, (3 / 128) ** 0.5], strict=True
     ):
         assert float(layer.weight.detach().abs().max()) == pytest.approx(limit, rel=0.05)
 

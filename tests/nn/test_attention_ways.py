@@ -41,10 +41,7 @@ def test_in_every_way_a_token_that_sees_nothing_gets_nan(device):
     qkv = torch.randn(2, 3, 5, 24, device=device)
     padding = torch.zeros(2, 3, 5, dtype=torch.bool, device=device)
     padding[0, 1], padding[1, 2, 0] = True, True
-    for causal, blind in (
-        (False, {(0, 1, i) for i in range(5)}),
-        (True, {(1, 2, 0), *((0, 1, i) for i in range(5))}),
-    ):
+    for causal, blind in ((False, {(0, 1, i) for i in range(5)}), (True, {(1, 2, 0), *((0, 1, i) for i in range(5))})):
         for name, way in attention_ways(2, None, None, causal, padding).items():
             y = way(qkv)
             assert set(map(tuple, y.isnan().any(-1).nonzero().tolist())) == blind, name

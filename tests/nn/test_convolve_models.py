@@ -64,10 +64,7 @@ def test_a_shared_batch_is_not_copied():
 
 
 def test_large_results_are_written_into_place():
-    x, weight = (
-        torch.randn(2, 8, 4, 60, 60, requires_grad=True),
-        torch.randn(2, 4, 4, 1, 1, requires_grad=True),
-    )
+    x, weight = (torch.randn(2, 8, 4, 60, 60, requires_grad=True), torch.randn(2, 4, 4, 1, 1, requires_grad=True))
     geometry = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
     y = convolve_models(x, weight, None, geometry)
     truth = torch.stack([torch.nn.functional.conv2d(*own) for own in zip(x, weight, strict=True)])

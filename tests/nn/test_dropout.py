@@ -219,15 +219,11 @@ def test_a_rate_that_is_raised_later_counts_in_a_captured_step(threads, width):
     def train(runs, width, capture):
         torch.manual_seed(0)
         array = fuse(
-            [torch.nn.Sequential(torch.nn.Linear(4, 40), torch.nn.Dropout(0.0)) for _ in range(3)],
-            seeds=[1, 2, 3],
+            [torch.nn.Sequential(torch.nn.Linear(4, 40), torch.nn.Dropout(0.0)) for _ in range(3)], seeds=[1, 2, 3]
         )
         optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.1)
         x, losses = torch.ones(3, 5, 4), []
-        changes = {
-            4: lambda p: p.fill_(0.5),
-            6: lambda p: setattr(array.get_submodule("1"), "p", [0.1, 0.0, 0.9]),
-        }
+        changes = {4: lambda p: p.fill_(0.5), 6: lambda p: setattr(array.get_submodule("1"), "p", [0.1, 0.0, 0.9])}
         with dnnsuite.StepRunner(array, optimizer, loss, threads=runs, width=width, capture=capture) as runner:
             for step in range(8):
                 if step in changes:

@@ -13,8 +13,7 @@ needs_torchs = pytest.mark.skipif(
 
 @needs_torchs
 @pytest.mark.parametrize(
-    "arguments",
-    [{}, {"bias": True, "label_smoothing": 0.1}, {"weight": torch.rand(7)}, {"reduction": "none"}],
+    "arguments", [{}, {"bias": True, "label_smoothing": 0.1}, {"weight": torch.rand(7)}, {"reduction": "none"}]
 )
 def test_matches_models(arguments):
     models = make_models(lambda: torch.nn.LinearCrossEntropyLoss(5, 7, **arguments), 3)

@@ -65,11 +65,7 @@ def test_more_dimensions_follow_the_class():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"reduction": "max"}, "reduction"),
-        ({"label_smoothing": 2.0}, "label_smoothing"),
-    ],
+    ("arguments", "message"), [({"reduction": "max"}, "reduction"), ({"label_smoothing": 2.0}, "label_smoothing")]
 )
 def test_refuses_bad_arguments(arguments, message):
     with pytest.raises(InvalidArgument, match=message):
@@ -125,8 +121,7 @@ def test_some_models_without_weights():
 
 
 @pytest.mark.parametrize(
-    ("name", "argument"),
-    [("CrossEntropyLoss", "label_smoothing"), ("SmoothL1Loss", "beta"), ("HuberLoss", "delta")],
+    ("name", "argument"), [("CrossEntropyLoss", "label_smoothing"), ("SmoothL1Loss", "beta"), ("HuberLoss", "delta")]
 )
 def test_a_number_for_each_model(name, argument):
     values = [0.1, 0.5, 0.9]
@@ -194,11 +189,7 @@ def test_triplets_with_a_distance_of_ones_own():
 def test_values_and_weights_of_a_loss_may_be_set_at_any_time():
     x, y = torch.randn(2, 5, 4), torch.randint(0, 4, (2, 5))
     loss = nn.CrossEntropyLoss(B=2)
-    for value, each in (
-        (0.1, [0.1, 0.1]),
-        ([0.0, 0.3], [0.0, 0.3]),
-        (torch.tensor([0.25, 0.5]), [0.25, 0.5]),
-    ):
+    for value, each in ((0.1, [0.1, 0.1]), ([0.0, 0.3], [0.0, 0.3]), (torch.tensor([0.25, 0.5]), [0.25, 0.5])):
         loss.label_smoothing = value
         loss.weight = torch.arange(1.0, 5.0)
         for index, smoothing in enumerate(each):

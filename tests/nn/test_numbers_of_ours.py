@@ -41,11 +41,7 @@ def test_other_factories_are_torchs(name, args, kwargs):
 
 def test_factories_are_read():
     assert made_by_ours("rand", (2, 3), {}) == ((2, 3), torch.float32, "uniform")
-    assert made_by_ours("randn", (torch.Size([4]),), {"dtype": torch.float64}) == (
-        (4,),
-        torch.float64,
-        "normal",
-    )
+    assert made_by_ours("randn", (torch.Size([4]),), {"dtype": torch.float64}) == ((4,), torch.float64, "normal")
     assert made_by_ours("randn", (), {"size": [5]}) == ((5,), torch.float32, "normal")
 
 

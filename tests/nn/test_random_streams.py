@@ -45,10 +45,7 @@ def test_streams_go_on_from_where_they_were():
     other = fuse([torch.nn.Sequential(Noisy(), torch.nn.Dropout(0.5)) for _ in range(2)])
     nn.set_rng_state(other, state)
     assert torch.equal(other(x), expected[0])
-    for wrong in (
-        fuse([Noisy() for _ in range(2)]),
-        fuse([torch.nn.Sequential(Noisy(), torch.nn.Dropout(0.5))]),
-    ):
+    for wrong in (fuse([Noisy() for _ in range(2)]), fuse([torch.nn.Sequential(Noisy(), torch.nn.Dropout(0.5))])):
         with pytest.raises(InvalidArgument, match="the state has streams"):
             nn.set_rng_state(wrong, state)
 

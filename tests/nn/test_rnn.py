@@ -127,10 +127,7 @@ def test_initial_parameters_lie_where_torchs_do():
         (lambda: nn.LSTM(3, 4, B=2)(torch.randn(2, 0, 1, 3)), "one or more time steps"),
         (lambda: nn.LSTM(3, 4, B=2)(torch.randn(3, 5, 1, 3)), "B=2 models"),
         (lambda: nn.LSTM(3, 4, B=2)(torch.randn(2, 5, 1, 3), torch.randn(2, 1, 1, 4)), "pair"),
-        (
-            lambda: nn.GRU(3, 4, B=2)(torch.randn(2, 5, 1, 3), torch.randn(2, 1, 7, 4)),
-            r"hx must be \[2, 1, 1, 4\]",
-        ),
+        (lambda: nn.GRU(3, 4, B=2)(torch.randn(2, 5, 1, 3), torch.randn(2, 1, 7, 4)), r"hx must be \[2, 1, 1, 4\]"),
     ],
 )
 def test_refuses(call, message):

@@ -216,11 +216,7 @@ def test_the_base_of_a_single_model_is_not_copied_either(models):
     assert dnnsuite.state_bytes(array).shared == sum(p.nbytes for p in theirs)
     x = torch.randn(1, 4, 2, 4, 4)
     assert_near(array(x)[0], model(x[0]))
-    for other in (
-        copy.deepcopy(array),
-        pickle.loads(pickle.dumps(array)),
-        copy.deepcopy(array).double().float(),
-    ):
+    for other in (copy.deepcopy(array), pickle.loads(pickle.dumps(array)), copy.deepcopy(array).double().float()):
         assert_near(other(x)[0], model(x[0]))
     # What would write into it writes elsewhere.
     array.load_state_dict({name: value + 1 for name, value in array.state_dict().items()})

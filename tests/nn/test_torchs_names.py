@@ -57,11 +57,7 @@ def test_losses_take_torchs_names_in_any_order():
 class ByName(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.conv, self.norm, self.head = (
-            torch.nn.Conv1d(4, 4, 3),
-            torch.nn.LayerNorm(4),
-            torch.nn.Linear(4, 2),
-        )
+        self.conv, self.norm, self.head = (torch.nn.Conv1d(4, 4, 3), torch.nn.LayerNorm(4), torch.nn.Linear(4, 2))
 
     def forward(self, x):
         return self.head(input=torch.relu(self.norm(input=self.conv(input=x).mT)))

@@ -58,14 +58,7 @@ def of_what_all_share(self, x):
     return self.layer(x) * Variable(mask) + Variable(x * 2).clone()
 
 
-CODES = [
-    detached,
-    of_a_waiting_result,
-    in_the_memory_of_its_source,
-    written,
-    told_of_gradients,
-    of_what_all_share,
-]
+CODES = [detached, of_a_waiting_result, in_the_memory_of_its_source, written, told_of_gradients, of_what_all_share]
 
 
 @pytest.mark.parametrize("shared", [False, True])

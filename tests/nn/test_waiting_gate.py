@@ -99,8 +99,7 @@ def _compare(models, shape):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    ("dim", "shape"),
-    [(1, (4, 3, 12, 12)), (2, (4, 3, 14, 12)), (-1, (4, 60, 3)), (1, (4, 60, 3)), (0, (60, 3))],
+    ("dim", "shape"), [(1, (4, 3, 12, 12)), (2, (4, 3, 14, 12)), (-1, (4, 60, 3)), (1, (4, 60, 3)), (0, (60, 3))]
 )
 def test_values_and_gradients(way, dim, shape):
     models = [Gated(way, dim, len(shape) == 4).double() for _ in range(3)]

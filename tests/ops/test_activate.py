@@ -12,10 +12,7 @@ from dnnsuite.ops._activate import FEWEST_NUMBERS
 
 CURVES = {
     "tanh": (functional.tanh, torch.tanh),
-    "gelu_tanh": (
-        lambda x: functional.gelu(x, approximate="tanh"),
-        lambda x: F.gelu(x, approximate="tanh"),
-    ),
+    "gelu_tanh": (lambda x: functional.gelu(x, approximate="tanh"), lambda x: F.gelu(x, approximate="tanh")),
     "mish": (functional.mish, F.mish),
     "softplus": (functional.softplus, F.softplus),
     "softplus-steep": (lambda x: functional.softplus(x, 3.0, 10.0), lambda x: F.softplus(x, 3.0, 10.0)),

@@ -44,23 +44,11 @@ def test_a_row_does_not_feel_the_others():
     [
         (lambda: library.matmul(torch.ones(2, 3), torch.ones(2, 3, 4)), "a must have three dimensions"),
         (lambda: library.matmul(torch.ones(2, 3, 4), torch.ones(2, 5, 6)), "b must have shape"),
-        (
-            lambda: library.linear(torch.ones(2, 3, 4), torch.ones(2, 5, 4).double(), None, False),
-            "weight must be",
-        ),
-        (
-            lambda: library.linear(torch.ones(2, 3, 4), torch.ones(2, 5, 4), torch.ones(5), False),
-            "bias must have",
-        ),
+        (lambda: library.linear(torch.ones(2, 3, 4), torch.ones(2, 5, 4).double(), None, False), "weight must be"),
+        (lambda: library.linear(torch.ones(2, 3, 4), torch.ones(2, 5, 4), torch.ones(5), False), "bias must have"),
         (
             lambda: library.linear_backward(
-                torch.ones(2, 3, 5),
-                torch.ones(2, 3, 4),
-                torch.ones(2, 5, 4),
-                torch.ones(2, 3, 6),
-                True,
-                True,
-                True,
+                torch.ones(2, 3, 5), torch.ones(2, 3, 4), torch.ones(2, 5, 4), torch.ones(2, 3, 6), True, True, True
             ),
             "relu_output must have shape",
         ),

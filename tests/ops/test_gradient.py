@@ -77,10 +77,7 @@ def test_dtypes_may_differ():
     [
         (([], 2.0), "grads is empty"),
         (([torch.ones(2, 3)], 0.0), "norm_type must be positive or infinite, not 0"),
-        (
-            ([torch.ones(2, 3), torch.ones(3, 3)], 2.0),
-            r"grads\[1\] has shape \[3, 3\], but grads\[0\] has 2 models",
-        ),
+        (([torch.ones(2, 3), torch.ones(3, 3)], 2.0), r"grads\[1\] has shape \[3, 3\], but grads\[0\] has 2 models"),
         (([torch.ones(2, 3, dtype=torch.long)], 2.0), "must be float32 or float64"),
     ],
 )

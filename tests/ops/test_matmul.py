@@ -45,8 +45,7 @@ def test_other_dtypes():
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "message"),
-    [((2, 3, 4), (3, 4, 5), "same B"), ((2, 3, 4), (2, 5, 6), "have no product: 4 and 5")],
+    ("a", "b", "message"), [((2, 3, 4), (3, 4, 5), "same B"), ((2, 3, 4), (2, 5, 6), "have no product: 4 and 5")]
 )
 def test_bad_arguments(a, b, message):
     with pytest.raises(InvalidArgument, match=message):

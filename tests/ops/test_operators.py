@@ -175,18 +175,7 @@ def step_arguments(state, vectors):
     written = [*state[0], *state[1], *state[2], step]
     plan = ops.optimizer_plan("adam", state[0], [*state[1], *state[2]], [step])
     tickets = torch.zeros(2, dtype=torch.int32, device=step.device) if step.is_cuda else None
-    return (
-        plan,
-        written,
-        state[3],
-        [vectors[i] for i in (0, 1, 2, 3, 4)],
-        None,
-        None,
-        tickets,
-        False,
-        True,
-        False,
-    )
+    return (plan, written, state[3], [vectors[i] for i in (0, 1, 2, 3, 4)], None, None, tickets, False, True, False)
 
 
 def opcheck_samples(device):
@@ -234,10 +223,7 @@ def opcheck_samples(device):
             library.convolve_models,
             (r(2, 3, 4, 5, 5), r(2, 6, 4, 3, 3), r(2, 6), [2, 2], [1, 1], [1, 1], False, [0, 0], 1),
         ),
-        (
-            library.window_convolution,
-            (r(2, 3, 4, 5, 5), r(2, 6, 2, 3, 3), r(2, 6), [2, 2], [1, 1], [1, 1], 2),
-        ),
+        (library.window_convolution, (r(2, 3, 4, 5, 5), r(2, 6, 2, 3, 3), r(2, 6), [2, 2], [1, 1], [1, 1], 2)),
         (library.cross_entropy, (x, target, -100, 0.1, "mean")),
         (library.gradient_norms, (state[0], 2.0)),
         (library.optimizer_step_, step_arguments(state, c)),

@@ -184,10 +184,7 @@ def step(**change):
         ({"hyper": [torch.ones(3).double()] * 4}, r"hyper\[0\] must have shape \[2\], not \[3\]"),
         ({"factor": torch.ones(2)}, "factor must be Double, not Float"),
         ({"active": torch.ones(2)}, "active must be Bool, not Float"),
-        (
-            {"params": [torch.zeros(3, 2).T]},
-            r"params\[0\] is written to, so each model's part must be contiguous",
-        ),
+        ({"params": [torch.zeros(3, 2).T]}, r"params\[0\] is written to, so each model's part must be contiguous"),
     ],
 )
 def test_bad_arguments(change, message):

@@ -38,12 +38,7 @@ def assert_same_bits(a, b):
 
 @pytest.mark.parametrize(
     ("dtype", "channels", "activation"),
-    [
-        (torch.float32, 6, "none"),
-        (torch.float32, 37, "relu"),
-        (torch.float64, 1, "relu"),
-        (torch.float64, 16, "none"),
-    ],
+    [(torch.float32, 6, "none"), (torch.float32, 37, "relu"), (torch.float64, 1, "relu"), (torch.float64, 16, "none")],
 )
 def test_the_largest_is_that_of_torch_to_the_bit(dtype, channels, activation):
     """NaNs, infinities, equals, windows past the end, and gradients; channels that do not fill a vector."""

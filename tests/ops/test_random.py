@@ -89,8 +89,7 @@ def test_no_numbers_and_wrong_arguments():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "own"),
-    [(torch.float32, True), (torch.float64, True), (torch.bfloat16, False), (torch.int64, False)],
+    ("dtype", "own"), [(torch.float32, True), (torch.float64, True), (torch.bfloat16, False), (torch.int64, False)]
 )
 def test_only_what_it_can_draw(dtype, own):
     assert ops.draws_numbers(torch.empty(3, 2, dtype=dtype), STREAM) is own

@@ -31,9 +31,7 @@ def test_the_steps_of_a_gpu_are_the_definition(kind, reverse, given, ragged, dev
         weights = [torch.randn_like(b) for _, b, _ in pairs]
         grads = [
             torch.autograd.grad(
-                sum((pair[side] * w).sum() for pair, w in zip(pairs, weights, strict=True)),
-                leaves,
-                retain_graph=True,
+                sum((pair[side] * w).sum() for pair, w in zip(pairs, weights, strict=True)), leaves, retain_graph=True
             )
             for side in (0, 1)
         ]

@@ -11,11 +11,7 @@ from dnnsuite import ops
 
 assert ops  # opens the library
 SOURCE = Path(__file__).parents[2] / "cpp/fused"
-IN_PYTHON = {
-    "draw",
-    "triton_convolution",
-    "triton_filter_gradient",
-}  # if something has imported their modules
+IN_PYTHON = {"draw", "triton_convolution", "triton_filter_gradient"}  # if something has imported their modules
 NAMES = sorted(
     {name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if name.startswith("dnnsuite::")} - IN_PYTHON
 )
@@ -61,10 +57,7 @@ def test_both_devices_implement_the_same_families():
             if f"STABLE_TORCH_LIBRARY_IMPL(dnnsuite, {key}, m)" in path.read_text(encoding="utf-8")
         }
         assert using == expected[folder]
-    glue = [
-        *SOURCE.glob("*_operators.hpp"),
-        *(path for path in SOURCE.glob("cpu/*.cpp") if path.stem != "isa"),
-    ]
+    glue = [*SOURCE.glob("*_operators.hpp"), *(path for path in SOURCE.glob("cpu/*.cpp") if path.stem != "isa")]
     text = "".join(path.read_text(encoding="utf-8") for path in glue)
     assert sorted(set(re.findall(r'm\.impl\("(\w+)"', text))) == OPERATORS
 

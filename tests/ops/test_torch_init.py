@@ -38,11 +38,7 @@ def test_values_by_chance(name, given):
 
 @pytest.mark.parametrize(
     ("name", "layer"),
-    [
-        ("eye_", torch.nn.Linear(4, 4)),
-        ("dirac_", torch.nn.Conv2d(4, 4, 3)),
-        ("dirac_", torch.nn.Conv1d(4, 4, 3)),
-    ],
+    [("eye_", torch.nn.Linear(4, 4)), ("dirac_", torch.nn.Conv2d(4, 4, 3)), ("dirac_", torch.nn.Conv1d(4, 4, 3))],
 )
 def test_identities(name, layer):
     array = dnnsuite.fuse([layer])

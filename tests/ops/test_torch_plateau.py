@@ -28,8 +28,7 @@ def test_a_metric_per_model_is_refused_and_changes_nothing(classes, metrics):
     plateau.step(2.0)
     before = (plateau.best, plateau.last_epoch)
     with pytest.raises(
-        InvalidArgument,
-        match=r"got 3: for one per model use dnnsuite\.optim\.lr_scheduler\.ReduceLROnPlateau",
+        InvalidArgument, match=r"got 3: for one per model use dnnsuite\.optim\.lr_scheduler\.ReduceLROnPlateau"
     ):
         plateau.step(metrics)
     assert (plateau.best, plateau.last_epoch) == before

@@ -26,11 +26,7 @@ def gradients(x, weight, bias, *rest):
 @pytest.mark.parametrize("outputs", [6, 80])
 @pytest.mark.parametrize(("samples", "height"), [(4, 19), (40, 3)])
 def test_any_number_of_threads_gives_the_same_bits(groups, shared, outputs, samples, height):
-    x, weight, bias = (
-        last(B, samples, 8, height, 17),
-        last(B, outputs, 8 // groups, 3, 3),
-        torch.randn(B, outputs),
-    )
+    x, weight, bias = (last(B, samples, 8, height, 17), last(B, outputs, 8 // groups, 3, 3), torch.randn(B, outputs))
     if shared:
         x = x[:1].expand_as(x)
     rest = (1, 2), (1, 0), (1, 2), groups
@@ -130,10 +126,7 @@ def test_a_gradient_has_the_same_bits_whichever_others_are_asked_for(samples):
 
 
 def test_a_shared_batch_may_have_a_gradient():
-    x, weight = (
-        last(1, N, 5, 6, 6, dtype=torch.float64).requires_grad_(),
-        last(B, 4, 5, 3, 3, dtype=torch.float64),
-    )
+    x, weight = (last(1, N, 5, 6, 6, dtype=torch.float64).requires_grad_(), last(B, 4, 5, 3, 3, dtype=torch.float64))
     y = ops.window_convolution(x.expand(B, -1, -1, -1, -1), weight)
     factors = torch.randn_like(y)
     truth = torch.stack([torch.nn.functional.conv2d(x[0], w.contiguous()) for w in weight])

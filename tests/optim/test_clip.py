@@ -23,9 +23,7 @@ def alone(params, index):
 
 
 @given(
-    st.lists(st.floats(0.01, 10), min_size=1, max_size=4),
-    st.sampled_from([1.0, 2.0, 3.0, float("inf")]),
-    st.booleans(),
+    st.lists(st.floats(0.01, 10), min_size=1, max_size=4), st.sampled_from([1.0, 2.0, 3.0, float("inf")]), st.booleans()
 )
 @settings(max_examples=30)
 def test_is_torchs_clip_of_each_model(limits, norm_type, shared):

@@ -10,19 +10,7 @@ import torch
 from dnnsuite import optim
 from dnnsuite.errors import InvalidArgument
 
-KINDS = [
-    "SGD",
-    "Adam",
-    "AdamW",
-    "NAdam",
-    "RAdam",
-    "Adamax",
-    "Adadelta",
-    "Adagrad",
-    "RMSprop",
-    "ASGD",
-    "Rprop",
-]
+KINDS = ["SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adadelta", "Adagrad", "RMSprop", "ASGD", "Rprop"]
 SHAPES = ((3, 5), (7,), ())
 
 

@@ -18,19 +18,13 @@ CHANGES = {
         {"lr": 0.1, "momentum": 0.9},
         {"lr": 0.05, "momentum": [0.5, 0.9, 0.8], "weight_decay": 0.1, "nesterov": True},
     ),
-    "SGD, plain": (
-        {"lr": 0.1, "class": "SGD"},
-        {"momentum": [0.0, 0.9, 0.5], "lr": [0.1, 0.2, 0.3], "maximize": True},
-    ),
+    "SGD, plain": ({"lr": 0.1, "class": "SGD"}, {"momentum": [0.0, 0.9, 0.5], "lr": [0.1, 0.2, 0.3], "maximize": True}),
     "SGD, damped": (
         {"lr": 0.1, "dampening": 0.5, "class": "SGD"},
         {"momentum": [0.0, 0.9, 0.5], "lr": 0.2, "weight_decay": 0.1, "dampening": [0.3, 0.2, 0.1]},
     ),
     "Adam": ({}, {"lr": 0.01, "betas": ([0.8, 0.9, 0.7], 0.99), "weight_decay": [0.1, 0, 0.2], "eps": 1e-6}),
-    "AdamW": (
-        {"amsgrad": True},
-        {"weight_decay": [0.1, 0.3, 0.2], "maximize": True, "lr": [0.1, 0.01, 0.02]},
-    ),
+    "AdamW": ({"amsgrad": True}, {"weight_decay": [0.1, 0.3, 0.2], "maximize": True, "lr": [0.1, 0.01, 0.02]}),
     "NAdam": ({}, {"momentum_decay": [0.1, 0.01, 0.2], "decoupled_weight_decay": True, "weight_decay": 0.1}),
     "RAdam": ({}, {"lr": [0.1, 0.02, 0.03], "betas": (0.8, 0.99)}),
     "Adamax": ({}, {"lr": [0.1, 0.02, 0.03], "eps": 1e-4}),
@@ -160,11 +154,7 @@ def test_shards_see_what_is_assigned(mode):
     models = make_models(mlp, B, torch.float64)
     array = fuse(models)
     optimizer = optim.SGD(array.parameters(), lr=0.1)
-    changes = {
-        2: {"lr": [0.2, 0.1, 0.05]},
-        5: {"momentum": [0.0, 0.9, 0.0]},
-        6: {"momentum": 0.5, "nesterov": True},
-    }
+    changes = {2: {"lr": [0.2, 0.1, 0.05]}, 5: {"momentum": [0.0, 0.9, 0.0]}, 6: {"momentum": 0.5, "nesterov": True}}
     train(array, optimizer, MODES[mode], 9, lambda t: optimizer.param_groups[0].update(changes.get(t, {})))
 
     def change_one(t, index, one):
@@ -302,12 +292,7 @@ def changed_group():
 
 def values(optimizer):
     group = optimizer.param_groups[0]
-    return [
-        group["lr"].tolist(),
-        group["momentum"].tolist(),
-        group["nesterov"],
-        group["max_grad_norm"].tolist(),
-    ]
+    return [group["lr"].tolist(), group["momentum"].tolist(), group["nesterov"], group["max_grad_norm"].tolist()]
 
 
 def test_changed_groups_are_saved_and_copied():

@@ -217,10 +217,7 @@ def test_an_epoch_of_its_own_for_each_model():
         (lambda o: ours.LambdaLR(o, (abs,)), "1 functions for 3 models"),
         (lambda o: ours.LambdaLR(o, [abs, abs]), "list of 2 for 1 groups"),
         (lambda o: ours.CyclicLR(o, 0.1, 0.2, mode="saw"), "mode is 'saw'"),
-        (
-            lambda o: ours.CyclicLR(optim.Adagrad([torch.nn.Parameter(torch.ones(3))]), 0.1, 0.2),
-            "neither momentum",
-        ),
+        (lambda o: ours.CyclicLR(optim.Adagrad([torch.nn.Parameter(torch.ones(3))]), 0.1, 0.2), "neither momentum"),
         (lambda o: ours.OneCycleLR(o, 0.1), "total_steps"),
         (lambda o: ours.ReduceLROnPlateau(o, factor=[0.5, 1.0, 0.5]), "factor of model 1"),
         (lambda o: ours.ReduceLROnPlateau(o).step(1.0), "one per model"),

@@ -10,20 +10,7 @@ import dnnsuite
 from dnnsuite import optim
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.optim import lr_scheduler as ours
-from schedules import (
-    CASES,
-    LR,
-    B,
-    alone,
-    changed,
-    compare,
-    fused,
-    make,
-    one_of,
-    step_all,
-    theirs,
-    warm_up_then,
-)
+from schedules import CASES, LR, B, alone, changed, compare, fused, make, one_of, step_all, theirs, warm_up_then
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if "lr_lambda" not in CASES[c] and "One" not in c])
@@ -75,10 +62,7 @@ def test_select_of_functions_and_combined_ones():
 
 def sequence_of(module, o, i):
     pick = (lambda values: list(values)) if i is None else (lambda values: values[i])
-    parts = [
-        module.LinearLR(o, pick([0.1, 0.2, 0.5]), total_iters=3),
-        module.ExponentialLR(o, pick([0.9, 0.5, 0.8])),
-    ]
+    parts = [module.LinearLR(o, pick([0.1, 0.2, 0.5]), total_iters=3), module.ExponentialLR(o, pick([0.9, 0.5, 0.8]))]
     return module.SequentialLR(o, parts, [pick([2, 3, 4])])
 
 
@@ -144,10 +128,7 @@ def fresh_for(case, index):
 @pytest.mark.parametrize("kind", ["Adam", "SGD"])
 @pytest.mark.parametrize("case", [*CASES, *COMBINED])
 @given(
-    before=st.integers(0, 6),
-    index=st.integers(0, 2),
-    lr=st.floats(0.01, 2.0),
-    slot=st.sampled_from([None, 0, 1, 2]),
+    before=st.integers(0, 6), index=st.integers(0, 2), lr=st.floats(0.01, 2.0), slot=st.sampled_from([None, 0, 1, 2])
 )
 @settings(max_examples=6, deadline=None)
 def test_a_model_that_joins_follows_torchs_schedule_from_its_beginning(case, kind, before, index, lr, slot):

@@ -37,10 +37,7 @@ CASES = {
         {"lr": [0.01, 0.02, 0.001], "lambd": [1e-4, 0.1, 0.01], "alpha": [0.75, 0.5, 1], "t0": [2, 1, 1e6]},
     ),
     "asgd, decay": (optim.ASGD, {"weight_decay": DECAY, "maximize": False}),
-    "nadam": (
-        optim.NAdam,
-        {"lr": LR, "betas": BETAS, "momentum_decay": [0.004, 0.1, 0], "weight_decay": DECAY},
-    ),
+    "nadam": (optim.NAdam, {"lr": LR, "betas": BETAS, "momentum_decay": [0.004, 0.1, 0], "weight_decay": DECAY}),
     "nadam, decoupled": (optim.NAdam, {"weight_decay": DECAY, "decoupled_weight_decay": True}),
     "radam": (
         optim.RAdam,

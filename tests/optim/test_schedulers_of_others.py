@@ -52,10 +52,7 @@ def chained(optimizer):
 
 
 def sequential(optimizer):
-    parts = [
-        lr_scheduler.LinearLR(optimizer, 0.1, total_iters=3),
-        lr_scheduler.CosineAnnealingLR(optimizer, 4),
-    ]
+    parts = [lr_scheduler.LinearLR(optimizer, 0.1, total_iters=3), lr_scheduler.CosineAnnealingLR(optimizer, 4)]
     return lr_scheduler.SequentialLR(optimizer, parts, [3])
 
 

@@ -21,12 +21,7 @@ def test_refuses_what_is_neither_a_number_nor_one_per_model(value):
 
 
 def test_ranges():
-    for name, good, bad in (
-        ("beta1", 0.0, 1.0),
-        ("rho", 1.0, 1.1),
-        ("lr", 0.0, -1e-9),
-        ("etaplus", 1.5, 0.9),
-    ):
+    for name, good, bad in (("beta1", 0.0, 1.0), ("rho", 1.0, 1.1), ("lr", 0.0, -1e-9), ("etaplus", 1.5, 0.9)):
         _values.check_range(name, torch.tensor([good], dtype=torch.float64))
         with pytest.raises(InvalidArgument, match=f"{name} of model 1"):
             _values.check_range(name, torch.tensor([good, bad], dtype=torch.float64))

@@ -33,10 +33,7 @@ def tree(tmp_path: Path) -> Path:
     """Plain folders in the place of version 1's pids."""
     write_tree(
         tmp_path,
-        {
-            "proc/self/mountinfo": "39 31 0:36 / /cg rw - cgroup cgroup rw,pids\n",
-            "proc/self/cgroup": "8:pids:/\n",
-        },
+        {"proc/self/mountinfo": "39 31 0:36 / /cg rw - cgroup cgroup rw,pids\n", "proc/self/cgroup": "8:pids:/\n"},
     )
     for name in names().values():
         (tmp_path / "cg/a" / name / "student0.1").mkdir(parents=True)

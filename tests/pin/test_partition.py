@@ -41,23 +41,14 @@ def test_a_command_runs_in_its_share(partition: Partition, tmp_path: Path) -> No
     with open(tmp_path / "out", "w") as out:
         outcome = partition.run(
             0,
-            [
-                "sh",
-                "-c",
-                "grep Cpus_allowed_list /proc/self/status; echo $DNNSUITE_SLOT $OMP_NUM_THREADS; exit 3",
-            ],
+            ["sh", "-c", "grep Cpus_allowed_list /proc/self/status; echo $DNNSUITE_SLOT $OMP_NUM_THREADS; exit 3"],
             files=(-1, out.fileno(), -1),
         )
     cpus, variables = (tmp_path / "out").read_text().splitlines()
     slot = partition.plan.slots[0]
     assert variables == f"student0 {os.environ.get('OMP_NUM_THREADS', slot.cores)}"
     assert partition.level == "none" or cpus.split()[1] == slot.cpus
-    assert (outcome.returncode, outcome.ok, outcome.survivors, outcome.level) == (
-        3,
-        False,
-        0,
-        partition.level,
-    )
+    assert (outcome.returncode, outcome.ok, outcome.survivors, outcome.level) == (3, False, 0, partition.level)
 
 
 def test_memory_that_runs_out_is_told_from_other_deaths(partition: Partition) -> None:

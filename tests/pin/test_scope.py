@@ -51,10 +51,7 @@ def test_threads_of_torch_follow() -> None:
 
 
 def test_what_is_refused() -> None:
-    with (
-        pytest.raises(InvalidArgument, match=r"share \(1, 1\): the first must be 0 to 0"),
-        dnnsuite.pin((1, 1)),
-    ):
+    with pytest.raises(InvalidArgument, match=r"share \(1, 1\): the first must be 0 to 0"), dnnsuite.pin((1, 1)):
         pass
     with pytest.raises(InvalidArgument, match="backend 'none'"), dnnsuite.pin((0, 1), backend="none"):
         pass

@@ -62,10 +62,7 @@ def test_kinds_of_cores(tmp_path: Path) -> None:
 def test_a_kernel_that_tells_little(tmp_path: Path) -> None:
     write_tree(tmp_path, {"sys/devices/system/cpu/online": "0-1\n", "proc/meminfo": "MemTotal: 1024 kB\n"})
     found = Topology.read(tmp_path)
-    assert [(cpu.core, cpu.node, cpu.l3, cpu.package) for cpu in found.cpus] == [
-        (0, 0, -1, -1),
-        (1, 0, -1, -1),
-    ]
+    assert [(cpu.core, cpu.node, cpu.l3, cpu.package) for cpu in found.cpus] == [(0, 0, -1, -1), (1, 0, -1, -1)]
     assert [(node.node, node.memory_bytes) for node in found.nodes] == [(0, 1 << 20)]
 
 
@@ -98,12 +95,7 @@ def test_gpus_of_the_driver_get_the_node_of_their_address(monkeypatch: pytest.Mo
             "nodes": [{"node": 0, "memory_bytes": GB, "distances": [10]}],
             "devices": [
                 {"address": "0000:3b:00.0", "vendor": "0x10de", "node": 1, "cpus": "4-7"},
-                {
-                    "address": "0000:5e:00.0",
-                    "vendor": "0x10de",
-                    "node": 0,
-                    "cpus": "0-3",
-                },  # not shown by the driver
+                {"address": "0000:5e:00.0", "vendor": "0x10de", "node": 0, "cpus": "0-3"},  # not shown by the driver
             ],
             "memory_bytes": GB,
         },

@@ -75,9 +75,7 @@ def test_nothing_to_draw(axes: Axes) -> None:
 
 def test_what_is_not_known_within_a_factor_of_two_is_not_drawn_and_the_title_says_so(axes: Axes) -> None:
     rows = summary(
-        ("serial", "fp32", 1, 1.0, 0.9, 1.1),
-        ("hfta", "fp32", 1, 1.5, 1.2, 1.9),
-        ("hfta", "fp32", 2, 45.0, 17.0, 118.0),
+        ("serial", "fp32", 1, 1.0, 0.9, 1.1), ("hfta", "fp32", 1, 1.5, 1.2, 1.9), ("hfta", "fp32", 2, 45.0, 17.0, 118.0)
     )
     rows["state"] = "on 1 of 2 cores, others used 1.0"
     rows.attrs["titles"] = {"bert": "bert, batch 8, 2 × a processor, 1 repeat"}

@@ -54,11 +54,7 @@ def seen_by(tool, folder, code, *, returncode=0):
     log.unlink(missing_ok=True)
     environment = {**os.environ, "NVTX_INJECTION64_PATH": str(tool), "NVTX_TOOL_LOG": str(log)}
     run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env=environment,
-        timeout=60,
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", textwrap.dedent(code)], env=environment, timeout=60, capture_output=True, text=True
     )
     assert run.returncode == returncode, run.stderr
     lines = [line.split(" ") for line in log.read_text().splitlines()] if log.exists() else []

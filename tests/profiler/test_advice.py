@@ -16,12 +16,7 @@ CASES = [
     ("host-bound", Facts({"host": 35.0}, models=8), "35 %", "raise B"),
     ("host-bound", Facts({"host": 35.0}, on_gpu=True), "no kernel", "CUDA graph"),
     ("small-operators", Facts({"gemm": 40.0}, ops_per_step=900, mean_op_us=5.0), "900 operators", "fuse"),
-    (
-        "memory-bound",
-        Facts({"elementwise": 20.0, "norm": 9.0}),
-        "elementwise 20 %, norm 9 %",
-        "torch.compile",
-    ),
+    ("memory-bound", Facts({"elementwise": 20.0, "norm": 9.0}), "elementwise 20 %, norm 9 %", "torch.compile"),
     ("copies", Facts({"copy": 12.0}), "12 %", "contiguous"),
     ("optimizer", Facts({"optimizer": 15.0}), "15 %", "fused=True"),
     ("compute-bound", Facts({"gemm": 40.0, "conv": 30.0}), "70 %", "roofline"),

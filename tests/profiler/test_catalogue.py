@@ -69,11 +69,7 @@ def test_an_instrument_that_was_made_already_stands_for_its_name():
 
 @pytest.mark.parametrize(
     ("metrics", "instruments", "words"),
-    [
-        ("timelime", (), "did you mean 'timeline'"),
-        ("", (), "metrics: no ''"),
-        ("timeline", ["phase"], "'phases'"),
-    ],
+    [("timelime", (), "did you mean 'timeline'"), ("", (), "metrics: no ''"), ("timeline", ["phase"], "'phases'")],
 )
 def test_an_unknown_word_is_refused_with_the_known(metrics, instruments, words):
     with pytest.raises(InvalidArgument, match=words):
@@ -97,11 +93,7 @@ def test_one_that_was_asked_for_by_name_is_an_error_and_the_others_are_closed():
 
 @pytest.mark.parametrize(
     ("metrics", "opened", "refused"),
-    [
-        ("cores", "counters", "activity"),
-        ("cores|memory", "counters", "activity"),
-        ("all", "activity", "counters"),
-    ],
+    [("cores", "counters", "activity"), ("cores|memory", "counters", "activity"), ("all", "activity", "counters")],
 )
 def test_counters_and_traces_have_runs_of_their_own(metrics, opened, refused):
     found = dict(catalogue.choose(metrics, (), "cuda")[0])

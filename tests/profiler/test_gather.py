@@ -60,13 +60,7 @@ def test_kernels_with_their_launches_are_analysed():
 def test_operators_by_name_and_the_loops_own_thread():
     steps = [LoopStep(i, "active", 0, 1000 * i, 1000 * (i + 1), 1000, 0, 0) for i in range(2)]
     phases = pd.DataFrame(
-        {
-            "phase": ["data", "forward"],
-            "thread": 77,
-            "t0_ns": [0, 500],
-            "t1_ns": [400, 900],
-            "cpu_ns": [400, 400],
-        }
+        {"phase": ["data", "forward"], "thread": 77, "t0_ns": [0, 500], "t1_ns": [400, 900], "cpu_ns": [400, 400]}
     )
     rows = [
         ("aten::stack", "copy", 3, 0, 400, 400),

@@ -38,13 +38,7 @@ def test_a_machine_that_drifts_cancels(rate, cost):
 
 
 def test_warmup_and_the_loops_own_first_steps_are_left_out():
-    blocks = (
-        ("off", 9000, 2),
-        ("off", 1000, 4),
-        ("warmup", 50_000, 2),
-        ("active", 1500, 2),
-        ("off", 1000, 1),
-    )
+    blocks = (("off", 9000, 2), ("off", 1000, 4), ("warmup", 50_000, 2), ("active", 1500, 2), ("off", 1000, 1))
     assert overhead(steps(*blocks), skip=2).pct == pytest.approx(50)
     assert overhead(steps(*blocks)).pct < 50
 

@@ -114,8 +114,7 @@ def test_a_tool_sees_the_windows_with_their_numbers(tool, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("last", "returncode"),
-    [("pass", 0), ("raise SystemExit(3)", 3), ("os.kill(os.getpid(), signal.SIGINT)", -2)],
+    ("last", "returncode"), [("pass", 0), ("raise SystemExit(3)", 3), ("os.kill(os.getpid(), signal.SIGINT)", -2)]
 )
 def test_one_that_is_left_open_is_closed_at_exit(tool, tmp_path, last, returncode):
     calls = seen_by(

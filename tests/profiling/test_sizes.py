@@ -66,13 +66,7 @@ def test_each_batch_size_has_a_record_as_every_run_has(request_and_out):
     runs, problems = read_runs(out)
     assert problems == []
     good, bad = (run.record for run in runs)
-    assert (good.kind, good.job, good.batch_size, good.ok, good.mode) == (
-        "profile",
-        "hungry",
-        2,
-        True,
-        "serial",
-    )
+    assert (good.kind, good.job, good.batch_size, good.ok, good.mode) == ("profile", "hungry", 2, True, "serial")
     assert good.plan_id == bad.plan_id == json.loads((out / "profiles.json").read_text())["id"]
     assert (bad.verdict.failure, bad.verdict.message) == ("oom", "out of memory")
     assert good.details["profile"] == results[0]["profile"]

@@ -56,9 +56,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Request, Path, p
         return request, folder / "out", measure(request, folder / "out", quiet=True)
 
 
-def test_each_size_is_a_row_and_one_without_memory_too(
-    measured: tuple[Request, Path, pd.DataFrame],
-) -> None:
+def test_each_size_is_a_row_and_one_without_memory_too(measured: tuple[Request, Path, pd.DataFrame]) -> None:
     _, out, table = measured
     assert table["batch_size"].tolist() == [2, 4, 8]
     assert table["status"].tolist() == ["ok", "ok", "oom"]

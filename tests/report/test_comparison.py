@@ -36,11 +36,7 @@ def test_conditions_to_fail_on() -> None:
     assert fail_on(["slower:5%, failed", "inconclusive"]) == [
         FailOn("slower", 5.0), FailOn("failed"), FailOn("inconclusive"),
     ]  # fmt: skip
-    assert [each.meets(POINTS[1]) for each in fail_on(["slower:10%", "slower:10.1", "faster"])] == [
-        True,
-        False,
-        False,
-    ]
+    assert [each.meets(POINTS[1]) for each in fail_on(["slower:10%", "slower:10.1", "faster"])] == [True, False, False]
     partly = Compared("vae", "faster", runs=(5, 4), failed=(0, 1), remarks=("one failed",))
     assert [each.meets(partly) for each in fail_on(["failed", "slower", "missing"])] == [True, False, False]
     assert "vae: one failed" in comparison_text([partly], ("A", "B"))

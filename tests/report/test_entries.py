@@ -57,10 +57,7 @@ def test_folders_of_the_original_with_runs_of_one_name_are_told_apart(tmp_path):
     for node in ("a", "b"):
         (tmp_path / node / "output0").mkdir(parents=True)
         (tmp_path / node / "output0" / "fast_0.json").write_text(json.dumps(mila_result("vae", 1.0)))
-    assert {entry.run for entry in report.read([tmp_path / "a", tmp_path / "b"])} == {
-        "a/output0",
-        "b/output0",
-    }
+    assert {entry.run for entry in report.read([tmp_path / "a", tmp_path / "b"])} == {"a/output0", "b/output0"}
     assert {entry.run for entry in report.read([tmp_path / "a"])} == {"output0"}
 
 
@@ -72,14 +69,7 @@ def test_a_suite_of_another_name_is_left_out(suite):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "{",
-        "[]",
-        '{"job": "vae"}',
-        json.dumps({**record(), "rate_per_s": "fast"}),
-        json.dumps(record(rate=-5.0)),
-    ],
+    "text", ["{", "[]", '{"job": "vae"}', json.dumps({**record(), "rate_per_s": "fast"}), json.dumps(record(rate=-5.0))]
 )
 def test_a_damaged_record_is_named_and_left_out(suite, text):
     out = suite(record(), record(repeat=1))
@@ -92,11 +82,7 @@ def test_a_damaged_record_is_named_and_left_out(suite, text):
 
 def test_runs_of_a_workflow_are_entries_by_mode(tmp_path):
     entries = report.read([FIXTURES / "workflow"])
-    assert {entry.job for entry in entries} == {
-        "toy serial fp32 B=1",
-        "toy concurrent fp32 B=2",
-        "toy hfta fp32 B=2",
-    }
+    assert {entry.job for entry in entries} == {"toy serial fp32 B=1", "toy concurrent fp32 B=2", "toy hfta fp32 B=2"}
     assert {entry.run for entry in entries} == {"workflow/000", "workflow/001"}
     assert of_suites(entries) == []
 

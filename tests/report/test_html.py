@@ -48,11 +48,7 @@ def test_without_a_target_the_chart_shows_intervals(suite):
 
 
 def test_where_nothing_may_be_compared_with_the_target_there_is_no_chart_and_no_score(suite):
-    runs = [
-        record(preset="smoke"),
-        record("reso", preset="smoke"),
-        record("ssd", failure="nan", preset="smoke"),
-    ]
+    runs = [record(preset="smoke"), record("reso", preset="smoke"), record("ssd", failure="nan", preset="smoke")]
     made = report.make([suite(*runs)], None, "V100")
     assert chart(made) == ""
     # A score of nothing would be 0, which a reader takes for the machine's.

@@ -26,14 +26,7 @@ def runs(rates: Iterable[float], plan: str = "A", start_min: int = 0, every_min:
     for i, rate in enumerate(rates):
         failure = None if math.isfinite(rate) else "crash"
         minute = start_min + i * every_min
-        values = {
-            "run_id": f"{plan}{i}",
-            "plan_id": plan,
-            "repeat": i,
-            "path": f"{plan}/{i}",
-            **COMMON,
-            **more,
-        }
+        values = {"run_id": f"{plan}{i}", "plan_id": plan, "repeat": i, "path": f"{plan}/{i}", **COMMON, **more}
         status = "failed" if failure else "ok"
         started = f"2026-11-22T10:{minute:02d}:00.000Z"
         rows.append(Row(value=rate, failure=failure, status=status, started=started, **values))

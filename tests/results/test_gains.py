@@ -36,12 +36,7 @@ def test_the_best_array_is_divided_by_the_best_processes() -> None:
 
 
 def test_by_cpu_time() -> None:
-    cpu = {
-        ("serial", 1): (5.0, 5.0),
-        ("concurrent", 2): (4.0, 5.0),
-        ("hfta", 2): (10.0, 10.0),
-        ("hfta", 4): (9.0, 9.0),
-    }
+    cpu = {("serial", 1): (5.0, 5.0), ("concurrent", 2): (4.0, 5.0), ("hfta", 2): (10.0, 10.0), ("hfta", 4): (9.0, 9.0)}
     both = pd.concat([measured(WALL), measured(cpu, PER_CPU_SECOND)], ignore_index=True)
     (row,) = results.gains(both, PER_CPU_SECOND).to_dict("records")
     assert row["B"] == 2

@@ -6,14 +6,7 @@ import pytest
 
 from dnnsuite.errors import Error, InvalidArgument
 from dnnsuite.results.hfta_monitor import DCGM_FIELDS, HOST_FIELDS
-from dnnsuite.results.hfta_tables import (
-    HftaPoint,
-    HftaRuns,
-    dcgm_value,
-    hfta_table,
-    hfta_throughput,
-    runs_below,
-)
+from dnnsuite.results.hfta_tables import HftaPoint, HftaRuns, dcgm_value, hfta_table, hfta_throughput, runs_below
 from result_tables import a_record, write_dcgm, write_monitored, write_record
 
 
@@ -59,20 +52,13 @@ def test_the_runs_of_a_tree_and_of_a_workflow(tmp_path: Path) -> None:
     timing(root / "serial" / "t.csv", 1e9, 1)
     (run,) = runs_below(tmp_path / "tree", "cuda", "v100")
     assert set(run.places) == {HftaPoint("concurrent", "amp", 2), HftaPoint("serial", "amp", 1)}
-    assert [path.parent.name for path in run.timings(HftaPoint("concurrent", "amp", 2), "t.csv")] == [
-        "idx0",
-        "idx1",
-    ]
+    assert [path.parent.name for path in run.timings(HftaPoint("concurrent", "amp", 2), "t.csv")] == ["idx0", "idx1"]
     assert run.timings(HftaPoint("serial", "amp", 1), "t.csv") == [root / "serial" / "t.csv"]
     for repeat in (0, 3):
         write_record(tmp_path / "out", a_record(f"r{repeat}", repeat=repeat, mode="hfta", B=2))
     (tmp_path / "out" / "workflow.json").write_text("{}")
     assert [list(run.places) for run in runs_below(tmp_path / "out", "cpu", "")] == [[HftaPoint("hfta", "fp32", 2)]] * 2
-    for outdir, device in (
-        (tmp_path / "out", "cuda"),
-        (tmp_path / "tree", "cpu"),
-        (tmp_path / "none", "cpu"),
-    ):
+    for outdir, device in ((tmp_path / "out", "cuda"), (tmp_path / "tree", "cpu"), (tmp_path / "none", "cpu")):
         with pytest.raises(InvalidArgument, match=f"{outdir}: no runs in {device}/v100"):
             runs_below(outdir, device, "v100")
 

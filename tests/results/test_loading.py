@@ -135,10 +135,7 @@ def test_the_saved_table_stands_in_for_runs_that_are_gone(tmp_path: Path) -> Non
 def test_figures_of_replicas_have_rows_of_their_own(tmp_path: Path) -> None:
     metrics = (Metric("throughput", 3.0, "naps/s"), Metric("throughput", 1.0, "naps/s", replica=1))
     write_record(tmp_path, a_record("one", metrics=metrics))
-    assert results.load(tmp_path)["replica"].astype("object").where(lambda x: x.notna(), None).tolist() == [
-        None,
-        1,
-    ]
+    assert results.load(tmp_path)["replica"].astype("object").where(lambda x: x.notna(), None).tolist() == [None, 1]
 
 
 def test_a_suites_record_without_the_originals_unit_is_damaged(tmp_path: Path) -> None:

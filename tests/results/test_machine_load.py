@@ -62,10 +62,4 @@ def test_a_tree_of_hftas(tmp_path: Path) -> None:
     write_dcgm(tmp_path / "bert" / "run0" / "cuda" / "v100" / "amp" / "hfta" / "B4", [0.0, *[40.0] * 8, 100.0])
     summary = summarize_monitors(load_monitors(tmp_path))
     (row,) = summary[summary["metric"] == "gpu_util"].to_dict("records")
-    assert (row["job"], row["mode"], row["precision"], row["B"], row["mean"]) == (
-        "bert",
-        "hfta",
-        "amp",
-        4,
-        40.0,
-    )
+    assert (row["job"], row["mode"], row["precision"], row["B"], row["mean"]) == ("bert", "hfta", "amp", 4, 40.0)

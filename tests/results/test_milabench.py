@@ -10,13 +10,7 @@ import pytest
 
 from dnnsuite import results
 
-RATES = (
-    55.0,
-    100.0,
-    102.0,
-    104.0,
-    900.0,
-)  # the first has the warm-up in it, the last came too soon after another
+RATES = (55.0, 100.0, 102.0, 104.0, 900.0)  # the first has the warm-up in it, the last came too soon after another
 
 
 def stream(name: str = "bert-fp16", device: int | None = 0, **more: Any) -> list[dict[str, Any]]:
@@ -62,12 +56,7 @@ def only_row(folder: Path) -> Any:
 def test_a_process_is_a_row_with_the_rate_that_milabench_reports(tmp_path: Path) -> None:
     write(tmp_path / "runs" / "kolo.2025" / "bert-fp16.D0.data", stream())
     row = only_row(tmp_path)
-    assert (row["job"], row["value"], row["unit"], row["kind"]) == (
-        "bert-fp16",
-        102.0,
-        "items/s",
-        "milabench",
-    )
+    assert (row["job"], row["value"], row["unit"], row["kind"]) == ("bert-fp16", 102.0, "items/s", "milabench")
     assert (row["share"], row["batch_size"], row["hostname"], row["gpus"]) == ("0", 32, "node1", "L40S")
     assert (row["driver"], row["torch"], row["job_version"]) == ("560", "2.6.0+cu126", "51a09937fe14")
     assert (row["started"], row["seconds"]) == ("1970-01-01T00:16:40+00:00", 60.5)
@@ -98,10 +87,7 @@ def test_processes_of_a_job_are_copies_and_a_job_of_all_devices_has_the_machine(
             "CUDA out of memory",
         ),
         (
-            {
-                "rates": (),
-                "extra": [{"event": "error", "data": {"type": "ModuleNotFoundError", "message": "No x"}}],
-            },
+            {"rates": (), "extra": [{"event": "error", "data": {"type": "ModuleNotFoundError", "message": "No x"}}]},
             "unavailable",
             "No x",
         ),

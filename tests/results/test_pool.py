@@ -71,14 +71,7 @@ def test_runs_that_differ_in_one_are_not_pooled(condition: str) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"hostname": "b"},
-        {"repeat": 3},
-        {"seed": 9},
-        {"plan_id": "b"},
-        {"torch": "2.13.1+cu130"},
-        {"share": "1"},
-    ],
+    [{"hostname": "b"}, {"repeat": 3}, {"seed": 9}, {"plan_id": "b"}, {"torch": "2.13.1+cu130"}, {"share": "1"}],
     ids=str,
 )
 def test_what_repeats_may_differ_in(change: dict[str, Any]) -> None:

@@ -161,10 +161,7 @@ def test_two_machines_of_one_kind_may_be_pooled() -> None:
     summary = results.summarize(two_machines(cpu_model="EPYC"))
     assert row(summary, "hfta", 2)["runs"] == 2
     assert row(summary, "hfta", 2)["normalized"] == pytest.approx(2)
-    assert list(results.wide(two_machines(cpu_model="EPYC")).columns)[:2] == [
-        "serial:fp32:0",
-        "serial:fp32:1",
-    ]
+    assert list(results.wide(two_machines(cpu_model="EPYC")).columns)[:2] == ["serial:fp32:0", "serial:fp32:1"]
 
 
 def test_a_mode_is_not_normalised_by_another_machines_baseline() -> None:

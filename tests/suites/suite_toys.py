@@ -22,13 +22,7 @@ class Nap(PlainJob):
 
     description = "sleeps"
     unit = "naps"
-    defaults: ClassVar[dict[str, Any]] = {
-        "batch_size": 4,
-        "repeat": 4,
-        "number": 2,
-        "workers": 3,
-        "nap_s": 0.002,
-    }
+    defaults: ClassVar[dict[str, Any]] = {"batch_size": 4, "repeat": 4, "number": 2, "workers": 3, "nap_s": 0.002}
     smoke: ClassVar[dict[str, Any]] = {"repeat": 2, "number": 1}
 
     def setup(self) -> None:

@@ -21,13 +21,7 @@ def test_it_survives_the_record() -> None:
 
 def test_as_a_job_and_as_the_original_take_it() -> None:
     config = ENTRY.config(seed=7, threads=2)
-    assert (config.B, config.seed, config.data_seed, config.threads, config.options) == (
-        0,
-        7,
-        7,
-        2,
-        ENTRY.options,
-    )
+    assert (config.B, config.seed, config.data_seed, config.threads, config.options) == (0, 7, 7, 2, ENTRY.options)
     assert (config.device, config.precision, config.data, config.dataroot) == ("cuda", "fp16", "real", "/d")
     assert ENTRY.command_line() == (
         "./x/run.sh --repeat 50 --number 30 --batch-size 128 --lr 0.1 --gae --dataroot /d --report r --cuda"

@@ -32,9 +32,7 @@ def test_flags_are_the_options_however_they_are_spelled():
 
 def test_flags_of_every_job():
     found = settings_of(
-        {"--half": "", "--no-cuda": "", "/data/ImageNet/train": "", "--report": "x", "--no-save": ""},
-        DEFAULTS,
-        fail,
+        {"--half": "", "--no-cuda": "", "/data/ImageNet/train": "", "--report": "x", "--no-save": ""}, DEFAULTS, fail
     )
     assert (found.half, found.no_cuda, found.dataroot) == (True, True, "/data/ImageNet/train")
     assert found.ignored == {"--report": "x", "--no-save": ""}

@@ -91,10 +91,7 @@ def test_without_slurm_it_says_what_to_do(toys, tmp_path, monkeypatch):
 def cluster(tmp_path_factory):
     if slurm_machine.missing():
         pytest.skip(slurm_machine.missing())
-    with (
-        slurm_machine.slurm(tmp_path_factory.mktemp("slurm")) as variables,
-        pytest.MonkeyPatch.context() as patch,
-    ):
+    with slurm_machine.slurm(tmp_path_factory.mktemp("slurm")) as variables, pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
         yield

@@ -38,26 +38,11 @@ def test_a_run_that_ended_well(tmp_path: Path) -> None:
     assert rate is not None
     assert (rate.value, rate.low, rate.high, rate.unit) == (3.0, 2.5, None, "images/s")
     assert run.disturbances == ("contended", "left processes behind")
-    assert (run.isolation.level, run.isolation.asked, run.isolation.details["survivors"]) == (
-        "cgroup",
-        "auto",
-        2,
-    )
-    assert (run.seconds, run.unit, run.items_per_step, run.job_version) == (
-        2.5,
-        "images",
-        8.0,
-        "0123456789ab",
-    )
+    assert (run.isolation.level, run.isolation.asked, run.isolation.details["survivors"]) == ("cgroup", "auto", 2)
+    assert (run.seconds, run.unit, run.items_per_step, run.job_version) == (2.5, "images", 8.0, "0123456789ab")
     assert (run.data, run.versions["torch"]) == ("digits", "2.13.0")
     why = "too short"
-    assert run.window == {
-        "dropped": 1,
-        "kept": 2,
-        "steady": {"steady": None},
-        "no_interval": why,
-        "seconds": 4.0,
-    }
+    assert run.window == {"dropped": 1, "kept": 2, "steady": {"steady": None}, "no_interval": why, "seconds": 4.0}
     assert run.details["environment"] == {"versions": {"torch": "2.13.0"}, "threads": 2, "peak_rss_bytes": 5}
     assert run.details["job_metrics"] == {"accuracy": 0.5}
     assert RunRecord.from_dict(run.to_dict()) == run

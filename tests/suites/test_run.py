@@ -244,12 +244,7 @@ def test_a_failed_copy_leaves_the_others_alone_and_is_tried_again(
     assert len(again.runs) == 4
     names = {f"toys.{run.job}.R0.D{run.share}.FAIL.json" for run in again.runs if not run.ok}
     assert {path.name for path in (done.root / "mila").glob("*.json")} == names
-    assert [line[:7] for line in summary.read_text().splitlines()] == [
-        "[ 1/ 2]",
-        "[ 2/ 2]",
-        "Total T",
-        "[ 1/ 2]",
-    ]
+    assert [line[:7] for line in summary.read_text().splitlines()] == ["[ 1/ 2]", "[ 2/ 2]", "Total T", "[ 1/ 2]"]
 
 
 def test_a_damaged_record_is_made_again(run_toy, tmp_path: Path) -> None:

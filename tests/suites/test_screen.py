@@ -13,10 +13,7 @@ from dnnsuite.suites._suite import Suite
 from dnnsuite.suites.entry import SuiteEntry
 
 SUITE = Suite(
-    "baselines",
-    19,
-    tuple(SuiteEntry(i, key, key, key, "x", "student") for i, key in enumerate("ab", 1)),
-    "cpu",
+    "baselines", 19, tuple(SuiteEntry(i, key, key, key, "x", "student") for i, key in enumerate("ab", 1)), "cpu"
 )
 LEFT = [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
 OK = RunRecord(

@@ -119,15 +119,7 @@ def test_at_most_a_hundred_losses_the_last() -> None:
 
 
 def test_the_id_is_the_same_for_all_devices_and_no_other_experiment() -> None:
-    base = {
-        "arch": "resnet18",
-        "lr": 0.1,
-        "version": "18ac3cd560",
-        "batch_size": 32,
-        "jr_id": 0,
-        "vcd": "0",
-        "seed": 1,
-    }
+    base = {"arch": "resnet18", "lr": 0.1, "version": "18ac3cd560", "batch_size": 32, "jr_id": 0, "vcd": "0", "seed": 1}
     same = {**base, "batch_size": 64, "jr_id": 3, "vcd": "3", "seed": 7, "workers": 8}
     assert seed.unique_id(base) == seed.unique_id(same)
     assert seed.unique_id(base) != seed.unique_id({**base, "lr": 0.2})

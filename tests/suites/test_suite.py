@@ -156,18 +156,9 @@ def test_some_of_a_suite(jobs_file) -> None:
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        (
-            {"name": "toy-nap", "args": {"--x": 1, "--numbr": 5}},
-            ':5: job "toy-nap", key "--x" is no flag of this job',
-        ),
-        (
-            {"name": "toy-nap", "args": {"--repeat": "x"}},
-            ':5: job "toy-nap", key "--repeat" wants a whole number',
-        ),
-        (
-            {"name": "toy-nap", "args": {"--report": "$NO_SUCH"}},
-            "key \"--report\" '$NO_SUCH': no variable NO_SUCH",
-        ),
+        ({"name": "toy-nap", "args": {"--x": 1, "--numbr": 5}}, ':5: job "toy-nap", key "--x" is no flag of this job'),
+        ({"name": "toy-nap", "args": {"--repeat": "x"}}, ':5: job "toy-nap", key "--repeat" wants a whole number'),
+        ({"name": "toy-nap", "args": {"--report": "$NO_SUCH"}}, "key \"--report\" '$NO_SUCH': no variable NO_SUCH"),
         ({"name": "toy-nap", "args": {"--repeat": 0}}, "repeat is 0; must be 1 to 1,000,000"),
         ({"name": "other", "cmd": "./other.sh"}, ":2: neither the name 'other' nor the command './other.sh'"),
     ],

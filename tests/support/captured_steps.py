@@ -12,11 +12,7 @@ STEPS = 8
 
 def mlp():
     return torch.nn.Sequential(
-        torch.nn.Linear(6, 16),
-        torch.nn.ReLU(),
-        torch.nn.Dropout(0.3),
-        torch.nn.LayerNorm(16),
-        torch.nn.Linear(16, 4),
+        torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Dropout(0.3), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)
     )
 
 
@@ -51,18 +47,7 @@ def batches(B, count, shape=(5, 6)):
     ]
 
 
-def train(
-    make,
-    make_optimizer,
-    capture,
-    *,
-    B=3,
-    prepare=None,
-    between=None,
-    loss=cross_entropy,
-    data=None,
-    **options,
-):
+def train(make, make_optimizer, capture, *, B=3, prepare=None, between=None, loss=cross_entropy, data=None, **options):
     """Losses, state and optimizer state after some steps, and how they ran."""
     array = dnnsuite.fuse(make_models(make, B), seeds=range(B))
     if prepare is not None:
@@ -75,10 +60,7 @@ def train(
             if between is not None:
                 between(index, array, optimizer, runner)
         mode = runner.mode
-    state = [
-        *array.state_dict().values(),
-        *(b for m in array.modules() for b in m._buffers.values() if b is not None),
-    ]
+    state = [*array.state_dict().values(), *(b for m in array.modules() for b in m._buffers.values() if b is not None)]
     state += [value for values in optimizer.state.values() for value in values.values()]
     return [*losses, *state], mode
 

@@ -196,12 +196,7 @@ LARGE_WINDOW_CASES = [
 
 
 def patch_case(
-    sides: tuple[int, int],
-    channels: int,
-    kernel: tuple[int, int],
-    stride: int,
-    padding: int,
-    add: bool = False,
+    sides: tuple[int, int], channels: int, kernel: tuple[int, int], stride: int, padding: int, add: bool = False
 ) -> Case:
     """Windows of 3 images, or, to `add` up, of as many as these windows have come from."""
     steps = kernel, (stride, stride), (padding, padding)
@@ -221,11 +216,7 @@ def patch_case(
     if add:
         make = maker((3, *windows), taps * channels, "x", False)
         return Case(
-            f"add-patches-{name}",
-            "add_patches",
-            make,
-            lambda t: ops.add_patches(t["x"], sides, *steps),
-            added_by_torch,
+            f"add-patches-{name}", "add_patches", make, lambda t: ops.add_patches(t["x"], sides, *steps), added_by_torch
         )
     make = maker((3, *sides), channels, "x", False)
     return Case(f"patches-{name}", "patches", make, lambda t: ops.patches(t["x"], *steps), of_torch)
@@ -376,11 +367,5 @@ def softmax_case(shape: tuple[int, ...], log: bool) -> Case:
 SOFTMAX_CASES = [
     softmax_case(shape, log)
     for log in (False, True)
-    for shape in (
-        (3, 6),
-        (17, 2),
-        (2, 16, 15),
-        (2, 3, 31),
-        (9000, 5),
-    )  # the last in several tasks for each model
+    for shape in ((3, 6), (17, 2), (2, 16, 15), (2, 3, 31), (9000, 5))  # the last in several tasks for each model
 ]

@@ -187,11 +187,7 @@ def labelled() -> Any:
 
 TLM = {"width": 8, "hidden": 12, "dropout": 0.0, "max_len": 8}
 LSTM = {"width": 6, "hidden": 6, "dropout": 0.0}
-HUGGING = {
-    "loss": own_loss,
-    "keywords": ("input_ids", "attention_mask", "labels"),
-    "package": "transformers",
-}
+HUGGING = {"loss": own_loss, "keywords": ("input_ids", "attention_mask", "labels"), "package": "transformers"}
 ROWS = [
     Row("mlp", lambda: models.MLP((6, 8, 8, 3)), features(6, 3)),
     Row("mlp tied", lambda: models.MLP((6, 6, 6, 3), tied=True), features(6, 3)),
@@ -211,31 +207,13 @@ ROWS = [
         of_points,
         chaotic=True,
     ),
-    Row(
-        "pointnet segmenter",
-        lambda: models.PointNetSegmenter(4, True, 32),
-        points(True),
-        of_points,
-        chaotic=True,
-    ),
+    Row("pointnet segmenter", lambda: models.PointNetSegmenter(4, True, 32), points(True), of_points, chaotic=True),
     Row("transformer lm", lambda: models.TransformerLanguageModel(20, **TLM), tokens(), next_token),
-    Row(
-        "transformer lm tied",
-        lambda: models.TransformerLanguageModel(20, tied=True, **TLM),
-        tokens(),
-        next_token,
-    ),
+    Row("transformer lm tied", lambda: models.TransformerLanguageModel(20, tied=True, **TLM), tokens(), next_token),
     Row("lstm lm", lambda: models.LSTMLanguageModel(20, **LSTM), tokens(), next_token),
     Row("lstm lm tied", lambda: models.LSTMLanguageModel(20, tied=True, **LSTM), tokens(), next_token),
     Row("resnet18", vision("resnet18"), images(), package="torchvision", lr=1e-3, chaotic=True),
-    Row(
-        "resnet50",
-        vision("resnet50", width_per_group=8),
-        images(),
-        package="torchvision",
-        lr=1e-4,
-        chaotic=True,
-    ),
+    Row("resnet50", vision("resnet50", width_per_group=8), images(), package="torchvision", lr=1e-4, chaotic=True),
     Row(
         "mobilenet_v2",
         vision("mobilenet_v2", dropout=0.0, width_mult=0.25),

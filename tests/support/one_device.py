@@ -16,8 +16,5 @@ class OneDevice(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         tensors = [t for t in tree_leaves((args, kwargs, out)) if isinstance(t, torch.Tensor) and t.dim()]
-        assert all(t.device.type == self.device for t in tensors), (
-            func,
-            {str(t.device) for t in tensors},
-        )
+        assert all(t.device.type == self.device for t in tensors), (func, {str(t.device) for t in tensors})
         return out

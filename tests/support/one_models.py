@@ -152,35 +152,17 @@ CASES = {
         torch.optim.Adafactor,
         {"lr": LR, "weight_decay": DECAY, "d": [1.0, 2.0, 1.5], "beta2_decay": [-0.8, -0.5, -1.0]},
     ),
-    "adafactor, eps": (
-        optim.Adafactor,
-        torch.optim.Adafactor,
-        {"eps": ([1e-3, 0.1, 1.0], 1e-2), "maximize": True},
-    ),
+    "adafactor, eps": (optim.Adafactor, torch.optim.Adafactor, {"eps": ([1e-3, 0.1, 1.0], 1e-2), "maximize": True}),
     "lamb": (optim.LAMB, Lamb, {"lr": LR, "weight_decay": DECAY, "betas": ([0.9, 0.5, 0.8], 0.99)}),
-    "lamb, clipped": (
-        optim.LAMB,
-        Lamb,
-        {"lr": LR, "weight_decay": DECAY, "always_adapt": True, "trust_clip": True},
-    ),
+    "lamb, clipped": (optim.LAMB, Lamb, {"lr": LR, "weight_decay": DECAY, "always_adapt": True, "trust_clip": True}),
     "lion": (optim.Lion, OneLion, {"lr": LR, "weight_decay": DECAY}),
     "lookahead": (around, PulledBack, {"lr": LR, "la_steps": [2, 3, 5], "la_alpha": [0.5, 0.8, 0.2]}),
-    "prodigy": (
-        optim.Prodigy,
-        OneProdigy,
-        {"lr": [1.0, 0.5, 0.7], "weight_decay": DECAY, "d0": [1e-6, 1e-3, 1e-4]},
-    ),
+    "prodigy": (optim.Prodigy, OneProdigy, {"lr": [1.0, 0.5, 0.7], "weight_decay": DECAY, "d0": [1e-6, 1e-3, 1e-4]}),
     "prodigy, options": (
         optim.Prodigy,
         OneProdigy,
         {
-            **{
-                "lr": 1.0,
-                "weight_decay": DECAY,
-                "d0": 1e-3,
-                "d_coef": [1.0, 2.0, 0.5],
-                "growth_rate": [2.0, 1.1, 1.5],
-            },
+            **{"lr": 1.0, "weight_decay": DECAY, "d0": 1e-3, "d_coef": [1.0, 2.0, 0.5], "growth_rate": [2.0, 1.1, 1.5]},
             **{"use_bias_correction": True, "safeguard_warmup": True, "decouple": False, "slice_p": 3},
         },
     ),
@@ -236,11 +218,7 @@ def assert_same(array, models):
     for index, (back, model) in enumerate(zip(dnnsuite.unfuse(array), models, strict=True)):
         for (name, expected), actual in zip(model.named_parameters(), back.parameters(), strict=True):
             torch.testing.assert_close(
-                actual,
-                expected,
-                rtol=1e-9,
-                atol=1e-10,
-                msg=lambda text, at=f"{name} of {index}": f"{at}: {text}",
+                actual, expected, rtol=1e-9, atol=1e-10, msg=lambda text, at=f"{name} of {index}": f"{at}: {text}"
             )
 
 

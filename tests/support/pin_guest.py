@@ -64,11 +64,7 @@ def python_files(folder: Path, python: Path) -> set[Path]:
         "print(*{m.__file__ for m in sys.modules.values() if getattr(m, '__file__', None)}, sep='\\n')"
     )
     done = subprocess.run(
-        [python, "-B", "-c", code],
-        env={"PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        check=True,
+        [python, "-B", "-c", code], env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=True
     )
     files = {Path(line) for line in done.stdout.splitlines() if not line.startswith(str(folder))}
     native = {python, Path(_C.__file__), *(path for path in files if path.suffix == ".so")}

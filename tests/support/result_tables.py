@@ -85,11 +85,7 @@ def write_record(out: Path, record: RunRecord) -> Path:
 
 
 def write_monitored(
-    out: Path,
-    name: str,
-    samples: list[tuple[float, float]],
-    window: tuple[int, int] | None = None,
-    **more: Any,
+    out: Path, name: str, samples: list[tuple[float, float]], window: tuple[int, int] | None = None, **more: Any
 ) -> Path:
     """A run with these (seconds, percent of the machine) in its `monitor.csv`, and a file of its epochs."""
     limits = {} if window is None else {"start_ns": window[0] * 10**9, "stop_ns": window[1] * 10**9}

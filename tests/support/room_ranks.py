@@ -19,10 +19,7 @@ def unplaced(graph: Graph, rank: dict[str, int], sides: dict[str, set[str]]) -> 
 
 
 def upward(
-    graph: Graph,
-    rank: dict[str, int],
-    sides: dict[str, set[str]],
-    apart: Collection[tuple[str, str]],
+    graph: Graph, rank: dict[str, int], sides: dict[str, set[str]], apart: Collection[tuple[str, str]]
 ) -> Iterator[str]:
     """Imports of a room that is not below the importer's, or that is on a side kept `apart` from it."""
     side_of = {room: side for side, rooms in sides.items() for room in rooms}

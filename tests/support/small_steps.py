@@ -10,11 +10,7 @@ from helpers import make_models
 
 def classifier():
     return torch.nn.Sequential(
-        torch.nn.Linear(6, 16),
-        torch.nn.ReLU(),
-        torch.nn.Dropout(0.2),
-        torch.nn.LayerNorm(16),
-        torch.nn.Linear(16, 4),
+        torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)
     )
 
 

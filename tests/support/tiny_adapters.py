@@ -46,11 +46,7 @@ def llama():
 class ConvNet(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.conv, self.norm, self.fc = (
-            torch.nn.Conv2d(1, 4, 3),
-            torch.nn.BatchNorm2d(4),
-            torch.nn.Linear(4, 3),
-        )
+        self.conv, self.norm, self.fc = (torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Linear(4, 3))
 
     def forward(self, x):
         return self.fc(torch.relu(self.norm(self.conv(x))).mean((2, 3)))

@@ -78,10 +78,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
     def _spec(self, fullname: str, path: Path, places: list[str] | None) -> Any:
         return importlib.util.spec_from_file_location(
-            fullname,
-            path,
-            loader=_Loader(fullname, str(path), self._builtins),
-            submodule_search_locations=places,
+            fullname, path, loader=_Loader(fullname, str(path), self._builtins), submodule_search_locations=places
         )
 
 
@@ -257,10 +254,7 @@ class _Model(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.body = torch.nn.Sequential(
-            torch.nn.Conv2d(2, 4, 1, bias=False),
-            torch.nn.BatchNorm2d(4),
-            torch.nn.ReLU(),
-            torch.nn.Flatten(),
+            torch.nn.Conv2d(2, 4, 1, bias=False), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()
         )
         self.scale = torch.nn.Parameter(torch.rand(16))
         self.head = torch.nn.Linear(16, 3)

@@ -129,10 +129,7 @@ def check_tiles(device="cpu", bound=None):
         stride, padding, dilation, groups = (*rest[:2], *((rest[4], rest[3]) if transposed else rest[2:4]))
         pair = [(s, s) if isinstance(s, int) else s for s in (stride, padding, dilation)]
         geometry = [*sum(pair, ()), groups, *y.shape[3:]]
-        for tile in [
-            *in_triton.tiles(x, w, geometry, transposed),
-            *([32, 32, 16, 4, 4, how] for how in (0, 1, 2)),
-        ]:
+        for tile in [*in_triton.tiles(x, w, geometry, transposed), *([32, 32, 16, 4, 4, how] for how in (0, 1, 2))]:
             found = torch.ops.dnnsuite.triton_convolution(x, w, None, geometry, transposed, "tf32x3", tile)
             close(found, y, bound or 1e-6, (case, tile))
         if transposed:
@@ -140,11 +137,7 @@ def check_tiles(device="cpu", bound=None):
         dy = torch.randn_like(y).float()
         (expected,) = torch.autograd.grad(y, filters, dy.double())
         images = x, dy
-        for tile in [
-            *in_triton.gradient_tiles(*images, w, geometry),
-            [64, 64, 32, 2, 3, 0],
-            [32, 64, 16, 4, 2, 2],
-        ]:
+        for tile in [*in_triton.gradient_tiles(*images, w, geometry), [64, 64, 32, 2, 3, 0], [32, 64, 16, 4, 2, 2]]:
             found = torch.ops.dnnsuite.triton_filter_gradient(*images, w, geometry, "tf32x3", tile)
             close(found, expected, bound or 1e-6, (case, tile))
         again = torch.ops.dnnsuite.triton_filter_gradient(*images, w, geometry, "tf32x3", tile)

@@ -32,11 +32,7 @@ class Vocabulary:
                 names |= {alias.name for alias in node.names}
                 modules |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                strings |= {
-                    node.value,
-                    *re.findall(r"\w+", node.value),
-                    *re.findall(r"\w+(?:\.\w+)+", node.value),
-                }
+                strings |= {node.value, *re.findall(r"\w+", node.value), *re.findall(r"\w+(?:\.\w+)+", node.value)}
         return cls(frozenset(modules), frozenset(names), frozenset(strings))
 
 

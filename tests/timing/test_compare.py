@@ -135,10 +135,7 @@ def test_a_ratio_against_itself_covers_one():
     generator = np.random.default_rng(7)
     found = [
         timing.bootstrap_ratio(
-            hierarchy(generator, 10, 5, 0.3, 0.3),
-            hierarchy(generator, 10, 5, 0.3, 0.3),
-            resamples=400,
-            seed=i,
+            hierarchy(generator, 10, 5, 0.3, 0.3), hierarchy(generator, 10, 5, 0.3, 0.3), resamples=400, seed=i
         )
         for i in range(200)
     ]

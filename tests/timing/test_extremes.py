@@ -58,8 +58,7 @@ def test_a_value_whose_square_is_none_has_no_interval_and_says_why():
 
 
 @pytest.mark.parametrize(
-    ("count", "rarest"),
-    [(1, "one in 1 "), (50, "one in 16 "), (299, "one in 99 "), (300, None), (5000, None)],
+    ("count", "rarest"), [(1, "one in 1 "), (50, "one in 16 "), (299, "one in 99 "), (300, None), (5000, None)]
 )
 def test_few_values_say_which_rare_stalls_they_cannot_have_seen(count, rarest):
     """Of an event that happens once in n values, 3 n values see none in one case of twenty."""

@@ -22,14 +22,7 @@ def after(values, *, number=1, skip=10):
 def test_what_is_dropped_is_missing_everywhere():
     """Values 1 to 15 without 10: the suite's own reader says avg 13 but min 10, because it drops one too few there."""
     train = after([float(value) for value in range(1, 16)]).train
-    assert train == {
-        "avg": 13.0,
-        "count": 5,
-        "max": 15.0,
-        "min": 11.0,
-        "sd": pytest.approx(math.sqrt(2)),
-        "unit": "s",
-    }
+    assert train == {"avg": 13.0, "count": 5, "max": 15.0, "min": 11.0, "sd": pytest.approx(math.sqrt(2)), "unit": "s"}
 
 
 def test_items_per_second_of_the_published_result():
@@ -64,8 +57,7 @@ def test_exactly_number_batches_are_run_and_synchronised_around():
 
 
 @pytest.mark.parametrize(
-    ("kept", "status"),
-    [([1.0, 1.0], "converged"), ([1.0, 1.09], "converged"), ([1.0, 1.2], "noisy"), ([1.0], "noisy")],
+    ("kept", "status"), [([1.0, 1.0], "converged"), ([1.0, 1.09], "converged"), ([1.0, 1.2], "noisy"), ([1.0], "noisy")]
 )
 def test_the_status_is_milas_criterion(kept, status):
     assert after([9.0, *kept], skip=1).status == status

@@ -51,13 +51,7 @@ def test_a_summary_is_what_numpy_and_scipy_say(values):
 
 
 def test_outliers_are_counted_by_their_fence():
-    values = [
-        *range(1, 12),
-        25.0,
-        -12.0,
-        90.0,
-        -90.0,
-    ]  # box of [2.5, 9.5] at most: fences at 1.5 and 3 widths
+    values = [*range(1, 12), 25.0, -12.0, 90.0, -90.0]  # box of [2.5, 9.5] at most: fences at 1.5 and 3 widths
     found = timing.summarise(values)
     width = found.q3 - found.q1
     outside = [max(found.q1 - value, value - found.q3) / width for value in values]

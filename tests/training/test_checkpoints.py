@@ -18,13 +18,7 @@ CPU = torch.device("cpu")
 
 def test_every_generator_goes_on_where_it_was():
     def draw():
-        return (
-            torch.rand(3).tolist(),
-            np.random.rand(),
-            np.random.randn(),
-            random.random(),
-            random.gauss(0, 1),
-        )
+        return (torch.rand(3).tolist(), np.random.rand(), np.random.randn(), random.random(), random.gauss(0, 1))
 
     draw()
     state = checkpoints.random_state(CPU)

@@ -59,12 +59,7 @@ def test_the_sixteen_that_ship():
 
 def test_defaults_are_sc20s():
     own = configuration("default")
-    assert (own.momentum, own.weight_decay, own.rnd_rotation_angle, own.num_data_workers) == (
-        0.9,
-        5e-4,
-        15,
-        6,
-    )
+    assert (own.momentum, own.weight_decay, own.rnd_rotation_angle, own.num_data_workers) == (0.9, 5e-4, 15, 6)
     assert (own.num_classes, own.valid_batch_size_per_gpu, own.log_freq) == (100, 128, 20)
     assert (own.profiling_epoch_start, own.profiling_iters_per_epoch, own.data_path) == (2, 100, "./data")
     assert own.cifar100_std == (0.2673342858792401, 0.2564384629170883, 0.27615047132568404)
@@ -118,11 +113,7 @@ def test_an_unknown_name_tells_the_nearest(tmp_path):
 
 def test_overrides():
     assert overrides(["lr=1", "data_path=a=b"]) == {"lr": "1", "data_path": "a=b"}
-    for texts, words in (
-        (["lr"], "no key=value"),
-        (["=1"], "no key=value"),
-        (["lr=1", "lr=2"], "given twice"),
-    ):
+    for texts, words in ((["lr"], "no key=value"), (["=1"], "no key=value"), (["lr=1", "lr=2"], "given twice")):
         with pytest.raises(InvalidArgument, match=words):
             overrides(texts)
 

@@ -8,13 +8,7 @@ from dnnsuite.errors import Error
 from dnnsuite.training.history import EventFiles, read_metrics, save_metrics
 
 ROWS = [
-    {
-        "epoch": epoch,
-        "learning_rate": 0.1 / 3,
-        "loss/train": math.nan,
-        "acc1/valid": epoch / 7,
-        "seconds/train": 1.0,
-    }
+    {"epoch": epoch, "learning_rate": 0.1 / 3, "loss/train": math.nan, "acc1/valid": epoch / 7, "seconds/train": 1.0}
     for epoch in (1, 2, 3)
 ]
 

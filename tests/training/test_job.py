@@ -15,14 +15,7 @@ TEXT = {"layers": 1, "width": 16, "heads": 2, "kv_heads": 1, "ff": 16, "length":
 SMALL: dict[str, dict[str, Any]] = {
     "gpt": TEXT,  # two groups of parameters, a schedule by steps, clipped gradients
     "dit": {"layers": 1, "width": 16, "heads": 2, "patch": 8},  # an average of weights
-    "bert": {
-        "emsize": 16,
-        "nhid": 16,
-        "nlayers": 1,
-        "nhead": 2,
-        "bptt": 8,
-        "vocab_size": 512,
-    },  # nothing held out
+    "bert": {"emsize": 16, "nhid": 16, "nlayers": 1, "nhead": 2, "bptt": 8, "vocab_size": 512},  # nothing held out
     "toy_lstm": {"length": 20},  # one batch, whatever its size
 }
 SIZES = {"toy_lstm": 1}

@@ -40,13 +40,7 @@ def data():
 def test_every_rung_is_measured_in_turns_and_compared_with_the_one_below(data, tmp_path):
     told = []
     rungs = climb(
-        SETTINGS,
-        data,
-        rungs=("fp32", "+amp", "+nhwc", "+extra"),
-        device="cpu",
-        rounds=8,
-        steps=1,
-        tell=told.append,
+        SETTINGS, data, rungs=("fp32", "+amp", "+nhwc", "+extra"), device="cpu", rounds=8, steps=1, tell=told.append
     )
     assert [rung.status for rung in rungs] == ["ok"] * 4
     assert math.isnan(rungs[0].ratio)

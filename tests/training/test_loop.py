@@ -38,10 +38,7 @@ def test_epochs_are_those_of_a_loop_by_hand(tmp_path):
         model.eval()  # all eleven samples, in one batch
         with torch.no_grad():
             scores = model(data.valid.inputs)
-            loss, right = (
-                cross_entropy(scores, data.valid.labels),
-                (scores.argmax(1) == data.valid.labels).sum(),
-            )
+            loss, right = (cross_entropy(scores, data.valid.labels), (scores.argmax(1) == data.valid.labels).sum())
     torch.manual_seed(0)
     loop.run()
     for ours, theirs in zip(loop.stepper.model.parameters(), model.parameters(), strict=True):

@@ -43,12 +43,7 @@ def test_a_process_that_is_gone_ends_the_other_with_one_sentence(tmp_path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     path = os.pathsep.join([str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    common = {
-        "PYTHONPATH": path,
-        "OMP_NUM_THREADS": "1",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
+    common = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     started = [
         subprocess.Popen(
             [sys.executable, str(tmp_path / "worker.py"), str(tmp_path)],

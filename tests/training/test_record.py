@@ -43,13 +43,7 @@ def test_a_record_says_what_was_run():
         threads=1,
     )
     assert RunRecord.from_dict(made.to_dict()) == made
-    assert (made.kind, made.mode, made.data, made.unit, made.seconds) == (
-        "training",
-        "serial",
-        "points",
-        "points",
-        180,
-    )
+    assert (made.kind, made.mode, made.data, made.unit, made.seconds) == ("training", "serial", "points", "points", 180)
     found = {metric.name: metric.value for metric in made.metrics}
     assert found == {"loss/valid": 1.0, "acc1/valid": 0.25, "acc1/valid/best": 0.5, "minutes": 3.0}
     assert made.details["dropped_samples_per_epoch"] == 2

@@ -134,30 +134,10 @@ def test_one_model_goes_on_alone(whole, alone, tmp_path):
 @pytest.mark.parametrize(
     ("make", "file", "kind", "words"),
     [
-        (
-            lambda: members()[0],
-            "checkpoint.pt",
-            BadCheckpoint,
-            r"is of an array of 3 models.*models/0/checkpoint\.pt",
-        ),
-        (
-            array,
-            "models/1/checkpoint.pt",
-            BadCheckpoint,
-            "is of one model, not of an array of 3: leave out --vary",
-        ),
-        (
-            lambda: ExperimentArray(members()[:2]),
-            "checkpoint.pt",
-            BadCheckpoint,
-            "of 3 models, and this one has 2",
-        ),
-        (
-            lambda: ExperimentArray(members()[::-1]),
-            "checkpoint.pt",
-            InvalidArgument,
-            "of model 0: seed is 1, was 0",
-        ),
+        (lambda: members()[0], "checkpoint.pt", BadCheckpoint, r"is of an array of 3 models.*models/0/checkpoint\.pt"),
+        (array, "models/1/checkpoint.pt", BadCheckpoint, "is of one model, not of an array of 3: leave out --vary"),
+        (lambda: ExperimentArray(members()[:2]), "checkpoint.pt", BadCheckpoint, "of 3 models, and this one has 2"),
+        (lambda: ExperimentArray(members()[::-1]), "checkpoint.pt", InvalidArgument, "of model 0: seed is 1, was 0"),
     ],
 )
 def test_what_cannot_be_resumed(whole, tmp_path, make, file, kind, words):
@@ -193,10 +173,7 @@ def test_nan_ends_one_model_and_the_others_go_on(whole, tmp_path):
     assert "it trains no more" in (tmp_path / "run" / "train.log").read_text()
     assert trained.record.ok
     more = run(
-        ExperimentArray([type(e)(**{**vars(e), "epochs": 5}) for e in own]),
-        tmp_path / "run",
-        resume="auto",
-        quiet=True,
+        ExperimentArray([type(e)(**{**vars(e), "epochs": 5}) for e in own]), tmp_path / "run", resume="auto", quiet=True
     )
     assert list(more.ended) == [0]
     assert [row["model"] for row in more.history[-2:]] == [1, 2]

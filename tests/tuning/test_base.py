@@ -79,12 +79,7 @@ def test_states_on_disk_leave_the_base_out_and_go_on(tmp_path):
     stored = swept(make_base(), **halving, out=tmp_path / "s", callbacks=[look])
     again = swept(make_base(), **halving, out=tmp_path / "s", resume=True)
     assert whole.history["loss"].tolist() == stored.history["loss"].tolist() == again.history["loss"].tolist()
-    assert {name.removeprefix("model.") for name in kept} == {
-        "1.0.weight",
-        "1.0.bias",
-        "1.2.weight",
-        "1.2.bias",
-    }
+    assert {name.removeprefix("model.") for name in kept} == {"1.0.weight", "1.0.bias", "1.2.weight", "1.2.bias"}
     other = make_base()
     with torch.no_grad():
         other[0].bias.add_(1)

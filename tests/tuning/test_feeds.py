@@ -93,8 +93,7 @@ def test_a_batch_whose_names_the_model_does_not_take_is_explained():
 
 
 @pytest.mark.parametrize(
-    "once",
-    [lambda b: (each for each in b), iter, lambda b: zip(b, b, strict=True), lambda b: lambda c: iter(b)],
+    "once", [lambda b: (each for each in b), iter, lambda b: zip(b, b, strict=True), lambda b: lambda c: iter(b)]
 )
 def test_data_that_can_be_read_once_are_refused(once):
     batches = [(torch.zeros(2, 4), torch.zeros(2))]

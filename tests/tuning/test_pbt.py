@@ -68,10 +68,7 @@ def test_each_epoch_is_trained_with_the_rate_that_its_configuration_has_then(nam
     given = (
         {"optimizer": "SGD", "scheduler": (name, NAMED[name])}
         if named
-        else {
-            "optimizer": lambda p, c: torch.optim.SGD(p, lr=c["lr"]),
-            "scheduler": lambda o, c: SCHEDULES[name](o),
-        }
+        else {"optimizer": lambda p, c: torch.optim.SGD(p, lr=c["lr"]), "scheduler": lambda o, c: SCHEDULES[name](o)}
     )
     configs = {}
 

@@ -14,12 +14,7 @@ def shown(terminal):
     console = Console(file=io.StringIO(), force_terminal=terminal, width=120)
     x = torch.randn(16, 4)
     dnnsuite.sweep(
-        lambda c: torch.nn.Linear(4, 2),
-        {"lr": [0.1, 0.2]},
-        (x, x[:, :2]),
-        batch_size=8,
-        out=False,
-        console=console,
+        lambda c: torch.nn.Linear(4, 2), {"lr": [0.1, 0.2]}, (x, x[:, :2]), batch_size=8, out=False, console=console
     )
     return console.file.getvalue()
 

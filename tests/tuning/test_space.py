@@ -37,12 +37,7 @@ def test_plain_values():
 
 
 def test_values_that_are_no_lists():
-    given = {
-        "a": range(1, 3),
-        "b": torch.tensor([0.5, 1.0]),
-        "c": torch.tensor([1, 2]).numpy(),
-        "d": {"x": 1}.keys(),
-    }
+    given = {"a": range(1, 3), "b": torch.tensor([0.5, 1.0]), "c": torch.tensor([1, 2]).numpy(), "d": {"x": 1}.keys()}
     found = checked_space(given)
     assert found == {"a": Choice(1, 2), "b": Choice(0.5, 1.0), "c": Choice(1, 2), "d": Choice(["x"])}
     with pytest.raises(InvalidArgument, match="a is a set"):

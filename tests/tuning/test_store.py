@@ -59,15 +59,7 @@ def test_the_directory_is_one_that_results_load_reads(tmp_path):
     assert len(table) == len(sweep.table)
     assert table["value"].min() == sweep.best_value
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {
-        "sweep.json",
-        "best.pt",
-        "trials.csv",
-        "history.csv",
-        "epochs.csv",
-        "trajectory.csv",
-        "runs",
-    } <= names
+    assert {"sweep.json", "best.pt", "trials.csv", "history.csv", "epochs.csv", "trajectory.csv", "runs"} <= names
     columns = (tmp_path / "out" / "history.csv").read_text().splitlines()[0].split(",")
     assert columns[:6] == ["id", "early_stop", "runtime", "iterations", "params.lr", "params.dropout"]
 
@@ -139,11 +131,7 @@ class Acting(torch.nn.Module):
 
 
 def test_values_that_json_has_not_survive_a_resume(tmp_path, task):
-    space = {
-        "max_grad_norm": [1.0, float("inf")],
-        "sizes": Choice((4, 2), (8, 2)),
-        "act": [torch.relu, torch.tanh],
-    }
+    space = {"max_grad_norm": [1.0, float("inf")], "sizes": Choice((4, 2), (8, 2)), "act": [torch.relu, torch.tanh]}
     kinds = []
 
     def model(config):
@@ -152,15 +140,7 @@ def test_values_that_json_has_not_survive_a_resume(tmp_path, task):
 
     def sweep(**more):
         return dnnsuite.sweep(
-            model,
-            space,
-            task.train,
-            batch_size=16,
-            epochs=2,
-            quiet=True,
-            threads=1,
-            out=tmp_path / "out",
-            **more,
+            model, space, task.train, batch_size=16, epochs=2, quiet=True, threads=1, out=tmp_path / "out", **more
         )
 
     with pytest.raises(Stop):
@@ -186,16 +166,7 @@ def test_a_kill_at_every_write_leaves_what_goes_on_to_the_same_sweep(tmp_path, n
         assert left == [], number
 
 
-KEPT = (
-    "sweep.json",
-    "run.json",
-    "best.pt",
-    "trials.csv",
-    "epochs.csv",
-    "history.csv",
-    "trajectory.csv",
-    ".lock",
-)
+KEPT = ("sweep.json", "run.json", "best.pt", "trials.csv", "epochs.csv", "history.csv", "trajectory.csv", ".lock")
 
 
 def test_damaged_files_are_made_again(tmp_path):

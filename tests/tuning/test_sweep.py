@@ -252,10 +252,7 @@ def test_patience_ends_a_trial_early(task):
         ({"train": [[]] * 3}, "train has 3 sources for 2 trials"),
         ({"device": "gpu"}, "give 'cpu' or 'cuda'"),
         ({"autocast": "bf16"}, "as torch.bfloat16"),
-        (
-            {"space": [{"lr": 0.1}] * 3, "algorithm": Hyperband(), "epochs": 3},
-            "begins 5 trials, and there are 3",
-        ),
+        ({"space": [{"lr": 0.1}] * 3, "algorithm": Hyperband(), "epochs": 3}, "begins 5 trials, and there are 3"),
     ],
 )
 def test_bad_input_is_one_sentence(task, change, message):

@@ -13,8 +13,7 @@ def make(config):
 
 
 @pytest.mark.parametrize(
-    "optimizer",
-    ["LAMB", "AdamWScheduleFree", lambda params, config: torch.optim.Adafactor(params, lr=config["lr"])],
+    "optimizer", ["LAMB", "AdamWScheduleFree", lambda params, config: torch.optim.Adafactor(params, lr=config["lr"])]
 )
 def test_arrays_and_single_trials_have_one_history(optimizer, tmp_path):
     x = torch.randn(96, 4, generator=torch.Generator().manual_seed(0))

@@ -21,13 +21,7 @@ DEFAULTS = {"timeout_s": 60.0, "epochs": 7, "repeats": 9}
 
 
 def test_what_is_given_wins_over_the_preset_and_that_over_the_defaults(toys: None, tmp_path: Path) -> None:
-    given = {
-        "plugins": ["toy_jobs"],
-        "batch_size": 5,
-        "dataroot": str(tmp_path),
-        "threads": 1,
-        "device": "cpu",
-    }
+    given = {"plugins": ["toy_jobs"], "batch_size": 5, "dataroot": str(tmp_path), "threads": 1, "device": "cpu"}
     kind, preset, common = resolve_common("toy", given, DEFAULTS)
     assert kind.name == "toy"
     assert preset["repeats"] == 1  # the job's

@@ -73,10 +73,7 @@ def test_the_ids_are_those_that_the_driver_lists() -> None:
     machine = Machine(mig="Enabled", profiles=A30)
     with mig_instances(3, machine.tools()):
         assert machine.instances == "5,14,14"
-    with (
-        pytest.raises(Unavailable, match=r"into 5 MIG instances .at most 4"),
-        mig_instances(5, machine.tools()),
-    ):
+    with pytest.raises(Unavailable, match=r"into 5 MIG instances .at most 4"), mig_instances(5, machine.tools()):
         pass
     assert machine.state == ("Enabled", "Default", False, "")
 
@@ -105,10 +102,7 @@ def test_mig_that_is_refused_is_put_back(fails: str) -> None:
 
 
 def test_eight_instances_cannot_be() -> None:
-    with (
-        pytest.raises(Unavailable, match="8 MIG instances"),
-        mig_instances(8, Machine(mig="Enabled").tools()),
-    ):
+    with pytest.raises(Unavailable, match="8 MIG instances"), mig_instances(8, Machine(mig="Enabled").tools()):
         pass
 
 

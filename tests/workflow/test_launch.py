@@ -7,13 +7,7 @@ import pytest
 
 from dnnsuite._runs.neighbours import Cores
 from dnnsuite.workflow import launch
-from dnnsuite.workflow.launch import (
-    MAX_PROCESSES,
-    Launcher,
-    Point,
-    hyperparameters,
-    replica_directories,
-)
+from dnnsuite.workflow.launch import MAX_PROCESSES, Launcher, Point, hyperparameters, replica_directories
 from dnnsuite.workflow.settings import WorkflowSettings, resolve
 
 CORES = Cores((0, 1, 2, 3), 4, 0.0)
@@ -61,18 +55,10 @@ def test_replicas_have_directories_of_their_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("B", "share", "words"),
-    [
-        (MAX_PROCESSES + 1, 1 << 40, "more than the 1024 allowed"),
-        (100, 10 << 20, "100 processes would have 10 MiB"),
-    ],
+    [(MAX_PROCESSES + 1, 1 << 40, "more than the 1024 allowed"), (100, 10 << 20, "100 processes would have 10 MiB")],
 )
 def test_too_many_are_not_started(
-    B: int,
-    share: int,
-    words: str,
-    settings: WorkflowSettings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    B: int, share: int, words: str, settings: WorkflowSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "memory_share_bytes", lambda replicas: share)
     outcome = Launcher(settings, CORES).run("rate", Point("concurrent", "fp32", B), tmp_path)
@@ -81,9 +67,7 @@ def test_too_many_are_not_started(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_threads_are_no_more_than_neighbours_leave_free_and_wait_passively_then(
-    settings: WorkflowSettings,
-) -> None:
+def test_threads_are_no_more_than_neighbours_leave_free_and_wait_passively_then(settings: WorkflowSettings) -> None:
     beside = Launcher(settings, Cores((1, 3), 4, 2.0))
     point = Point("hfta", "fp32", 3)
     assert beside.threads("hfta", 3) == 2

@@ -22,11 +22,7 @@ def test_a_cpu_needs_no_preparation() -> None:
 
 
 def test_which_modes_a_cpu_has() -> None:
-    assert [name for name, mode in MODES.items() if mode.unavailable("cpu") is None] == [
-        "serial",
-        "concurrent",
-        "hfta",
-    ]
+    assert [name for name, mode in MODES.items() if mode.unavailable("cpu") is None] == ["serial", "concurrent", "hfta"]
 
 
 def test_unknown_mode_lists_them() -> None:

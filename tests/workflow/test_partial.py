@@ -12,28 +12,14 @@ import tiny_workloads
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.plots import Request
 from dnnsuite.workflow import modes, run
-from dnnsuite.workflow.partial import (
-    draw,
-    is_partial,
-    number_of,
-    options_of,
-    table_of,
-    unfused_names,
-    units_of,
-)
+from dnnsuite.workflow.partial import draw, is_partial, number_of, options_of, table_of, unfused_names, units_of
 from dnnsuite.workflow.settings import resolve
 
 TINY = {"plugins": ["tiny_workloads"], "device": "cpu", "threads": 1, "precisions": ["fp32"]}
 
 
 def test_names_of_modes():
-    assert [number_of(name) for name in ("hfta-0", "hfta-10", "hfta", "hfta-x", "hfta-")] == [
-        0,
-        10,
-        None,
-        None,
-        None,
-    ]
+    assert [number_of(name) for name in ("hfta-0", "hfta-10", "hfta", "hfta-x", "hfta-")] == [0, 10, None, None, None]
     assert is_partial("hfta-3")
     mode = modes.get("hfta-3")
     assert (mode.name, mode.width(7), mode.processes(7)) == ("hfta-3", 7, 1)
@@ -79,10 +65,7 @@ def test_options():
     assert job == "blobs"
     assert options == {"preset": "paper", "plan": ["30"], "modes": ["serial", "hfta-0", "hfta-1", "hfta-2"]}
     assert options_of("blobs_partially_fused", {"seed": 3}, defaults=False) == ("blobs", {"seed": 3})
-    for wrong, message in (
-        ({"plan": ["1,2"]}, "one number of models"),
-        ({"max_B": 3}, "--max-B has no meaning"),
-    ):
+    for wrong, message in (({"plan": ["1,2"]}, "one number of models"), ({"max_B": 3}, "--max-B has no meaning")):
         with pytest.raises(InvalidArgument, match=message):
             options_of("blobs_partially_fused", wrong)
 

@@ -83,9 +83,7 @@ def test_points_of_a_repeat_take_turns_and_no_array_is_started_before_it_is_chec
     assert together == {tuple(map(str, points))}
 
 
-def test_points_that_find_no_memory_together_are_measured_with_the_baseline_and_then_alone(
-    begin: Begin,
-) -> None:
+def test_points_that_find_no_memory_together_are_measured_with_the_baseline_and_then_alone(begin: Begin) -> None:
     started: list[Point] = []
 
     def fate(kind: str, point: Point, repeat: int) -> GroupOutcome:

@@ -70,9 +70,7 @@ def test_plan_is_denser_at_small_B() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [(0, 5, 4.0), (5, 0, 4.0), (5, 2, 0.0), (5, 2, float("nan"))],
-    ids=["max_B", "num", "zero", "nan"],
+    "arguments", [(0, 5, 4.0), (5, 0, 4.0), (5, 2, 0.0), (5, 2, float("nan"))], ids=["max_B", "num", "zero", "nan"]
 )
 def test_plan_refuses(arguments: tuple[int, int, float]) -> None:
     with pytest.raises(InvalidArgument):

@@ -12,11 +12,7 @@ def test_flags_are_hftas() -> None:
 
 
 def test_own_flag_before_common_before_presets() -> None:
-    preset = {
-        "max_num_Bs": 4,
-        "dry_run_iters": 7,
-        "search": {"hfta": {"max_num_Bs": 9, "dry_run_repeats": 3}},
-    }
+    preset = {"max_num_Bs": 4, "dry_run_iters": 7, "search": {"hfta": {"max_num_Bs": 9, "dry_run_repeats": 3}}}
     found = resolve_search({"mps_max_num_Bs": 2, "lambd": 1.0}, preset, paper=False)
     assert [found[mode]["max_num_Bs"] for mode in ("concurrent", "mps", "hfta")] == [4, 2, 9]
     assert [found[mode]["dry_run_repeats"] for mode in ("concurrent", "hfta")] == [1, 3]

@@ -82,10 +82,7 @@ def test_what_is_given_wins() -> None:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (
-            {"modes": ["serial", "vertical"]},
-            "unknown mode 'vertical'; accepted: serial, concurrent, mps, mig, hfta",
-        ),
+        ({"modes": ["serial", "vertical"]}, "unknown mode 'vertical'; accepted: serial, concurrent, mps, mig, hfta"),
         ({"precisions": ["fp8"]}, "unknown precision 'fp8'; accepted: fp32"),
         ({"device": "tpu"}, "unknown device 'tpu'; accepted: auto, cpu, cuda"),
         ({"preset": "slow"}, "unknown preset 'slow'; accepted: quick, default, paper"),

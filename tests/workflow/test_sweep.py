@@ -44,15 +44,7 @@ def marked(path: Path) -> int:
 def test_what_a_finished_workflow_leaves(finished: WorkflowReport) -> None:
     assert finished.ok
     names = sorted(path.name for path in finished.root.iterdir())
-    assert names == [
-        ".lock",
-        "cpu-toy.csv",
-        "cpu-toy.png",
-        "equality",
-        "results.csv",
-        "runs",
-        "workflow.json",
-    ]
+    assert names == [".lock", "cpu-toy.csv", "cpu-toy.png", "equality", "results.csv", "runs", "workflow.json"]
     state = json.loads((finished.root / "workflow.json").read_text())
     assert state["status"] == "done"
     assert state["settings"]["seed"] == 7
@@ -76,12 +68,7 @@ def test_a_runs_record(finished: WorkflowReport) -> None:
     (path,) = finished.root.glob("runs/*-toy-concurrent-B2-fp32-r1")
     run = json.loads((path / "run.json").read_text())
     details = run["details"]
-    assert (run["version"], run["kind"], run["verdict"]["status"], run["processes"]) == (
-        2,
-        "workflow",
-        "ok",
-        2,
-    )
+    assert (run["version"], run["kind"], run["verdict"]["status"], run["processes"]) == (2, "workflow", "ok", 2)
     assert run["plan_id"] == finished.state["id"]
     assert (details["width"], run["data"], run["seed"]) == (0, "none", details["configs"][0]["seed"])
     assert run["samples"]["files"] == ["idx0/samples.csv", "idx1/samples.csv"]
@@ -152,17 +139,7 @@ class Mine(Toy):
 
 def test_a_job_whose_code_changed_is_refused_or_its_runs_say_so(toys: None, tmp_path: Path) -> None:
     def run(*more: str) -> "tuple[int, str]":
-        job = [
-            "toy-mine",
-            "--plugin",
-            "toy_mine",
-            "--modes",
-            "serial",
-            "--epochs",
-            "2",
-            "--iters-per-epoch",
-            "2",
-        ]
+        job = ["toy-mine", "--plugin", "toy_mine", "--modes", "serial", "--epochs", "2", "--iters-per-epoch", "2"]
         process = command(out, *job, *more, cwd=tmp_path)
         return process.wait(60), process.communicate()[1]
 
@@ -173,10 +150,7 @@ def test_a_job_whose_code_changed_is_refused_or_its_runs_say_so(toys: None, tmp_
     assert run("--resume")[0] == 0
     source.write_text(JOB.replace("FACTOR", "4.0"))
     status, said = run("--resume", "--repeats", "2")
-    assert (status, "Mine.step" in said, "toy_mine.py:" in said, "--allow-changed code" in said) == (
-        2,
-        *[True] * 3,
-    )
+    assert (status, "Mine.step" in said, "toy_mine.py:" in said, "--allow-changed code" in said) == (2, *[True] * 3)
     assert "repeats is 2, was 1" in said
     status, said = run("--resume", "--repeats", "2", "--allow-changed", "code", "--allow-changed", "repeats")
     assert status == 0, said

@@ -147,10 +147,7 @@ def test_servers_that_a_killed_daemon_left_are_ended(tmp_path: Path, cache: Path
 
 
 def test_the_clients_find_their_daemon() -> None:
-    assert mps_environment(Path("/x")) == {
-        "CUDA_MPS_PIPE_DIRECTORY": "/x/pipe",
-        "CUDA_MPS_LOG_DIRECTORY": "/x/log",
-    }
+    assert mps_environment(Path("/x")) == {"CUDA_MPS_PIPE_DIRECTORY": "/x/pipe", "CUDA_MPS_LOG_DIRECTORY": "/x/log"}
 
 
 def test_nothing_is_changed_that_cannot_be_noted(cache: Path) -> None:

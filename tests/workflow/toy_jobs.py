@@ -50,13 +50,7 @@ class Toy(FusedJob):
 
     @classmethod
     def check_equality(cls, config: JobConfig, steps: int = 3) -> dict[str, Any]:
-        return {
-            "passed": True,
-            "tolerance": 0.0,
-            "max_relative_error": 0.0,
-            "steps": steps,
-            "models": config.models,
-        }
+        return {"passed": True, "tolerance": 0.0, "max_relative_error": 0.0, "steps": steps, "models": config.models}
 
     def setup(self) -> None:
         pass
@@ -136,13 +130,7 @@ class Unequal(Toy):
 
     @classmethod
     def check_equality(cls, config: JobConfig, steps: int = 3) -> dict[str, Any]:
-        return {
-            "passed": False,
-            "tolerance": 1e-3,
-            "max_relative_error": 0.5,
-            "steps": steps,
-            "models": config.models,
-        }
+        return {"passed": False, "tolerance": 1e-3, "max_relative_error": 0.5, "steps": steps, "models": config.models}
 
 
 @register("toy-noisy")

@@ -35,11 +35,7 @@ class EditedAttributes:
     """
 
     def __init__(
-        self,
-        root: Any,
-        slots: Sequence[int | None],
-        new: Mapping[int, Any],
-        compared: torch.nn.Module | None,
+        self, root: Any, slots: Sequence[int | None], new: Mapping[int, Any], compared: torch.nn.Module | None
     ) -> None:
         self._root, self._slots, self._new = root, slots, new
         self._stand_ins = StandIns()

@@ -323,11 +323,7 @@ class _Before:
 def _tensors_of(companion: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors in the groups and the state of an optimizer, and those of a scaler."""
     held = vars(companion)
-    for values in (
-        *held.get("param_groups", ()),
-        *held.get("state", {}).values(),
-        held.get("_vectors", {}),
-    ):
+    for values in (*held.get("param_groups", ()), *held.get("state", {}).values(), held.get("_vectors", {})):
         yield from (value for value in dict(values).values() if isinstance(value, torch.Tensor))
 
 

@@ -24,11 +24,7 @@ __all__ = ["fuse", "unfuse", "width"]
 
 
 def fuse(
-    models: Sequence[torch.nn.Module],
-    *,
-    seeds: Sequence[int] | None = None,
-    unfused: Unfused = (),
-    share: str = "same",
+    models: Sequence[torch.nn.Module], *, seeds: Sequence[int] | None = None, unfused: Unfused = (), share: str = "same"
 ) -> Array:
     """Make an array of `models`: one module that computes what each model would, on inputs and outputs `[B, ...]`.
 

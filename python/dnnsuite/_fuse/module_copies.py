@@ -38,14 +38,7 @@ _FIXED = frozenset(
     ]
 )
 #: Kinds of objects that stay the same in a copy.
-_KEPT = (
-    type,
-    types.ModuleType,
-    io.IOBase,
-    logging.Logger,
-    type(torch.ops.aten.add),
-    type(torch.ops.aten.add.Tensor),
-)
+_KEPT = (type, types.ModuleType, io.IOBase, logging.Logger, type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
 _LOCKS = {type(threading.Lock()): threading.Lock, type(threading.RLock()): threading.RLock}
 _WEAK_DICTIONARIES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 _DICTIONARIES = (dict, collections.OrderedDict)

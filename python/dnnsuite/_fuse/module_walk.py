@@ -47,10 +47,7 @@ def tensors_of_each(root: torch.nn.Module) -> list[tuple[str, torch.Tensor, str]
 
 
 def _add_children(
-    module: torch.nn.Module,
-    prefix: str,
-    seen: set[torch.nn.Module],
-    found: list[tuple[str, torch.nn.Module]],
+    module: torch.nn.Module, prefix: str, seen: set[torch.nn.Module], found: list[tuple[str, torch.nn.Module]]
 ) -> None:
     for name, child in module._modules.items():
         if child is None or child in seen:

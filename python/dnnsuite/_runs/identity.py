@@ -96,9 +96,7 @@ class Identity:
 
 
 def identity_of(
-    given: Mapping[str, Any],
-    plain: Mapping[str, str] | None = None,
-    arrays: dict[int, tuple[Any, str]] | None = None,
+    given: Mapping[str, Any], plain: Mapping[str, str] | None = None, arrays: dict[int, tuple[Any, str]] | None = None
 ) -> Identity:
     """Return the identity of a run.
 
@@ -123,11 +121,7 @@ def cannot_tell(unknown: Sequence[str]) -> str:
 
 
 def check_same(
-    where: Path,
-    then: Mapping[str, Any] | None,
-    now: Identity,
-    allowed: Sequence[str] | None = (),
-    of: str = "",
+    where: Path, then: Mapping[str, Any] | None, now: Identity, allowed: Sequence[str] | None = (), of: str = ""
 ) -> dict[str, str]:
     """Refuse to go on with a run of another identity; return what differs and was allowed to.
 

@@ -144,11 +144,7 @@ def _suite_device(config: Json, environment: Json) -> Device:
 
 def _suite_details(old: Mapping[str, Any]) -> dict[str, Any]:
     details = {name: old[name] for name in _SUITE_DETAILS if name in old}
-    return {
-        **details,
-        "observations": old.get("repeat"),
-        "job_metrics": dict(old.get("metrics") or {}),
-    }
+    return {**details, "observations": old.get("repeat"), "job_metrics": dict(old.get("metrics") or {})}
 
 
 def _rate(old: Mapping[str, Any]) -> tuple[Metric, ...]:

@@ -77,12 +77,7 @@ def _check_parts(record: RunRecord) -> None:
         if not isinstance(value, str):
             raise BadRecord(f"{name} is {value!r}: not a text")
     counts = ("cpus of the machine", machine.cpus), ("batch_size", record.batch_size)
-    for name, count in (
-        *counts,
-        ("threads", record.threads),
-        ("processes", record.processes),
-        ("seed", record.seed),
-    ):
+    for name, count in (*counts, ("threads", record.threads), ("processes", record.processes), ("seed", record.seed)):
         if isinstance(count, bool) or not isinstance(count, int) or not -MOST <= count <= MOST:
             raise BadRecord(f"{name} is {count!r}: not a whole number that it can be")
 

@@ -63,8 +63,7 @@ def shares_of(devices: str | Sequence[str], threads: int) -> list[Share]:
         names = [f"cuda:{number}" for number in range(len(_visible_gpus()))]
         if not names:
             raise Unavailable(
-                "devices=all: the NVIDIA driver shows no GPU",
-                remedy="'cpu,cpu' gives each half of the CPUs a process",
+                "devices=all: the NVIDIA driver shows no GPU", remedy="'cpu,cpu' gives each half of the CPUs a process"
             )
     kinds = {name.partition(":")[0] for name in names}
     if not names or not kinds <= {"cpu", "cuda"}:

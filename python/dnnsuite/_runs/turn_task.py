@@ -185,10 +185,7 @@ class _Moment(NamedTuple):
 
     def asleep_s(self, before: _Moment) -> float:
         """Seconds since `before` in which the thread slept: for a disk, a timer, or helpers."""
-        return max(
-            0.0,
-            self.at_s - before.at_s - (self.worked_s - before.worked_s) - (self.waited_s - before.waited_s),
-        )
+        return max(0.0, self.at_s - before.at_s - (self.worked_s - before.worked_s) - (self.waited_s - before.waited_s))
 
 
 def _thread() -> _Moment:

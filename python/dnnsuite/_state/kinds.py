@@ -23,18 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .walk import (
-    HANDLERS,
-    MOST,
-    PLAIN,
-    Handler,
-    Path,
-    Walk,
-    _is_the_users,
-    bare_dictionary,
-    handler_of,
-    look_at_object,
-)
+from .walk import HANDLERS, MOST, PLAIN, Handler, Path, Walk, _is_the_users, bare_dictionary, handler_of, look_at_object
 
 _MISSING = object()
 _LOOKED_AT_BY_ELEMENTS = 64

@@ -33,10 +33,7 @@ class Kept:
     __slots__ = ("_before", "_read", "_write", "parts")
 
     def __init__(
-        self,
-        read: Callable[[], Any],
-        write: Callable[[Any], None],
-        parts: Callable[[Any], Iterable[Any]] = iter,
+        self, read: Callable[[], Any], write: Callable[[Any], None], parts: Callable[[Any], Iterable[Any]] = iter
     ) -> None:
         self._read, self._write = read, write
         self._before = read()

@@ -197,12 +197,7 @@ class Walk:
     def parts(self, values: Iterable[Any], at: Path, held: Any = None) -> tuple[Any, ...]:
         """Take the snapshots of elements; those of a list can be replaced in `held`."""
         return tuple(
-            self.look(
-                part,
-                f"[{n}]",
-                (*at, n),
-                None if held is None else functools.partial(operator.setitem, held, n),
-            )
+            self.look(part, f"[{n}]", (*at, n), None if held is None else functools.partial(operator.setitem, held, n))
             for n, part in enumerate(values)
         )
 

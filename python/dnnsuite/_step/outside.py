@@ -156,10 +156,4 @@ class SharedDraws:
 
 def _state() -> tuple[Any, ...]:
     numpys: Any = np.random.get_state()
-    return (
-        torch.get_rng_state().tolist(),
-        numpys[1].tolist(),
-        numpys[2:],
-        random.getstate(),
-        generator_loans(),
-    )
+    return (torch.get_rng_state().tolist(), numpys[1].tolist(), numpys[2:], random.getstate(), generator_loans())

@@ -171,13 +171,7 @@ class WidthTrial:
     """
 
     def __init__(
-        self,
-        B: int,
-        threads: int,
-        key: str,
-        untimed: int = 1,
-        widest_first: bool = False,
-        settle_heavy: bool = True,
+        self, B: int, threads: int, key: str, untimed: int = 1, widest_first: bool = False, settle_heavy: bool = True
     ) -> None:
         """Up to `untimed` first steps of each width warm up: allocations, and the capture of the step. Small models
         begin with the `widest_first`, because a step of few of them is mostly Python. With `settle_heavy`, heavy models

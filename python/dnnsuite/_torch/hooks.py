@@ -74,10 +74,7 @@ def step_hooks(optimizer: torch.optim.Optimizer) -> tuple[list[Any], list[Any]]:
     before, after = _global_step_hooks
     own: Any = optimizer
     return (
-        [
-            *(hook for hook in before.values() if hook not in _own_step_hooks),
-            *own._optimizer_step_pre_hooks.values(),
-        ],
+        [*(hook for hook in before.values() if hook not in _own_step_hooks), *own._optimizer_step_pre_hooks.values()],
         [*own._optimizer_step_post_hooks.values(), *after.values()],
     )
 

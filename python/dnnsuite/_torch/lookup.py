@@ -22,10 +22,7 @@ def find(dotted: str) -> Any:
         path = f"{path}.{part}"
         try:
             found = getattr(found, part)
-        except (
-            AttributeError,
-            RuntimeError,
-        ):  # an operator that is not there is a RuntimeError in some versions
+        except (AttributeError, RuntimeError):  # an operator that is not there is a RuntimeError in some versions
             found = sys.modules.get(path)  # torch.optim hides its module `optimizer`
             if found is None:
                 return None

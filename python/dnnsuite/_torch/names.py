@@ -129,10 +129,7 @@ NAMES: dict[str, Name] = {
         needed_by="capture",
     ),
     "optimizer hooks": Name(
-        (
-            "torch.optim.optimizer._global_optimizer_pre_hooks",
-            "torch.optim.optimizer._global_optimizer_post_hooks",
-        ),
+        ("torch.optim.optimizer._global_optimizer_pre_hooks", "torch.optim.optimizer._global_optimizer_post_hooks"),
         "StepRunner calls what waits for the step of every optimizer",
         "StepRunner calls the hooks of its optimizer alone",
     ),
@@ -171,10 +168,7 @@ NAMES: dict[str, Name] = {
         "torch.vmap in its place: slower, same results",
     ),
     "checkpoint": Name(
-        (
-            "torch.utils.checkpoint._checkpoint_without_reentrant_generator",
-            "torch.utils.checkpoint.CheckpointFunction",
-        ),
+        ("torch.utils.checkpoint._checkpoint_without_reentrant_generator", "torch.utils.checkpoint.CheckpointFunction"),
         "tells where a checkpoint in a model's forward begins and ends, and lets what it runs again find the state of "
         "the first run",
         "torch's checkpoint in a model's forward raises an error, or its models run one by one; so does nn.checkpoint",
@@ -283,13 +277,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     ),
     Attribute(
         "torch.nn.Module",
-        (
-            "_forward_hooks",
-            "_forward_pre_hooks",
-            "_backward_hooks",
-            "_backward_pre_hooks",
-            "_is_full_backward_hook",
-        ),
+        ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_is_full_backward_hook"),
         "in every pickled module",
         needed_by="fuse",
     ),

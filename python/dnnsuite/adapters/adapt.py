@@ -17,10 +17,7 @@ from .checks import check_alike
 
 
 def adapt(
-    base: torch.nn.Module,
-    configs: Sequence[Any | str | PathLike[str]],
-    *,
-    seeds: Sequence[int] | None = None,
+    base: torch.nn.Module, configs: Sequence[Any | str | PathLike[str]], *, seeds: Sequence[int] | None = None
 ) -> AdapterArray:
     """Make an array of B models over one `base`, each with an adapter of its own.
 

@@ -144,9 +144,7 @@ def concluded(
     largest = min(most or _MOST, _MOST)
     Bs = sorted({*arrays, *_BS[: bisect.bisect(_BS, largest)]})
     fused = Curve(
-        "hfta",
-        tuple(_point("hfta", B, arrays.get(B) or fit.interval(B, limits), plain, B in arrays) for B in Bs),
-        most,
+        "hfta", tuple(_point("hfta", B, arrays.get(B) or fit.interval(B, limits), plain, B in arrays) for B in Bs), most
     )
     curves = [serial, fused]
     if alone is not None and threads > 1:

@@ -150,10 +150,7 @@ def _limits(subject: Subject, threads: int) -> Limits:
         kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    with (
-        FlopCounterMode(display=False) as counter,
-        torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t),
-    ):
+    with FlopCounterMode(display=False) as counter, torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
         run()
     parameters = list(model.parameters())
     own = {p.untyped_storage().data_ptr() for p in parameters}

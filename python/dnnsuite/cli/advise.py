@@ -23,10 +23,7 @@ def advise(
     jobs: Annotated[list[str], typer.Argument(help="Jobs; `dnnsuite list` names them.", show_default=False)],
     trials: Annotated[int, typer.Option(help="Number of models in the sweep.")] = 16,
     steps: Annotated[Number, typer.Option(help="Training steps of each model.  [preset]")] = None,
-    preset: Annotated[
-        Text,
-        typer.Option(help=f"{PRESETS}  [quick]"),
-    ] = None,
+    preset: Annotated[Text, typer.Option(help=f"{PRESETS}  [quick]")] = None,
     device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
     precision: Annotated[Text, typer.Option(help="fp32, amp, …  [fp32]")] = None,
     batch_size: Annotated[Number, typer.Option(help="Items per model and step.  [preset]")] = None,
@@ -34,8 +31,7 @@ def advise(
     threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
     verify: Annotated[
-        Number,
-        typer.Option(help="Also measure an array of this many models, and print the error of the prediction."),
+        Number, typer.Option(help="Also measure an array of this many models, and print the error of the prediction.")
     ] = None,
     as_json: Json = False,
 ) -> int:

@@ -87,8 +87,7 @@ def _version() -> str:
 def start(
     context: typer.Context,
     version: Annotated[
-        bool,
-        typer.Option("--version", "-V", help="Print the version.", callback=_print_version, is_eager=True),
+        bool, typer.Option("--version", "-V", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Measure, see and multiply the training of deep neural networks."""

@@ -30,12 +30,10 @@ Outs = Annotated[
 Threshold = Annotated[float, typer.Option(help="Least change that counts, as a fraction.")]
 MetricName = Annotated[str, typer.Option(help="What is compared: a rate, or a time, of whole runs.")]
 Across = Annotated[
-    Texts,
-    typer.Option(help="What is compared, so may differ: machine, software, or a condition; repeatable."),
+    Texts, typer.Option(help="What is compared, so may differ: machine, software, or a condition; repeatable.")
 ]
 FailOnOption = Annotated[
-    Texts,
-    typer.Option(help="Exit with 1 if a point is slower:5%, failed, missing, inconclusive, ...; repeatable."),
+    Texts, typer.Option(help="Exit with 1 if a point is slower:5%, failed, missing, inconclusive, ...; repeatable.")
 ]
 _FIGURES = (".png", ".pdf", ".svg")
 _WRITERS = (".md", ".txt", ".csv", ".json", *_FIGURES)
@@ -149,10 +147,7 @@ class _Written:
 
         if style == "json":
             return json.dumps(self.plain()) + "\n"
-        forms: dict[str, Callable[..., str]] = {
-            "text": report.comparison_text,
-            "markdown": report.comparison_markdown,
-        }
+        forms: dict[str, Callable[..., str]] = {"text": report.comparison_text, "markdown": report.comparison_markdown}
         return "\n".join(forms[style](points, names, self._failing) for points, names in self._parts)
 
     def plain(self) -> dict[str, Any]:

@@ -100,8 +100,7 @@ def prepare_set(
     name: Name,
     dataroot: Dataroot = None,
     source: Annotated[
-        Text,
-        typer.Option("--from", help="An archive, a folder with the archives, or a folder with the set in it."),
+        Text, typer.Option("--from", help="An archive, a folder with the archives, or a folder with the set in it.")
     ] = None,
     fake: Annotated[
         Number, typer.Option(help="Write this many random samples in the data set's format instead.")
@@ -189,8 +188,7 @@ def valprep(
 
 def tfrecord(
     folder: Annotated[
-        Path,
-        typer.Argument(help="Folder with train/ and val/, a folder per class in each.", show_default=False),
+        Path, typer.Argument(help="Folder with train/ and val/, a folder per class in each.", show_default=False)
     ],
     out: Annotated[Text, typer.Option(help="Output directory.  [FOLDER/TFRecords]")] = None,
     shards: Annotated[int, typer.Option(help="Files of the training part.")] = 1024,

@@ -49,9 +49,7 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=name, description=about)
     parser.add_argument("--outdirs", required=True, nargs="+", type=Path, help=_OUTDIRS)
     parser.add_argument(
-        "--device-model",
-        required=True,
-        help="e.g. v100, a100 or rtx6000 (ignored for dnnsuite's own outputs)",
+        "--device-model", required=True, help="e.g. v100, a100 or rtx6000 (ignored for dnnsuite's own outputs)"
     )
     parser.add_argument("--precs", nargs="*", choices=_PRECISIONS, help="precisions; all there are by default")
     parser.add_argument("--modes", nargs="*", choices=_MODES, help="modes; all there are by default")

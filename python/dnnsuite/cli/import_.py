@@ -42,8 +42,7 @@ def import_file(
         ),
     ],
     kind: Annotated[
-        str,
-        typer.Option(help="ncu, nvprof, nvvp, nsys, nsys-stats, dcgm, kineto, or auto: recognised by the content."),
+        str, typer.Option(help="ncu, nvprof, nvvp, nsys, nsys-stats, dcgm, kineto, or auto: recognised by the content.")
     ] = "auto",
     out: Annotated[Optional[Path], typer.Option(help="Write each table as CSV into this folder.")] = None,  # noqa: UP045
     interval: Annotated[
@@ -220,10 +219,7 @@ def _fp32(found: Imported, results: Results) -> list[str]:
     levels = fp32.of_ncu(found.tables["metrics"]) if found.kind == "ncu" else fp32.of_nvprof(found.tables)
     made = fp32_report(levels)
     results["fp32_high"], results["fp32_low"] = made.high, made.low
-    return [
-        f"FP32 utilisation, 0 to 10, mean over {made.total_ns:.0f} ns: {made.level:.5f}",
-        *_left_out(made),
-    ]
+    return [f"FP32 utilisation, 0 to 10, mean over {made.total_ns:.0f} ns: {made.level:.5f}", *_left_out(made)]
 
 
 def _by_device(samples: pd.DataFrame) -> pd.DataFrame:

@@ -205,11 +205,7 @@ def _tell_overlaps(partition: Partition, told: set[str]) -> list[str]:
     """Say which other runs have CPUs of this one: neither has its cores to itself."""
     lines = [str(each) for each in partition.overlapping() if str(each) not in told]
     for line in lines:
-        print(
-            f"dnnsuite: {line}: neither has its cores to itself; --cpus chooses others",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"dnnsuite: {line}: neither has its cores to itself; --cpus chooses others", file=sys.stderr, flush=True)
     return lines
 
 
@@ -236,8 +232,7 @@ def ls(as_json: Json = False) -> int:
 
 
 def clean(
-    kill: Annotated[bool, typer.Option("--kill", help="End their processes first.")] = False,
-    as_json: Json = False,
+    kill: Annotated[bool, typer.Option("--kill", help="End their processes first.")] = False, as_json: Json = False
 ) -> int:
     """Remove the groups of runs whose supervisor is gone."""
     from ..pin import clean as remove

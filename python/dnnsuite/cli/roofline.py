@@ -181,10 +181,7 @@ def _render_job(job: str, found: Roofline, now: Contention) -> list[str]:
     ]
     if found.lanes > 1:
         lines.append(f"  {found.lanes} threads run operators beside each other: each has 1/{found.lanes} of the roofs")
-    lines += [
-        "",
-        f"  {'operator':<44} {'phase':<9} {'time':>6} {'FLOP/B':>7} {'GFLOP/s':>8} {'GB/s':>7} {'roof':>6}",
-    ]
+    lines += ["", f"  {'operator':<44} {'phase':<9} {'time':>6} {'FLOP/B':>7} {'GFLOP/s':>8} {'GB/s':>7} {'roof':>6}"]
     for row in _rows(found.table.head(_ROWS)):
         lines.append(
             f"  {row['name'][:44]:<44} {row['phase'][:9]:<9} {row['share_pct']:5.1f}% {row['intensity']:7.2f} "

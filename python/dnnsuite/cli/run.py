@@ -161,13 +161,7 @@ def _run(suite: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bo
 
 
 def _run_on_cluster(
-    suite: str,
-    asked: dict[str, Any],
-    out: Path,
-    cluster: str,
-    options: list[str],
-    resume: bool,
-    as_json: bool,
+    suite: str, asked: dict[str, Any], out: Path, cluster: str, options: list[str], resume: bool, as_json: bool
 ) -> int:
     from ..suites import run_on_cluster
 

@@ -22,8 +22,7 @@ __all__ = ["show"]
 
 def show(
     job: Annotated[
-        Text,
-        typer.Argument(help="A job; or with --bibtex an output of runs, for all jobs in it.", show_default=False),
+        Text, typer.Argument(help="A job; or with --bibtex an output of runs, for all jobs in it.", show_default=False)
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Print all cards, as one page of Markdown.")] = False,
     bibtex: Annotated[bool, typer.Option("--bibtex", help="Print the references as BibTeX.")] = False,

@@ -25,8 +25,7 @@ Real = Optional[float]  # noqa: UP045
 
 def throughput(
     job: Annotated[
-        str,
-        typer.Argument(help="imagenet-resnet50, or a job (`dnnsuite list` names them).", show_default=False),
+        str, typer.Argument(help="imagenet-resnet50, or a job (`dnnsuite list` names them).", show_default=False)
     ],
     batch_sizes: Annotated[
         Text, typer.Option(help="Batch sizes, as 1,2,4,8.  [1,2,4,8,16,32,64,96,128; quick: 1,2,4,8]")

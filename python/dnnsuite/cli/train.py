@@ -56,8 +56,7 @@ def train(
     ] = None,
     allow_changed: AllowChanged = None,
     evaluate: Annotated[
-        bool,
-        typer.Option("--evaluate", help="Only validate the checkpoint that --resume names; write nothing."),
+        bool, typer.Option("--evaluate", help="Only validate the checkpoint that --resume names; write nothing.")
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dataroot: Annotated[Text, typer.Option(help="Folder with CIFAR-100, or with train/ and val/.  [data_path]")] = None,
@@ -187,13 +186,7 @@ def _variants(settings: Settings, vary: Sequence[str], B: int | None) -> Variant
 
 
 def _submit(
-    context: typer.Context,
-    name: str,
-    settings: Settings,
-    nodes: Nodes,
-    out: str | None,
-    resume: str,
-    as_json: bool,
+    context: typer.Context, name: str, settings: Settings, nodes: Nodes, out: str | None, resume: str, as_json: bool
 ) -> int:
     from .._runs.folder import CLUSTER_FILE
 
@@ -244,12 +237,7 @@ def _text(value: Any) -> str:
 
 
 def _train(
-    asked: _Asked | _AskedJob,
-    out: str | None,
-    resume: str,
-    allow_changed: list[str],
-    quiet: bool,
-    as_json: bool,
+    asked: _Asked | _AskedJob, out: str | None, resume: str, allow_changed: list[str], quiet: bool, as_json: bool
 ) -> int:
     from .. import training
     from .._runs.failures import NotFinite

@@ -32,8 +32,7 @@ _MODES = ("hfta", "serial", "concurrent", "mps", "mig")
 def tune(
     context: typer.Context,
     job: Annotated[
-        str,
-        typer.Argument(help="A declared job, e.g. mobilenet_v3_small or pointnet_cls.", show_default=False),
+        str, typer.Argument(help="A declared job, e.g. mobilenet_v3_small or pointnet_cls.", show_default=False)
     ],
     algorithm: Annotated[str, typer.Option(help="random, hyperband, halving, asha or pbt.")] = "hyperband",
     max_iters: Annotated[Number, typer.Option(help="Most epochs of a trial (R).  [9 for quick, else 81]")] = None,

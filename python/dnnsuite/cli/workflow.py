@@ -26,8 +26,7 @@ def workflow(
     name: Annotated[
         str,
         typer.Argument(
-            help="A job (`dnnsuite list` names them), convergence or resnet_partially_fused.",
-            show_default=False,
+            help="A job (`dnnsuite list` names them), convergence or resnet_partially_fused.", show_default=False
         ),
     ],
     device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
@@ -48,15 +47,11 @@ def workflow(
     iters_per_epoch: Annotated[Number, typer.Option(help="Iterations of an epoch.  [preset]")] = None,
     batch_size: Annotated[Number, typer.Option(help="Items per model and iteration.  [preset]")] = None,
     seed: Annotated[Number, typer.Option(help="Seed of models, data, plan and order.  [1]")] = None,
-    preset: Annotated[
-        Text,
-        typer.Option(help=f"{PRESETS}  [default]"),
-    ] = None,
+    preset: Annotated[Text, typer.Option(help=f"{PRESETS}  [default]")] = None,
     option: Annotated[Texts, typer.Option(help="An option of the job, as dropout=0.2; repeatable.  [preset]")] = None,
     plan: Annotated[Texts, typer.Option(help="The numbers of models to measure, as 1,2,4,8.  [searched]")] = None,
     unfused: Annotated[
-        Texts,
-        typer.Option(help="For NAME_partially_fused: modules to leave unfused, as bn1,relu; one more each time."),
+        Texts, typer.Option(help="For NAME_partially_fused: modules to leave unfused, as bn1,relu; one more each time.")
     ] = None,
     max_B: Annotated[Number, typer.Option("--max-B", help="Largest B, instead of searching for it.")] = None,
     max_num_Bs: Annotated[Number, typer.Option("--max-num-Bs", help="Number of Bs to measure.  [preset]")] = None,

@@ -49,10 +49,7 @@ def _imagenet(folder: Path, count: int, rng: np.random.Generator) -> None:
     photographs do; a tenth as many to validate with."""
     classes = min(1000, max(1, count // 2))
     for part, number in (("train", count), ("val", max(classes, count // 10))):
-        _pictures(
-            [folder / part / f"n{i % classes:08d}" / f"{part}_{i:08d}.JPEG" for i in range(number)],
-            (512, 512),
-        )
+        _pictures([folder / part / f"n{i % classes:08d}" / f"{part}_{i:08d}.JPEG" for i in range(number)], (512, 512))
 
 
 def _pictures(paths: list[Path], size: tuple[int, int]) -> None:
@@ -74,10 +71,7 @@ def _mnist(folder: Path, count: int, rng: np.random.Generator) -> None:
 
 def _cifar10(folder: Path, count: int, rng: np.random.Generator) -> None:
     names = [f"data_batch_{i}.bin" for i in range(1, 6)]
-    for name, number in [
-        *((name, max(1, count // 5)) for name in names),
-        ("test_batch.bin", max(1, count // 5)),
-    ]:
+    for name, number in [*((name, max(1, count // 5)) for name in names), ("test_batch.bin", max(1, count // 5))]:
         (folder / name).write_bytes(_rows(rng, number, (10,)))
 
 

@@ -61,9 +61,7 @@ def folder(root: Path, transform: Any) -> Any:
 def origin_of(root: Path, dataset: Any) -> Origin:
     """Provenance of a user's folder, for the record."""
     return Origin(
-        named(f"{root}: JPEG files in {len(dataset.classes)} classes", root),
-        "that of the user's files",
-        len(dataset),
+        named(f"{root}: JPEG files in {len(dataset.classes)} classes", root), "that of the user's files", len(dataset)
     )
 
 

@@ -172,11 +172,7 @@ class Conversion:
 
 
 def plan(
-    root: Path,
-    out: Path | None = None,
-    shards: int = 1024,
-    validation_shards: int = 128,
-    words: Path | None = None,
+    root: Path, out: Path | None = None, shards: int = 1024, validation_shards: int = 128, words: Path | None = None
 ) -> Conversion:
     """Plan the shards of the class folders of `root`, train/ and val/; nothing is written.
 

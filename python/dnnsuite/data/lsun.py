@@ -48,10 +48,7 @@ def pictures(found: Path, most: int) -> Iterator[Image.Image]:
         remedy = f"pip install lmdb, or export the pictures into {found.parent / PICTURES}"
         raise Unavailable("the package lmdb, which reads LSUN's database", str(found), remedy) from error
     try:
-        with (
-            lmdb.open(str(found), readonly=True, lock=False, create=False) as database,
-            database.begin() as reading,
-        ):
+        with lmdb.open(str(found), readonly=True, lock=False, create=False) as database, database.begin() as reading:
             for key, value in itertools.islice(reading.cursor(), most):
                 name = f"{found}, picture {key.decode('ascii', 'replace')}"
                 yield photographs.decode(io.BytesIO(value), name=name)

@@ -52,12 +52,7 @@ class MaskedLM:
     """
 
     def __init__(
-        self,
-        corpus: Corpus,
-        batch_size: int = 32,
-        seq_len: int = 32,
-        seed: int = 0,
-        masked_fraction: float = 0.15,
+        self, corpus: Corpus, batch_size: int = 32, seq_len: int = 32, seed: int = 0, masked_fraction: float = 0.15
     ) -> None:
         import numpy as np
 

@@ -115,12 +115,7 @@ def _chair(rng: np.random.Generator, i: int, points: int) -> tuple[Floats, Float
     thin = rng.uniform(0.08, 0.18)
     legs = [((x, -leg / 2, z), (thin, leg, thin)) for x in (-width / 2, width / 2) for z in (-depth / 2, depth / 2)]
     arms = [((x, arm, 0.0), (thin, thin, depth)) for x in (-width / 2, width / 2)]
-    boxes = [
-        ((0, 0, 0), (width, thin, depth)),
-        ((0, back / 2, -depth / 2), (width, back, thin)),
-        *legs,
-        *arms,
-    ]
+    boxes = [((0, 0, 0), (width, thin, depth)), ((0, back / 2, -depth / 2), (width, back, thin)), *legs, *arms]
     xyz, which = _boxes(boxes, rng, points)
     return xyz, np.array([0, 1, 2, 2, 2, 2, 3, 3])[which]
 

@@ -54,10 +54,7 @@ class Batch(NamedTuple):
 
 
 def load(
-    kind: str = "auto",
-    dataroot: str | Path | None = None,
-    interactions: int = ML_20M_INTERACTIONS,
-    seed: int = 0,
+    kind: str = "auto", dataroot: str | Path | None = None, interactions: int = ML_20M_INTERACTIONS, seed: int = 0
 ) -> Interactions:
     """Load the user's MovieLens-20M (Harper and Konstan, 2015) under `dataroot`, else pairs over tables of its size.
 
@@ -77,9 +74,7 @@ def load(
             return read(path)
     if kind == "real":
         raise Unavailable(
-            "MovieLens-20M",
-            f"{', '.join(FILES)} of {dataroot or 'no dataroot'}",
-            "unpack ml-20m.zip of grouplens.org",
+            "MovieLens-20M", f"{', '.join(FILES)} of {dataroot or 'no dataroot'}", "unpack ml-20m.zip of grouplens.org"
         )
     if interactions < 1:
         raise InvalidArgument(f"interactions must be 1 or more, got {interactions}")

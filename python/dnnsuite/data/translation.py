@@ -138,10 +138,7 @@ def _files(folder: Path) -> Pairs:
     key = hashlib.sha256(f"{_FORMAT} {digest.hexdigest()}".encode()).hexdigest()[:24]
     source, target, vocab_size = _cache.cached(f"pairs-{key}", lambda: _number(folder), _write, _read)
     origin = Origin(
-        named(f"WMT16, {SOURCE} and .de", folder),
-        "that of the user's files",
-        len(source.lengths),
-        digest.hexdigest(),
+        named(f"WMT16, {SOURCE} and .de", folder), "that of the user's files", len(source.lengths), digest.hexdigest()
     )
     return Pairs(source, target, vocab_size, origin)
 

@@ -52,10 +52,7 @@ class _Numbers(NamedTuple):
 
 
 def load(
-    kind: str = "auto",
-    dataroot: str | Path | None = None,
-    vocab_size: int = WIKITEXT_2_WORDS,
-    seed: int = 0,
+    kind: str = "auto", dataroot: str | Path | None = None, vocab_size: int = WIKITEXT_2_WORDS, seed: int = 0
 ) -> Words:
     """Load the user's WikiText under `dataroot`, else CPython's own documentation, else numbers of a Zipf law.
 

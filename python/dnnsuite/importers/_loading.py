@@ -32,10 +32,7 @@ _EXPORT = {  # a tool's own format: how to make it one that is read
 
 # What else is met, and the way to a file that is read
 _OTHERS = (
-    (
-        r"\Aversion https://git-lfs",
-        "a pointer of Git LFS, not the file: `git lfs pull --include FILE` fetches it",
-    ),
+    (r"\Aversion https://git-lfs", "a pointer of Git LFS, not the file: `git lfs pull --include FILE` fetches it"),
     (
         r"(?i)\A\s*<\?xml[^>]*>\s*<(com\.nvidia|nvvp|session|org\.eclipse)",
         "a session of the visual profiler, which only names files: import the file of `nvprof -o` that it names, or "

@@ -39,11 +39,7 @@ _SUMS = (
     "kernels", "kernel_ns", "kernel_sum_ns", "memop_ns", "idle_ns", "comm_ns", "exposed_comm_ns",
 )  # fmt: skip
 
-_SUMMED = {
-    "calls_by_name": ("api", "function"),
-    "copies": ("memops", "operation"),
-    "ranges": ("markers", "name"),
-}
+_SUMMED = {"calls_by_name": ("api", "function"), "copies": ("memops", "operation"), "ranges": ("markers", "name")}
 
 Windows = Sequence[tuple[int, int]]
 
@@ -165,11 +161,7 @@ class Merged:
         kernels, memops = stretch.tables["kernels"], stretch.tables["memops"]
         devices = {*kernels["device"].tolist(), *memops["device"].tolist()}
         for device in sorted(devices | {*self._devices}):
-            own = _Work(
-                kernels[kernels["device"] == device],
-                memops[memops["device"] == device],
-                stretch.tables["api"],
-            )
+            own = _Work(kernels[kernels["device"] == device], memops[memops["device"] == device], stretch.tables["api"])
             since = self._devices.setdefault(device, _Device())
             if own.idle and since.last is not None:
                 own = since.last._replace(api=own.api)

@@ -133,11 +133,7 @@ def fields_of(line: str) -> list[str]:
 
 
 def read_rows(
-    path: Path,
-    lines: Sequence[str],
-    at: Sequence[int],
-    columns: Sequence[str],
-    wanted: list[str] | None = None,
+    path: Path, lines: Sequence[str], at: Sequence[int], columns: Sequence[str], wanted: list[str] | None = None
 ) -> pd.DataFrame:
     """Parse lines of CSV into a table of text; repeated texts are kept once.
 
@@ -249,9 +245,7 @@ def numbers(path: Path, texts: pd.Series, lines: Sequence[int]) -> tuple[NDArray
     if odd.any():
         first = int(np.flatnonzero(odd[codes])[0])
         raise BadFile(
-            path,
-            f"{texts.iloc[first]!r} is no number with grouped digits; export with LC_ALL=C",
-            lines[first],
+            path, f"{texts.iloc[first]!r} is no number with grouped digits; export with LC_ALL=C", lines[first]
         )
     values = pd.to_numeric(plain, errors="coerce").to_numpy(float, copy=True)
     values[np.isinf(values)] = np.nan  # digits that no number holds are a word

@@ -167,15 +167,7 @@ def _kernel(event: Event, name: int) -> tuple[int, ...]:
     args = _args(event)
     axes = [side for each in ("grid", "block", "cluster") for side in _axes(args.get(each))]
     shared = _numbers(args, ("registers per thread", "shared memory"))
-    return (
-        name,
-        *_numbers(args, _WORK),
-        *axes,
-        *shared,
-        0,
-        0,
-        *_numbers(args, ("graph id", "graph node id")),
-    )
+    return (name, *_numbers(args, _WORK), *axes, *shared, 0, 0, *_numbers(args, ("graph id", "graph node id")))
 
 
 def _axes(sides: Any) -> tuple[int, int, int]:

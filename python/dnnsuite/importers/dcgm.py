@@ -105,9 +105,7 @@ def read(path: str | Path, interval_s: float = 1.0, begin_ns: int = 0) -> pd.Dat
         raise BadFile(path, "a header and no sample below it: the file is cut, or no GPU was watched")
     known = {row[2] for row in rows}
     return samples_table(
-        "dcgm",
-        rows,
-        {name: _DEFINITIONS.get(name, "a field of DCGM, as it was written") for name in sorted(known)},
+        "dcgm", rows, {name: _DEFINITIONS.get(name, "a field of DCGM, as it was written") for name in sorted(known)}
     )
 
 

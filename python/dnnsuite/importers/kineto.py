@@ -82,8 +82,7 @@ def collect(path: Path, into: TraceRows) -> dict[str, int]:
     if foreign := into.foreign:
         named = ", ".join(foreign[:_FEW]) if any(foreign) else "none"
         raise BadFile(
-            path,
-            f"a trace of another program: torch.profiler writes other categories of events than its ({named})",
+            path, f"a trace of another program: torch.profiler writes other categories of events than its ({named})"
         )
     return _about(trace.about)
 
@@ -91,11 +90,7 @@ def collect(path: Path, into: TraceRows) -> dict[str, int]:
 def _about(values: Mapping[str, Any]) -> dict[str, int]:
     distributed = values.get("distributedInfo")
     info = distributed if isinstance(distributed, dict) else {}
-    named = {
-        "rank": info.get("rank"),
-        "ranks": info.get("world_size"),
-        "base_ns": values.get("baseTimeNanoseconds"),
-    }
+    named = {"rank": info.get("rank"), "ranks": info.get("world_size"), "base_ns": values.get("baseTimeNanoseconds")}
     return {name: value for name, value in named.items() if isinstance(value, int)}
 
 

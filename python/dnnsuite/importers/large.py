@@ -36,12 +36,7 @@ _LARGE_BYTES = 100 << 20
 _PACKED = 10  # by which gzip makes a trace smaller, about
 _ROWS_AT_ONCE = 200_000
 _CANDIDATES = 1 << 14  # times at which a stretch without steps may be cut
-_CARRIED = (
-    "kernels",
-    "memops",
-    "overhead",
-    "markers",
-)  # rows that reach over a cut are seen on both of its sides
+_CARRIED = ("kernels", "memops", "overhead", "markers")  # rows that reach over a cut are seen on both of its sides
 
 Times = NDArray[np.int64]
 Windows = list[tuple[int, int]]

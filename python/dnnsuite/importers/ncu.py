@@ -22,23 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["is_header", "launches", "read"]
 
 # The columns that say which launch a row is about, by our name; versions of ncu differ in which there are.
-_LAUNCH = {
-    "process": "Process ID",
-    "name": "Kernel Name",
-    "device": "Device",
-    "context": "Context",
-    "stream": "Stream",
-}
-_IDENTITY = {
-    "ID",
-    "Process Name",
-    "Host Name",
-    "Kernel Time",
-    "Block Size",
-    "Grid Size",
-    "CC",
-    *_LAUNCH.values(),
-}
+_LAUNCH = {"process": "Process ID", "name": "Kernel Name", "device": "Device", "context": "Context", "stream": "Stream"}
+_IDENTITY = {"ID", "Process Name", "Host Name", "Kernel Time", "Block Size", "Grid Size", "CC", *_LAUNCH.values()}
 _DETAILS = {"ID", "Section Name", "Metric Name", "Metric Unit", "Metric Value", *_LAUNCH.values()}
 _MEANINGS = {
     "kernel_id": "number of the launch in the file, from 0; its order is the file's",

@@ -35,18 +35,9 @@ _LAUNCH = (
     LAUNCH
     | {"cluster_x": "clusterX", "cluster_y": "clusterY", "cluster_z": "clusterZ"}
     | RESOURCES
-    | {
-        "graph_id": "graphId",
-        "graph_node": "graphNodeId",
-        "globalPid": "globalPid",
-    }
+    | {"graph_id": "graphId", "graph_node": "graphNodeId", "globalPid": "globalPid"}
 )
-_MEMOP = WORK | {
-    "bytes": "bytes",
-    "graph_id": "graphId",
-    "graph_node": "graphNodeId",
-    "globalPid": "globalPid",
-}
+_MEMOP = WORK | {"bytes": "bytes", "graph_id": "graphId", "graph_node": "graphNodeId", "globalPid": "globalPid"}
 _MARK, _PUSH_POP, _START_END, _DOMAIN = 34, 59, 60, 75
 _RUNTIME_CLASS = 0  # eventClass: 0 the runtime, 1 the driver
 _MEMSET_OPERATION = 255
@@ -117,8 +108,7 @@ class _Export(Database):
         super().__init__(path, db)
         if not self.tables & {_KERNEL, _MEMCPY, _MEMSET, _RUNTIME, _DRIVER, _NVTX, _GRAPH}:
             raise BadFile(
-                path,
-                "no table of CUDA or NVTX; trace with `nsys profile -t cuda,nvtx` and `nsys export --type sqlite`",
+                path, "no table of CUDA or NVTX; trace with `nsys profile -t cuda,nvtx` and `nsys export --type sqlite`"
             )
         self.read_strings("StringIds", "id")
         self._processes: dict[int, int] = {}
@@ -161,10 +151,7 @@ class _Export(Database):
         if "memKind" not in self.has(_MEMSET):
             sets["target_memory"] = np.full(count, _DEVICE_MEMORY)
         sets["operation"] = np.full(count, _MEMSET_OPERATION)
-        sets["source_memory"], sets["source_device"] = (
-            np.full(count, _UNKNOWN_MEMORY),
-            np.zeros(count, np.int64),
-        )
+        sets["source_memory"], sets["source_device"] = (np.full(count, _UNKNOWN_MEMORY), np.zeros(count, np.int64))
         found = {name: np.concatenate([copies[name], sets[name]]) for name in copies}
         self._unique(found, "globalPid")
         order = (
@@ -195,13 +182,7 @@ class _Export(Database):
     def overhead(self) -> Columns:
         found = self.columns(
             _OVERHEAD,
-            {
-                "t0_ns": "start",
-                "t1_ns": "end",
-                "kind": "nameId",
-                "thread": "globalTid",
-                "correlation": "correlationId",
-            },
+            {"t0_ns": "start", "t1_ns": "end", "kind": "nameId", "thread": "globalTid", "correlation": "correlationId"},
         )
         order = np.argsort(found["t0_ns"], kind="stable")
         found = {name: values[order] for name, values in found.items()}

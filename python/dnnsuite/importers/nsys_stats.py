@@ -49,8 +49,7 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
     lines = _as_nvprof(read_lines(path))
     if not any(lines):
         raise BadFile(
-            path,
-            "no report of kernels or calls of `nsys stats --format csv`: `Time (%)`, `Total Time`, `Name`",
+            path, "no report of kernels or calls of `nsys stats --format csv`: `Time (%)`, `Total Time`, `Name`"
         )
     return nvprof.of_lines(path, lines)
 

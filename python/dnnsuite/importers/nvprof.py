@@ -340,9 +340,7 @@ class _Page:
             return self._counted(self._values(rows[column], "")["value"].to_numpy())  # each with its own: `12.052ms`
         if unit not in _UNITS_OF_TIME:
             raise BadFile(
-                self.path,
-                f"{column!r} is in {unit or 'no unit'}, not in {', '.join(_UNITS_OF_TIME)}",
-                self.header + 1,
+                self.path, f"{column!r} is in {unit or 'no unit'}, not in {', '.join(_UNITS_OF_TIME)}", self.header + 1
             )
         return self._numbers(rows[column]) * to_base(unit)[0]
 

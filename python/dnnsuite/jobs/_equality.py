@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 _EPOCH_STEPS = 5  # after which the schedules go on
 _EARLY_STEPS = 3  # of free training, which are compared, too
-_NEARBY = (
-    1,
-    2,
-    4,
-    8,
-)  # roundings from which other free trainings begin, where the first control was too lucky
+_NEARBY = (1, 2, 4, 8)  # roundings from which other free trainings begin, where the first control was too lucky
 _FACTOR = 30.0  # of the control is allowed there: the array rounds elsewhere
 _TOLERANCES = {  # the least that is allowed of free training
     "fp64": Tolerance(loss=1e-6, update=5e-3),

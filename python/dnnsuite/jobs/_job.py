@@ -179,10 +179,7 @@ _FUSED_JOBS = {  # workloads: some of that suite, and HFTA's workflows
 }
 _OWN = {"plain": _PLAIN_JOBS, "fused": _FUSED_JOBS}  # where two have one name, the first is meant
 # Names by which HFTA's scripts know its workflows.
-_ALIASES = {
-    "mobilenet_cifar10_v3s": "mobilenet_v3_small",
-    "mobilenet_cifar10_v3l": "mobilenet_v3_large",
-}
+_ALIASES = {"mobilenet_cifar10_v3s": "mobilenet_v3_small", "mobilenet_cifar10_v3l": "mobilenet_v3_large"}
 
 
 def register(name: str) -> Callable[[JobT], JobT]:

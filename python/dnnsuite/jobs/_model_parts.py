@@ -269,10 +269,7 @@ def _by_class(groups: list[tuple[Made, list[torch.nn.Parameter]]], hyper: Values
     for made, own in groups:
         of.setdefault(made.name, []).append((made, own))
     return [
-        (
-            same[0][0],
-            same[0][1] if len(same) == 1 else [{"params": own, **made.filled(hyper)} for made, own in same],
-        )
+        (same[0][0], same[0][1] if len(same) == 1 else [{"params": own, **made.filled(hyper)} for made, own in same])
         for same in of.values()
     ]
 

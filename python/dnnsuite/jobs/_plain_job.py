@@ -159,10 +159,7 @@ class PlainJob(Job):
         (loss if self._scaler is None else self._scaler.scale(loss)).backward()
 
     def advance(
-        self,
-        optimizer: torch.optim.Optimizer,
-        clip_norm: float | None = None,
-        parameters: Iterable[torch.Tensor] = (),
+        self, optimizer: torch.optim.Optimizer, clip_norm: float | None = None, parameters: Iterable[torch.Tensor] = ()
     ) -> None:
         """Take one step of `optimizer` on the gradients that `backward` left."""
         if self._scaler is not None:

@@ -181,14 +181,7 @@ class Atari(PlainJob):
         return {"episode_return": sum(self._ended) / len(self._ended)} if self._ended else {}
 
     def provenance(self) -> dict[str, Any]:
-        sizes = (
-            "num_steps",
-            "num_processes",
-            "num_mini_batch",
-            "clip_param",
-            "value_loss_coef",
-            "entropy_coef",
-        )
+        sizes = ("num_steps", "num_processes", "num_mini_batch", "clip_param", "value_loss_coef", "entropy_coef")
         return {
             "data": {"source": self._source, "licence": "GPL-2.0 (the emulator)"},
             "model": {"type": "NatureCNN", **{name: self.options[name] for name in sizes}},

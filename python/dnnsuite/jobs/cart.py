@@ -28,13 +28,7 @@ class CartPole(PlainJob):
 
     description = "REINFORCE with a policy of 128 units on CartPole, on the CPU"
     unit = "env steps"
-    defaults: ClassVar = {
-        "batch_size": 1,
-        "repeat": 200,
-        "number": 1000,
-        "gamma": 0.99,
-        "update_every": 1000,
-    }
+    defaults: ClassVar = {"batch_size": 1, "repeat": 200, "number": 1000, "gamma": 0.99, "update_every": 1000}
     smoke: ClassVar = {"repeat": 20, "number": 100, "update_every": 100}
 
     def __init__(self, config: JobConfig) -> None:

@@ -24,12 +24,7 @@ if TYPE_CHECKING:
     from ._model_parts import Batch, Trainee, Training
 
 _HELD_OUT_SAMPLES = 512  # that a metric is of, where it names no other number
-_AS_PRESET = {
-    "": "default",
-    "baselines": "default",
-    "fast": "default",
-    "smoke": "quick",
-}  # of the suite of 2019
+_AS_PRESET = {"": "default", "baselines": "default", "fast": "default", "smoke": "quick"}  # of the suite of 2019
 
 
 class DeclaredJob(FusedJob):
@@ -394,10 +389,7 @@ def _check_classes(workload: Workload) -> None:
     for made, rooms in (
         # Of several classes of optimizers no array is made, so that they need be torch's only.
         *(
-            (
-                group.optimizer,
-                (torch.optim, optim) if isinstance(workload.optimizer, Made) else (torch.optim,),
-            )
+            (group.optimizer, (torch.optim, optim) if isinstance(workload.optimizer, Made) else (torch.optim,))
             for group in workload.groups()
         ),
         (workload.schedule, (torch.optim.lr_scheduler, optim.lr_scheduler)),

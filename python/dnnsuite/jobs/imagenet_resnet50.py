@@ -73,9 +73,7 @@ def _files(config: JobConfig, size: int, train: bool) -> tuple[Any, Any] | None:
     place = root if train else next((path for path in beside if path.is_dir()), None)
     if place is None:
         raise Unavailable(
-            f"validation images beside {root}",
-            ", ".join(map(str, beside)),
-            "put them there, in a folder per class",
+            f"validation images beside {root}", ", ".join(map(str, beside)), "put them there, in a folder per class"
         )
     images = imagenet.folder(place, transform)
     return images, imagenet.origin_of(place, images)

@@ -39,14 +39,7 @@ class Detector(PlainJob):
 
     description = "SSD300 with a ResNet-34, SGD, on COCO 2017"
     unit = "images"
-    defaults: ClassVar = {
-        "batch_size": 128,
-        "repeat": 30,
-        "number": 10,
-        "workers": 8,
-        "images": 0,
-        "weights": "",
-    }
+    defaults: ClassVar = {"batch_size": 128, "repeat": 30, "number": 10, "workers": 8, "images": 0, "weights": ""}
     smoke: ClassVar = {"batch_size": 1, "repeat": 4, "number": 1, "workers": 0, "images": 2}
 
     def __init__(self, config: JobConfig) -> None:

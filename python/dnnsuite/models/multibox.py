@@ -87,11 +87,7 @@ def match(
 
 
 def multibox_loss(
-    offsets: torch.Tensor,
-    logits: torch.Tensor,
-    boxes: torch.Tensor,
-    labels: torch.Tensor,
-    defaults: torch.Tensor,
+    offsets: torch.Tensor, logits: torch.Tensor, boxes: torch.Tensor, labels: torch.Tensor, defaults: torch.Tensor
 ) -> torch.Tensor:
     """Compute the mean over images of (smooth L1 of the offsets + cross-entropy) / matched default boxes; `[]`.
 

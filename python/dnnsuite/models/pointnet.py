@@ -85,9 +85,7 @@ class PointNetClassifier(nn.Module):
         super().__init__()
         self.features = PointFeatures(feature_transform, width)
         self.head = nn.Sequential(
-            DenseLayer(width, width // 2),
-            DenseLayer(width // 2, width // 4, dropout),
-            nn.Linear(width // 4, classes),
+            DenseLayer(width, width // 2), DenseLayer(width // 2, width // 4, dropout), nn.Linear(width // 4, classes)
         )
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -13,13 +13,7 @@ from ..errors import InvalidArgument
 
 _CHANNELS = (256, 512, 512, 256, 256, 256)  # of the six maps
 _SHAPES = (4, 6, 6, 6, 4, 4)  # default boxes in a cell of each
-_EXTRAS = (
-    (256, 2, 1),
-    (256, 2, 1),
-    (128, 2, 1),
-    (128, 1, 0),
-    (128, 1, 0),
-)  # between channels, stride, padding
+_EXTRAS = ((256, 2, 1), (256, 2, 1), (128, 2, 1), (128, 1, 0), (128, 1, 0))  # between channels, stride, padding
 
 
 class SSD300(nn.Module):

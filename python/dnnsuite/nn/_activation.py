@@ -149,13 +149,7 @@ class RReLU(ArrayModule):
     rng: torch.Tensor  # int64 [B, 2]: key and step of each model's stream
 
     def __init__(
-        self,
-        lower: float = 1.0 / 8,
-        upper: float = 1.0 / 3,
-        inplace: bool = False,
-        *,
-        device: Any = None,
-        B: int,
+        self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False, *, device: Any = None, B: int
     ) -> None:
         super().__init__(B)
         if not lower <= upper:

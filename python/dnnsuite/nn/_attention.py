@@ -191,12 +191,7 @@ class MultiheadAttention(ArrayModule):
         return output, weights
 
     def _prepared(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_padding_mask: Tensor | None,
-        attn_mask: Tensor | None,
+        self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None, attn_mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Return projected q, k, v `[B, N, H, L or S, d]` with the constant keys (`add_bias_kv`, `add_zero_attn`), and
         one mask."""

@@ -12,12 +12,7 @@ from .measured import Way, fastest
 
 
 def attend_packed(
-    qkv: Tensor,
-    num_heads: int,
-    p: Tensor | None,
-    rng: Tensor | None,
-    causal: bool,
-    key_padding_mask: Tensor | None,
+    qkv: Tensor, num_heads: int, p: Tensor | None, rng: Tensor | None, causal: bool, key_padding_mask: Tensor | None
 ) -> Tensor:
     """Compute `ops.attention`; on a GPU by the fastest of several ways."""
     if not qkv.is_cuda:

@@ -188,11 +188,7 @@ class _BatchNorm(_NormBase):
         return functional.batch_norm(*arguments, tracked=tracked)
 
     def activated(
-        self,
-        x: torch.Tensor,
-        activation: str = "none",
-        slope: float = 0.01,
-        residual: torch.Tensor | None = None,
+        self, x: torch.Tensor, activation: str = "none", slope: float = 0.01, residual: torch.Tensor | None = None
     ) -> torch.Tensor:
         """`activation(self(x) + residual)` in one pass forward and one backward."""
         arguments, tracked = self._arguments(x)

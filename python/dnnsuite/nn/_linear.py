@@ -28,14 +28,7 @@ class Linear(ArrayModule):
     activations = frozenset({"relu", "gelu"})
 
     def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        B: int,
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None, *, B: int
     ) -> None:
         super().__init__(B)
         self.in_features, self.out_features = in_features, out_features
@@ -58,11 +51,7 @@ class Linear(ArrayModule):
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {
-            "in_features": module.in_features,
-            "out_features": module.out_features,
-            "bias": module.bias is not None,
-        }
+        return {"in_features": module.in_features, "out_features": module.out_features, "bias": module.bias is not None}
 
     def shape_of_result(self, x: torch.Tensor) -> torch.Size:
         return torch.Size((*x.shape[:-1], self.out_features))

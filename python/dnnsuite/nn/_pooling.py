@@ -57,13 +57,7 @@ class MaxPool3d(_MaxPool):
 
 
 class _AvgPool(Stateless):
-    arguments: ClassVar[tuple[str, ...]] = (
-        "kernel_size",
-        "stride",
-        "padding",
-        "ceil_mode",
-        "count_include_pad",
-    )
+    arguments: ClassVar[tuple[str, ...]] = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad")
 
 
 class AvgPool1d(_AvgPool):

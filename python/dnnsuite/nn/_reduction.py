@@ -111,12 +111,7 @@ class _LongSum(torch.autograd.Function):
         return grad.unsqueeze(1).expand(-1, ctx.columns)
 
 
-def reduce(
-    values: Tensor,
-    reduction: str,
-    sample_weight: Tensor | None = None,
-    samples: int | None = None,
-) -> Tensor:
+def reduce(values: Tensor, reduction: str, sample_weight: Tensor | None = None, samples: int | None = None) -> Tensor:
     """Reduce losses of elements [B, N, ...] to [B]; 'none' returns them unchanged.
 
     Args:

@@ -130,12 +130,7 @@ class RecurrentLayer(ArrayModule):
         return ("dropout",)
 
     def _direction(
-        self,
-        x: torch.Tensor,
-        suffix: str,
-        h: torch.Tensor | None,
-        c: torch.Tensor | None,
-        lengths: torch.Tensor | None,
+        self, x: torch.Tensor, suffix: str, h: torch.Tensor | None, c: torch.Tensor | None, lengths: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         """Run one layer in one direction: x `[B, T, N, I]` to (outputs, last h, last c)."""
         own: dict[str, Any] = self._parameters
@@ -153,12 +148,7 @@ class RecurrentLayer(ArrayModule):
         return y[0].unflatten(1, (self.B, -1)).transpose(0, 1), *last
 
     def _projected(
-        self,
-        x: torch.Tensor,
-        suffix: str,
-        h: torch.Tensor | None,
-        c: torch.Tensor | None,
-        lengths: torch.Tensor | None,
+        self, x: torch.Tensor, suffix: str, h: torch.Tensor | None, c: torch.Tensor | None, lengths: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         """Run `_direction` with weights per model: one product for the inputs of all steps, then the steps."""
         own: dict[str, Any] = self._parameters

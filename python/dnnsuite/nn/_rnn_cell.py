@@ -65,14 +65,7 @@ class LSTMCell(RecurrentCell):
     torch_class = torch.nn.LSTMCell
 
     def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        B: int,
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None, *, B: int
     ) -> None:
         super().__init__("lstm", input_size, hidden_size, bias, device, dtype, B)
 
@@ -87,14 +80,7 @@ class GRUCell(RecurrentCell):
     torch_class = torch.nn.GRUCell
 
     def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        B: int,
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None, *, B: int
     ) -> None:
         super().__init__("gru", input_size, hidden_size, bias, device, dtype, B)
 

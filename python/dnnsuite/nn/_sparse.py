@@ -131,12 +131,7 @@ class Embedding(Table):
         if input.dim() < 1 or input.size(0) != self.B:
             check_models(input, self.B, "Embedding")
         return functional.embedding(
-            input,
-            self.weight,
-            self.padding_idx,
-            self.max_norm,
-            self.norm_type,
-            self.scale_grad_by_freq,
+            input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq
         )
 
 
@@ -200,17 +195,10 @@ class EmbeddingBag(Table):
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {
-            **super().arguments_of(module),
-            "mode": module.mode,
-            "include_last_offset": module.include_last_offset,
-        }
+        return {**super().arguments_of(module), "mode": module.mode, "include_last_offset": module.include_last_offset}
 
     def forward(
-        self,
-        input: torch.Tensor,
-        offsets: torch.Tensor | None = None,
-        per_sample_weights: torch.Tensor | None = None,
+        self, input: torch.Tensor, offsets: torch.Tensor | None = None, per_sample_weights: torch.Tensor | None = None
     ) -> torch.Tensor:
         check_models(input, self.B, "EmbeddingBag")
         return functional.embedding_bag(

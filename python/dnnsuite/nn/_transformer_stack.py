@@ -163,17 +163,7 @@ class Transformer(ArrayModule):
         B: int,
     ) -> None:
         super().__init__(B)
-        sizes = (
-            d_model,
-            nhead,
-            dim_feedforward,
-            dropout,
-            activation,
-            layer_norm_eps,
-            batch_first,
-            norm_first,
-            bias,
-        )
+        sizes = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
         where: dict[str, Any] = {"device": device, "dtype": dtype, "B": B}
 
         def norm() -> Any:

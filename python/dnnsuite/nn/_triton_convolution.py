@@ -52,12 +52,7 @@ def takes(x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> bool:
 
 
 def convolve(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    steps: Steps,
-    groups: int = 1,
-    extra: Sequence[int] | None = None,
+    x: Tensor, weight: Tensor, bias: Tensor | None, steps: Steps, groups: int = 1, extra: Sequence[int] | None = None
 ) -> Tensor:
     """Convolve x [B, N, C, H, W] with weight [B, O, C / groups, R, S], differentiably. x may be one batch for all
     models (stride 0 in dimension 0).
@@ -122,13 +117,7 @@ def _size(x: Tensor, weight: Tensor, steps: Steps, extra: Sequence[int] | None) 
 
 
 def _forward(
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor | None,
-    geometry: list[int],
-    transposed: bool,
-    precision: str,
-    *tiles: Tile,
+    x: Tensor, w: Tensor, bias: Tensor | None, geometry: list[int], transposed: bool, precision: str, *tiles: Tile
 ) -> Tensor:
     y: Tensor = convolution(x, w, bias, geometry, transposed, precision, tiles[0])
     return y
@@ -219,10 +208,7 @@ def _chosen(
 
 
 def _fastest(
-    options: list[Tile],
-    call: Callable[[Tile], Callable[..., Tensor]],
-    inputs: Sequence[Tensor | None],
-    facts: Any,
+    options: list[Tile], call: Callable[[Tile], Callable[..., Tensor]], inputs: Sequence[Tensor | None], facts: Any
 ) -> Tile:
     """Return the fastest of `options` on a GPU, else the first."""
     if not options or len(options) == 1 or not inputs[0].is_cuda or 0 in inputs[0].shape:  # type: ignore[union-attr]

@@ -42,13 +42,7 @@ def _new_result(x: Tensor, channels: int, height: int, width: int) -> Tensor:
 
 
 def _gathered(
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor | None,
-    geometry: Sequence[int],
-    transposed: bool,
-    precision: str,
-    tile: Tile,
+    x: Tensor, w: Tensor, bias: Tensor | None, geometry: Sequence[int], transposed: bool, precision: str, tile: Tile
 ) -> Tensor:
     SH, SW, PH, PW, DH, DW, G, YH, YW = geometry
     B, N, C, XH, XW = x.shape
@@ -193,11 +187,7 @@ def _in_units(x: Tensor, channels: int) -> tuple[bool, int, list[int]]:
     steps = _steps_of(x)
     last = steps[2] == 1
     unit = _unit(x, *steps[:2], *steps[3:], channels) if last else 1
-    return (
-        last,
-        unit,
-        [*(step // unit for step in steps[:2]), steps[2], *(step // unit for step in steps[3:])],
-    )
+    return (last, unit, [*(step // unit for step in steps[:2]), steps[2], *(step // unit for step in steps[3:])])
 
 
 def _precision(x: Tensor, precision: str) -> str:

@@ -21,18 +21,7 @@ class Deferred:
     models compute the same, `shared` is True, and layer and inputs are those of one model.
     """
 
-    __slots__ = (
-        "activation",
-        "device",
-        "dtype",
-        "grad",
-        "layer",
-        "residual",
-        "shape",
-        "shared",
-        "taken",
-        "x",
-    )
+    __slots__ = ("activation", "device", "dtype", "grad", "layer", "residual", "shape", "shared", "taken", "x")
 
     def __init__(
         self,

@@ -68,11 +68,7 @@ def shown_as_torchs(forward: Any, kind: type) -> Any:
         forward.__code__, forward.__globals__, forward.__name__, forward.__defaults__, forward.__closure__
     )
     shown.__dict__.update(forward.__dict__)
-    shown.__doc__, shown.__qualname__, shown.__module__ = (
-        forward.__doc__,
-        forward.__qualname__,
-        forward.__module__,
-    )
+    shown.__doc__, shown.__qualname__, shown.__module__ = (forward.__doc__, forward.__qualname__, forward.__module__)
     shown.__dict__["__signature__"] = theirs.replace(parameters=[*theirs.parameters.values(), *more])
     return shown
 

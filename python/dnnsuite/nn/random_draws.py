@@ -65,11 +65,7 @@ def fill(
 
 
 def draw(
-    name: str,
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    own: Sequence[torch.Tensor],
-    stream: torch.Tensor,
+    name: str, args: Sequence[Any], kwargs: dict[str, Any], own: Sequence[torch.Tensor], stream: torch.Tensor
 ) -> torch.Tensor:
     """Call `torch.name` once for each model and stack the results, `[B, ...]`; arguments as those of `fill`."""
     wanted = {key: value for key, value in kwargs.items() if key != "requires_grad"}
@@ -98,12 +94,7 @@ def _drawn_by_ours(name: str, args: Sequence[Any], kwargs: dict[str, Any], strea
 
 
 def _real_by_ours(
-    shape: Sequence[int],
-    dtype: torch.dtype,
-    distribution: str,
-    first: float,
-    second: float,
-    stream: torch.Tensor,
+    shape: Sequence[int], dtype: torch.dtype, distribution: str, first: float, second: float, stream: torch.Tensor
 ) -> torch.Tensor | None:
     like = stream.new_empty((len(stream), *shape), dtype=dtype)
     if not ops.draws_numbers(like, stream):

@@ -23,12 +23,7 @@ _attention_backward = library.attention_backward.default
 
 @torch.library.register_fake("dnnsuite::attention")
 def _(
-    qkv: Tensor,
-    num_heads: int,
-    p: Tensor | None,
-    rng: Tensor | None,
-    causal: bool,
-    key_padding_mask: Tensor | None,
+    qkv: Tensor, num_heads: int, p: Tensor | None, rng: Tensor | None, causal: bool, key_padding_mask: Tensor | None
 ) -> Tensor:
     return qkv.new_empty((*qkv.shape[:-1], qkv.shape[-1] // 3))
 
@@ -53,23 +48,11 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     qkv, p, rng, mask = ctx.saved_tensors
-    return (
-        _attention_backward(grad, qkv, ctx.num_heads, p, rng, ctx.causal, mask),
-        None,
-        None,
-        None,
-        None,
-        None,
-    )
+    return (_attention_backward(grad, qkv, ctx.num_heads, p, rng, ctx.causal, mask), None, None, None, None, None)
 
 
 def attention_by_products(
-    qkv: Tensor,
-    num_heads: int,
-    p: Tensor | None,
-    rng: Tensor | None,
-    causal: bool,
-    key_padding_mask: Tensor | None,
+    qkv: Tensor, num_heads: int, p: Tensor | None, rng: Tensor | None, causal: bool, key_padding_mask: Tensor | None
 ) -> Tensor:
     """Compute `attention` by two batched products and torch's softmax, for sequences of any length."""
     models, sequences, length, width = qkv.shape

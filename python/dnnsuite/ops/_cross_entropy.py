@@ -71,11 +71,7 @@ _eager = differentiable(_forward, _setup, _backward, _composition)
 
 
 def cross_entropy(
-    logits: Tensor,
-    target: Tensor,
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-    reduction: str = "mean",
+    logits: Tensor, target: Tensor, ignore_index: int = -100, label_smoothing: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
     """Compute each model's loss: logits [B, R, C], target int64 [B, R] to [B], or [B, R] with reduction 'none'.
 

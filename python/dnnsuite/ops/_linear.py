@@ -92,12 +92,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight, _, relu_output = ctx.saved_tensors
     needs_x, needs_weight, needs_bias, _ = ctx.needs_input_grad
     dx, dweight, dbias = _linear_backward(grad, x, weight, relu_output, needs_x, needs_weight, needs_bias)
-    return (
-        dx if needs_x else None,
-        dweight if needs_weight else None,
-        dbias if needs_bias else None,
-        None,
-    )
+    return (dx if needs_x else None, dweight if needs_weight else None, dbias if needs_bias else None, None)
 
 
 _eager = differentiable(_linear, _setup, _backward, linear_composition)

@@ -9,16 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from ._linear import (
-    DOT_INPUTS,
-    DOT_ROWS,
-    LARGE,
-    column_sums,
-    own_products,
-    product_into,
-    products,
-    products_one_by_one,
-)
+from ._linear import DOT_INPUTS, DOT_ROWS, LARGE, column_sums, own_products, product_into, products, products_one_by_one
 from .library import differentiable, in_gradient, instruction_set, library, tracing
 from .shared import is_kept
 

@@ -85,11 +85,7 @@ def patches(x: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Se
 
 
 def add_patches(
-    patches: Tensor,
-    sides: Sequence[int],
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
+    patches: Tensor, sides: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]
 ) -> Tensor:
     """Add windows [B, N, OH, OW, KH * KW * C] up to images [B, N, H, W, C], as the gradient of `patches` does."""
     call = _put if tracing() else _eager_put

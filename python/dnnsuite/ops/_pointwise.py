@@ -128,11 +128,7 @@ def bias_dropout_add(
 
 
 def bias_act_dropout(
-    x: Tensor,
-    bias: Tensor | None = None,
-    activation: str = "none",
-    p: Tensor | None = None,
-    rng: Tensor | None = None,
+    x: Tensor, bias: Tensor | None = None, activation: str = "none", p: Tensor | None = None, rng: Tensor | None = None
 ) -> Tensor:
     """Compute dropout(activation(x + bias)) in one pass: x [B, ..., D], bias [B, D].
 

@@ -145,9 +145,7 @@ def _compose_mean(x: Tensor, *steps: Any) -> Tensor:
     # With padding torch 2.11's gradient of images with channels last is wrong on a GPU; one channel is first and last.
     beyond = x.is_cuda and any(padding)
     return _over_images(
-        lambda t: F.avg_pool2d(t, kernel, stride, padding, ceil_mode, count_include_pad, divisor or None),
-        x,
-        beyond,
+        lambda t: F.avg_pool2d(t, kernel, stride, padding, ceil_mode, count_include_pad, divisor or None), x, beyond
     )
 
 

@@ -174,14 +174,7 @@ def resample(
         before: pixels of padding above and on the left.
     """
     row = (1,) * (5 - x.dim())  # a line is an image of one row
-    rest = (
-        *row,
-        *sides,
-        *row,
-        *(steps or (1.0,) * len(sides)),
-        *(0 for _ in row),
-        *(before or (0,) * len(sides)),
-    )
+    rest = (*row, *sides, *row, *(steps or (1.0,) * len(sides)), *(0 for _ in row), *(before or (0,) * len(sides)))
     forward, node, composition = _VOLUMES if x.dim() == 6 else _IMAGES
     call = forward if tracing() else node
     run = call if on_cpu(x) else composition

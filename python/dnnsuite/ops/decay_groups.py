@@ -28,9 +28,7 @@ class ChosenGroup(dict[str, Any]):
 
 
 def decay_groups(
-    array: torch.nn.Module,
-    weight_decay: Any = 1e-2,
-    helper: Callable[[Any], Iterable[Any]] | None = None,
+    array: torch.nn.Module, weight_decay: Any = 1e-2, helper: Callable[[Any], Iterable[Any]] | None = None
 ) -> list[Group]:
     """Group an array's parameters for an optimizer as those of one of its models would be.
 

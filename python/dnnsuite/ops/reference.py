@@ -128,12 +128,7 @@ def _wide_numbers(words: Any, distribution: str, first: float, second: float, el
 
 
 def random_numbers(
-    rng: torch.Tensor,
-    shape: Sequence[int],
-    dtype: torch.dtype,
-    distribution: str,
-    first: float,
-    second: float = 0.0,
+    rng: torch.Tensor, shape: Sequence[int], dtype: torch.dtype, distribution: str, first: float, second: float = 0.0
 ) -> torch.Tensor:
     """Return the numbers of `dnnsuite.ops.random_numbers` for `shape` [B, ...].
 

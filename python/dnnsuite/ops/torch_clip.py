@@ -51,11 +51,7 @@ def _places() -> Iterator[int]:
 
 
 def _get_total_norm(
-    original: Any,
-    tensors: Any,
-    norm_type: float = 2.0,
-    error_if_nonfinite: bool = False,
-    foreach: bool | None = None,
+    original: Any, tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
     tensors = _listed(tensors)
     if not _of_arrays(tensors):

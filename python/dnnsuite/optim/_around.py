@@ -66,12 +66,7 @@ class Around(ArrayOptimizer):
         return self.base.start_state(name, value, hyper)
 
     def update_groups(
-        self,
-        groups: Sequence[Group],
-        state: Any,
-        hypers: Hypers,
-        factor: torch.Tensor | None,
-        active: torch.Tensor,
+        self, groups: Sequence[Group], state: Any, hypers: Hypers, factor: torch.Tensor | None, active: torch.Tensor
     ) -> None:
         self.base.update_groups(groups, state, hypers, factor, active)
 
@@ -116,12 +111,7 @@ class Lookahead(Around):
         return torch.zeros_like(parameter) if name == "slow" else self.base.zeros(name, parameter)
 
     def update_groups(
-        self,
-        groups: Sequence[Group],
-        state: Any,
-        hypers: Hypers,
-        factor: torch.Tensor | None,
-        active: torch.Tensor,
+        self, groups: Sequence[Group], state: Any, hypers: Hypers, factor: torch.Tensor | None, active: torch.Tensor
     ) -> None:
         for group, hyper in zip(groups, hypers, strict=True):
             used = [p for p in group["params"] if p.requires_grad]
@@ -173,12 +163,7 @@ class SAM(Around):
     def perturb(self, groups: Sequence[Group], hypers: Hypers) -> Moved:
         """Move each model to where its second gradient is taken; return the parameters with copies for `put_back`."""
         used = [
-            (
-                p,
-                p * p * p.grad if group["adaptive"] else p.grad,
-                p.abs() if group["adaptive"] else None,
-                hyper["rho"],
-            )
+            (p, p * p * p.grad if group["adaptive"] else p.grad, p.abs() if group["adaptive"] else None, hyper["rho"])
             for group, hyper in zip(groups, hypers, strict=True)
             for p in group["params"]
             if p.grad is not None

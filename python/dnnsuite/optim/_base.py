@@ -251,11 +251,7 @@ class ArrayOptimizer(PlannedUpdates):
             self.update(group, group["params"], state, hyper, factor, active)
 
     def _look_at_gradients(
-        self,
-        groups: Sequence[Group],
-        factor: torch.Tensor | None,
-        active: torch.Tensor,
-        limit: torch.Tensor | None,
+        self, groups: Sequence[Group], factor: torch.Tensor | None, active: torch.Tensor, limit: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, torch.Tensor]:
         """Compute the norms of all gradients; from them, clipping factors and the models that do not step."""
         grads = [p.grad for group in groups for p in group["params"] if p.grad is not None]

@@ -54,12 +54,7 @@ def model_arguments(optimizer: OptimizerState, group: Group, index: int) -> Grou
 
 
 def _model_state(
-    optimizer: OptimizerState,
-    state: Group,
-    group: Group,
-    index: int,
-    source: torch.Tensor,
-    target: torch.Tensor,
+    optimizer: OptimizerState, state: Group, group: Group, index: int, source: torch.Tensor, target: torch.Tensor
 ) -> Group:
     names, _ = optimizer.names_of(optimizer.rule(group, group), source)
     # An array may hold room that a model does not have, as for adapters of larger rank. A parameter without numbers
@@ -78,10 +73,7 @@ def _model_state(
 
 
 def from_models(
-    cls: type[OptimizerT],
-    optimizers: list[torch.optim.Optimizer],
-    params: list[torch.nn.Parameter],
-    options: Group,
+    cls: type[OptimizerT], optimizers: list[torch.optim.Optimizer], params: list[torch.nn.Parameter], options: Group
 ) -> OptimizerT:
     """Make one optimizer for an array out of B of torch."""
     if not optimizers:
@@ -210,10 +202,7 @@ def select(optimizer: OptimizerState, indices: list[int | None], fresh: Group) -
 
 
 def _write(
-    optimizer: OptimizerState,
-    indices: Sequence[int | None],
-    slots: Sequence[int],
-    values: dict[str, list[float]],
+    optimizer: OptimizerState, indices: Sequence[int | None], slots: Sequence[int], values: dict[str, list[float]]
 ) -> None:
     """Write `slots` of every vector and state, in place."""
     new = [slot for slot in slots if indices[slot] is None]

@@ -146,10 +146,7 @@ class PartiallyFused:
         return self.fused.frozen
 
     def select(
-        self,
-        indices: Sequence[int | None],
-        plain: Sequence[torch.optim.Optimizer] | None = None,
-        **fresh: Any,
+        self, indices: Sequence[int | None], plain: Sequence[torch.optim.Optimizer] | None = None, **fresh: Any
     ) -> None:
         """Choose models, as `ArrayOptimizer.select`; `plain` are the optimizers of all models' own parts, in the new
         order.

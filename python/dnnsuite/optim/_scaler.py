@@ -57,8 +57,7 @@ class GradScaler:
         where = torch.device(device) if enabled else None
         if where is not None and where.type == "cuda" and not torch.cuda.is_available():
             raise Unavailable(
-                "GradScaler's device is 'cuda', of which torch finds none",
-                remedy="give device='cpu', or enabled=False",
+                "GradScaler's device is 'cuda', of which torch finds none", remedy="give device='cpu', or enabled=False"
             )
         given = {"scale": init_scale, "growth_factor": growth_factor, "backoff_factor": backoff_factor}
         given |= {"growth_interval": growth_interval, "growth_tracker": 0}

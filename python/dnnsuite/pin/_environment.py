@@ -44,14 +44,8 @@ def _visible(plan: Plan, slot: Slot, base: Mapping[str, str]) -> dict[str, str]:
     already = [entry.strip() for entry in base.get(name, "").split(",") if entry.strip()]
     if already:  # the plan's numbers are places in what the user left visible
         chosen = [already[i % len(already)] for i in slot.gpus]
-        return {
-            name: ",".join(dict.fromkeys(chosen)),
-            "CUDA_DEVICE_ORDER": base.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
-        }
+        return {name: ",".join(dict.fromkeys(chosen)), "CUDA_DEVICE_ORDER": base.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID")}
     values = [gpu.uuid or str(i) for i, gpu in zip(slot.gpus, mine, strict=True)]
     if mine[0].vendor != "nvidia":
-        return {
-            "HIP_VISIBLE_DEVICES": ",".join(map(str, slot.gpus)),
-            "ROCR_VISIBLE_DEVICES": ",".join(values),
-        }
+        return {"HIP_VISIBLE_DEVICES": ",".join(map(str, slot.gpus)), "ROCR_VISIBLE_DEVICES": ",".join(values)}
     return {name: ",".join(values), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -44,11 +44,7 @@ def _share(share: object) -> tuple[int, int]:
 
 @contextmanager
 def scope(
-    share: tuple[int, int],
-    backend: str = "auto",
-    require: str | None = None,
-    parent: str | None = None,
-    **options: Any,
+    share: tuple[int, int], backend: str = "auto", require: str | None = None, parent: str | None = None, **options: Any
 ) -> Iterator[Pinned]:
     """Confine this process, with all its threads, to one of N equal shares of the machine.
 

@@ -69,9 +69,5 @@ def _draw(ax: Axes, memory: Axes | None, curve: pd.DataFrame, name: str, marker:
         ax.plot(bad["batch_size"], [0] * len(bad), "x", color="tab:red", clip_on=False, label=what)
     if memory is not None:
         memory.plot(
-            good["batch_size"],
-            good["peak_memory_bytes"] / _MIB,
-            marker=marker,
-            markersize=4,
-            color=line.get_color(),
+            good["batch_size"], good["peak_memory_bytes"] / _MIB, marker=marker, markersize=4, color=line.get_color()
         )

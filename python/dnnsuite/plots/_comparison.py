@@ -44,10 +44,5 @@ def comparison(points: Sequence[Compared], ax: Axes | None = None) -> Axes:
     ax.set_xlabel("change of speed (%), right is faster")
     ax.grid(alpha=0.3, axis="x")
     if ax.get_legend_handles_labels()[1]:
-        ax.legend(
-            loc="center left",
-            bbox_to_anchor=(1.0, 0.5),
-            frameon=False,
-            title="verdict\n(bars: 95 % interval)",
-        )
+        ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, title="verdict\n(bars: 95 % interval)")
     return ax

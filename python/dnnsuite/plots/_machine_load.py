@@ -47,10 +47,7 @@ def _load_over_B(ax: Axes, summary: pd.DataFrame, label: str) -> None:
     jobs = list(dict.fromkeys(summary["job"]))
     for (job, mode, precision), curve in summary.groupby(["job", "mode", "precision"], sort=False):
         curve = curve.sort_values("B")
-        style: Any = {
-            "color": COLOURS.get(str(mode), "tab:gray"),
-            "linestyle": LINES.get(str(precision), "-."),
-        }
+        style: Any = {"color": COLOURS.get(str(mode), "tab:gray"), "linestyle": LINES.get(str(precision), "-.")}
         name = f"{job} " if len(jobs) > 1 else ""
         marker = MARKERS[jobs.index(job) % len(MARKERS)]
         if mode == "serial":

@@ -35,12 +35,7 @@ def weak_scaling(table: pd.DataFrame, ax: Axes | None = None, efficiency: Axes |
         if efficiency is not None:
             percent = 100 * curve[["efficiency", "efficiency_low", "efficiency_high"]]
             efficiency.errorbar(
-                sizes,
-                percent["efficiency"],
-                yerr=_spread(percent, "efficiency"),
-                color=color,
-                label=label,
-                **style,
+                sizes, percent["efficiency"], yerr=_spread(percent, "efficiency"), color=color, label=label, **style
             )
     what = "GPUs" if set(table["device"]) == {"cuda"} else "processes"
     ax.set_title("Weak scaling training throughput")

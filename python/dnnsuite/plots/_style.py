@@ -19,13 +19,7 @@ SUFFIXES = (".png", ".pdf", ".svg")
 
 # Okabe and Ito's colours (https://jfly.uni-koeln.de/color/), which everybody can tell apart, and a marker for each
 # mode, for a page without colours.
-COLOURS = {
-    "serial": "#000000",
-    "concurrent": "#E69F00",
-    "mps": "#56B4E9",
-    "mig": "#009E73",
-    "hfta": "#D55E00",
-}
+COLOURS = {"serial": "#000000", "concurrent": "#E69F00", "mps": "#56B4E9", "mig": "#009E73", "hfta": "#D55E00"}
 MODE_MARKERS = {"serial": "x", "concurrent": "s", "mps": "^", "mig": "D", "hfta": "o"}
 LINES = {"fp32": "--", "bf16": "--", "amp": "-"}
 MARKERS = "os^vDPX*"  # one for each job, where there are several

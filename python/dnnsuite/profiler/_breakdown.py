@@ -110,10 +110,7 @@ def _relabelled(segments: list[Segment], spans: Sequence[tuple[int, int]], kind:
 
 
 def breakdown(
-    steps: Sequence[LoopStep],
-    phases: pd.DataFrame | None,
-    work: Sequence[Segment],
-    local: Sequence[Segment] = (),
+    steps: Sequence[LoopStep], phases: pd.DataFrame | None, work: Sequence[Segment], local: Sequence[Segment] = ()
 ) -> pd.DataFrame:
     """Compute shares of the wall time of `steps`: columns :data:`COLUMNS`, largest first.
 

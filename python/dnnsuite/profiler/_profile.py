@@ -274,10 +274,7 @@ class Profile:
         if windows.cut:
             self.notes.append(f"the last window was cut short: {windows.cut}")
         spans = [(step.t0_ns, step.t1_ns) for step in windows.active]
-        self.tables = {
-            "steps": windows.table(),
-            **{name: within(table, spans) for name, table in found.items()},
-        }
+        self.tables = {"steps": windows.table(), **{name: within(table, spans) for name, table in found.items()}}
         if spans:
             self.tables |= derived(windows.active, self.tables, self._thread)
 

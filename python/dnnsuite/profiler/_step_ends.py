@@ -18,12 +18,7 @@ from typing import Any, NamedTuple
 __all__ = ["STEP_ON", "StepEnd", "StepEnds"]
 
 STEP_ON = ("auto", "optimizer", "backward", "gradient", "forward")
-_STRENGTH = {
-    "forward": 0,
-    "gradient": 1,
-    "backward": 2,
-    "optimizer": 2,
-}  # backward stays where it was settled on
+_STRENGTH = {"forward": 0, "gradient": 1, "backward": 2, "optimizer": 2}  # backward stays where it was settled on
 # Ends of a kind that pass before they count as steps, (where no torch.optim optimizer was made, where one was): it may
 # not have stepped yet, because gradients are accumulated, or because a model is evaluated before it is trained.
 _PATIENCE = {"backward": (2, 64), "gradient": (8, 64), "forward": (8, 256)}

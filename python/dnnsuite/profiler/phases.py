@@ -259,10 +259,7 @@ class PhasesInstrument:
 
 
 # (phase that counts, phase begun in it) where the inner one counts from there on.
-_CUTS = {
-    *(("optimizer", inner) for inner in (CLOSURE, "forward", "backward", "data")),
-    ("backward", "optimizer"),
-}
+_CUTS = {*(("optimizer", inner) for inner in (CLOSURE, "forward", "backward", "data")), ("backward", "optimizer")}
 
 
 @contextlib.contextmanager

@@ -144,11 +144,7 @@ class Script:
         if late:
             schedule = replace(schedule, skip_first=schedule.skip_first + late)
         started = profile(
-            self._settings["metrics"],
-            schedule=schedule,
-            about=about,
-            device=end.device,
-            on_ready=self._write_window,
+            self._settings["metrics"], schedule=schedule, about=about, device=end.device, on_ready=self._write_window
         )
         started.first = ended
         if self._directory is None:
@@ -162,12 +158,7 @@ class Script:
             self._missed += 1
             self._write_status(failure=str(unavailable))
             return
-        self._loop, self._thread, self._profile, self._kind = (
-            end.loop,
-            threading.get_native_id(),
-            started,
-            end.kind,
-        )
+        self._loop, self._thread, self._profile, self._kind = (end.loop, threading.get_native_id(), started, end.kind)
         self._steps, self._last = ended, self._settings["steps"] + late
         self._write_status()
         self._catch_signals()

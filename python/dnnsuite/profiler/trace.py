@@ -25,14 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["export_trace", "trace_events"]
 
 _GPU_TABLES = ("kernels", "memops", "graphs")
-_LABELS = (
-    "name",
-    "phase",
-    "function",
-    "operation",
-    "kind",
-    "op",
-)  # the first of these columns names the slices
+_LABELS = ("name", "phase", "function", "operation", "kind", "op")  # the first of these columns names the slices
 _UNSHOWN = {"t0_ns", "t1_ns", "device", "stream", "thread", "t_ns"}  # the slice's place says it already
 _GPU = 1_000_000  # process numbers: GPUs from here, counters from twice this; hosts' own are below
 _HOST = 1

@@ -122,11 +122,7 @@ def _asked(query: str) -> list[str]:
         return []
     try:
         done = subprocess.run(
-            [command, query, "--format=csv,noheader,nounits"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
+            [command, query, "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return []

@@ -188,11 +188,7 @@ def _run(command: Sequence[str], environment: dict[str, str], stdout: Any, start
 def _read(directory: Path) -> dict[str, Any]:
     """Read a process's profile, summary and status, written in this order; after a kill the later ones are missing or
     old."""
-    status: dict[str, Any] = {
-        **read_json(directory / "status.json"),
-        "directory": str(directory),
-        "observed": 0,
-    }
+    status: dict[str, Any] = {**read_json(directory / "status.json"), "directory": str(directory), "observed": 0}
     if (directory / "profile.json").is_file():
         status["profile"] = read_json(directory / "profile.json")
         status["observed"] = status["profile"]["steps"] if (directory / "summary.txt").is_file() else 0

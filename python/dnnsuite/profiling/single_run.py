@@ -94,13 +94,7 @@ class SingleRun:
 
         def go(follow: Callable[[int], None] = lambda pid: None) -> Any:
             return run_group(
-                [spec],
-                [self.variables],
-                self.timeout_s,
-                Direct(memory),
-                "end",
-                lambda: tick(directory),
-                follow,
+                [spec], [self.variables], self.timeout_s, Direct(memory), "end", lambda: tick(directory), follow
             )
 
         if self.monitor is None:

@@ -128,11 +128,7 @@ def _finished(folder: PlanFolder, size: int) -> dict[str, Any] | None:
 def _result(run: RunRecord) -> dict[str, Any]:
     """Return a record in the form that rows and figures are made of."""
     verdict = asdict(run.verdict)
-    return {
-        **verdict,
-        **{name: run.details[name] for name in _FOUND if name in run.details},
-        "seconds": run.seconds,
-    }
+    return {**verdict, **{name: run.details[name] for name in _FOUND if name in run.details}, "seconds": run.seconds}
 
 
 _FOUND = ("profile", "provenance", "process")
@@ -176,10 +172,7 @@ def _one(request: Request, size: int, folder: PlanFolder, say: Callable[[str], N
             items_per_step=float(result["profile"]["about"]["items_per_step"]) if record.ok else 0.0,
             metrics=(rate,) if rate and record.ok else (),
             window=result.get("window", {}),
-            details={
-                **{name: result[name] for name in _FOUND if name in result},
-                "monitor": monitor.record(),
-            },
+            details={**{name: result[name] for name in _FOUND if name in result}, "monitor": monitor.record()},
         )
 
     return single.run(folder, _name(size), _Ticker(say).tick, figures)[0]
@@ -297,18 +290,9 @@ def metrics(result: dict[str, Any]) -> pd.DataFrame:
         meanings[f"{core}_pct_of_step"] = f"use of the GPU's {core} in the whole step, of its peak"
         meanings[f"{core}_pct_of_busy"] = f"use of the GPU's {core} while kernels ran, of its peak"
     cost = result["profile"]["overhead"] or {}
-    bounds = {
-        "rate": (row["rate_low"], row["rate_high"]),
-        "overhead_pct": (cost.get("low_pct"), cost.get("high_pct")),
-    }
+    bounds = {"rate": (row["rate_low"], row["rate_high"]), "overhead_pct": (cost.get("low_pct"), cost.get("high_pct"))}
     lines = [
-        (
-            name.removesuffix(" (%)"),
-            row[name],
-            *bounds.get(name, (None, None)),
-            _unit(name, row["unit"]),
-            meaning,
-        )
+        (name.removesuffix(" (%)"), row[name], *bounds.get(name, (None, None)), _unit(name, row["unit"]), meaning)
         for name, meaning in meanings.items()
         if row.get(name) is not None
     ]

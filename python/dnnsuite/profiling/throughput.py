@@ -121,13 +121,7 @@ class _Measurement:
         self._progress.now(f"round {max(map(len, made.blocks.values()))}", None)
 
     def _finish(
-        self,
-        single: Any,
-        size: int,
-        directory: Path,
-        started: Moment,
-        session: Session[int],
-        outcome: GroupOutcome,
+        self, single: Any, size: int, directory: Path, started: Moment, session: Session[int], outcome: GroupOutcome
     ) -> None:
         result = outcome.results[0] if outcome.workers else {}
         run = single.record(self._folder, started, outcome, result)

@@ -69,12 +69,7 @@ def cost_table(entries: Sequence[ReportEntry], costs: Costs, watts: Mapping[str,
         rate, copies = machine_rate(every), max(entry.copies for entry in of_job)
         joules = costs.watts / rate if costs.watts else watts.get(job, math.nan) * copies / rate
         cost = costs.per_hour / (rate * _HOUR_S) * _MILLION if costs.per_hour else math.nan
-        rows[job] = {
-            "unit": of_job[0].unit,
-            "machine_per_s": rate,
-            "cost_per_million": cost,
-            "joules_per_item": joules,
-        }
+        rows[job] = {"unit": of_job[0].unit, "machine_per_s": rate, "cost_per_million": cost, "joules_per_item": joules}
     table = pandas.DataFrame.from_dict(rows, orient="index").dropna(axis=1, how="all")
     table.index.name = "job"
     table.attrs["definitions"] = {name: DEFINITIONS[name] for name in table.columns if name in DEFINITIONS}

@@ -150,11 +150,6 @@ def _intervals(table: pandas.DataFrame) -> list[tuple[str, float, float, float]]
     """Return (job, 1, how far the interval goes below and above), as shares of the rate."""
     known = table[table["low_per_s"].notna() & table["high_per_s"].notna()]
     return [
-        (
-            str(job),
-            1.0,
-            max(0.0, 1 - row["low_per_s"] / row["rate_per_s"]),
-            row["high_per_s"] / row["rate_per_s"] - 1,
-        )
+        (str(job), 1.0, max(0.0, 1 - row["low_per_s"] / row["rate_per_s"]), row["high_per_s"] / row["rate_per_s"] - 1)
         for job, row in known.iterrows()
     ]

@@ -42,12 +42,7 @@ def print_pdf(page: str, path: Path) -> None:
         source, made = Path(folder, "page.html"), Path(folder, "page.pdf")
         source.write_text(page, encoding="utf-8")
         # Root, as in a container, has no sandbox; the page is ours, without scripts.
-        options = [
-            "--headless",
-            "--disable-gpu",
-            "--no-pdf-header-footer",
-            f"--user-data-dir={folder}/profile",
-        ]
+        options = ["--headless", "--disable-gpu", "--no-pdf-header-footer", f"--user-data-dir={folder}/profile"]
         options += ["--no-sandbox"] if os.geteuid() == 0 else []
         command = [program, *options, f"--print-to-pdf={made}", source.as_uri()]
         try:

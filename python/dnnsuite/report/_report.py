@@ -116,11 +116,7 @@ class SuiteReport:
             "score": None
             if self.score is None
             else _plain_values(
-                {
-                    **vars(self.score),
-                    "score": self.score.value,
-                    "price_per_point": self.score.price_per_point,
-                }
+                {**vars(self.score), "score": self.score.value, "price_per_point": self.score.price_per_point}
             ),
             "differing": self.differing,
             "not_run": self.not_run,

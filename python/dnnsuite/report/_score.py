@@ -85,11 +85,7 @@ def score_table(entries: Sequence[ReportEntry], targets: Mapping[str, Target]) -
     return table
 
 
-def score(
-    entries: Sequence[ReportEntry],
-    targets: Mapping[str, Target],
-    price: float | None = None,
-) -> Score:
+def score(entries: Sequence[ReportEntry], targets: Mapping[str, Target], price: float | None = None) -> Score:
     """Return the score of `entries`; jobs without a target do not count, failures of every scored job do."""
     unlike = uncompared(entries, targets)
     scored = [entry for entry in entries if entry.bench not in NOT_SCORED and entry.job not in unlike]

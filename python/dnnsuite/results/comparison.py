@@ -186,12 +186,7 @@ def _name(key: tuple[Any, ...], table: pd.DataFrame) -> str:
 
 
 def _compared(
-    point: str,
-    baseline: pd.DataFrame,
-    candidate: pd.DataFrame,
-    threshold: float,
-    method: str,
-    ignoring: Sequence[str],
+    point: str, baseline: pd.DataFrame, candidate: pd.DataFrame, threshold: float, method: str, ignoring: Sequence[str]
 ) -> Compared:
     if baseline.empty or candidate.empty:
         return Compared(point, "missing", reasons=(f"only in the {'candidate' if baseline.empty else 'baseline'}",))
@@ -297,12 +292,7 @@ def _conditions(side: pd.DataFrame) -> dict[str, str]:
 
 
 def _judged(
-    point: str,
-    good: Sequence[pd.DataFrame],
-    threshold: float,
-    method: str,
-    unit: str,
-    counts: tuple[int, int],
+    point: str, good: Sequence[pd.DataFrame], threshold: float, method: str, unit: str, counts: tuple[int, int]
 ) -> Compared:
     """Return the verdict on runs that may be compared."""
     from .. import timing

@@ -58,10 +58,7 @@ def weak_scaling(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFram
         raise InvalidArgument(_nothing(whole))
     made = pd.DataFrame(rows)
     notes = [f"drawn together although they differ: {reason}" for reason in found]
-    made.attrs = {
-        "problems": table.attrs.get("problems", []),
-        "notes": [*table.attrs.get("notes", []), *notes],
-    }
+    made.attrs = {"problems": table.attrs.get("problems", []), "notes": [*table.attrs.get("notes", []), *notes]}
     return made
 
 

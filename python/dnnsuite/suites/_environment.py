@@ -23,10 +23,7 @@ def hashes(job: type, arguments: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 of the job's source, and of it with its arguments (`job`): equal where the same was run."""
     source = facts.source_hash(job)
     words = json.dumps({k: v for k, v in arguments.items() if k not in _PER_COPY}, sort_keys=True, default=str)
-    return {
-        "source": source,
-        "job": hashlib.sha256((source + words).encode()).hexdigest(),
-    }
+    return {"source": source, "job": hashlib.sha256((source + words).encode()).hexdigest()}
 
 
 _PER_COPY = ("seed", "jr_id", "vcd", "cpu_cores", "report")  # arguments that tell copies apart

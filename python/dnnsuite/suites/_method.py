@@ -99,12 +99,7 @@ def observe(
                 losses.append(job.last_loss)
             job.synchronize()
             stop_ns = timing.now_ns()
-        seen.add(
-            start_ns,
-            max(stop_ns, start_ns + 1),
-            job.data_wait_ns - waited_ns,
-            _finite(losses, index * number),
-        )
+        seen.add(start_ns, max(stop_ns, start_ns + 1), job.data_wait_ns - waited_ns, _finite(losses, index * number))
         tell(index, seen)
     return seen
 

@@ -45,11 +45,7 @@ def quality_text(run: RunRecord) -> str:
 
 
 def ended_run(
-    directory: Path,
-    asked: RunRecord,
-    outcome: WorkerOutcome,
-    pinning: Mapping[str, Any],
-    monitor: Mapping[str, Any],
+    directory: Path, asked: RunRecord, outcome: WorkerOutcome, pinning: Mapping[str, Any], monitor: Mapping[str, Any]
 ) -> RunRecord:
     """Return the record of a copy that has ended; the files between it and its worker are removed.
 

@@ -13,11 +13,7 @@ __all__ = ["abba", "measure", "measure_pairs"]
 
 
 def measure(
-    step: Callable[[], object],
-    rule: StopRule,
-    *,
-    synchronize: Callable[[], object] | None = None,
-    number: int = 1,
+    step: Callable[[], object], rule: StopRule, *, synchronize: Callable[[], object] | None = None, number: int = 1
 ) -> StopRule:
     """Time `number` calls of `step` as one sample, again and again until `rule` ends.
 

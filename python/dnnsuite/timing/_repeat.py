@@ -146,10 +146,4 @@ class RepeatNumber:
             raise InvalidArgument(f"batch_size={batch_size}: must be positive")
         train, items = self.train, batch_size * self.number
         most, least = items / train["min"], items / train["max"]
-        return {
-            "avg": items / train["avg"],
-            "max": most,
-            "min": least,
-            "range": most - least,
-            "unit": "items/sec",
-        }
+        return {"avg": items / train["avg"], "max": most, "min": least, "range": most - least, "unit": "items/sec"}

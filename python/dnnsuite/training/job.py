@@ -124,12 +124,7 @@ def is_job(name: str) -> bool:
 
 
 def experiment_of_job(
-    name: str,
-    preset: str,
-    given: Mapping[str, Any],
-    device: str,
-    data: str = "auto",
-    dataroot: str | None = None,
+    name: str, preset: str, given: Mapping[str, Any], device: str, data: str = "auto", dataroot: str | None = None
 ) -> JobExperiment:
     """Make the experiment of a workload.
 
@@ -159,12 +154,7 @@ def experiment_of_job(
     values = {**known, **parse_options([f"{key}={value}" for key, value in given.items()], known, name)}
     epochs, iters, size = (values[key] for key in _KEYS[:3])
     config = JobConfig(
-        device="cpu",
-        batch_size=size,
-        seed=values["seed"],
-        data_seed=values["seed"],
-        data=data,
-        dataroot=dataroot,
+        device="cpu", batch_size=size, seed=values["seed"], data_seed=values["seed"], data=data, dataroot=dataroot
     )
     hyper = {key: values[key] for key in workload.hyper}
     options = {key: values[key] for key in workload.options}

@@ -127,10 +127,7 @@ def _version(settings: Mapping[str, Any]) -> str:
 
 
 def _details(
-    made: Experiment | ExperimentArray,
-    experiment: Experiment,
-    history: Sequence[Row],
-    ended: Mapping[int, str],
+    made: Experiment | ExperimentArray, experiment: Experiment, history: Sequence[Row], ended: Mapping[int, str]
 ) -> dict[str, Any]:
     """Details of a run that have no field of their own in a record."""
     models = {"models": _models(made, history, ended)} if isinstance(made, ExperimentArray) else {}

@@ -274,11 +274,7 @@ def _introduce(log: Log, made: Experiment | ExperimentArray, loop: Loop, on_gpu:
 
 
 def _train(
-    loop: Loop,
-    ending: _Ending,
-    experiment: Experiment | ExperimentArray,
-    preset: str,
-    asked: Mapping[str, Any],
+    loop: Loop, ending: _Ending, experiment: Experiment | ExperimentArray, preset: str, asked: Mapping[str, Any]
 ) -> RunRecord | None:
     try:
         loop.run()

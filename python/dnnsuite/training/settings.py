@@ -43,9 +43,7 @@ class Settings:
     weight_decay: float = _key(5e-4, "of SGD", at_least=0)
     lr_warmup_epochs: int = _key(0, "epoch e of the first w has learning rate lr·(e+1)/w", at_least=0)
     cifar100_mean: tuple[float, ...] = _key(
-        (0.5070751592371323, 0.48654887331495095, 0.4409178433670343),
-        "subtracted from red, green, blue",
-        size=3,
+        (0.5070751592371323, 0.48654887331495095, 0.4409178433670343), "subtracted from red, green, blue", size=3
     )
     cifar100_std: tuple[float, ...] = _key(
         (0.2673342858792401, 0.2564384629170883, 0.27615047132568404), "divides red, green, blue", size=3

@@ -20,16 +20,7 @@ from .sources import Data, find_data
 __all__ = ["VARYING", "array_of", "data_of", "varied", "vary_of"]
 
 # Keys that models of one array may have different values of: all others decide shapes or the number of steps.
-VARYING = (
-    "lr",
-    "momentum",
-    "weight_decay",
-    "lr_warmup_epochs",
-    "schedule",
-    "lr_scaling",
-    "rnd_rotation_angle",
-    "seed",
-)
+VARYING = ("lr", "momentum", "weight_decay", "lr_warmup_epochs", "schedule", "lr_scaling", "rnd_rotation_angle", "seed")
 
 Variants = list[tuple[str, Settings]]
 

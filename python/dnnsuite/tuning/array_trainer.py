@@ -23,16 +23,7 @@ from ..nn.random_streams import seed_slots
 from .batches import arguments_of, side_by_side, stacked
 from .feeds import Feed
 from .recipe import Recipe
-from .slots import (
-    advance,
-    follows,
-    load_state,
-    rates_of,
-    read_slot,
-    write_metric_schedule,
-    write_slot,
-    write_values,
-)
+from .slots import advance, follows, load_state, rates_of, read_slot, write_metric_schedule, write_slot, write_values
 from .torch_schedules import TorchSchedules, follows_metric
 from .trainee import size_of
 from .trial import Trial
@@ -135,11 +126,7 @@ class TrialArray:
         for slot, trial in enumerate(trials):
             self._go_on(slot, trial)
         self._runner = StepRunner(
-            self._array,
-            self._optimizer,
-            _losses,
-            threads=self._threads,
-            width=self._shard_width(len(trials)),
+            self._array, self._optimizer, _losses, threads=self._threads, width=self._shard_width(len(trials))
         )
 
     def _shard_width(self, B: int) -> int:

@@ -151,9 +151,7 @@ class Arrays:
             self.width.halve(len(trials))
         if kind == "oom" and len(trials) > 1:
             logging.getLogger("dnnsuite").warning(
-                "memory ran out with %d models at once; the sweep goes on with %d",
-                len(trials),
-                self.width.now,
+                "memory ran out with %d models at once; the sweep goes on with %d", len(trials), self.width.now
             )
         return []
 

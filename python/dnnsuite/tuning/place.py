@@ -66,12 +66,7 @@ class _SharedPlace(Place):
     """A directory of several processes."""
 
     def __init__(
-        self,
-        folder: PlanFolder,
-        asked: Asked,
-        board: Board,
-        changed: Mapping[str, str],
-        kind: type[SharedEngine],
+        self, folder: PlanFolder, asked: Asked, board: Board, changed: Mapping[str, str], kind: type[SharedEngine]
     ) -> None:
         super().__init__(folder, asked)
         self._shared, self._board, self._changed, self._kind = folder, board, changed, kind
@@ -87,12 +82,7 @@ class _SharedPlace(Place):
 
 @contextmanager
 def shared_place(
-    out: Any,
-    share: Any,
-    algorithm: Algorithm,
-    asked: Asked,
-    maximize: bool,
-    kind: type[SharedEngine] = SharedEngine,
+    out: Any, share: Any, algorithm: Algorithm, asked: Asked, maximize: bool, kind: type[SharedEngine] = SharedEngine
 ) -> Iterator[Place]:
     """Join the processes that do a sweep in the directory `out` together; the first one makes it.
 

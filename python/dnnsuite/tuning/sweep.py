@@ -302,13 +302,7 @@ def _named(given: Any) -> str:
 
 @contextmanager
 def _place(
-    out: Any,
-    resume: bool,
-    share: Any,
-    algorithm: Algorithm,
-    setting: Setting,
-    asked: Asked,
-    trainer: Any,
+    out: Any, resume: bool, share: Any, algorithm: Algorithm, setting: Setting, asked: Asked, trainer: Any
 ) -> Iterator[Place]:
     """Open the directory of a sweep, of this process alone or of all that share it."""
     if isinstance(trainer, OnDevices):

@@ -46,10 +46,7 @@ class HostClock:
     @property
     def asynchronous(self) -> bool:
         """True if steps went on after they had returned: then only whole epochs are dated exactly."""
-        starts, stops = (
-            self._timer.starts_ns[:: self._iters],
-            self._timer.stops_ns[self._iters - 1 :: self._iters],
-        )
+        starts, stops = (self._timer.starts_ns[:: self._iters], self._timer.stops_ns[self._iters - 1 :: self._iters])
         ends = np.array(self._synchronised_ns)
         return bool(np.any((ends - stops) > _ASYNCHRONOUS * (ends - starts)))
 

@@ -159,13 +159,7 @@ class Launcher:
         workers.start(point, specs, [{**common, **own} for own in environments], Direct(allowed))
 
     def _specs(
-        self,
-        task: str,
-        point: Point,
-        directory: Path,
-        repeat: int,
-        details: Mapping[str, Any],
-        allowed_bytes: int,
+        self, task: str, point: Point, directory: Path, repeat: int, details: Mapping[str, Any], allowed_bytes: int
     ) -> list[WorkerSpec]:
         """Return what each process of a point is told; make its directory."""
         configs = self.configs(point, repeat)

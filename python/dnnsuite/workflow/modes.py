@@ -9,15 +9,7 @@ from dataclasses import dataclass, replace
 
 from .._runs.modes import MODES as NAMES
 from ..errors import InvalidArgument, Unavailable, did_you_mean
-from .devices import (
-    MIG_LIMIT,
-    Environment,
-    mig_instances,
-    mig_unavailable,
-    mps_daemon,
-    mps_unavailable,
-    whole_gpu,
-)
+from .devices import MIG_LIMIT, Environment, mig_instances, mig_unavailable, mps_daemon, mps_unavailable, whole_gpu
 from .partial import number_of
 
 __all__ = ["DEFAULT", "MODES", "Mode", "get", "unavailable"]

@@ -53,10 +53,7 @@ class Tools:
     """
 
     def __init__(
-        self,
-        gpu: int | str | None = None,
-        run: Run = run_tool,
-        which: Callable[[str], str | None] = shutil.which,
+        self, gpu: int | str | None = None, run: Run = run_tool, which: Callable[[str], str | None] = shutil.which
     ) -> None:
         self.gpu, self.run, self.which = _first_visible() if gpu is None else gpu, run, which
 

@@ -50,10 +50,7 @@ def run_on_devices(record: PlanFolder, settings: WorkflowSettings, progress: Pro
 
 
 def _run(
-    record: PlanFolder,
-    settings: WorkflowSettings,
-    progress: Progress,
-    parts: Sequence[tuple[Share, Mapping[str, Any]]],
+    record: PlanFolder, settings: WorkflowSettings, progress: Progress, parts: Sequence[tuple[Share, Mapping[str, Any]]]
 ) -> list[Mapping[str, Any]]:
     """Let each share do its part at the same time; return what their processes give back."""
     shares = [share for share, _ in parts]

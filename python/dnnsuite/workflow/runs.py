@@ -267,11 +267,7 @@ class Runs:
         self._record(going, outcomes, [point for point in group.points if point in wanted], None)
 
     def _record(
-        self,
-        going: _Going,
-        outcomes: Mapping[Point, GroupOutcome],
-        points: Sequence[Point],
-        monitor: Monitor | None,
+        self, going: _Going, outcomes: Mapping[Point, GroupOutcome], points: Sequence[Point], monitor: Monitor | None
     ) -> None:
         """Write the records of some points, failures too; drop the folders of the others."""
         for point in points:
@@ -314,12 +310,7 @@ class Runs:
         """Return the record of a run before it has begun: what it was told, and by what it is confined."""
         from .. import jobs
 
-        settings, mode, state, repeat = (
-            self.settings,
-            modes.get(point.mode),
-            self.record.state,
-            going.group.repeat,
-        )
+        settings, mode, state, repeat = (self.settings, modes.get(point.mode), self.record.state, going.group.repeat)
         described, versions = state["environment"]["machine"], state["environment"]["versions"]
         processes = mode.processes(point.B)
         configs = self.launcher.configs(point, repeat) if processes <= MAX_PROCESSES else []

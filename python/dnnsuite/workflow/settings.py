@@ -13,14 +13,7 @@ from .._runs.shares import Share, shares_of
 from ..errors import InvalidArgument
 from ..profiler.monitor import check_monitor
 from . import modes
-from .common_settings import (
-    PRESETS,
-    CommonSettings,
-    at_least,
-    one_of,
-    positive,
-    resolve_common,
-)
+from .common_settings import PRESETS, CommonSettings, at_least, one_of, positive, resolve_common
 from .partial import is_partial, number_of
 from .search import FLAGS, SEARCHED, resolve_search
 

@@ -93,12 +93,7 @@ def _folder() -> Path:
 
 def _owner() -> dict[str, Any]:
     """Identity of this process, by which others can tell if it lives."""
-    return {
-        "pid": os.getpid(),
-        "began": _began(os.getpid()),
-        "host": socket.gethostname(),
-        "pids": _namespace(),
-    }
+    return {"pid": os.getpid(), "began": _began(os.getpid()), "host": socket.gethostname(), "pids": _namespace()}
 
 
 def _namespace() -> str:
@@ -152,10 +147,7 @@ def _undo_one(tools: Tools, change: Change) -> None:
 
 def mps_environment(folder: Path) -> Environment:
     """Return the variables by which a daemon and its clients find each other in a folder of their own."""
-    return {
-        "CUDA_MPS_PIPE_DIRECTORY": str(folder / "pipe"),
-        "CUDA_MPS_LOG_DIRECTORY": str(folder / "log"),
-    }
+    return {"CUDA_MPS_PIPE_DIRECTORY": str(folder / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(folder / "log")}
 
 
 def _end_mps(tools: Tools, folder: Path) -> None:

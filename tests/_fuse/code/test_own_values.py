@@ -22,14 +22,7 @@ class Model(torch.nn.Module):
 
 @pytest.mark.parametrize(
     ("name", "numbers"),
-    [
-        ("rate", set()),
-        ("factor", {"factor"}),
-        ("config", set()),
-        ("name", None),
-        ("set", None),
-        ("kind", None),
-    ],
+    [("rate", set()), ("factor", {"factor"}), ("config", set()), ("name", None), ("set", None), ("kind", None)],
 )
 def test_what_each_model_can_have_of_its_own(name, numbers):
     models = [Model(0.1), Model(0.2)]

@@ -5,14 +5,7 @@ import types
 
 import pytest
 
-from dnnsuite._fuse.code.stand_in import (
-    StandIn,
-    attributes_alone,
-    differing,
-    follow,
-    is_its_attributes,
-    stand_in,
-)
+from dnnsuite._fuse.code.stand_in import StandIn, attributes_alone, differing, follow, is_its_attributes, stand_in
 
 
 class Config:

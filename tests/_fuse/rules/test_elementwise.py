@@ -65,10 +65,7 @@ def test_in_place_writes_into_the_same_tensor():
 
 
 def test_a_number_that_all_models_share_may_steer():
-    check(
-        lambda x: x * 2 if x.shape[0] == 3 and int(torch.ones_like(x).sum()) == 12 else x,
-        torch.randn(2, 3, 4),
-    )
+    check(lambda x: x * 2 if x.shape[0] == 3 and int(torch.ones_like(x).sum()) == 12 else x, torch.randn(2, 3, 4))
 
 
 class Marks(torch.nn.Module):

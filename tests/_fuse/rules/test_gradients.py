@@ -32,11 +32,7 @@ class Critic(torch.nn.Module):
         x = (0.3 * x + 0.7 * x.flip(0)).requires_grad_(True)
         judged = self.judge(x)
         (slope,) = torch.autograd.grad(
-            outputs=judged,
-            inputs=x,
-            grad_outputs=torch.ones_like(judged),
-            create_graph=True,
-            retain_graph=True,
+            outputs=judged, inputs=x, grad_outputs=torch.ones_like(judged), create_graph=True, retain_graph=True
         )
         return judged.mean() + 10 * ((slope.reshape(len(x), -1).norm(2, dim=1) - 1) ** 2).mean()
 

@@ -85,13 +85,7 @@ def test_sums_of_what_all_models_share():
 
 
 def test_places_of_each_model_for_sums_are_mapped():
-    check(
-        lambda x, y, i: x.index_add(0, i, y),
-        torch.randn(2, 5, 3),
-        torch.randn(2, 3, 3),
-        ROWS.abs(),
-        mapped=True,
-    )
+    check(lambda x, y, i: x.index_add(0, i, y), torch.randn(2, 5, 3), torch.randn(2, 3, 3), ROWS.abs(), mapped=True)
 
 
 def test_a_place_out_of_range_is_an_error():

@@ -56,11 +56,7 @@ def test_the_numbers_have_their_distribution(models):
             self.scale = torch.nn.Parameter(torch.ones(()))
 
         def forward(self, x):
-            return (
-                torch.randn_like(x) * self.scale,
-                torch.rand_like(x),
-                torch.bernoulli(torch.full_like(x, 0.25)),
-            )
+            return (torch.randn_like(x) * self.scale, torch.rand_like(x), torch.bernoulli(torch.full_like(x, 0.25)))
 
     normal, uniform, bernoulli = dnnsuite.fuse([Plain(), Plain()], seeds=[1, 2])(torch.zeros(2, 20000))
     for i in range(2):

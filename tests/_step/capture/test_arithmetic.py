@@ -39,10 +39,7 @@ def test_it_gives_what_python_gives(formula):
     assert trace.arithmetic.values([0.37, 8.0]) is None
 
 
-@pytest.mark.parametrize(
-    "look",
-    [float, str, repr, hash, lambda a: f"{a:.1f}", lambda a: {a: 1}, lambda a: a.hex()],
-)
+@pytest.mark.parametrize("look", [float, str, repr, hash, lambda a: f"{a:.1f}", lambda a: {a: 1}, lambda a: a.hex()])
 def test_who_looks_at_a_number_gets_another_step_for_another_one(look):
     trace = Trace([0.37])
     assert look(trace.numbers[0]) == look(0.37)

@@ -108,11 +108,7 @@ class Naming(Counting):
 
 @pytest.mark.parametrize(
     ("make", "mode"),
-    [
-        (Counting, "captured"),
-        (Collecting, "captured"),
-        (Naming, "eager: a step changes the Python value calls"),
-    ],
+    [(Counting, "captured"), (Collecting, "captured"), (Naming, "eager: a step changes the Python value calls")],
 )
 def test_python_state_that_a_step_changes(make, mode):
     check(make, adam, mode)

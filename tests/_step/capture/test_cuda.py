@@ -18,11 +18,7 @@ from helpers import make_models
 
 def model():
     return torch.nn.Sequential(
-        torch.nn.Linear(6, 16),
-        torch.nn.ReLU(),
-        torch.nn.Dropout(0.3),
-        torch.nn.LayerNorm(16),
-        torch.nn.Linear(16, 4),
+        torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Dropout(0.3), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)
     )
 
 
@@ -41,11 +37,7 @@ def train_on_cpu(replays, loss, make=model, features=(6,), count=8, lr=(0.1, 0.0
     array = dnnsuite.fuse(make_models(make, 3), seeds=range(3))
     optimizer = optim.Adam(array.parameters(), lr=list(lr))
     deal = Deal(
-        [Shard(array, [StepPart(loss, optimizer)], 0, 3)],
-        loss,
-        replays,
-        contextlib.nullcontext,
-        autocast_now(),
+        [Shard(array, [StepPart(loss, optimizer)], 0, 3)], loss, replays, contextlib.nullcontext, autocast_now()
     )
     vectors = [{name: group[name].detach() for name in optimizer.per_model} for group in optimizer.param_groups]
     losses = []

@@ -81,11 +81,7 @@ class Counting(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.layer, self.norm, self.drop = (
-            torch.nn.Linear(2, 2),
-            torch.nn.BatchNorm1d(2),
-            torch.nn.Dropout(0.5),
-        )
+        self.layer, self.norm, self.drop = (torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2), torch.nn.Dropout(0.5))
 
     def forward(self, x):
         total = torch.zeros(2)

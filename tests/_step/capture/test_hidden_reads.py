@@ -50,11 +50,7 @@ def losses_of(make, loss, capture):
     [
         (lambda: torch.nn.Linear(4, 2), by_list, "captured"),
         (Listing, in_the_model, "captured"),
-        (
-            lambda: torch.nn.Linear(4, 2),
-            by_numpy,
-            "eager: Tensor.numpy hands a tensor's values to Python at test_",
-        ),
+        (lambda: torch.nn.Linear(4, 2), by_numpy, "eager: Tensor.numpy hands a tensor's values to Python at test_"),
     ],
 )
 def test_a_value_that_changes_late_is_noticed(make, loss, mode):

@@ -116,11 +116,7 @@ def through_a_module(x):
 
 def test_code_that_was_typed_is_the_users():
     source = "FACTOR = 1.0\ndef scaled(x):\n    return x * FACTOR\ndef loss(x):\n    return scaled(x)\n"
-    for name, file in (
-        ("__main__", "<stdin>"),
-        ("__main__", "<string>"),
-        ("__main__", "<ipython-input-1-0>"),
-    ):
+    for name, file in (("__main__", "<stdin>"), ("__main__", "<string>"), ("__main__", "<ipython-input-1-0>")):
         typed = module_of(source, name, file)
         before = values(typed.loss)
         typed.FACTOR = 2.0

@@ -15,20 +15,7 @@ from dnnsuite._step.capture.read_floats import HiddenReads
 from dnnsuite._step.capture.record import StepRecorder
 from dnnsuite._step.capture.script import Scripts
 
-VALUES = [
-    0.1,
-    -0.0,
-    0.0,
-    1.0,
-    -3.5,
-    1e-3,
-    2.0**60,
-    math.inf,
-    -math.inf,
-    math.nan,
-    5e-324,
-    0.30000001192092896,
-]
+VALUES = [0.1, -0.0, 0.0, 1.0, -3.5, 1e-3, 2.0**60, math.inf, -math.inf, math.nan, 5e-324, 0.30000001192092896]
 
 
 def recorded(function, *values, dtype=torch.float64):

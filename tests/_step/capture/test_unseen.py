@@ -93,11 +93,7 @@ def test_code_that_does_not_run_is_none():
 def test_draws_of_the_caller_are_none():
     array = dnnsuite.fuse([torch.nn.Linear(4, 2) for _ in range(2)])
     with dnnsuite.StepRunner(
-        array,
-        optim.SGD(array.parameters(), lr=0.1),
-        lambda a, x: a(x).square().flatten(1).mean(1),
-        threads=2,
-        width=1,
+        array, optim.SGD(array.parameters(), lr=0.1), lambda a, x: a(x).square().flatten(1).mean(1), threads=2, width=1
     ) as runner:
         for _ in range(12):
             runner.step(torch.randn(2, 3, 4))

@@ -90,8 +90,5 @@ CASES = [
     Case("Embedding", embedding()),
     Case("Dropout", dropout()),
     Case("MultiheadAttention", attention()),
-    Case(
-        "TransformerEncoderLayer",
-        encoder_layer(),
-    ),
+    Case("TransformerEncoderLayer", encoder_layer()),
 ]

@@ -72,11 +72,7 @@ def pointwise(draw):
 @st.composite
 def centre(draw):
     """A 3 x 3 filter on one pixel: all but its middle meets the padding."""
-    inputs, outputs, bias = (
-        draw(st.sampled_from([3, 16, 40])),
-        draw(st.sampled_from([5, 16])),
-        draw(st.booleans()),
-    )
+    inputs, outputs, bias = (draw(st.sampled_from([3, 16, 40])), draw(st.sampled_from([5, 16])), draw(st.booleans()))
     make = functools.partial(torch.nn.Conv2d, inputs, outputs, 3, padding=1, bias=bias)
     return Example(make, fixed(draw, inputs, 1))
 
@@ -99,8 +95,7 @@ def transposed(draw, layer, dims):
     extra = tuple(draw(st.integers(0, max(s, d) - 1)) for s, d in zip(stride, dilation, strict=True))
     bias = draw(st.booleans())
     make = functools.partial(
-        layer,
-        *(groups * per_group, groups * multiple, kernel, stride, padding, extra, groups, bias, dilation),
+        layer, *(groups * per_group, groups * multiple, kernel, stride, padding, extra, groups, bias, dilation)
     )
     return Example(make, image(draw, dims, [2] * dims, groups * per_group))
 

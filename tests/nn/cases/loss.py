@@ -48,12 +48,7 @@ def numbers(n: int, c: int) -> tuple[torch.Tensor, ...]:
 
 
 CASES = [
-    case(
-        "CrossEntropyLoss",
-        scores_and_two_classes,
-        {"label_smoothing": 0.2},
-        {"ignore_index": 1},
-    ),
+    case("CrossEntropyLoss", scores_and_two_classes, {"label_smoothing": 0.2}, {"ignore_index": 1}),
     case("NLLLoss", lambda n, c: (torch.randn(n, c).log_softmax(-1), torch.randint(c, (n,)))),
     case("BCELoss", lambda n, c: (probabilities(n, c), torch.rand(n, c))),
     case("BCEWithLogitsLoss", lambda n, c: (torch.randn(n, c), torch.rand(n, c))),

@@ -71,12 +71,7 @@ def local_response_norm(draw):
     return Example(make, lambda: (torch.randn(shape),))
 
 
-BATCH = (
-    (torch.nn.BatchNorm1d, 0),
-    (torch.nn.BatchNorm1d, 1),
-    (torch.nn.BatchNorm2d, 2),
-    (torch.nn.BatchNorm3d, 3),
-)
+BATCH = ((torch.nn.BatchNorm1d, 0), (torch.nn.BatchNorm1d, 1), (torch.nn.BatchNorm2d, 2), (torch.nn.BatchNorm3d, 3))
 INSTANCE = ((torch.nn.InstanceNorm1d, 1), (torch.nn.InstanceNorm2d, 2), (torch.nn.InstanceNorm3d, 3))
 
 CASES = [

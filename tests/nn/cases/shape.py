@@ -58,9 +58,7 @@ def fixed(make, *shape):
     return st.just(Example(make, lambda: (torch.randn(shape),)))
 
 
-PADS = [
-    *(("Zero",), ("Constant", 1.5), ("Reflection",), ("Replication",), ("Circular",)),
-]
+PADS = [*(("Zero",), ("Constant", 1.5), ("Reflection",), ("Replication",), ("Circular",))]
 CASES = [
     *(
         Case(f"{kind}Pad{dims}d", padding(getattr(nn, f"{kind}Pad{dims}d"), dims, *rest))

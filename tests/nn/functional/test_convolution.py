@@ -139,10 +139,7 @@ def test_one_convolution_in_groups_is_each_models(name, groups):
     transposed, dims = "transpose" in name, int(name[-2])
     x = torch.randn(3, 2, 4, *[5] * dims, requires_grad=True)
     shape = (4, 6 // groups) if transposed else (6, 4 // groups)
-    weight, bias = (
-        torch.randn(3, *shape, *[3] * dims, requires_grad=True),
-        torch.randn(3, 6, requires_grad=True),
-    )
+    weight, bias = (torch.randn(3, *shape, *[3] * dims, requires_grad=True), torch.randn(3, 6, requires_grad=True))
     rest = (2, 1, 1, groups, 1) if transposed else (2, 1, 1, groups)
     plain = getattr(torch.nn.functional, name)
     y = grouped(plain, x, weight, bias, *rest)
@@ -211,12 +208,7 @@ def test_layouts_of_their_own_without_a_gradient_of_the_input(shared, channels, 
 
 @pytest.mark.parametrize(
     ("side", "inputs", "outputs", "stride", "groups", "padding"),
-    [
-        (128, 1, 1, 2, 1, 0),
-        (64, 1, 16, (1, 2), 1, "valid"),
-        (112, 8, 64, (2, 1), 1, 0),
-        (64, 8, 8, 3, 4, 0),
-    ],
+    [(128, 1, 1, 2, 1, 0), (64, 1, 16, (1, 2), 1, "valid"), (112, 8, 64, (2, 1), 1, 0), (64, 8, 8, 3, 4, 0)],
 )
 @pytest.mark.parametrize("shared", [False, True])
 def test_filters_of_one_tap_with_a_stride(shared, side, inputs, outputs, stride, groups, padding):

@@ -13,8 +13,7 @@ def test_takes_its_width_from_the_input():
 
 
 @pytest.mark.parametrize(
-    ("logits", "target", "message"),
-    [((6,), (6,), "of B models"), ((4, 6, 5), (4, 5), r"\[4, 6\]")],
+    ("logits", "target", "message"), [((6,), (6,), "of B models"), ((4, 6, 5), (4, 5), r"\[4, 6\]")]
 )
 def test_refuses_shapes(logits, target, message):
     with pytest.raises(InvalidArgument, match=message):

@@ -19,26 +19,14 @@ def _tensors():
 
 CASES = {
     "cross_entropy": ("label_smoothing", [0.0, 0.1, 0.3], lambda f, x, y, c, **o: f(x, c, **o)),
-    "cross_entropy of weights": (
-        "label_smoothing",
-        [0.0, 0.1, 0.3],
-        lambda f, x, y, c, **o: f(x, c, weight=W, **o),
-    ),
+    "cross_entropy of weights": ("label_smoothing", [0.0, 0.1, 0.3], lambda f, x, y, c, **o: f(x, c, weight=W, **o)),
     "smooth_l1_loss": ("beta", [0.1, 1.0, 2.0], lambda f, x, y, c, **o: f(x, y, **o)),
     "huber_loss": ("delta", [0.1, 1.0, 2.0], lambda f, x, y, c, **o: f(x, y, **o)),
-    "poisson_nll_loss": (
-        "eps",
-        [1e-8, 0.1, 1.0],
-        lambda f, x, y, c, **o: f(x.abs(), y.abs(), log_input=False, **o),
-    ),
+    "poisson_nll_loss": ("eps", [1e-8, 0.1, 1.0], lambda f, x, y, c, **o: f(x.abs(), y.abs(), log_input=False, **o)),
     "gaussian_nll_loss": ("eps", [1e-6, 0.5, 1.0], lambda f, x, y, c, **o: f(x, y, y.abs() * 0.1, **o)),
     "hinge_embedding_loss": ("margin", [0.5, 1.0, 2.0], lambda f, x, y, c, **o: f(x, y.sign(), **o)),
     "margin_ranking_loss": ("margin", [0.0, 1, 2.0], lambda f, x, y, c, **o: f(x, x * 2, y.sign(), **o)),
-    "cosine_embedding_loss": (
-        "margin",
-        [0.0, 0.1, 0.4],
-        lambda f, x, y, c, **o: f(x, y, (c * 2 - 3).sign(), **o),
-    ),
+    "cosine_embedding_loss": ("margin", [0.0, 0.1, 0.4], lambda f, x, y, c, **o: f(x, y, (c * 2 - 3).sign(), **o)),
     "triplet_margin_loss": ("margin", [0.5, 1.0, 2.0], lambda f, x, y, c, **o: f(x, y, y * 2, **o)),
     "multi_margin_loss": ("margin", [0.5, 1.0, 2.0], lambda f, x, y, c, **o: f(x, c, **o)),
 }

@@ -74,11 +74,7 @@ def test_volumes(mode, how, channels):
 @pytest.mark.parametrize("mode", ["constant", "circular", "replicate", "reflect"])
 def test_padding(mode):
     for padding, sides in (((1, 3, 0, 2), (4, 5)), ((4, 2), (6,))):
-        agrees(
-            lambda x, p=padding: functional.pad(x, p, mode),
-            lambda x, p=padding: F.pad(x, p, mode),
-            last(5, *sides),
-        )
+        agrees(lambda x, p=padding: functional.pad(x, p, mode), lambda x, p=padding: F.pad(x, p, mode), last(5, *sides))
 
 
 def test_uneven_windows():
@@ -103,14 +99,7 @@ def test_what_is_left_to_torch():
     assert takes_channels_last(images, 2)
     assert takes_channels_last(last(3, 4, 4, 4), 3)
     assert takes_channels_last(images[:1].expand(B, -1, -1, -1, -1), 2)
-    for other in (
-        last(1, 6, 6),
-        images.contiguous(),
-        images.bfloat16(),
-        images[:, :0],
-        images[0],
-        images.to("meta"),
-    ):
+    for other in (last(1, 6, 6), images.contiguous(), images.bfloat16(), images[:, :0], images[0], images.to("meta")):
         assert not takes_channels_last(other, 2)
     rest = (None, None, "bilinear", None, None)
     assert interpolated(images, *rest, True) is None

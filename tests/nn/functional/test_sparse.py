@@ -49,11 +49,7 @@ def test_a_model_alone_has_the_bits_that_it_has_among_others(mode, shape, width)
 @pytest.mark.parametrize("mode", ["sum", "mean"])
 def test_weights_of_samples_and_bags_of_nothing(mode):
     tables = torch.randn(2, ROWS, WIDTH)
-    assert functional.embedding_bag(torch.zeros(2, 0, 3, dtype=torch.int64), tables, mode=mode).shape == (
-        2,
-        0,
-        WIDTH,
-    )
+    assert functional.embedding_bag(torch.zeros(2, 0, 3, dtype=torch.int64), tables, mode=mode).shape == (2, 0, WIDTH)
     indices, weights = torch.randint(ROWS, (2, 3, 4)), torch.randn(2, 3, 4)
     y = functional.embedding_bag(indices, tables, mode="sum", per_sample_weights=weights)
     rows = torch.stack([table[own] for own, table in zip(indices, tables, strict=True)])

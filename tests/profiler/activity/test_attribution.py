@@ -17,9 +17,7 @@ def test_a_kernel_belongs_to_where_it_was_launched_not_to_where_it_ran():
     spans = intervals((0, 100), (0, 40), (40, 100), name=["step", "forward", "backward"], step=[7, 7, 7])
     ran = kernels((30, 60, "a", "gemm", 1), (60, 90, "b", "gemm", 2), (90, 130, "c", "norm", 3))
     calls = api(
-        (10, 12, "cudaLaunchKernel", 1, 5),
-        (50, 52, "cudaLaunchKernel", 2, 6),
-        (39, 41, "cudaLaunchKernel", 3, 5),
+        (10, 12, "cudaLaunchKernel", 1, 5), (50, 52, "cudaLaunchKernel", 2, 6), (39, 41, "cudaLaunchKernel", 3, 5)
     )
     found = attribute(ran, calls, spans)
     assert found["span"].tolist() == ["forward", "backward", "forward"]

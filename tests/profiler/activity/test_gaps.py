@@ -24,11 +24,7 @@ def test_gaps_say_what_the_host_did():
     )
     spans = intervals((0, 205), (205, 449), name=["forward", "data"])
     gaps = idle_gaps(ran, calls, WINDOW, spans=spans)
-    assert gaps[["t0_ns", "t1_ns", "gap_ns"]].to_numpy().tolist() == [
-        [200, 500, 300],
-        [0, 100, 100],
-        [600, 650, 50],
-    ]
+    assert gaps[["t0_ns", "t1_ns", "gap_ns"]].to_numpy().tolist() == [[200, 500, 300], [0, 100, 100], [600, 650, 50]]
     assert gaps["after"].tolist() == ["b", "a", "c"]
     assert gaps["host_ns"].tolist() == [270, 60, 0]  # c had been launched before: the GPU's own latency
     assert gaps["call"].tolist()[:2] == ["cudaMemcpyAsync", "cudaLaunchKernel"]

@@ -8,10 +8,7 @@ from dnnsuite.profiler.activity import by_class, by_kernel
 from profiler.activity.tables import kernels
 
 RAN = kernels(
-    (0, 10, "small", "norm", 1),
-    (10, 40, "big", "gemm", 2),
-    (40, 90, "big", "gemm", 3),
-    (90, 100, None, "other", 4),
+    (0, 10, "small", "norm", 1), (10, 40, "big", "gemm", 2), (40, 90, "big", "gemm", 3), (90, 100, None, "other", 4)
 )
 
 

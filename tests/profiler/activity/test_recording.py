@@ -22,10 +22,7 @@ def part(begin):
         pytest.skip(str(error))
     for table, values in (
         ("kernels", {"t0_ns": [begin, begin + 20], "t1_ns": [begin + 15, begin + 40], "name": [0, -1]}),
-        (
-            "api",
-            {"t0_ns": [begin - 9], "t1_ns": [begin - 5], "domain": [1], "callback": [211], "thread": [3]},
-        ),
+        ("api", {"t0_ns": [begin - 9], "t1_ns": [begin - 5], "domain": [1], "callback": [211], "thread": [3]}),
     ):
         arrays = made["tables"][table]
         rows = len(next(iter(values.values())))

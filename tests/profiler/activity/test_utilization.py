@@ -39,10 +39,7 @@ def test_impossible_sessions_are_refused(arguments):
 
 def test_overlapping_kernels_count_once_and_windows_cut():
     ran = kernels(
-        (0, 50, "a", "gemm", 1),
-        (40, 60, "b", "gemm", 2),
-        (90, 200, "c", "gemm", 3),
-        (300, 310, "d", "gemm", 4),
+        (0, 50, "a", "gemm", 1), (40, 60, "b", "gemm", 2), (90, 200, "c", "gemm", 3), (300, 310, "d", "gemm", 4)
     )
     row = utilization(ran, [(10, 100)], memops=intervals((55, 70), device=0)).iloc[0]
     assert row["kernel_ns"] == 50 + 10
@@ -86,8 +83,7 @@ def test_communication_behind_computation_is_not_exposed():
 
 
 ROWS = st.lists(
-    st.tuples(st.integers(0, 100), st.integers(0, 30), st.sampled_from(["communication", "gemm"])),
-    max_size=12,
+    st.tuples(st.integers(0, 100), st.integers(0, 30), st.sampled_from(["communication", "gemm"])), max_size=12
 )
 
 

@@ -35,14 +35,7 @@ def test_steps_carry_on_over_windows_and_a_step_that_did_not_end_is_left_out():
     instrument = CountersInstrument("cores", backend=BackendDouble())
     table = run(instrument, steps=3, windows=2)["counters"]
     whole = table[table["mark"] == ""]
-    assert sorted(whole["step"].unique()) == [
-        0,
-        1,
-        2,
-        3,
-        4,
-        5,
-    ]  # the double's ranges of step 6 are of no whole step
+    assert sorted(whole["step"].unique()) == [0, 1, 2, 3, 4, 5]  # the double's ranges of step 6 are of no whole step
     assert set(table["mark"]) == {"", "backward"}
     assert (whole["value"] == whole["step"]).all()
     assert set(whole["role"]) == {"time", "cycles", "gpu_active", "sm_active", *CORES}

@@ -29,10 +29,7 @@ def test_the_seed_question_takes_one_pass_from_ampere_on():
     for chip in ("GA100", "GA102", "AD102", "GH100", "GB100"):
         assert plans_of(chip, ["cores"])["cores"][0] == 1
     for chip in ("GV100", "TU102", "GB202"):
-        assert [passes for _, passes, _ in plans_of(chip, ["cores"])["cores"][1]] == [
-            1,
-            1,
-        ]  # in turn, not twice
+        assert [passes for _, passes, _ in plans_of(chip, ["cores"])["cores"][1]] == [1, 1]  # in turn, not twice
 
 
 ON_GH100 = [] if missing() else [resolve(role, "GH100") for role in ROLES]

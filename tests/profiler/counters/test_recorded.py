@@ -77,14 +77,7 @@ def test_recorded_samples_are_a_series(path):
 
 def test_what_is_recorded_is_replayed(tmp_path, capsys):
     script = load_script()
-    window = {
-        "realtime_ns": 1,
-        "monotonic_ns": 1,
-        "overflows": 0,
-        "t0_ns": [1],
-        "t1_ns": [2],
-        "values": [[1.0]],
-    }
+    window = {"realtime_ns": 1, "monotonic_ns": 1, "overflows": 0, "t0_ns": [1], "t1_ns": [2], "values": [[1.0]]}
     backend = BackendDouble("GB202", windows=[{**window, "image": b"samples"}])
     steps = []
     assert script.record(tmp_path, list(script.PARTS), backend, lambda: lambda: steps.append(1)) == 0

@@ -49,10 +49,7 @@ def test_names_change_from_chip_to_chip():
 def test_no_role_uses_a_metric_that_its_chip_calls_deprecated():
     for chip in CHIPS:
         for role, metric in roles_of(chip).items():
-            assert not metric or "DEPRECATED" not in catalogue.host(chip).describe(metric)["description"], (
-                chip,
-                role,
-            )
+            assert not metric or "DEPRECATED" not in catalogue.host(chip).describe(metric)["description"], (chip, role)
 
 
 def test_a_role_that_a_chip_lacks_says_so():

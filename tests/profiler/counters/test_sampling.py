@@ -46,11 +46,7 @@ def test_a_long_table_of_samples_in_the_order_of_time():
     assert table["t_ns"].dtype == np.int64
     fma = table[table["name"] == "fma"]
     assert fma["value"].tolist() == [0, 1, 2]
-    assert fma["t0_ns"].tolist() == [
-        5_000_000_007,
-        5_000_001_007,
-        5_000_002_007,
-    ]  # CLOCK_REALTIME's shift, exactly
+    assert fma["t0_ns"].tolist() == [5_000_000_007, 5_000_001_007, 5_000_002_007]  # CLOCK_REALTIME's shift, exactly
     assert (fma["t_ns"] == fma["t0_ns"] + 500).all()
     assert set(table["source"]) == {"pm"}
     assert not any("aligned" in note for note in instrument.notes())
@@ -91,11 +87,7 @@ def test_no_samples_is_an_empty_table():
 def test_chips_without_a_trigger_by_time_count_cycles(chip, interval, cycles, latest):
     _, backend = run([], chip=chip, interval_s=1e-3)
     options = backend.options
-    assert (options["interval"], options["interval_in_cycles"], options["keep_latest"]) == (
-        interval,
-        cycles,
-        latest,
-    )
+    assert (options["interval"], options["interval_in_cycles"], options["keep_latest"]) == (interval, cycles, latest)
 
 
 def test_metrics_of_ones_own():

@@ -51,10 +51,7 @@ def test_class(name, kind):
 
 def test_an_annotation_is_work_only_where_it_is_a_collective_or_a_compiled_graph():
     names = ["my_part", "mylib::heavy", "aten::mm", "gloo:all_reduce", "## Call CompiledFxGraph fabc ##"]
-    assert [class_of(name, annotation=True) for name in names] == ["frame"] * 3 + [
-        "communication",
-        "compiled",
-    ]
+    assert [class_of(name, annotation=True) for name in names] == ["frame"] * 3 + ["communication", "compiled"]
 
 
 def test_torchs_operators_that_compute_element_by_element_are_known():

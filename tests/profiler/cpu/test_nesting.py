@@ -49,15 +49,6 @@ def test_events_that_touch_do_not_nest():
 def test_the_innermost_span_counts_by_time():
     spans = [(0, 100, "step"), (10, 40, "forward"), (20, 30, "attention"), (40, 90, "backward")]
     times = [5, 15, 25, 35, 40, 95, 100, 200]
-    assert innermost(times, spans) == [
-        "step",
-        "forward",
-        "attention",
-        "forward",
-        "backward",
-        "step",
-        None,
-        None,
-    ]
+    assert innermost(times, spans) == ["step", "forward", "attention", "forward", "backward", "step", None, None]
     assert innermost(times[::-1], spans[::-1]) == innermost(times, spans)[::-1]
     assert innermost([1, 2], []) == [None, None]

@@ -60,13 +60,7 @@ def test_resident_and_scheduler():
 
 @given(st.text())
 def test_nothing_makes_a_parser_fail(text):
-    for parse in (
-        _procfs.cpu_times_s,
-        _procfs.pressure,
-        _procfs.key_values,
-        _procfs.resident_bytes,
-        _procfs.sched_ns,
-    ):
+    for parse in (_procfs.cpu_times_s, _procfs.pressure, _procfs.key_values, _procfs.resident_bytes, _procfs.sched_ns):
         for damaged in (text, "cpu  " + text, "some " + text + "total=1", text + ": 1 kB", "1 " + text):
             parse(damaged)
 

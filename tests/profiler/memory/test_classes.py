@@ -38,11 +38,7 @@ def test_storages_are_counted_once():
         # a sum of a tensor with itself saves nothing
         (nn.Sequential(nn.Linear(6, 6), nn.Identity()), (3, 6), 3 * 6),
         # the convolution saves its input, max pooling its input and its int64 indices (two elements each)
-        (
-            nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.MaxPool2d(2)),
-            (1, 2, 8, 8),
-            2 * 64 + 3 * 64 + 2 * 3 * 16,
-        ),
+        (nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.MaxPool2d(2)), (1, 2, 8, 8), 2 * 64 + 3 * 64 + 2 * 3 * 16),
         # layer norm saves its input, and mean and 1/std of each row
         (nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8)), (5, 8), 5 * 8 + 5 * 8 + 2 * 5),
     ],

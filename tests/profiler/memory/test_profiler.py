@@ -39,12 +39,7 @@ def test_each_iteration_is_a_line_in_tbds_columns(model, tmp_path, capsys):
         "total_layer_weight_gradient_usage", *(f"{name}_grad" for name in names), "intermediate_gradients",
         "optimizer_state", "workspace_and_other",
     ]  # fmt: skip
-    assert [(row["epoch"], row["iteration"]) for row in rows] == [
-        ("1", "1"),
-        ("1", "2"),
-        ("2", "1"),
-        ("2", "2"),
-    ]
+    assert [(row["epoch"], row["iteration"]) for row in rows] == [("1", "1"), ("1", "2"), ("2", "1"), ("2", "2")]
     parameters = 4 * (200 + 20 + 100 + 5)
     for row in rows:
         values = {key: round(float(value) * 1e6) for key, value in row.items()}

@@ -43,8 +43,7 @@ def stub(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nvml")
     source = Path(__file__).with_name("stub_nvml.c")
     subprocess.run(
-        [compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", folder / "libnvidia-ml.so.1", source],
-        check=True,
+        [compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", folder / "libnvidia-ml.so.1", source], check=True
     )
     return folder
 

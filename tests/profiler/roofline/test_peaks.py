@@ -27,13 +27,7 @@ def machine(monkeypatch, tmp_path):
         def measure(self, key, cpus, report):
             self.measured += 1
             return Peaks(
-                key,
-                len(cpus),
-                {"fp32": self.flops},
-                {"memory": 7.0},
-                {"memory": 1 << 60},
-                self.contention,
-                "t",
+                key, len(cpus), {"fp32": self.flops}, {"memory": 7.0}, {"memory": 1 << 60}, self.contention, "t"
             )
 
     made = Machine()
@@ -146,9 +140,7 @@ def test_the_whole_measurement(monkeypatch):
     monkeypatch.setattr(peaks, "SIZES", (32,))
     monkeypatch.setattr(peaks, "GEMM_S", 0.01)
     monkeypatch.setattr(
-        peaks,
-        "levels",
-        lambda cpus: [CacheLevel("L1", 1 << 15, 1 << 13), CacheLevel("memory", 1 << 60, 1 << 21)],
+        peaks, "levels", lambda cpus: [CacheLevel("L1", 1 << 15, 1 << 13), CacheLevel("memory", 1 << 60, 1 << 21)]
     )
     told = []
     found = measure_peaks(1, refresh=True, report=told.append)

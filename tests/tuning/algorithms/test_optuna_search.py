@@ -78,10 +78,7 @@ def played(study, trials, epochs, maximize):
 
 @pytest.mark.parametrize(
     ("sampler", "pruner"),
-    [
-        *((sampler, "median") for sampler in SAMPLERS),
-        *(("tpe", pruner) for pruner in PRUNERS if pruner != "median"),
-    ],
+    [*((sampler, "median") for sampler in SAMPLERS), *(("tpe", pruner) for pruner in PRUNERS if pruner != "median")],
 )
 @pytest.mark.parametrize("direction", ["minimize", "maximize"])
 def test_suggestions_and_decisions_are_those_of_optunas_own_loop(sampler, pruner, direction):

@@ -231,9 +231,6 @@ def put_back(kept: Kept) -> None:
             # One that autograd may have kept is not touched for nothing.
             if buffer is None or value is None or buffer.is_meta:
                 continue
-            held, value = (
-                physical(buffer),
-                physical(value),
-            )  # a forward may have left its own in a buffer's place
+            held, value = (physical(buffer), physical(value))  # a forward may have left its own in a buffer's place
             if not torch.equal(held, value):
                 held.copy_(value)

@@ -42,16 +42,7 @@ _DRAWN = frozenset(
 )
 _DRAWN_INTO = frozenset(
     getattr(torch.Tensor, f"{name}_")
-    for name in (
-        "normal",
-        "uniform",
-        "exponential",
-        "bernoulli",
-        "random",
-        "geometric",
-        "log_normal",
-        "cauchy",
-    )
+    for name in ("normal", "uniform", "exponential", "bernoulli", "random", "geometric", "log_normal", "cauchy")
 )
 _DROPPING = frozenset(
     [

@@ -13,17 +13,7 @@ import torch
 
 from ..._torch import backward_pass, tree_leaves, tree_map
 from ...errors import InvalidArgument
-from ...nn.model_tensor import (
-    ModelTensor,
-    NotFusable,
-    Refused,
-    RunsAnew,
-    WritesShared,
-    expanded,
-    outside,
-    state,
-    wrap,
-)
+from ...nn.model_tensor import ModelTensor, NotFusable, Refused, RunsAnew, WritesShared, expanded, outside, state, wrap
 from ...nn.own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_forward, set_in_forward
 from ...nn.random_streams import FUNCTION_STREAM
 from ...nn.sharing import copies_of_shared
@@ -417,11 +407,7 @@ def _meta(own: Any) -> Any:
 
     def mro(kind: Any) -> list[Any]:
         original = vars(kind)["_fused_original"]
-        return [
-            kind,
-            *(base for base in UserModule.__mro__ if not issubclass(original, base)),
-            *original.__mro__,
-        ]
+        return [kind, *(base for base in UserModule.__mro__ if not issubclass(original, base)), *original.__mro__]
 
     def delete(kind: Any, name: str) -> None:
         original = kind._fused_original

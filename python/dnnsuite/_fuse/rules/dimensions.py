@@ -79,17 +79,7 @@ def _named(name: str, places: dict[int, str], defaults: dict[str, Any]) -> None:
 
 
 _TABLE: list[tuple[str, dict[int, str], dict[str, Any]]] = [
-    *[
-        (n, {1: "dim"}, {})
-        for n in [
-            "softmin",
-            "cumsum",
-            "cumprod",
-            "logcumsumexp",
-            "cummax",
-            "cummin",
-        ]
-    ],
+    *[(n, {1: "dim"}, {}) for n in ["softmin", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"]],
     *[(n, {1: "dim"}, {"dim": -1}) for n in ["sort", "argsort", "mode"]],
     ("diff", {2: "dim"}, {"dim": -1}),
     *[(n, {2: "dim"}, {"dim": -1}) for n in ["topk", "kthvalue"]],

@@ -46,8 +46,7 @@ def integers_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 
 @rule(
-    "normal uniform exponential bernoulli geometric log_normal cauchy random multinomial poisson binomial",
-    writes=True,
+    "normal uniform exponential bernoulli geometric log_normal cauchy random multinomial poisson binomial", writes=True
 )
 def drawn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a function with a generator argument once for each model."""

@@ -141,12 +141,7 @@ class CudaGraphs:
         return own_copy(batch), [{name: static_copy(value) for name, value in own.items()} for own in hyper]
 
     def prepare(
-        self,
-        train: Train,
-        recording: StepRecording,
-        batch: Any,
-        hyper: Sequence[Any],
-        inputs: list[torch.Tensor],
+        self, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> CudaGraph:
         return CudaGraph(self._device, train, recording, batch, hyper)
 
@@ -174,10 +169,7 @@ class CudaRepeat:
         self._device.put_draws_back(self._draws)
 
     def agrees(
-        self,
-        replayed: Sequence[torch.Tensor],
-        written: Sequence[torch.Tensor],
-        step: Callable[[], torch.Tensor],
+        self, replayed: Sequence[torch.Tensor], written: Sequence[torch.Tensor], step: Callable[[], torch.Tensor]
     ) -> bool:
         """Return True if the results of a replay are those of the step as written, but for rounding.
 
@@ -274,10 +266,7 @@ class CudaGraph:
         self._hyper = [compact(value) for own in hyper for value in own.values()]
         self._seen: list[tuple[torch.Tensor, int] | None] = [None] * len(self._hyper)
         # A graph knows addresses alone: what lies there has to stay, also if the model puts another in its place.
-        self._kept, self._written = (
-            [*recording.external.values(), *batch_tensors],
-            recording.written_externals(),
-        )
+        self._kept, self._written = ([*recording.external.values(), *batch_tensors], recording.written_externals())
         try:
             self._launch, self._losses = device.capture(lambda: train(batch, hyper))
         except (RuntimeError, ValueError) as error:

@@ -220,14 +220,7 @@ def follow(
             numbers.put(place, value)
     if recorder.recording.refusal is not None:
         raise NotFollowed(recorder.recording.refusal)
-    return FollowedStep(
-        places,
-        recorder.recording,
-        trace.arithmetic,
-        recorder.fed,
-        updates,
-        trace.place or "",
-    )
+    return FollowedStep(places, recorder.recording, trace.arithmetic, recorder.fed, updates, trace.place or "")
 
 
 def _updates(trace: Trace, places: Sequence[Place], ends: Sequence[Any]) -> Iterator[tuple[Place, int]]:

@@ -70,15 +70,7 @@ def make_plan(recording: StepRecording, asserted: Collection[int] = ()) -> Repla
     static = {slot: tensor for slot, tensor in static.items() if slot in used}
     external = begin.keys() & recording.external.keys()
     return ReplayPlan(
-        calls,
-        recording.inputs,
-        static,
-        recording.losses,
-        begin,
-        views,
-        external,
-        recording.numbers,
-        recording.left,
+        calls, recording.inputs, static, recording.losses, begin, views, external, recording.numbers, recording.left
     )
 
 

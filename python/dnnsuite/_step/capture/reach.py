@@ -37,11 +37,7 @@ _INSTALLED = (
     *(sysconfig.get_path(name) for name in _PATHS),
     *(str(_PACKAGE / room) for room in _OURS),
     str(FilePath(torch.__file__).parents[1]),  # a user's, or an environment below this one
-    *(
-        "<frozen",
-        "<eval_with_key>",
-        "<__array_function__",
-    ),  # generated; code of a console has such names, too
+    *("<frozen", "<eval_with_key>", "<__array_function__"),  # generated; code of a console has such names, too
 )
 
 

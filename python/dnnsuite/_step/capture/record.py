@@ -33,11 +33,7 @@ class StepRecorder(TorchDispatchMode):
     """
 
     def __init__(
-        self,
-        inputs: Sequence[torch.Tensor],
-        fixed: int = 0,
-        seeded: bool = False,
-        home: torch.device | None = None,
+        self, inputs: Sequence[torch.Tensor], fixed: int = 0, seeded: bool = False, home: torch.device | None = None
     ) -> None:
         """`inputs` are the tensors of one step; the last `fixed` of them seldom change. `seeded`: torch's random
         generator may be drawn from. `home`: the only device that operators may run on, in a graph of which the host has
@@ -143,10 +139,7 @@ class StepRecorder(TorchDispatchMode):
     def _check(self, func: Any, operator: Operator, values: Sequence[Any], given: Sequence[Any], masked: bool) -> None:
         name = operator.name
         if operator.looks:
-            origins, asserted = (
-                self._origin(given),
-                operator.scalar and not self._seeded and assert_true is not None,
-            )
+            origins, asserted = (self._origin(given), operator.scalar and not self._seeded and assert_true is not None)
             if origins is not None and not (asserted and self._are_trained(values[0], origins)):
                 self.recording.read |= origins  # a flag or a hyper-parameter: it holds until somebody changes it
                 return

@@ -18,27 +18,11 @@ from typing import Any
 import torch
 
 from ... import _memory as memory
-from ..._torch import (
-    below_autograd,
-    create_function,
-    get_graph_optimize,
-    no_script,
-    parse_ir,
-    set_graph_optimize,
-)
+from ..._torch import below_autograd, create_function, get_graph_optimize, no_script, parse_ir, set_graph_optimize
 from .guards import leave_in
 from .looks import CheckedReplay, Replay, changed_before_looks, guard_of
 from .operators import known_operator
-from .plan import (
-    OperatorCall,
-    ReplayPlan,
-    StepRecording,
-    TensorSlot,
-    make_plan,
-    slots_in,
-    slots_of,
-    written_slots,
-)
+from .plan import OperatorCall, ReplayPlan, StepRecording, TensorSlot, make_plan, slots_in, slots_of, written_slots
 
 _MEMORY_FORMATS = {
     torch.contiguous_format: 0,
@@ -105,12 +89,7 @@ class Scripts:
         return batch, hyper
 
     def prepare(
-        self,
-        train: Any,
-        recording: StepRecording,
-        batch: Any,
-        hyper: Sequence[Any],
-        inputs: list[torch.Tensor],
+        self, train: Any, recording: StepRecording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> Replay:
         if no_script is not None:
             raise NotScriptable(no_script)
@@ -147,10 +126,7 @@ class SameBits:
         """Do nothing: a script draws no random numbers of torch's generator."""
 
     def agrees(
-        self,
-        replayed: Sequence[torch.Tensor],
-        written: Sequence[torch.Tensor],
-        step: Callable[[], torch.Tensor],
+        self, replayed: Sequence[torch.Tensor], written: Sequence[torch.Tensor], step: Callable[[], torch.Tensor]
     ) -> bool:
         """Return True if all results are the same, bit by bit; `step` is not run."""
         return not any(map(self.differ, replayed, written))
@@ -376,9 +352,7 @@ def described(error: Exception) -> str:
 def _explained(message: str) -> str:
     """Put the operator in front of the interpreter's message."""
     marked = re.search(
-        r"= ?([\w.]+)::(\w+)\([^\n]*\n[ ~]*<--- HERE|^ *([\w.]+)::(\w+)\([^\n]*\n[ ~]*<--- HERE",
-        message,
-        re.M,
+        r"= ?([\w.]+)::(\w+)\([^\n]*\n[ ~]*<--- HERE|^ *([\w.]+)::(\w+)\([^\n]*\n[ ~]*<--- HERE", message, re.M
     )
     name = ".".join(part for part in marked.groups() if part) if marked else "an operator"
     lines = [line for line in message.splitlines() if line.strip()]

@@ -32,13 +32,7 @@ _NAMES = frozenset((
     "getmtime", "listdir", "scandir", "iterdir", "glob", "urandom", "getrandbits", "uuid4", "uuid1",
     "input", "next", "loadtxt", "load", "eval", "exec", "globals",
 ))  # fmt: skip
-_MODULES = {
-    "time": "the clock",
-    "posix": "the file system",
-    "nt": "the file system",
-    "io": "a file",
-    "_io": "a file",
-}
+_MODULES = {"time": "the clock", "posix": "the file system", "nt": "the file system", "io": "a file", "_io": "a file"}
 _BY_TEXT = frozenset(("eval", "exec", "globals", "input"))
 _NO_READS = frozenset(("getpid", "fspath", "sleep", "write", "flush", "putenv", "_path_splitroot"))
 _RESUME = dis.opmap.get("RESUME", -1)

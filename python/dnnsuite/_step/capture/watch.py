@@ -119,12 +119,7 @@ class StepWatch:
         return State(tensors, self.replays.home_of_copies(tensors))
 
     def compare(
-        self,
-        attempt: Attempt,
-        recording: StepRecording,
-        replay: Replay,
-        numbers: Sequence[Any],
-        given: StepInputs,
+        self, attempt: Attempt, recording: StepRecording, replay: Replay, numbers: Sequence[Any], given: StepInputs
     ) -> tuple[torch.Tensor, str | None]:
         """Run a step replayed and as written, from the same state; return its losses, and the difference if there is
         one.
@@ -304,12 +299,7 @@ class NumberedSteps:
         return losses, why, followed if why is None else None
 
     def _refused(
-        self,
-        attempt: Attempt,
-        followed: FollowedStep,
-        begin: list[Any],
-        second: StepRecording,
-        seen: Sequence[Any],
+        self, attempt: Attempt, followed: FollowedStep, begin: list[Any], second: StepRecording, seen: Sequence[Any]
     ) -> str | None:
         """Explain why the followed step is not the step as written; None if it is."""
         values = followed.values(begin)

@@ -73,13 +73,7 @@ WORKLOAD = Workload(
     presets={
         "quick": Preset(3, 16, batch_size=4, plan=(1, 4), budget_s=15.0, options={"ngf": 16, "ndf": 16}),
         "default": Preset(
-            3,
-            4,
-            batch_size=16,
-            plan=(1, 2, 4),
-            budget_s=50.0,
-            options={"ngf": 16, "ndf": 16},
-            cuda=samplers.ON_CUDA,
+            3, 4, batch_size=16, plan=(1, 2, 4), budget_s=50.0, options={"ngf": 16, "ndf": 16}, cuda=samplers.ON_CUDA
         ),
         "paper": Preset(5, 300, batch_size=128, repeats=3, max_num_Bs=10),
     },

@@ -86,10 +86,7 @@ SMALL = Workload(
     },
 )
 LARGE = dataclasses.replace(
-    SMALL,
-    name="mobilenet_v3_large",
-    description="MobileNetV3-Large on images of 32 x 32, Adam + StepLR",
-    model=large,
+    SMALL, name="mobilenet_v3_large", description="MobileNetV3-Large on images of 32 x 32, Adam + StepLR", model=large
 )
 RESNET = dataclasses.replace(
     SMALL,

@@ -161,10 +161,7 @@ def tokens_of(config: JobConfig, vocab: int) -> tuple[torch.Tensor, dict[str, An
     """Return all tokens, and where they come from."""
     shards = [] if config.data == "synthetic" or not config.dataroot else sorted(Path(config.dataroot).glob("*.bin"))
     if shards:
-        return _shard(shards[0], vocab), {
-            "source": f"{shards[0].name}: tokens of the user's",
-            "licence": "the user's",
-        }
+        return _shard(shards[0], vocab), {"source": f"{shards[0].name}: tokens of the user's", "licence": "the user's"}
     return _pages()
 
 

@@ -73,15 +73,7 @@ def preferred(model: Any, good: torch.Tensor, bad: torch.Tensor) -> torch.Tensor
     return (model(good, bad) > 0).float().mean()
 
 
-_PAPER = {
-    "layers": 16,
-    "width": 2048,
-    "heads": 16,
-    "kv_heads": 16,
-    "ff": 5504,
-    "vocab": 32_000,
-    "length": 1024,
-}
+_PAPER = {"layers": 16, "width": 2048, "heads": 16, "kv_heads": 16, "ff": 5504, "vocab": 32_000, "length": 1024}
 declare(
     Workload(
         name="dpo",

@@ -120,10 +120,7 @@ def loss(model: Any, *batch: torch.Tensor) -> torch.Tensor:
 
 def episode_length(model: Any, states: torch.Tensor) -> torch.Tensor:
     """Mean number of moves until the poles fall, of the likelier moves, 500 at most."""
-    lengths, up = (
-        torch.zeros(len(states), device=states.device),
-        torch.ones(len(states), device=states.device),
-    )
+    lengths, up = (torch.zeros(len(states), device=states.device), torch.ones(len(states), device=states.device))
     for _ in range(_LONGEST):
         states, fell = moved(states, model(states)[0].argmax(-1))
         up = up * (~fell).float()

@@ -46,15 +46,7 @@ from .attention import scaled_dot_product_attention
 from .bilinear import bilinear
 from .convolution import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from .distance import cosine_similarity, pairwise_distance
-from .distance_loss import (
-    gaussian_nll_loss,
-    huber_loss,
-    kl_div,
-    l1_loss,
-    mse_loss,
-    poisson_nll_loss,
-    smooth_l1_loss,
-)
+from .distance_loss import gaussian_nll_loss, huber_loss, kl_div, l1_loss, mse_loss, poisson_nll_loss, smooth_l1_loss
 from .dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from .linear import linear, linear_cross_entropy
 from .loss import (

@@ -54,12 +54,7 @@ def pair(size: Size) -> Pair:
 
 
 def fits(
-    input: Tensor,
-    weight: Tensor,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
+    input: Tensor, weight: Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
 ) -> bool:
     """Return True if filters fit the images, and the result is not empty; else torch's error message is used."""
     outputs, inputs = weight.shape[1:3]

@@ -18,12 +18,7 @@ from ...ops.shared import is_shared
 Pair = tuple[int, int]
 
 _OF_LINES = {"nearest": "nearest", "nearest-exact": "nearest-exact", "linear": "linear"}
-_OF_IMAGES = {
-    "nearest": "nearest",
-    "nearest-exact": "nearest-exact",
-    "bilinear": "linear",
-    "bicubic": "cubic",
-}
+_OF_IMAGES = {"nearest": "nearest", "nearest-exact": "nearest-exact", "bilinear": "linear", "bicubic": "cubic"}
 _OF_VOLUMES = {"nearest": "nearest", "nearest-exact": "nearest-exact", "trilinear": "linear"}
 MODES = {1: _OF_LINES, 2: _OF_IMAGES, 3: _OF_VOLUMES}
 """torch's modes of lines, images and volumes, and the operator's."""
@@ -72,11 +67,7 @@ def interpolated(
     if antialias or mode not in MODES.get(dims, ()) or not takes_channels_last(input, dims):
         return None
     kind = MODES[dims][mode]
-    if (align_corners is not None and kind.startswith("nearest")) or recompute_scale_factor not in (
-        None,
-        True,
-        False,
-    ):
+    if (align_corners is not None and kind.startswith("nearest")) or recompute_scale_factor not in (None, True, False):
         return None
     found = _sides(input, size, scale_factor, bool(recompute_scale_factor))
     if found is None:

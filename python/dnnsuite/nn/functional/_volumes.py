@@ -45,13 +45,7 @@ def is_pointwise(input: Tensor, weight: Tensor, stride: Size, padding: str | Siz
 
 
 def volume_convolution(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Size,
-    padding: str | Size,
-    dilation: Size,
-    groups: int,
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Size, padding: str | Size, dilation: Size, groups: int
 ) -> Tensor | None:
     """Convolve volumes `[B, N, I, D, H, W]` with filters `[B, O, I / groups, KD, KH, KW]`; None where torch's
     convolution is quicker, or has an error message for it."""
@@ -87,12 +81,7 @@ def contiguous(x: Tensor) -> Tensor:
 
 
 def _pays(
-    input: Tensor,
-    weight: Tensor,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
+    input: Tensor, weight: Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
 ) -> bool:
     """Return True if products of windows are quicker than torch's convolution."""
     inputs, planes, height, width = weight.shape[2:]

@@ -57,13 +57,7 @@ def check_images(input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, 
 
 
 def _quick_conv2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Size,
-    padding: str | Size,
-    dilation: Size,
-    groups: int,
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Size, padding: str | Size, dilation: Size, groups: int
 ) -> Tensor | None:
     """Compute a convolution that this package does faster than torch on a CPU, channels last; None for others."""
     if input.dim() != 5 or not on_cpu(input) or isinstance(padding, str) or input.size(0) == 0:

@@ -110,11 +110,7 @@ def _class_last(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor, torch.Si
     if input.dim() == 3:  # rows already: a view would have a gradient of its own
         return input, target, shape
     rows, classes = (len(input), shape[1:].numel()), input.shape[-1]
-    return (
-        input.reshape(*rows, classes),
-        target.reshape(*rows, classes) if soft else target.reshape(rows),
-        shape,
-    )
+    return (input.reshape(*rows, classes), target.reshape(*rows, classes) if soft else target.reshape(rows), shape)
 
 
 def _rows(sample_weight: Tensor, shape: torch.Size) -> Tensor:
@@ -218,9 +214,7 @@ def binary_cross_entropy_with_logits(
     _check_shapes(input, target)
     if pos_weight is None:
         values = in_whole_vectors(
-            lambda x, y: F.binary_cross_entropy_with_logits(x, y, reduction="none"),
-            (input, 0.0),
-            (target, 0.0),
+            lambda x, y: F.binary_cross_entropy_with_logits(x, y, reduction="none"), (input, 0.0), (target, 0.0)
         )
     else:
         values = in_whole_vectors(

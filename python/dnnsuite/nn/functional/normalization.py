@@ -317,10 +317,7 @@ def layer_norm(
 
 
 def rms_norm(
-    input: torch.Tensor,
-    normalized_shape: Sequence[int],
-    weight: torch.Tensor | None = None,
-    eps: float | None = None,
+    input: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None = None, eps: float | None = None
 ) -> torch.Tensor:
     """`torch.nn.functional.rms_norm` of `[B, *, *normalized_shape]`; the weight is `[B, *normalized_shape]`."""
     x = computable(_flat(input, normalized_shape, (weight,), "RMSNorm"))

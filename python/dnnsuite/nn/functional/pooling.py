@@ -77,13 +77,7 @@ Steps = tuple[Pair, Pair, Pair, Pair]
 
 
 def _steps(
-    dims: int,
-    shape: Sequence[int],
-    kernel_size: Size,
-    stride: Size | None,
-    padding: Size,
-    dilation: Size,
-    least: Pair,
+    dims: int, shape: Sequence[int], kernel_size: Size, stride: Size | None, padding: Size, dilation: Size, least: Pair
 ) -> Steps | None:
     """Return kernel, stride, padding and dilation as pairs if this package's operators are faster on `shape`; not for a
     single channel, where a vector holds one number.
@@ -154,14 +148,7 @@ def _max_pool(
     return plain(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
-def _avg_pool(
-    dims: int,
-    input: Tensor,
-    kernel_size: Size,
-    stride: Size | None,
-    padding: Size,
-    *options: Any,
-) -> Tensor:
+def _avg_pool(dims: int, input: Tensor, kernel_size: Size, stride: Size | None, padding: Size, *options: Any) -> Tensor:
     steps = _ours(dims, input, kernel_size, stride, padding, 1)
     if steps is not None and (options[2:] in ((), (None,)) or options[2] != 0):  # torch has a message for 0
         return _pooled(ops.avg_pool, dims, input, *steps[:3], *options[:2], *(o or 0 for o in options[2:]))
@@ -170,24 +157,14 @@ def _avg_pool(
 
 
 def max_pool1d_with_indices(
-    input: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Size = 0,
-    *options: Any,
-    **named: Any,
+    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, *options: Any, **named: Any
 ) -> Any:
     """`torch.nn.functional.max_pool1d_with_indices` of `[B, N, C, L]`, or without N."""
     return max_pool1d(input, kernel_size, stride, padding, *options[:2], **{**named, "return_indices": True})
 
 
 def max_pool2d_with_indices(
-    input: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Size = 0,
-    *options: Any,
-    **named: Any,
+    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, *options: Any, **named: Any
 ) -> Any:
     """`torch.nn.functional.max_pool2d_with_indices` of `[B, N, C, H, W]`, or without N."""
     return max_pool2d(input, kernel_size, stride, padding, *options[:2], **{**named, "return_indices": True})

@@ -104,18 +104,14 @@ def upsample(
 
 
 def upsample_nearest(
-    input: Tensor,
-    size: int | Sequence[int] | None = None,
-    scale_factor: float | Sequence[float] | None = None,
+    input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
     """`torch.nn.functional.upsample_nearest`: `interpolate` with mode="nearest"."""
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 def upsample_bilinear(
-    input: Tensor,
-    size: int | Sequence[int] | None = None,
-    scale_factor: float | Sequence[float] | None = None,
+    input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
     """`torch.nn.functional.upsample_bilinear`: `interpolate` with mode="bilinear" and the corners aligned."""
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
@@ -152,11 +148,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 
 def grid_sample(
-    input: Tensor,
-    grid: Tensor,
-    mode: str = "bilinear",
-    padding_mode: str = "zeros",
-    align_corners: bool | None = None,
+    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Tensor:
     """`torch.nn.functional.grid_sample`: input `[B, N, C, *]`, grid `[B, N, *, 2 or 3]`."""
     dims = _images(input, "grid_sample")

@@ -164,11 +164,7 @@ class LRScheduler(_TORCHS):
         new = torch.tensor([index is None for index in chosen])
         for name, value in self.__dict__.items():
             if isinstance(value, torch.Tensor):
-                setattr(
-                    self,
-                    name,
-                    fill_fresh(pick(value, chosen), chosen, values.get(name, [0] * int(new.sum()))),
-                )
+                setattr(self, name, fill_fresh(pick(value, chosen), chosen, values.get(name, [0] * int(new.sum()))))
             elif isinstance(value, list) and value and isinstance(value[0], torch.Tensor):
                 setattr(self, name, [pick(vector, chosen) for vector in value])
         self._selected()

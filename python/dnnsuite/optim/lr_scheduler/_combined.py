@@ -71,11 +71,7 @@ class SequentialLR(_Combined):
     """`torch.optim.lr_scheduler.SequentialLR` for B models: a milestone is an epoch, or one per model."""
 
     def __init__(
-        self,
-        optimizer: Any,
-        schedulers: Sequence[LRScheduler],
-        milestones: Sequence[Any],
-        last_epoch: Any = -1,
+        self, optimizer: Any, schedulers: Sequence[LRScheduler], milestones: Sequence[Any], last_epoch: Any = -1
     ) -> None:
         self._take(optimizer, schedulers)
         if len(milestones) != len(schedulers) - 1:

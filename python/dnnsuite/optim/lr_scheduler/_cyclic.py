@@ -36,15 +36,7 @@ class _Cycling(LRScheduler):
 class CyclicLR(_Cycling):
     """`torch.optim.lr_scheduler.CyclicLR` for B models (Smith, 2017): numbers are one per model, for all groups."""
 
-    per_model = (
-        "base_lr",
-        "max_lr",
-        "step_size_up",
-        "step_size_down",
-        "gamma",
-        "base_momentum",
-        "max_momentum",
-    )
+    per_model = ("base_lr", "max_lr", "step_size_up", "step_size_down", "gamma", "base_momentum", "max_momentum")
 
     def __init__(
         self,

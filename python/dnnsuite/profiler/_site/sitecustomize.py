@@ -14,10 +14,6 @@ if _hidden is not None and _hidden.loader is not None:
 try:
     from dnnsuite.profiler.script import install
 except ImportError as _error:
-    print(
-        f"dnnsuite: {sys.executable} is not observed: {_error}; install dnnsuite for it",
-        file=sys.stderr,
-        flush=True,
-    )
+    print(f"dnnsuite: {sys.executable} is not observed: {_error}; install dnnsuite for it", file=sys.stderr, flush=True)
 else:
     install()

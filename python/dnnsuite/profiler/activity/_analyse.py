@@ -47,10 +47,7 @@ def analyse(
     windows = [*windows]
     gaps = idle_gaps(kernels, api, windows, memops=memops, graphs=graphs, spans=spans, label=label)
     busy = utilization(kernels, windows, memops=memops, overhead=overhead, graphs=graphs)
-    more = [
-        exposed_communication(kernels, windows),
-        host_bound(gaps, windows).drop(columns=["idle_ns", "unknown_ns"]),
-    ]
+    more = [exposed_communication(kernels, windows), host_bound(gaps, windows).drop(columns=["idle_ns", "unknown_ns"])]
     gpu, meanings = busy, definitions(busy)
     for table in more:
         gpu = gpu.merge(table, on="device", how="left")

@@ -59,10 +59,7 @@ _RULES = [
             "recurrence",
             r"lstm|gru_|_gru|\bgru|GRU|rnn|elemwise_?bidir|persist(?!ent)(?=_?(fp|bp)_)|selective_scan|ssm_scan",
         ),
-        (
-            "softmax",
-            r"softmax|GenerateNormalizedProb",
-        ),
+        ("softmax", r"softmax|GenerateNormalizedProb"),
         (
             "loss",
             r"nll_?loss|ClassNLL|cross_?entropy|\bctc|ctc_|_ctc|mse_|bce_|smooth_?l1|kl_?div|huber|margin_?loss"

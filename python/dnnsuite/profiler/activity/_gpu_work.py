@@ -157,9 +157,7 @@ class ActivityInstrument:
             call
             for part in parts
             for call in zip(
-                part["tables"]["api"]["domain"].tolist(),
-                part["tables"]["api"]["callback"].tolist(),
-                strict=True,
+                part["tables"]["api"]["domain"].tolist(), part["tables"]["api"]["callback"].tolist(), strict=True
             )
         }
         save_records(Path(path), parts, self.windows, {call: _C.cupti_function_name(*call) for call in sorted(calls)})

@@ -82,10 +82,7 @@ def overlapping(a: TimeSet, b: TimeSet) -> tuple[NDArray[Any], NDArray[Any]]:
 def intersect(a: TimeSet, b: TimeSet) -> TimeSet:
     """Return the time in both."""
     of_a, of_b = overlapping(a, b)
-    return TimeSet(
-        np.maximum(a.t0_ns[of_a], b.t0_ns[of_b]),
-        np.minimum(a.t1_ns[of_a], b.t1_ns[of_b]),
-    )
+    return TimeSet(np.maximum(a.t0_ns[of_a], b.t0_ns[of_b]), np.minimum(a.t1_ns[of_a], b.t1_ns[of_b]))
 
 
 def subtract(a: TimeSet, b: TimeSet) -> TimeSet:

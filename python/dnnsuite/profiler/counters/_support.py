@@ -22,14 +22,8 @@ _ALLOW = "load the driver's module with NVreg_RestrictProfilingToAdminUsers=0, o
 _CONDITIONS = {
     "architecture": ("the GPU is older than Volta", "use a GPU of compute capability 7.0 or newer"),
     "sli": ("the GPU is in an SLI group", "switch SLI off"),
-    "vgpu": (
-        "the virtual GPU has no counters, or its host switched them off",
-        "have the host enable profiling for it",
-    ),
-    "confidential_compute": (
-        "the GPU runs in confidential computing",
-        "measure in devtools or ordinary mode",
-    ),
+    "vgpu": ("the virtual GPU has no counters, or its host switched them off", "have the host enable profiling for it"),
+    "confidential_compute": ("the GPU runs in confidential computing", "measure in devtools or ordinary mode"),
     "cmp": ("a mining processor (CMP) has no counters", "use another GPU"),
     "wsl": ("this WSL does not pass the counters on", "measure under Linux"),
 }

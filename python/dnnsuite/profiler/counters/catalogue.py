@@ -102,13 +102,7 @@ def metrics(chip: str, pattern: str = "*", collection: str = "ranges") -> list[M
     for name in sorted(fnmatch.filter(metric_types(chip, collection), pattern)):
         about = known.describe(name)
         found.append(
-            Metric(
-                name,
-                about["type"],
-                about["unit"],
-                about["hardware_unit"],
-                " ".join(about["description"].split()),
-            )
+            Metric(name, about["type"], about["unit"], about["hardware_unit"], " ".join(about["description"].split()))
         )
     return found
 

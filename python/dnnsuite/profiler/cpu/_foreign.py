@@ -10,12 +10,7 @@ from typing import Any
 
 __all__ = ["ForeignRecorders"]
 
-_WHAT = (
-    ("profile", "__init__"),
-    ("profile", "__enter__"),
-    ("emit_nvtx", "__enter__"),
-    ("emit_itt", "__enter__"),
-)
+_WHAT = (("profile", "__init__"), ("profile", "__enter__"), ("emit_nvtx", "__enter__"), ("emit_itt", "__enter__"))
 
 
 class ForeignRecorders:

@@ -91,9 +91,7 @@ class OpsInstrument:
 
         if profiler_recording():
             raise Unavailable(
-                "torch.profiler already records in this process",
-                "torch.autograd",
-                "end it first: there is one",
+                "torch.profiler already records in this process", "torch.autograd", "end it first: there is one"
             )
 
     def start(self) -> None:
@@ -111,9 +109,7 @@ class OpsInstrument:
             self._note("ops: this torch records the operators of the calling thread only")
         os.environ.setdefault("KINETO_LOG_LEVEL", _QUIET)
         self._profiler = torch.profiler.profile(
-            activities=[torch.profiler.ProfilerActivity.CPU],
-            record_shapes=True,
-            experimental_config=config,
+            activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True, experimental_config=config
         )
         self._ends = []
         self._owner = os.getpid()

@@ -121,16 +121,7 @@ class CpuInstrument:
 
         counters = pd.DataFrame(
             [
-                (
-                    c.thread,
-                    c.thread_name,
-                    c.counter,
-                    c.value,
-                    c.unit,
-                    c.running_pct,
-                    c.running_pct < 100,
-                    c.user_only,
-                )
+                (c.thread, c.thread_name, c.counter, c.value, c.unit, c.running_pct, c.running_pct < 100, c.user_only)
                 for c in self._counts
             ],
             columns=list(_COUNTERS),

@@ -60,12 +60,7 @@ class Profiler:
         intermediate_gradients, other; `per_model`: the classes over `models`.
         """
         self.path = _csv_path(csv)
-        self._model, self._optimizer, self._period, self._models = (
-            model,
-            optimizer,
-            print_period,
-            max(1, models),
-        )
+        self._model, self._optimizer, self._period, self._models = (model, optimizer, print_period, max(1, models))
         self._names = [name for name, _ in model.named_parameters()]
         check_storages()
         self._maps = FeatureMaps()

@@ -56,11 +56,7 @@ class NvmlDevice:
             return list(function(*arguments))
         except nvml.NVMLError as error:
             self.refused.setdefault(call, str(error))
-            gone = (
-                nvml.NVML_ERROR_GPU_IS_LOST,
-                nvml.NVML_ERROR_RESET_REQUIRED,
-                nvml.NVML_ERROR_UNINITIALIZED,
-            )
+            gone = (nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_RESET_REQUIRED, nvml.NVML_ERROR_UNINITIALIZED)
             self.lost = self.lost or error.value in gone
             return None
 

@@ -109,11 +109,7 @@ class Roofline:
 
     def _row(self, names: tuple[Any, ...], calls: pd.DataFrame) -> tuple[Any, ...]:
         dtype = names[3]
-        time_s, flops, moved = (
-            calls["ns"].sum() / 1e9,
-            float(calls["flops"].sum()),
-            float(calls["bytes"].sum()),
-        )
+        time_s, flops, moved = (calls["ns"].sum() / 1e9, float(calls["flops"].sum()), float(calls["bytes"].sum()))
         level = self.peaks.level_of(self.lanes * moved / len(calls))
         peak, bandwidth = self._roofs(dtype, level)
         least_s = bound_s(flops, moved, peak, bandwidth)

@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-_COLOURS = {
-    "gemm": "tab:blue",
-    "conv": "tab:orange",
-    "attention": "tab:green",
-    "recurrence": "tab:red",
-}
+_COLOURS = {"gemm": "tab:blue", "conv": "tab:orange", "attention": "tab:green", "recurrence": "tab:red"}
 _NAMED = 6  # operators that are named in the figure
 _APART = 1.5
 

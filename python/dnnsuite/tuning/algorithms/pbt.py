@@ -31,12 +31,7 @@ class PBT(Algorithm):
                 raise InvalidArgument(f"{name} is a whole number, 1 or more; got {value!r}")
         if not 0 < quantile <= 0.5:
             raise InvalidArgument(f"quantile is above 0 and at most 0.5, got {quantile}")
-        self.population, self.interval, self.quantile, self.resample = (
-            population,
-            interval,
-            quantile,
-            resample,
-        )
+        self.population, self.interval, self.quantile, self.resample = (population, interval, quantile, resample)
 
     def begin(self, setting: Setting) -> None:
         if setting.configs:

@@ -35,11 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "WAYS", "ConvergenceReport", "run", "trajectories"]
 
 NAME = "convergence"
-WAYS = {
-    "serial": "models one by one",
-    "control": "models one by one, in float64",
-    "hfta": "models as one array",
-}
+WAYS = {"serial": "models one by one", "control": "models one by one, in float64", "hfta": "models as one array"}
 
 
 @dataclass
@@ -59,11 +55,7 @@ class ConvergenceReport:
 
 
 def run(
-    out: str | Path,
-    resume: bool = False,
-    console: Console | None = None,
-    quiet: bool = False,
-    **options: Any,
+    out: str | Path, resume: bool = False, console: Console | None = None, quiet: bool = False, **options: Any
 ) -> ConvergenceReport:
     """Compare convergence into directory `out`: the same as `dnnsuite workflow convergence`.
 
@@ -140,11 +132,7 @@ class _Comparison:
         started, began_s = Moment.now(), time.monotonic()
         directory = self.folder.begin_run(f"{stamp()}-{settings.job}-{way}-{settings.precision}-r0")
         config = self._config()
-        details = {
-            "way": way,
-            "iterations": settings.iterations,
-            "iters_per_epoch": settings.iters_per_epoch,
-        }
+        details = {"way": way, "iterations": settings.iterations, "iters_per_epoch": settings.iters_per_epoch}
         on_cpu = settings.device == "cpu"
         share = memory_share_bytes(1)
         spec = WorkerSpec(
