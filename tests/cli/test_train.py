@@ -66,7 +66,7 @@ def test_list_and_show(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
 
 def test_a_run_its_files_and_its_continuation(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     arguments = ["train", "--preset", "quick", "--config", "bs256-amp-nhwc-extra-opts", *TINY]
-    assert status(*arguments, "--resume", "auto") == 0
+    assert status(*arguments, "max_epochs=2", "--resume", "auto") == 0
     captured = capsys.readouterr()
     (out,) = (tmp_path / "dnnsuite-runs").iterdir()
     assert re.fullmatch(rf"dnnsuite-runs/{out.name}: 2 epochs, acc1 \d\.\d+ on synthetic: .*\n", captured.out)
@@ -93,9 +93,10 @@ def test_a_run_its_files_and_its_continuation(capsys: pytest.CaptureFixture[str]
 
 def test_nan_ends_with_status_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     own = tmp_path / "own.json"
-    own.write_text(json.dumps({"wild": {"lr": 1e30, "enable_profiling": True, "save_checkpoint": False}}))
+    own.write_text(json.dumps({"wild": {"enable_profiling": True, "save_checkpoint": False}}))
     out = str(tmp_path / "out")
-    assert status("train", str(own), "--config", "wild", "--preset", "quick", *TINY, "--out", out, "--quiet") == 1
+    arguments = ["train", str(own), "lr=1e30", "--config", "wild", "--preset", "quick", *TINY, "--out", out, "--quiet"]
+    assert status(*arguments) == 1
     said = capsys.readouterr().err
     assert re.match(r"dnnsuite: error: (the|a) .* is NaN or infinite .*; there is no checkpoint yet", said)
     assert json.loads((tmp_path / "out" / "run.json").read_text())["verdict"]["failure"] == "nan"
@@ -106,7 +107,7 @@ def test_an_array_of_configurations(capsys: pytest.CaptureFixture[str], tmp_path
     arguments = [*shared, "--vary", "lr=0.01,0.02", "--vary", "seed=3,4", "--B", "2"]
     assert status(*arguments, "--show") == 0
     assert "lr = 0.01 | 0.02  # learning rate" in capsys.readouterr().out
-    assert status(*arguments, "--out", "array") == 0
+    assert status(*arguments, "max_epochs=2", "--out", "array") == 0
     lines = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"model 1, lr=0\.02, seed=4: 2 epochs, loss [\d.]+, acc1 \d\.\d+", lines[1])
     assert lines[2].startswith("array: 2 models")
