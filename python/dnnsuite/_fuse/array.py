@@ -16,6 +16,7 @@ from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM, new_stream
 from ..nn.sharing import SharedState, copies_of_shared, held_by, own_what_trains
+from ..ops.array_layers import here
 from .array_attributes import ForwardOfModels, check_of_all_models, models_have, models_set, registered
 from .code.call_user_code import enter
 from .code.fused_attributes import bare_class
@@ -88,7 +89,11 @@ class Array(SharedState, torch.nn.Module):
             return self._at_once(*args, **kwargs)
         under_way.finish_to_compute(self)
         self._hold_pool()
-        return self._choice.call(args, kwargs, self._at_once)
+        here.forwards += 1
+        try:
+            return self._choice.call(args, kwargs, self._at_once)
+        finally:
+            here.forwards -= 1
 
     def _hold_pool(self) -> None:
         """Hold the memory pool from now on, if the array is trained on a CPU without a runner."""

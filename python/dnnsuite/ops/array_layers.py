@@ -3,15 +3,23 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 
-__all__ = ["add", "forget", "has_any", "is_parameter", "named_parameters", "padded", "parameters"]
+__all__ = ["add", "forget", "has_any", "here", "is_parameter", "named_parameters", "padded", "parameters"]
 
 _layers: weakref.WeakValueDictionary[int, torch.nn.Module] = weakref.WeakValueDictionary()
+
+
+class _Here(threading.local):
+    forwards = 0  # of arrays that run on this thread, inside one another
+
+
+here = _Here()
 
 
 def add(layer: torch.nn.Module) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from .._torch import backward_pass
 from ..errors import InvalidArgument
 from . import array_layers
 
@@ -45,7 +46,7 @@ def take_over() -> None:
 def _looking(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def gradients(*args: Any, **kwargs: Any) -> Any:
-        if not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling() and not _in_a_forward():
             given = args[0] if args else next(iter(kwargs.values()), None)
             for tensor in (given,) if isinstance(given, torch.Tensor) else given or ():
                 if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None and not tensor.dim():
@@ -54,6 +55,11 @@ def _looking(original: Callable[..., Any]) -> Callable[..., Any]:
 
     gradients.__dict__["looks_for_means"] = True
     return gradients
+
+
+def _in_a_forward() -> bool:
+    """Return True in the code of a model, or in a backward pass, which ask for gradients of their own."""
+    return array_layers.here.forwards > 0 or backward_pass() != -1
 
 
 def _check(root: Any) -> None:

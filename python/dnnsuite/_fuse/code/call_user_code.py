@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..._torch import DYNAMO, not_compiled, tree_map
 from ...errors import InvalidArgument
 from ...nn.model_tensor import ModelTensor, NotFusable, state
+from ...ops.array_layers import here
 from ..rules.table import settle_since
 from .checkpoints import torchs_checkpoints
 from .joined_outputs import is_record, names_of_record
@@ -67,6 +68,7 @@ def _enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any)
         args, kwargs = tree_map(put_in_any, (args, kwargs), is_leaf=_whole)
     before, random = state.B, state.random
     state.B, state.random = B, owner
+    here.forwards += 1
     mark = len(state.pending)
     try:
         with torchs_checkpoints:
@@ -75,6 +77,7 @@ def _enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any)
         raise InvalidArgument(f"{type(owner).__name__}: {error}") from error
     finally:
         del state.pending[mark:]
+        here.forwards -= 1
         state.B, state.random = before, random
     return taken_out(output, B)
 
