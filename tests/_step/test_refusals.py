@@ -174,7 +174,7 @@ def test_a_parameter_that_the_forward_puts_elsewhere():
     ("other", "told_of"),
     [
         (torch.optim.SGD, "dnnsuite.optim.SGD(array"),
-        (torch.optim.LBFGS, "one LBFGS for each model of dnnsuite.unfuse(array)"),
+        (torch.optim.LBFGS, "dnnsuite.optim.LBFGS(array.parameters(), ...)"),
         (torch.optim.SparseAdam, "got a SparseAdam: use one of those, or step by hand"),
         (None, "got a NoneType"),
     ],

@@ -161,7 +161,7 @@ class _ArrayStepper:
     def __init__(self, models: list[Any], optimizer: Any, loss: Any, batch: Any, threads: int) -> None:
         from .._fuse import fuse, stack
         from .._step import StepRunner
-        from ..jobs.declared_job import Trainee
+        from ..jobs import Trainee
         from ..optim import ArrayOptimizer
 
         trainees = [Trainee(model, (loss,)) for model in models]

@@ -25,16 +25,18 @@ from .workload import Rate as Rate
 from .workload import Workload as Workload
 
 if TYPE_CHECKING:
+    from ._model_parts import Trainee
     from ._plain_job import PlainJob
     from .declared_job import DeclaredJob, declare, widened
 
 __all__ = [
     "Batches", "DeclaredJob", "FusedJob", "Group", "Job", "JobConfig", "Made", "Metric", "PlainJob", "Preset", "Rate",
-    "Workload", "declare", "get", "names", "register", "widened",
+    "Trainee", "Workload", "declare", "get", "names", "register", "widened",
 ]  # fmt: skip
 _HOME_OF = {
     "DeclaredJob": (".declared_job", "DeclaredJob"),
     "PlainJob": ("._plain_job", "PlainJob"),
+    "Trainee": ("._model_parts", "Trainee"),
     "declare": (".declared_job", "declare"),
     "widened": (".declared_job", "widened"),
 }

@@ -100,13 +100,13 @@ class Rate:
 
     >>> from dnnsuite import jobs
     >>> [round(jobs.Rate(warmup=0.2, constant=0.5)(step, 10), 2) for step in (0, 1, 4, 6, 9, 12)]
-    [0.5, 1.0, 1.0, 1.0, 0.4, 0.2]
+    [0.5, 1.0, 1.0, 0.67, 0.17, 0.17]
 
     Attributes:
         warmup: share of the steps in which the rate rises.
         constant: share of the steps after which it falls.
         shape: `linear` or `cosine`, of the fall.
-        end: factor of the last step and of those after it.
+        end: factor that the fall leads to, one step after the last; later steps have that of the last.
     """
 
     warmup: float = 0.05

@@ -70,7 +70,7 @@ _trial = _Trial()
 
 
 class _NothingRandom(TorchDispatchMode):
-    """What draws random numbers yields one number, so that draws of other shapes are the same."""
+    """Dispatch mode in which random draws yield one number, so that draws of other shapes are the same."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
