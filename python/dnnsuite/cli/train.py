@@ -91,10 +91,14 @@ def train(
         refused = {
             "--config": config, "--vary": vary, "--B": B, "--evaluate": evaluate, "--cluster": cluster,
             "--nodes": nodes, "--gpus-per-node": gpus_per_node,
-            "--cluster-option": cluster_option, "--show": show, "--list": list_,
+            "--cluster-option": cluster_option, "--list": list_,
         }  # fmt: skip
         if odd := next((name for name, value in refused.items() if value), None):
             raise InvalidArgument(f"{odd} is for configurations, and {file} is a job: leave it out")
+        if show:
+            _, values = training.values_of_job(file, preset or "default", overrides(keys), device)
+            print(json.dumps(values) if as_json else "\n".join(f"{key} = {_text(own)}" for key, own in values.items()))
+            return 0
         of_job = _AskedJob(file, overrides(keys), preset or "default", device, dataroot)
         return _train(of_job, out, resume or "never", allow_changed or [], quiet, as_json)
     path = file or training.SHIPPED

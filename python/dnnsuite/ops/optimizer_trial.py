@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from .._torch import TorchDispatchMode
 from . import array_layers
 
 __all__ = ["coupling"]

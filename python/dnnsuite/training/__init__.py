@@ -16,6 +16,7 @@ from .experiment import ProfileWindow as ProfileWindow
 from .experiment import experiment_of as experiment_of
 from .history import read_metrics as read_metrics
 from .job import experiment_of_job as experiment_of_job
+from .job import values_of_job as values_of_job
 from .metrics import TopK as TopK
 from .run import Trained as Trained
 from .run import run as run
@@ -35,5 +36,5 @@ __all__ = [
     "SHIPPED", "VARYING", "BadCheckpoint", "Data", "Experiment", "ExperimentArray", "PerEpoch", "ProfileWindow",
     "Settings", "SteppedWarmup", "TopK", "Trained", "WarmupPlateau", "array_of", "configuration", "configurations",
     "data_of", "evaluate", "experiment_of", "experiment_of_job", "find_data", "load_model", "read_metrics", "run",
-    "varied",
+    "values_of_job", "varied",
 ]  # fmt: skip

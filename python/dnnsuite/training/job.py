@@ -123,6 +123,30 @@ def is_job(name: str) -> bool:
     return name in jobs.names(jobs.FusedJob) and name != "imagenet-resnet50"
 
 
+def values_of_job(name: str, preset: str, given: Mapping[str, Any], device: str) -> tuple[Workload, dict[str, Any]]:
+    """Return the workload of a job, and its keys with their values.
+
+    Args:
+        name, preset, given, device: see :func:`experiment_of_job`.
+
+    Raises:
+        InvalidArgument: the workload trains parts in turn, or a key is unknown.
+    """
+    from .._runs.job_options import parse_options
+
+    kind = jobs.get(name, jobs.FusedJob)
+    workload = getattr(kind, "workload", None)
+    if not isinstance(workload, Workload) or not callable(workload.loss) or workload.accumulate > 1:
+        raise InvalidArgument(f"job {name} is no workload of one loss and one update a step, which train takes")
+    protocol = workload.preset(preset, device)
+    length = {key: protocol[key] for key in _KEYS[:3]} | {"precision": "fp32", "seed": 0}
+    known = {**length, **workload.hyper, **workload.options, **protocol["options"]}
+    if unknown := sorted(set(given) - set(known)):
+        hint = did_you_mean(unknown[0], known)
+        raise InvalidArgument(f"job {name} has no key {unknown[0]!r}{hint}; it has {', '.join(sorted(known))}")
+    return workload, {**known, **parse_options([f"{key}={value}" for key, value in given.items()], known, name)}
+
+
 def experiment_of_job(
     name: str, preset: str, given: Mapping[str, Any], device: str, data: str = "auto", dataroot: str | None = None
 ) -> JobExperiment:
@@ -139,19 +163,7 @@ def experiment_of_job(
     Raises:
         InvalidArgument: the workload trains parts in turn or makes its batches with the model, or a key is unknown.
     """
-    from .._runs.job_options import parse_options
-
-    kind = jobs.get(name, jobs.FusedJob)
-    workload = getattr(kind, "workload", None)
-    if not isinstance(workload, Workload) or not callable(workload.loss) or workload.accumulate > 1:
-        raise InvalidArgument(f"job {name} is no workload of one loss and one update a step, which train takes")
-    protocol = workload.preset(preset, device)
-    length = {key: protocol[key] for key in _KEYS[:3]} | {"precision": "fp32", "seed": 0}
-    known = {**length, **workload.hyper, **workload.options, **protocol["options"]}
-    if unknown := sorted(set(given) - set(known)):
-        hint = did_you_mean(unknown[0], known)
-        raise InvalidArgument(f"job {name} has no key {unknown[0]!r}{hint}; it has {', '.join(sorted(known))}")
-    values = {**known, **parse_options([f"{key}={value}" for key, value in given.items()], known, name)}
+    workload, values = values_of_job(name, preset, given, device)
     epochs, iters, size = (values[key] for key in _KEYS[:3])
     config = JobConfig(
         device="cpu", batch_size=size, seed=values["seed"], data_seed=values["seed"], data=data, dataroot=dataroot
