@@ -57,7 +57,7 @@ def test_each_device_makes_a_part_of_the_repeats(toy_run: RunToy, tmp_path: Path
     assert again.ok
     assert len(list(out.glob("runs/*/run.json"))) == 4
     assert runs[0].read_bytes() == kept
-    with pytest.raises(InvalidArgument, match="--devices is cpu:0, was cpu:0,cpu:1"):
+    with pytest.raises(InvalidArgument, match="devices is cpu:0, was cpu:0,cpu:1"):
         toy_run("toy", out, resume=True, devices="cpu")
 
 

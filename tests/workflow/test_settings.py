@@ -64,12 +64,12 @@ def test_an_alias_of_hfta_is_the_job_it_means() -> None:
     assert resolve("mobilenet_cifar10_v3s", {"preset": "quick"}).job == "mobilenet_v3_small"
 
 
-def test_settings_recorded_before_there_were_options() -> None:
+def test_settings_of_another_version_are_refused() -> None:
     values = resolve("toy", {"max_num_Bs": 6}).to_dict()
-    del values["options"], values["search"]
-    old = WorkflowSettings.from_dict(values)
-    assert old.options == {}
-    assert (old.search["hfta"]["max_num_Bs"], old.search["hfta"]["dry_run_repeats"]) == (6, 1)
+    assert WorkflowSettings.from_dict(values) == resolve("toy", {"max_num_Bs": 6})
+    del values["options"]
+    with pytest.raises(InvalidArgument, match="of another version .they differ in: options."):
+        WorkflowSettings.from_dict(values)
 
 
 def test_what_is_given_wins() -> None:

@@ -36,6 +36,9 @@ def timed(tables: dict[str, pd.DataFrame], absolute: bool = False) -> dict[str, 
     return tables
 
 
+_FARTHEST_NS = 2**62
+
+
 def clock_offset_ns(tables: Mapping[str, pd.DataFrame]) -> int:
     """Return how far the GPU's clock is from the host's; 0 where nothing shows that they disagree.
 
@@ -47,8 +50,11 @@ def clock_offset_ns(tables: Mapping[str, pd.DataFrame]) -> int:
     if not work or api is None or api.empty:
         return 0
     begins, ends = (np.concatenate([each[side].to_numpy() for each in work]) for side in ("t0_ns", "t1_ns"))
-    longest = max(_MOST_NS, int(ends.max() - begins.min()))
-    after, before = int(begins.min() - api["t1_ns"].max()), int(api["t0_ns"].min() - ends.max())
+    first, last = int(begins.min()), int(ends.max())
+    longest = max(_MOST_NS, last - first)
+    after, before = first - int(api["t1_ns"].max()), int(api["t0_ns"].min()) - last
+    if max(longest, abs(after), abs(before)) >= _FARTHEST_NS:
+        return 0  # times of no clock
     if after > longest:
         return after
     if before > _LEAST_NS:

@@ -40,7 +40,7 @@ def test_what_a_user_gives():
         ({"preset": "fast"}, "unknown preset 'fast'; accepted: quick, default, paper"),
         ({"precision": "int8"}, "unknown precision 'int8'"),
         ({"job": "blob"}, "no workflow 'blob'"),
-        ({"job": "toy_reg"}, "is no FusedJob"),
+        ({"job": "cart"}, "is no FusedJob"),
     ],
 )
 def test_refused(given, message):
