@@ -68,7 +68,7 @@ def test_settings_of_another_version_are_refused() -> None:
     values = resolve("toy", {"max_num_Bs": 6}).to_dict()
     assert WorkflowSettings.from_dict(values) == resolve("toy", {"max_num_Bs": 6})
     del values["options"]
-    with pytest.raises(InvalidArgument, match="of another version .they differ in: options."):
+    with pytest.raises(InvalidArgument, match=r"of another version \(they differ in: options\)"):
         WorkflowSettings.from_dict(values)
 
 
