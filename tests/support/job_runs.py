@@ -6,8 +6,11 @@ from dnnsuite import jobs
 
 def make(name, batch_size=2, **config):
     """The job, ready for its first step. What is no field of JobConfig is an option."""
-    fields = {key: config.pop(key) for key in list(config) if key in jobs.JobConfig.__dataclass_fields__}
-    job = jobs.get(name)(jobs.JobConfig(batch_size=batch_size, options=config, **fields))
+    kind = jobs.get(name)
+    options = {"steps"} & set(getattr(kind, "defaults", ()))  # is a job's own option, and a field of JobConfig
+    own = jobs.JobConfig.__dataclass_fields__.keys() - options
+    fields = {key: config.pop(key) for key in list(config) if key in own}
+    job = kind(jobs.JobConfig(batch_size=batch_size, options=config, **fields))
     job.setup()
     return job
 
