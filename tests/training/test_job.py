@@ -66,3 +66,19 @@ def test_a_file_that_ships_is_no_job() -> None:
     assert is_job("bert")
     assert not is_job("imagenet-resnet50")
     assert not is_job("sc20")
+
+
+@pytest.mark.parametrize("name", ["toy_lstm", "gpt"])
+def test_a_run_goes_on_for_more_epochs_unless_its_rates_depend_on_the_last(name: str, tmp_path: Path) -> None:
+    def run(folder: str, epochs: int, resume: str = "never") -> training.Trained:
+        given = {**SMALL[name], **LENGTH, "batch_size": SIZES.get(name, 4), "epochs": epochs}
+        make = lambda kind: experiment_of_job(name, "quick", given, kind)  # noqa: E731
+        return training.run(make, tmp_path / folder, device="cpu", quiet=True, resume=resume)
+
+    run("parts", 1)
+    if name == "gpt":
+        with pytest.raises(InvalidArgument, match="epochs is 2, was 1"):
+            run("parts", 2, "auto")
+    else:
+        parts, whole = run("parts", 2, "auto"), run("whole", 2)
+        assert parts.history[-1]["loss/train"] == whole.history[-1]["loss/train"]

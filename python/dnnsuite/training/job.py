@@ -174,6 +174,7 @@ def experiment_of_job(
     if hasattr(batches, "batch_of"):
         raise InvalidArgument(f"job {name} makes its batches with the model, which train does not")
     options |= batches.sizes
+    until = {"epochs": epochs} if workload.rate is not None else {}  # of the others a run may go on for more
     return JobExperiment(
         name=name,
         model=partial(_model, workload, options, hyper),
@@ -182,10 +183,10 @@ def experiment_of_job(
             str(batches.record.get("source")), {"train": dict(batches.record), "valid": {}}, "samples",
         ),
         optimizer=partial(_optimizer, workload, hyper),
-        schedule=partial(_schedule, workload, hyper, epochs),
+        schedule=partial(_schedule, workload, hyper, until.get("epochs", 0)),
         lines="tbd-pytorch", loss=_first, metrics=_Metric(workload.metric),
         epochs=epochs, batch_size=size, valid_batch_size=1, precision=values["precision"], seed=values["seed"],
-        settings={"job": name, "epochs": epochs, **options, **hyper, "batch_size": size}, plan=name,
+        settings={"job": name, **until, **options, **hyper, "batch_size": size}, plan=name,
     )  # fmt: skip
 
 
