@@ -47,6 +47,7 @@ def entry(**more):
     ("changes", "reason"),
     [
         ({"conditions": {"preset": "smoke"}}, "preset smoke is small and short: run it with --preset baselines"),
+        ({"conditions": {"preset": "quick"}}, "preset quick is small and short: run it with --preset baselines"),
         ({"conditions": {"settings": "arch=resnet18"}}, "settings that are not the original's (arch=resnet18)"),
         ({"seed_feed": "memory"}, "batches from memory, not loader"),
         ({"conditions": {"skipped steps": "many"}}, "many steps were skipped"),

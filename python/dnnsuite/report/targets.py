@@ -124,8 +124,8 @@ def _not_as_published(entry: ReportEntry) -> list[str]:
     preset, settings = (entry.conditions.get(name, "") for name in ("preset", "settings"))
     if entry.conditions.get("data", "").startswith("fake: "):
         return ["its data were made by `dnnsuite data prepare --fake`: run it with the real ones"]
-    if preset == "smoke":
-        return ["preset smoke is small and short: run it with --preset baselines"]
+    if preset in ("smoke", "quick"):
+        return [f"preset {preset} is small and short: run it with --preset baselines"]
     if settings not in ("", UNKNOWN, "the job's own"):
         return [f"settings that are not the original's ({settings}): run it with its own"]
     return []
