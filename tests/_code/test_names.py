@@ -3,7 +3,7 @@
 
 import functools
 
-from dnnsuite._code import branches, functions_in, line_of, loops_in, names_of, stored_attributes, texts_of
+from dnnsuite._code import branches, content_of, functions_in, line_of, loops_in, names_of, stored_attributes, texts_of
 
 
 def example(model, flag):
@@ -64,3 +64,16 @@ def test_functions_in_what_binds_or_wraps_them():
     assert list(functions_in(wrapping(straight)))[-1] is straight
     assert list(functions_in(functools.partial(straight, 1))) == [straight]
     assert not list(functions_in(3))
+
+
+def test_what_a_variable_of_an_enclosing_function_holds():
+    def around(assigned):
+        def inside():
+            return value
+
+        if assigned:
+            value = 3
+        return inside
+
+    full, empty = (around(assigned).__closure__[0] for assigned in (True, False))
+    assert (content_of(full), content_of(empty), content_of(empty, "none")) == (3, None, "none")

@@ -11,7 +11,7 @@ from typing import Any
 
 from .writes import codes_of
 
-__all__ = ["branches", "functions_in", "line_of", "loops_in", "names_of", "stored_attributes", "texts_of"]
+__all__ = ["branches", "content_of", "functions_in", "line_of", "loops_in", "names_of", "stored_attributes", "texts_of"]
 
 _JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 _BRANCHES = frozenset(name for name in dis.opmap if "JUMP" in name and "_IF_" in name and "EXC" not in name)
@@ -64,6 +64,14 @@ def line_of(code: types.CodeType, name: str) -> int | None:
         if step.argval == name:
             return line
     return None
+
+
+def content_of(cell: types.CellType, missing: Any = None) -> Any:
+    """Return what a variable of an enclosing function holds; `missing` where nothing is assigned to it yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return missing
 
 
 def functions_in(value: Any) -> Iterator[types.FunctionType]:

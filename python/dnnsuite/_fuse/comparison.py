@@ -23,7 +23,7 @@ import torch
 import torch.fx
 from torch.utils.hooks import RemovableHandle
 
-from .._code import keeps_state, names_of
+from .._code import content_of, keeps_state, names_of
 
 _BY_VALUE = (
     *(bool, int, float, complex, str, bytes, bytearray, range, slice, set, frozenset),
@@ -228,15 +228,8 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def _held_by(function: types.FunctionType) -> Any:
-    cells = [_content(cell) for cell in function.__closure__ or ()]
+    cells = [content_of(cell, _MISSING) for cell in function.__closure__ or ()]
     return cells, function.__defaults__, function.__kwdefaults__
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return _MISSING
 
 
 def _class(value: Any) -> Any:

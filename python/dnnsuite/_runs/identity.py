@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from .._code import changed_names, codes_of
+from .._code import changed_names, codes_of, content_of
 from ..errors import InvalidArgument, did_you_mean
 
 __all__ = ["Identity", "cannot_tell", "check_same", "identity_of"]
@@ -49,6 +49,7 @@ _OF_A_LOADER = frozenset(("num_workers", "prefetch_factor", "pin_memory", "pin_m
                           "_DataLoader__initialized", "_IterableDataset_len_called"))  # fmt: skip
 _SHORT = 60  # characters of a text that is shown as it is
 _DEEP = 60
+_EMPTY = object()  # in a variable that nothing is assigned to yet
 
 
 @dataclass
@@ -224,7 +225,7 @@ class _Walk:
     def _function(self, function: types.FunctionType, depth: int) -> str:
         code = function.__code__
         if _is_file_installed(code.co_filename) and not _is_users(function.__module__):
-            closed = [cell.cell_contents for cell in function.__closure__ or () if _is_full(cell)]
+            closed = [value for cell in function.__closure__ or () if (value := content_of(cell, _EMPTY)) is not _EMPTY]
             name = self._installed(function.__module__, function.__qualname__)
             return name if not closed else _short(f"{name} with {self.text(closed, name, depth)}")
         place = function.__qualname__.replace(".<locals>", "")
@@ -232,8 +233,8 @@ class _Walk:
         reached = [
             *((f"default {i}", value) for i, value in enumerate(function.__defaults__ or ())),
             *(function.__kwdefaults__ or {}).items(),
-            *((name, cell.cell_contents) for name, cell in zip(code.co_freevars, function.__closure__ or (),
-                                                               strict=True) if _is_full(cell)),
+            *((name, value) for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
+              if (value := content_of(cell, _EMPTY)) is not _EMPTY),
             *((name, function.__globals__[name]) for name in sorted(read) if name in function.__globals__),
         ]  # fmt: skip
         for name, value in reached:
@@ -405,14 +406,6 @@ def _beginning(kind: type) -> set[types.CodeType]:
         if not more:
             return {code for name in begun for code in codes_of(methods[name])}
         begun |= more
-
-
-def _is_full(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
 
 
 def _is_file_installed(path: str) -> bool:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import random
 import sys
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._code import changes_of, codes_of
+from .._code import changes_of, codes_of, content_of
 from .._fuse import arrays_in, generator_loans
 from .._fuse import width as array_width
 from .._fuse.code.late_draws import is_followed
@@ -77,10 +76,7 @@ def _writes(code: types.CodeType, function: types.FunctionType) -> bool:
 
 def _value_of(name: str, function: types.FunctionType) -> Any:
     if name in function.__code__.co_freevars:
-        cell = (function.__closure__ or ())[function.__code__.co_freevars.index(name)]
-        with contextlib.suppress(ValueError):  # not assigned yet
-            return cell.cell_contents
-        return None
+        return content_of((function.__closure__ or ())[function.__code__.co_freevars.index(name)])
     return function.__globals__.get(name)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..._code import content_of
 from ..._state import Contents, Kept, keep_binding, keep_cell, keep_names
 from ..._torch import hidden_from_modes
 from ...nn.model_tensor import ModelTensor, physical
@@ -26,7 +27,6 @@ from .stand_in import StandInDict
 
 _NO_VALUES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
 _NOT_PUT_BACK = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)
-_MISSING = object()
 _INTERNAL = frozenset(vars(torch.nn.Module()))
 
 
@@ -106,13 +106,6 @@ def _is_a_users(name: str, value: Any) -> bool:
     return name not in _INTERNAL and not name.startswith("_fused_")
 
 
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return _MISSING
-
-
 def _functions_in(arguments: Sequence[Any]) -> Iterator[types.FunctionType]:
     """Yield the Python functions among arguments, and those that they close over."""
     waiting, seen = list(arguments), set[int]()
@@ -124,7 +117,7 @@ def _functions_in(arguments: Sequence[Any]) -> Iterator[types.FunctionType]:
         elif isinstance(value, types.FunctionType) and id(value) not in seen:
             seen.add(id(value))
             yield value
-            waiting += [_content(cell) for cell in value.__closure__ or ()]
+            waiting += [content_of(cell) for cell in value.__closure__ or ()]
         elif type(value) in (list, tuple):
             waiting += value
         elif type(value) is dict:

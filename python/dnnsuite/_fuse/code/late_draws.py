@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dis
 import functools
 import random
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..._code import branches, codes_of, functions_in, names_of, stored_attributes, texts_of
+from ..._code import branches, codes_of, content_of, functions_in, names_of, stored_attributes, texts_of
 from ...nn.array_module import ArrayModule
 
 #: Functions and methods that draw for a tensor that all models share, if nobody looks out for them.
@@ -167,7 +166,7 @@ class _Reached:
             waiting += self._of_globals(function.__globals__, names)
             if function.__closure__:
                 self._closed.append((weakref.ref(function), _closed(function)))
-                waiting += [found for cell in function.__closure__ for found in _functions(_content(cell))]
+                waiting += [found for cell in function.__closure__ for found in _functions(content_of(cell))]
         self._functions = [weakref.ref(function) for function in seen.values()]
         return list(seen.values())
 
@@ -198,7 +197,7 @@ def _leads(value: Any) -> bool:
 
 
 def _closed(function: types.FunctionType) -> tuple[int, ...]:
-    return tuple(id(_content(cell)) for cell in function.__closure__ or ())
+    return tuple(id(content_of(cell)) for cell in function.__closure__ or ())
 
 
 def _is_random(value: Any, names: frozenset[str]) -> bool:
@@ -254,13 +253,6 @@ def names_in(function: types.FunctionType) -> frozenset[str]:
 @functools.lru_cache(maxsize=8192)
 def _names_in_code(code: types.CodeType) -> frozenset[str]:
     return names_of(code) | (texts_of(code) & _DRAWING)  # the latter: getattr(torch, "rand")
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return None
 
 
 #: Functions that write into buffers that they are given.
@@ -359,9 +351,8 @@ def _held_functions(value: Any) -> Iterator[types.FunctionType]:
         for function in functions_in(value):
             yield function
             for cell in function.__closure__ or ():
-                with contextlib.suppress(ValueError):  # not assigned yet
-                    held = cell.cell_contents
-                    yield from (functions_in(held) if isinstance(held, types.FunctionType | types.MethodType) else ())
+                held = content_of(cell)
+                yield from (functions_in(held) if isinstance(held, types.FunctionType | types.MethodType) else ())
 
 
 @functools.lru_cache(maxsize=4096)

@@ -7,6 +7,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..._code import content_of
 from ..._state import PLAIN, Path, Put, Unknown, Walk
 
 _PLAIN_TYPES = frozenset(PLAIN)
@@ -81,7 +82,7 @@ class CellReader(Reader):
         self._cell = cell
 
     def held(self) -> Any:
-        return cell_contents(self._cell)
+        return content_of(self._cell)
 
     def put(self, value: Any) -> None:
         self._cell.cell_contents = value
@@ -142,11 +143,3 @@ class DefaultsReader(Reader):
 
     def put(self, value: Any) -> None:
         setattr(self._function, self._name, value)
-
-
-def cell_contents(cell: types.CellType) -> Any:
-    """Return the contents of a cell; None for an empty one."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None
