@@ -6,7 +6,7 @@ import torch
 
 from dnnsuite import ops
 from dnnsuite.nn import functional
-from dnnsuite.ops.shared import folded, is_frozen, is_shared, once, spread
+from dnnsuite.ops.shared import beside, folded, is_frozen, is_shared, once, spread
 
 B = 3
 
@@ -90,3 +90,11 @@ def test_a_shared_batch_is_multiplied_once():
     y = ops.linear(x, weight)
     assert is_shared(y)
     torch.testing.assert_close(y[1], x[1] @ weight[1].t())
+
+
+def test_a_number_per_model_lies_beside_any_tensor():
+    vector = torch.tensor([1.0, 2.0])
+    for shape in [(2,), (2, 3), (2, 1, 4)]:
+        assert torch.equal(
+            beside(vector, torch.ones(shape)) * torch.ones(shape), torch.stack([v.expand(shape[1:]) for v in vector])
+        )

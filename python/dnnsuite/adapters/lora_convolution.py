@@ -14,6 +14,7 @@ from .. import nn
 from .._fuse.layer_table import register
 from ..nn.functional.convolution import channels_last
 from ..ops.memory_order import by_memory_order
+from ..ops.shared import beside
 from .lora_layer import LoraLayer, rank_of
 
 
@@ -74,7 +75,7 @@ class _LoraConv(LoraLayer):
     def _product(self, x: torch.Tensor, models: slice, rank: int) -> torch.Tensor:
         """Return the adapter's part for some models of one rank."""
         a, b = self.lora_A[self.adapter], self.lora_B[self.adapter]
-        scale = self.scale[models].view(-1, *[1] * (x.dim() - 1))
+        scale = beside(self.scale[models], x)
         bias = None if b.bias is None else b.bias[models] * self.scale[models].unsqueeze(1)
         filters, mixing = a.weight[models], b.weight[models]
         if rank < self.most:

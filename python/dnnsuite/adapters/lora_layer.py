@@ -15,6 +15,7 @@ from .._fuse.single_model import model_of
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from ..nn.sharing import own
+from ..ops.shared import beside
 
 _RANK = "_rank_in_array"
 
@@ -132,7 +133,7 @@ class LoraLayer(ArrayModule):
 
     def _scaled(self, x: torch.Tensor) -> torch.Tensor:
         """x `[B, ...]` times each model's scale."""
-        return x * self.scale.view(-1, *[1] * (x.dim() - 1))
+        return x * beside(self.scale, x)
 
     def _apply(self, fn: Any, recurse: bool = True) -> LoraLayer:
         super()._apply(fn, recurse)

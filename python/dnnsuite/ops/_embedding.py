@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .library import differentiable, library, tracing
-from .shared import is_frozen, is_shared, spread
+from .shared import beside, is_frozen, is_shared, spread
 
 __all__ = ["embedding"]
 
@@ -39,7 +39,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _composition(weight: Tensor, indices: Tensor, padding_idx: int) -> Tensor:
-    models = torch.arange(len(weight), device=weight.device).view(-1, *[1] * (indices.dim() - 1))
+    models = beside(torch.arange(len(weight), device=weight.device), indices)
     rows = weight[models, indices]
     return torch.where((indices == padding_idx).unsqueeze(-1), rows.detach(), rows) if padding_idx >= 0 else rows
 

@@ -12,6 +12,7 @@ from ..errors import InvalidArgument
 from ._cross_entropy import cross_entropy
 from ._linear import linear_composition, own_products
 from .library import below_autograd, gradients_through, library, remember, tracing
+from .shared import beside
 
 __all__ = ["linear_cross_entropy"]
 
@@ -76,7 +77,7 @@ class _Chunked(torch.autograd.Function):
             return gradients_through(_composition, ctx, (grad,))
         gradients = ctx.saved_tensors[4:]
         if not bool((grad == 1).all()):
-            gradients = [None if g is None else g * grad.view(-1, *[1] * (g.dim() - 1)) for g in gradients]
+            gradients = [None if g is None else g * beside(grad, g) for g in gradients]
         return (*gradients, None, None, None, None)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-__all__ = ["folded", "is_frozen", "is_kept", "is_shared", "once", "spread"]
+__all__ = ["beside", "folded", "is_frozen", "is_kept", "is_shared", "once", "spread"]
 
 
 def is_shared(x: Tensor) -> bool:
@@ -23,6 +23,11 @@ def is_frozen(x: Tensor | None) -> bool:
 def is_kept(x: Tensor | None) -> bool:
     """Return True for state without a gradient that is held once, also by a single model, and for None."""
     return x is None or (not x.requires_grad and x.dim() > 0 and x.stride(0) == 0 and len(x) > 0)
+
+
+def beside(vector: Tensor, x: Tensor) -> Tensor:
+    """View one number per model, `[B]`, so that it broadcasts over x `[B, ...]`: `[B, 1, ...]`."""
+    return vector.view(-1, *[1] * (x.dim() - 1))
 
 
 def spread(one: Tensor, B: int) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from .. import _under_way as under_way
 from ..errors import InvalidArgument
 from ..ops.decay_groups import ChosenGroup
+from ..ops.shared import beside
 from ._base import ArrayOptimizer
 from ._group import Group
 from ._plan import Hyper
@@ -224,4 +225,4 @@ class SAM(Around):
 def _beside(vector: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     """View `[B]` beside a parameter, numbers in its dtype: `[B, 1, ...]`."""
     vector = vector if vector.dtype == torch.bool else vector.to(parameter.dtype)
-    return vector.view(-1, *[1] * (parameter.dim() - 1))
+    return beside(vector, parameter)

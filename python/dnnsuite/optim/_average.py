@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import torch
 
+from ..ops.shared import beside
 from ._base import ArrayOptimizer
 from ._plan import Group, Hyper
 
@@ -37,7 +38,7 @@ class Adagrad(ArrayOptimizer):
 
     def start_state(self, name: str, value: torch.Tensor, hyper: Hyper) -> torch.Tensor:
         start = hyper["initial_accumulator_value"].to(value.dtype)
-        return value.add_(start.view(-1, *[1] * (value.dim() - 1)))
+        return value.add_(beside(start, value))
 
 
 class RMSprop(ArrayOptimizer):

@@ -80,8 +80,9 @@ class LBFGS(ArrayOptimizer):
             raise InvalidArgument("LBFGS.step takes a closure that computes the losses, runs backward and returns them")
         under_way.finish(self)
         params = self.own_groups()[0]["params"]
-        searches = [one for one, moves in zip(self._searches(), self.active.tolist(), strict=True) if moves]
         places = [index for index, moves in enumerate(self.active.tolist()) if moves]
+        alone = self._searches()
+        searches = [alone[index] for index in places]
         turns, first = _Turns(len(searches)), None
         threads = [
             threading.Thread(target=turns.search, args=(place, one), daemon=True) for place, one in enumerate(searches)

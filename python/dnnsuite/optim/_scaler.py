@@ -12,6 +12,7 @@ from .. import ops
 from .._shown import shown
 from .._torch import foreach_norm
 from ..errors import InvalidArgument, Unavailable
+from ..ops.shared import beside
 from ._base import ArrayOptimizer
 from ._partial import PartiallyFused
 from ._plan import Group, Hyper, refuse_other_width, refuse_sparse
@@ -90,7 +91,7 @@ class GradScaler:
             raise InvalidArgument(
                 f"the scaler of {self.B} models scales losses [{self.B}, ...], got {list(losses.shape)}: sum them after"
             )
-        return losses * self._vectors["scale"].to(losses.dtype).view(-1, *[1] * (losses.dim() - 1))
+        return losses * beside(self._vectors["scale"].to(losses.dtype), losses)
 
     def _look(self, groups: Sequence[Group]) -> list[torch.Tensor]:
         """Return the gradients; note the models with one that is not finite."""

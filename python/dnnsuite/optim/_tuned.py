@@ -10,6 +10,7 @@ import torch
 
 from .. import _under_way as under_way
 from ..errors import InvalidArgument
+from ..ops.shared import beside
 from ._group import Group
 from ._plan import Hyper
 from ._written import Entry, WrittenOptimizer
@@ -55,9 +56,8 @@ class SGDScheduleFree(WrittenOptimizer):
             for parameter in group["params"]:
                 row = self.state.get(parameter)
                 if row and "z" in row:
-                    beside = (-1, *[1] * (parameter.dim() - 1))
-                    turned = torch.lerp(parameter, row["z"], weight.to(parameter.dtype).view(beside))
-                    parameter.copy_(torch.where((row["step"] > 0).view(beside), turned, parameter))
+                    turned = torch.lerp(parameter, row["z"], beside(weight.to(parameter.dtype), parameter))
+                    parameter.copy_(torch.where(beside(row["step"] > 0, parameter), turned, parameter))
             group["train_mode"] = train
 
     def begin(self, group: Group, hyper: Hyper, active: torch.Tensor) -> Hyper:

@@ -17,6 +17,7 @@ import torch
 from ..errors import InvalidArgument
 from ..ops import array_layers
 from ..ops.partial_use import partly_used, users_of
+from ..ops.shared import beside
 from ._base import ArrayOptimizer
 from ._group import Group
 from ._plan import Hyper, refuse_other_width, refuse_sparse
@@ -57,7 +58,7 @@ class Entry:
 
     def spread(self, vector: torch.Tensor) -> torch.Tensor:
         """View `[B]` beside the parameter: `[B, 1, ...]`."""
-        return vector.to(self.dtype).view(-1, *[1] * (self.value.dim() - 1))
+        return beside(vector.to(self.dtype), self.value)
 
     def hyper(self, *names: str) -> list[torch.Tensor]:
         """Hyper-parameters `[B, 1, ...]`."""
@@ -74,8 +75,7 @@ class Entry:
         active = self.active if where is None else where
         named = [(self.parameter, value)] if value is not None else []
         for target, new in [*named, *((self.row[name], new) for name, new in states.items())]:
-            chosen = active.view(-1, *[1] * (target.dim() - 1))
-            target.copy_(torch.where(chosen, new, target))
+            target.copy_(torch.where(beside(active, target), new, target))
 
     def count(self) -> None:
         """Count a step of the models that step."""

@@ -15,6 +15,7 @@ import torch
 
 from ... import ops
 from ...errors import InvalidArgument
+from ...ops.shared import beside
 from .._precision import computable
 
 Tensor = torch.Tensor
@@ -91,7 +92,7 @@ def _channel_factors(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
 
 
 def _alpha(x: Tensor, factors: Tensor, p: Tensor) -> Tensor:
-    rate = ((p.double() * 65536).round() / 65536).view(-1, *[1] * (x.dim() - 1))  # what the mask drops at
+    rate = beside((p.double() * 65536).round() / 65536, x)  # what the mask drops at
     scale = ((1 - rate) * (1 + rate * _ALPHA**2)).rsqrt()
     scale = torch.where(rate < 1, scale, 0.0)
     shift = scale * _ALPHA * rate
