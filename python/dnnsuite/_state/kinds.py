@@ -50,14 +50,20 @@ def _by_identity(walk: Walk, value: Any, at: Path) -> Any:
     return walk.identity(value)
 
 
+def _tensor(walk: Walk, value: Any, at: Path) -> Any:
+    held = vars(value) if type(value) in (torch.Tensor, torch.nn.Parameter) else {}
+    return walk.identity(value), walk.attributes(value, (*at, 1)) if held else ()
+
+
 def _code(walk: Walk, value: Any, at: Path) -> Any:
     walk.code.append(value)
-    return walk.identity(value)
+    code = walk.watch_by(lambda: value.__code__, by_identity=True)
+    return walk.identity(value), walk.identity(code), walk.attributes(value, (*at, 1), all_names=True)
 
 
 def _method(walk: Walk, value: Any, at: Path) -> Any:
     walk.code.append(value)
-    return walk.identity(value.__func__), walk.look(value.__self__, "", (*at, 1))
+    return walk.look(value.__func__, "", (*at, 0)), walk.look(value.__self__, "", (*at, 1))
 
 
 def _builtin(walk: Walk, value: Any, at: Path) -> Any:
@@ -220,7 +226,8 @@ def _path(walk: Walk, value: Any, at: Path) -> Any:
 
 
 def _error(walk: Walk, value: Any, at: Path) -> Any:
-    return walk.identity(value), walk.look(value.args, ".args", (*at, 1)), walk.attributes(value, (*at, 2))
+    held = walk.watch_by(lambda: value.args)
+    return walk.identity(value), walk.look(held, ".args", (*at, 1)), walk.attributes(value, (*at, 2))
 
 
 def _getter(walk: Walk, value: Any, at: Path) -> Any:
@@ -253,7 +260,7 @@ _SIMPLE_OF_C = ctypes.c_int.__mro__[1]
 register(object, look_at_object)
 _register_each(
     (
-        *(torch.Tensor, torch.UntypedStorage, torch.jit.ScriptModule, types.CodeType),
+        *(torch.UntypedStorage, torch.jit.ScriptModule, types.CodeType),
         *(_OPERATOR, type(torch.ops.aten.add), threading.Thread),
         *(logging.Logger, logging.Handler, type(threading.Lock()), type(threading.RLock())),
     ),
@@ -268,6 +275,7 @@ _register_each(weakref.ProxyTypes, _proxy)
 _register_each((operator.attrgetter, operator.itemgetter, operator.methodcaller), _getter)
 _register_each((type({}.keys()), type({}.values()), type({}.items())), _view)
 register(dict, _mapping)
+register(torch.Tensor, _tensor)
 register(types.MappingProxyType, _read_only)
 register(types.FunctionType, _code)
 register(types.MethodType, _method)

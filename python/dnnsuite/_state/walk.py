@@ -39,10 +39,12 @@ PLAIN = (
 )
 _PLAIN_TYPES = frozenset((*PLAIN, torch.Size, datetime.datetime))  # looked up faster than `isinstance` decides
 _POINTER = 8  # bytes
+_BASES = operator.attrgetter("__mro__")
 _NO_VALUES = (
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type),
     *(property, classmethod, staticmethod, functools.cached_property),
 )
+_OF_C = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _ASKS_CODE = ("__getattr__", "__getattribute__")
 
 Path = tuple[int, ...]
@@ -122,6 +124,9 @@ class Walk:
         self._live: list[Any] = []
         self._copies: list[Any] = []
         self._looks: list[tuple[Callable[[], Any], Any, bool]] = []
+        self._objects_of: list[Any] = []
+        self._kinds: list[Any] = []
+        self._classes: dict[type, tuple[type, ...]] = {}
         self._seen: dict[int, int] = {}
         self._kept: list[Any] = []  # so that no other object gets the identity of one that was seen
         self._labels: list[str] = [where]
@@ -133,7 +138,9 @@ class Walk:
     def same(self) -> bool:
         """Return True if nothing has changed since the walk; False where that takes another walk to tell."""
         try:
-            if self._live != self._copies:
+            if self._live != self._copies or list(map(type, self._objects_of)) != self._kinds:
+                return False
+            if any(map(operator.is_not, map(_BASES, self._classes), self._classes.values())):
                 return False
             for read, before, by_identity in self._looks:
                 now = read()
@@ -213,6 +220,9 @@ class Walk:
     def attributes(self, value: Any, at: Path, all_names: bool = False) -> tuple[Any, ...]:
         """Take the snapshots of the attributes of an object that count: its own, those in slots, and its class's."""
         kind: Any = type(value)
+        self._objects_of.append(value)
+        self._kinds.append(kind)
+        self._classes[kind] = kind.__mro__
         own = not all_names and _is_the_users(kind) and not _asks_code(kind)
         names = self.names if own else None
         found: list[Any] = []
@@ -220,13 +230,13 @@ class Walk:
         if held is not None:
             self.watch(held, dict(held))
             for name in held if names is None else [name for name in held if name in names]:
-                self._attribute(found, value, name, held[name], at, own)
+                self._attribute(found, functools.partial(operator.setitem, held, name), name, held[name], at, own)
         for slot in slots_in(kind):
             if names is None or slot.__name__ in names:
                 now = self.watch_by(functools.partial(_in_slot, slot, value), by_identity=True)
                 if now is not _MISSING:
-                    self._attribute(found, value, slot.__name__, now, at, own)
-        for base in _users_bases(kind):
+                    self._attribute(found, functools.partial(slot.__set__, value), slot.__name__, now, at, own)
+        for base in _users_bases(kind.__mro__):
             self.of_class(base, found, at, names, held or ())
         self.code.append(kind)
         return tuple(found)
@@ -242,16 +252,16 @@ class Walk:
             if (names is None or name in names)
             and name not in hidden
             and not (name.startswith(("__", "_abc_")) or isinstance(value, _NO_VALUES))
-            and not hasattr(type(value), "__set__")
+            and not isinstance(value, _OF_C)
         ]
         if shown:
             self.watch(space, dict(space))
         for name in shown:
-            self._attribute(found, kind, name, space[name], at)
+            self._attribute(found, functools.partial(setattr, kind, name), name, space[name], at)
 
-    def _attribute(self, found: list[Any], holder: Any, name: str, value: Any, at: Path, named: bool = True) -> None:
+    def _attribute(self, found: list[Any], put: Put, name: str, value: Any, at: Path, named: bool = True) -> None:
         inner = (*at, len(found), 1)
-        found.append((name, self.look(value, f".{name}", inner, functools.partial(setattr, holder, name), named)))
+        found.append((name, self.look(value, f".{name}", inner, put, named)))
 
 
 # -- classes -------------------------------------------------------------------------------------------------------
@@ -288,8 +298,8 @@ def _asks_code(kind: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _users_bases(kind: Any) -> tuple[Any, ...]:
-    return tuple(base for base in kind.__mro__ if _is_python(base) and _is_the_users(base))
+def _users_bases(bases: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(base for base in bases if _is_python(base) and _is_the_users(base))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -25,8 +25,7 @@ class HeldObjects:
         for value, theirs in values:
             if isinstance(value, torch.Tensor):
                 self._tensors += _followed(value, theirs)
-            else:
-                self._objects.append(value)
+            self._objects.append(value)  # a tensor has attributes, too
         self.keep()
 
     def keep(self) -> None:
