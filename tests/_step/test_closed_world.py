@@ -9,6 +9,7 @@ import ctypes
 import dataclasses
 import functools
 import itertools
+import math
 import os
 import pathlib
 import random
@@ -294,6 +295,17 @@ KINDS = {
     "bytearray": Kind(lambda: bytearray(b"\x01"), first, lambda v: held_in(v, lambda v: v.__setitem__(0, 10))),
     "weak reference": Kind(WeaklyHeld, read_weakly, change_weakly),
     "range": Kind(lambda: range(1), lambda v: 1.0 * len(v), lambda v: range(10)),
+    "type of a number": Kind(lambda: [1], lambda v: 10.0 if v[0] is True else 1.0, lambda v: [True]),
+    "sign of a zero": Kind(
+        lambda: {"z": 0.0},
+        lambda v: 10.0 if math.copysign(1, v["z"]) < 0 else 1.0,
+        lambda v: held_in(v, lambda v: v.update(z=-0.0)),
+    ),
+    "attribute of a class that comes late": Kind(
+        lambda: type("Own", (OfItsClass,), {})(),
+        lambda v: getattr(v, "late", 1.0),
+        lambda v: held_in(v, lambda v: setattr(type(v), "late", 10.0)),
+    ),
     "frozen dataclass": Kind(Frozen, attribute, lambda v: held_in(v, lambda v: object.__setattr__(v, "value", 10.0))),
     "descriptor": Kind(Described, attribute, set_value),
     "class of an object": Kind(lambda: type("Own", (), {"value": 1.0})(), attribute, give_class),
@@ -763,3 +775,46 @@ def test_models_that_move_a_generator_of_their_own_run_eagerly_for_good(threads)
                 torch.testing.assert_close(losses[index], loss.detach())
         assert runner.mode.startswith("eager: ")
     assert [one.numbers.getstate() for one in dnnsuite.unfuse(array)] == [one.numbers.getstate() for one in alone]
+
+
+def test_a_weak_reference_keeps_nothing_alive():
+    held = [Record(2.0)]
+    weak = weakref.ref(held[0])
+    array = dnnsuite.fuse([Net(seed) for seed in range(B)])
+
+    def factor():
+        record = weak()
+        return 10.0 if record is None else record.value
+
+    x = torch.randn(B, 3, 4, generator=torch.Generator().manual_seed(7))
+    with dnnsuite.StepRunner(array, optim.SGD(array.parameters(), lr=0.0), scaled(factor), threads=1) as runner:
+        before = [runner.step(x).losses() for _ in range(6)]
+        held.clear()
+        after = runner.step(x).losses()
+    assert weak() is None
+    torch.testing.assert_close(after, 25 * before[-1])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_memory_that_a_teacher_gets_between_steps(threads):
+    teacher, plain = torch.nn.Linear(4, 2), torch.nn.Linear(4, 2)
+    array = dnnsuite.fuse([Net(seed) for seed in range(B)])
+    plain.load_state_dict(teacher.state_dict())
+
+    def loss(array, x):
+        with torch.no_grad():
+            goal = teacher(x)
+        return (array.inner(x) - goal).square().flatten(1).mean(1)
+
+    x = torch.randn(B, 3, 4, generator=torch.Generator().manual_seed(7))
+    weight = array.inner.weight.detach().clone(), array.inner.bias.detach().clone()
+    with dnnsuite.StepRunner(array, optim.SGD(array.parameters(), lr=0.0), loss, threads=threads) as runner:
+        for step in range(9):
+            if step in (5, 7):
+                runner.synchronize()
+                for one in (teacher, plain):
+                    one.weight.data = 2 * one.weight.data
+            losses = runner.step(x).losses()
+            outputs = torch.baddbmm(weight[1].unsqueeze(1), x, weight[0].transpose(1, 2))
+            torch.testing.assert_close(losses, (outputs - plain(x).detach()).square().flatten(1).mean(1))
+        assert runner.mode == "captured"

@@ -3,9 +3,26 @@
 
 from .kinds import look_at_module, register
 from .restore import Contents, Kept, keep_binding, keep_cell, keep_names, keep_reference
-from .walk import PLAIN, Path, Put, Same, Unknown, Walk, hides_state, slots_of
+from .walk import PLAIN, Path, Put, Same, Unknown, Walk, hides_state, holds_lookalikes, holds_others, mark, slots_of
 
 __all__ = [
-    "PLAIN", "Contents", "Kept", "Path", "Put", "Same", "Unknown", "Walk", "hides_state", "keep_binding",
-    "keep_cell", "keep_names", "keep_reference", "look_at_module", "register", "slots_of",
+    "PLAIN",
+    "Contents",
+    "Kept",
+    "Path",
+    "Put",
+    "Same",
+    "Unknown",
+    "Walk",
+    "hides_state",
+    "holds_lookalikes",
+    "holds_others",
+    "keep_binding",
+    "keep_cell",
+    "keep_names",
+    "keep_reference",
+    "look_at_module",
+    "mark",
+    "register",
+    "slots_of",
 ]  # fmt: skip

@@ -51,8 +51,10 @@ def _by_identity(walk: Walk, value: Any, at: Path) -> Any:
 
 
 def _tensor(walk: Walk, value: Any, at: Path) -> Any:
-    held = vars(value) if type(value) in (torch.Tensor, torch.nn.Parameter) else {}
-    return walk.identity(value), walk.attributes(value, (*at, 1)) if held else ()
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return walk.identity(value)
+    layout = walk.watch_memory(value) if value.layout == torch.strided else ()
+    return walk.identity(value), layout, walk.attributes(value, (*at, 1)) if vars(value) else ()
 
 
 def _code(walk: Walk, value: Any, at: Path) -> Any:
@@ -98,6 +100,7 @@ def _sequence(walk: Walk, value: Any, at: Path) -> Any:
         walk.watch(value, bare(bare.__iter__(value)))
     if len(value) > _LOOKED_AT_BY_ELEMENTS and _all_plain(bare.__iter__(value)):
         found: Any = tuple(bare.__iter__(value))
+        walk.plain(found)
     else:
         found = walk.parts(bare.__iter__(value), at if kind is bare else (*at, 0), None if bare is tuple else value)
     return found if kind is bare else (found, walk.attributes(value, (*at, 1)))
@@ -113,6 +116,7 @@ def _mapping(walk: Walk, value: Any, at: Path) -> Any:
     walk.watch_by(lambda: tuple(bare.__iter__(value)))  # dictionaries are equal in any order
     if len(value) > _LOOKED_AT_BY_ELEMENTS and _all_plain(dict.values(value)) and _all_plain(dict.keys(value)):
         found: Any = tuple(bare.items(value))
+        walk.plain(dict.values(value))
     else:
         found = walk.items(value, at if kind is dict else (*at, 0))
     return found if kind is dict else (found, walk.attributes(value, (*at, 1)))
@@ -157,12 +161,12 @@ def _variable(walk: Walk, value: Any, at: Path) -> Any:
 
 
 def _reference(walk: Walk, value: Any, at: Path) -> Any:
-    target = walk.watch_by(value, by_identity=True)
-    return "reference", walk.look(target, "()", (*at, 1))
+    walk.watch_by(lambda: value() is None)
+    return "reference", walk.look_weakly(value(), (*at, 1))
 
 
 def _proxy(walk: Walk, value: Any, at: Path) -> Any:
-    return "proxy", walk.look(value.__repr__.__self__, "", (*at, 1))
+    return "proxy", walk.look_weakly(value.__repr__.__self__, (*at, 1))
 
 
 def _generator_of_numbers(read: Any) -> Handler:

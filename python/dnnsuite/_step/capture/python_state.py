@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ..._fuse import holds_module, joined, models_apart, names_of_own, stands_in
-from ..._state import PLAIN, Walk, hides_state, slots_of
+from ..._state import PLAIN, Walk, hides_state, holds_lookalikes, holds_others, mark, slots_of
 from ...nn.array_module import ArrayModule
 from .arithmetic import is_number
 from .guards import is_state, modules_of
@@ -64,7 +64,9 @@ class Holder:
 
     def changed(self) -> bool:
         """Return True if it may have changed since the copy."""
-        return _differ(self.held, self.known)
+        if _differ(self.held, self.known):
+            return True
+        return holds_lookalikes(self.known) and holds_others(self.held, self.known)
 
     def changes(self) -> dict[Any, Any]:
         """Collect new and changed values by attribute, key or index; `_GONE` for those removed."""
@@ -93,7 +95,7 @@ def _items(held: Any) -> dict[Any, Any]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    return a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and bool(a == b))
+    return a is b or (mark(a) == mark(b) and type(a) is type(b) and isinstance(a, _PLAIN) and bool(a == b))
 
 
 def holders_of(modules: Sequence[torch.nn.Module]) -> Iterator[Holder]:
@@ -323,11 +325,16 @@ class PythonState:
     def _compare(self) -> None:
         """Put everything that is compared in each step in two lists, which one call compares."""
         self._compared = [h.held for h in self._holders], [h.known for h in self._holders]
+        layers = {number for number, module in enumerate(self._modules) if isinstance(module, ArrayModule)}
+        users = [h for h in self._holders if h.path[0] not in layers and holds_lookalikes(h.known)]
+        self._by_identity = [h.held for h in users], [h.known for h in users]
         self._compared_changing = [h.held for h in self._changing], [h.known for h in self._changing]
 
     def changed(self) -> bool:
         """Return True if the array may have changed since the last comparison."""
-        return _differ(*self._compared) or self._objects.changed() or self._forms.changed()
+        if _differ(*self._compared) or any(map(holds_others, *self._by_identity)):
+            return True
+        return self._objects.changed() or self._forms.changed()
 
     def carry_over(self) -> list[str]:
         """Copy changes of the array to the copies; return their names.
