@@ -2,6 +2,7 @@
 """Seeds, devices, and what happens to tests that need a GPU."""
 
 import functools
+import gc
 import os
 import random
 import signal
@@ -35,6 +36,13 @@ def pytest_cmdline_main(config):
     asked = getattr(option, "numprocesses", 0) is not None or option.usepdb or option.capture == "no"
     if not (asked or option.collectonly or "PYTEST_XDIST_WORKER" in os.environ):
         option.numprocesses = len(os.sched_getaffinity(0))
+
+
+def pytest_collection_finish():
+    """The tests themselves, a million objects, live to the end. Code under test looks through what Python knows of, and
+    collects garbage; it need not look through those each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item):

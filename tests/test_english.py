@@ -6,11 +6,19 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import dnnsuite
 
 PACKAGE = Path(dnnsuite.__file__).parent
-SOURCES = [*sorted(PACKAGE.rglob("*.py")), PACKAGE / "_C.pyi"]
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+Trees = dict[Path, ast.Module]
+
+
+@pytest.fixture(scope="module")
+def trees() -> Trees:
+    """The sources. A million nodes: no other test shall have them parsed, nor looked through by its collector."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in (*PACKAGE.rglob("*.py"), PACKAGE / "_C.pyi")}
+
 
 # A relative clause, a bare preposition or a pronoun is no name for a thing.
 CLAUSE = re.compile(
@@ -24,13 +32,15 @@ DIALECT = re.compile(
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def documented() -> Iterator[tuple[str, str]]:
+@pytest.fixture(scope="module")
+def documented(trees: Trees) -> list[tuple[str, str]]:
     """(place, docstring) of every module, class and function that has one."""
-    for path, tree in TREES.items():
-        for node in _definitions(tree):
-            if text := ast.get_docstring(node):
-                name = getattr(node, "name", "module")
-                yield f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 1)} {name}", text
+    return [
+        (f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 1)} {getattr(node, 'name', 'module')}", text)
+        for path, tree in trees.items()
+        for node in _definitions(tree)
+        if (text := ast.get_docstring(node))
+    ]
 
 
 def _definitions(node: Documented) -> Iterator[Documented]:
@@ -45,32 +55,29 @@ def _definitions(node: Documented) -> Iterator[Documented]:
             below += [inner for inner in ast.iter_child_nodes(each) if isinstance(inner, ast.stmt)]
 
 
-DOCUMENTED = list(documented())
-
-
 def summary(text: str) -> str:
     """The first paragraph, in one line."""
     return " ".join(text.partition("\n\n")[0].split())
 
 
-def test_no_docstring_begins_with_a_relative_clause() -> None:
-    assert [f"{place}: {text[:60]}" for place, text in DOCUMENTED if CLAUSE.match(text)] == []
+def test_no_docstring_begins_with_a_relative_clause(documented: list[tuple[str, str]]) -> None:
+    assert [f"{place}: {text[:60]}" for place, text in documented if CLAUSE.match(text)] == []
 
 
-def test_no_summary_begins_with_a_verb_in_the_third_person() -> None:
+def test_no_summary_begins_with_a_verb_in_the_third_person(documented: list[tuple[str, str]]) -> None:
     verbs = re.compile(r"(Add|Begin|Doe|Find|Give|Ha|Hold|I|Keep|Let|Make|Put|Return|Take|Tell|Write|Yield)s\b")
-    assert [place for place, text in DOCUMENTED if verbs.match(text)] == []
+    assert [place for place, text in documented if verbs.match(text)] == []
 
 
-def test_no_docstring_is_in_a_dialect() -> None:
-    assert [f"{place}: {text[:60]}" for place, text in DOCUMENTED if DIALECT.search(text)] == []
+def test_no_docstring_is_in_a_dialect(documented: list[tuple[str, str]]) -> None:
+    assert [f"{place}: {text[:60]}" for place, text in documented if DIALECT.search(text)] == []
 
 
-def exported() -> Iterator[tuple[str, ast.FunctionDef, str]]:
+def exported(trees: Trees) -> Iterator[tuple[str, ast.FunctionDef, str]]:
     """(place, function, docstring) of the functions that the package's own packages name in `__all__`."""
-    for path, tree in TREES.items():
+    for path, tree in trees.items():
         room = path.relative_to(PACKAGE).parts[0]
-        front = TREES.get(PACKAGE / room / "__init__.py")
+        front = trees.get(PACKAGE / room / "__init__.py")
         if front is None or room in ("cli", "ops", "nn"):  # help texts; signatures of torch
             continue
         for node in tree.body:
@@ -89,17 +96,15 @@ def _names_of(tree: ast.Module) -> set[str]:
     return {each.value for found in lists for each in ast.walk(found) if isinstance(each, ast.Constant)}
 
 
-EXPORTED = list(exported())
+def test_public_functions_have_a_summary(trees: Trees) -> None:
+    found = list(exported(trees))
+    assert len(found) > 100
+    assert [place for place, _, text in found if not summary(text).endswith((".", ":"))] == []
 
 
-def test_public_functions_have_a_summary() -> None:
-    assert len(EXPORTED) > 100
-    assert [place for place, _, text in EXPORTED if not summary(text).endswith((".", ":"))] == []
-
-
-def test_public_functions_explain_their_parameters() -> None:
+def test_public_functions_explain_their_parameters(trees: Trees) -> None:
     unclear = []
-    for place, node, text in EXPORTED:
+    for place, node, text in exported(trees):
         names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
         silent = [name for name in names if not re.search(rf"\b{re.escape(name)}\b", text)]
         if len(silent) > 2:
@@ -130,10 +135,10 @@ def joined_parameters(node: Documented) -> Iterator[str]:
         yield from re.findall(rf"(?<=[.;] )({names}): ", section[1])
 
 
-def test_each_documented_parameter_begins_a_line() -> None:
+def test_each_documented_parameter_begins_a_line(trees: Trees) -> None:
     found = [
         f"{path.relative_to(PACKAGE)}: {getattr(node, 'name', '')}: {name}"
-        for path, tree in TREES.items()
+        for path, tree in trees.items()
         for node in _definitions(tree)
         for name in joined_parameters(node)
     ]
@@ -158,10 +163,10 @@ def elliptic_parameters(node: Documented) -> list[str]:
     return [name for name, text in entries if PREPOSITION.match(text)]
 
 
-def test_each_parameter_is_described_by_a_noun_or_a_verb() -> None:
+def test_each_parameter_is_described_by_a_noun_or_a_verb(trees: Trees) -> None:
     found = [
         f"{path.relative_to(PACKAGE)}: {getattr(node, 'name', '')}: {name}"
-        for path, tree in TREES.items()
+        for path, tree in trees.items()
         for node in _definitions(tree)
         for name in elliptic_parameters(node)
     ]

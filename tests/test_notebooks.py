@@ -2,8 +2,6 @@
 """The notebooks run from the top, on the sample that comes with them and on results made just now."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ import pytest
 
 import report_runs
 import tiny_workloads
+from command_line import status
 from dnnsuite import jobs
 from dnnsuite._runs.record import Metric
 from dnnsuite.jobs import trajectories
@@ -60,8 +59,9 @@ def fresh_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The output directory of a workflow with the toy job, which trains nothing."""
     out = tmp_path_factory.mktemp("fresh") / "tiny"
     options = "--plugin toy_jobs --modes serial,hfta --plan 1,2 --repeats 1 --epochs 2 --iters-per-epoch 2"
-    command = [sys.executable, "-m", "dnnsuite.workflow", "toy", *options.split(), "--out", str(out)]
-    subprocess.run(command, check=True, timeout=120, cwd=REPOSITORY / "tests" / "workflow")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(REPOSITORY / "tests" / "workflow")
+        assert status("workflow", "toy", *options.split(), "--out", str(out)) == 0
     return out
 
 
@@ -165,8 +165,7 @@ def test_a_report_of_other_runs(monkeypatch: pytest.MonkeyPatch, suite: Any) -> 
 
 def test_a_profile_made_just_now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     options = "--batch-sizes 8 --start-iteration 3 --profile-iterations 4 --threads 1 --monitor none"
-    command = [sys.executable, "-m", "dnnsuite", "profile", "toy_reg", *options.split(), "--out", str(tmp_path)]
-    subprocess.run(command, check=True, timeout=120, capture_output=True)
+    assert status("profile", "toy_reg", *options.split(), "--out", str(tmp_path)) == 0
     text, figures = outputs(run(BY_NAME["profile"], monkeypatch, tmp_path))
     assert figures == 2
     assert "toy_reg on cpu, 1 batch sizes, 4 steps observed of each" in text

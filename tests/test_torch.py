@@ -23,16 +23,13 @@ from torch_names import load_without, own_names, private_names
 
 PACKAGE = Path(_torch.__file__).parents[1]
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent.name != "_torch")
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
-OWN = own_names(TREES.values()) | set(INTERNAL)
 ATTRIBUTES = {name for one in _torch.ATTRIBUTES for name in one.names}
 PATHS = {path for name in _torch.NAMES.values() for path in name.names}
 KNOWN = {part for path in PATHS for part in path.split(".") if part.startswith("_") and not part.startswith("__")}
 # What torch's objects have, in a string.
 HOLDERS = (torch, torch._C, torch.autograd, torch.Tensor, torch.nn.modules.module)
 KNOWN |= {name for one in HOLDERS for name in dir(one) if name.startswith("_") and not name.startswith("__")}
-KNOWN -= OWN | ATTRIBUTES
-KNOWN |= {"parse_ir", "torch._C.parse_ir", "torch.multiprocessing.reductions.StorageWeakRef"}
+ALSO_KNOWN = {"parse_ir", "torch._C.parse_ir", "torch.multiprocessing.reductions.StorageWeakRef"}
 NAMES = [(key, name) for key, one in _torch.NAMES.items() for name in one.names]
 
 
@@ -42,16 +39,25 @@ FORWARD = set(_torch.NAMES["forward gradients"].names)
 LOST_HERE = {name for name, _ in _torch.lost()}
 
 
-def found_in(code):
-    tree = ast.parse(code)
-    return list(private_names(tree, OWN, ATTRIBUTES, KNOWN))
+@pytest.fixture(scope="module")
+def sources():
+    """The package's trees, for as long as tests here need them, and its own private names."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+    return trees, own_names(trees.values()) | set(INTERNAL)
+
+
+@pytest.fixture
+def private(sources):
+    """The private names of torch in a tree, by what the package's own are called."""
+    own = sources[1]
+    return lambda tree: list(private_names(tree, own, ATTRIBUTES, (KNOWN - own - ATTRIBUTES) | ALSO_KNOWN))
 
 
 # -- one place ---------------------------------------------------------------------------------------------------------
 
 
-def test_private_names_of_torch_are_in_one_place():
-    found = {path: list(private_names(tree, OWN, ATTRIBUTES, KNOWN)) for path, tree in TREES.items()}
+def test_private_names_of_torch_are_in_one_place(sources, private):
+    found = {path: private(tree) for path, tree in sources[0].items()}
     assert {str(path.relative_to(PACKAGE)): names for path, names in found.items() if names} == {}
 
 
@@ -91,11 +97,11 @@ def test_private_names_of_torch_are_in_one_place():
         "import torch\ntorch._foreach_norm([])",
     ],
 )
-def test_a_private_name_is_found_wherever_it_hides(code):
-    assert found_in(code)
+def test_a_private_name_is_found_wherever_it_hides(private, code):
+    assert private(ast.parse(code))
 
 
-def test_public_and_own_names_are_left_alone():
+def test_public_and_own_names_are_left_alone(private):
     code = """
 import torch
 from torch.nn.init import xavier_uniform_
@@ -105,7 +111,7 @@ def f(self, module):
     '''Unlike torch._C this is no name but documentation.'''
     _C.now_ns(), module._parameters, torch.__version__, getattr(torch, 'relu'), getattr(F, f"conv{2}d")
 """
-    assert found_in(code) == []
+    assert private(ast.parse(code)) == []
 
 
 # -- lost names --------------------------------------------------------------------------------------------------------

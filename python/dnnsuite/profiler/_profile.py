@@ -256,12 +256,6 @@ class Profile:
 
         return save(self.data, Path(directory), figures)
 
-    def to_chrome_trace(self, path: str | os.PathLike[str]) -> Path:
-        """Write phases, operators, kernels, spans and samples as a trace for Perfetto or chrome://tracing."""
-        from ._save import save_trace
-
-        return save_trace(self.tables, Path(path))
-
     def _window_closed(self) -> None:
         self._gather()
         if self._on_ready is not None:

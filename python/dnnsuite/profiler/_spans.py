@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..timing import Spans
-from .instrument import define
+from .instrument import Instrument, define
 from .window import Window
 
 if TYPE_CHECKING:
@@ -25,23 +25,13 @@ SPAN_COLUMNS = {
 }
 
 
-class SpansInstrument:
+class SpansInstrument(Instrument):
     """The spans of a :class:`dnnsuite.timing.Spans` as table `spans` of a profile."""
 
     name = "spans"
 
     def __init__(self, spans: Spans) -> None:
         self._spans = spans
-
-    def open(self) -> None: ...
-
-    def start(self) -> None: ...
-
-    def step(self, index: int) -> None: ...
-
-    def stop(self) -> None: ...
-
-    def close(self) -> None: ...
 
     def tables(self) -> dict[str, pd.DataFrame]:
         import pandas as pd
@@ -52,7 +42,7 @@ class SpansInstrument:
         return self._spans.notes()
 
 
-class WindowInstrument:
+class WindowInstrument(Instrument):
     """Instrument that holds the window of external tools (:class:`Window`) open while one of the profile is."""
 
     name = "window"
@@ -60,12 +50,8 @@ class WindowInstrument:
     def __init__(self) -> None:
         self._window = Window()
 
-    def open(self) -> None: ...
-
     def start(self) -> None:
         self._window.open()
-
-    def step(self, index: int) -> None: ...
 
     def stop(self) -> None:
         self._window.close()
