@@ -24,6 +24,7 @@ from .autograd import (
     function_apply_code,
     gradient_asked,
     has_gradient_hook,
+    look_at_what_is_differentiated,
     transforming,
 )
 from .checkpoints import Checkpoints
@@ -67,12 +68,12 @@ from .trees import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = [
     "ATTRIBUTES", "DYNAMO", "NAMES", "Attribute", "Checkpoints", "GlobalHooks", "Name", "StorageWeakRef",
-    "TorchDispatchMode", "abandon_loader", "all_threads_config", "assert_true", "at_end_of_backward",
-    "backward_pass", "before_each_step", "below_autograd", "caches_parametrizations", "capture_stream",
-    "create_function", "dispatch_modes", "end_failed_capture", "first_cause", "foreach_copy_", "foreach_mul_",
-    "foreach_norm", "forward_gradients", "function_apply_code", "get_graph_optimize", "global_hooks",
-    "gradient_asked", "has_gradient_hook", "hidden_from_function_modes", "hidden_from_modes",
-    "innermost_function_mode", "loader_iterator", "loader_workers", "lost", "made_by_dynamo", "mark_parameter",
+    "TorchDispatchMode", "abandon_loader", "all_threads_config", "assert_true", "at_end_of_backward", "backward_pass",
+    "before_each_step", "below_autograd", "caches_parametrizations", "capture_stream", "create_function",
+    "dispatch_modes", "end_failed_capture", "first_cause", "foreach_copy_", "foreach_mul_", "foreach_norm",
+    "forward_gradients", "function_apply_code", "get_graph_optimize", "global_hooks", "gradient_asked",
+    "has_gradient_hook", "hidden_from_function_modes", "hidden_from_modes", "innermost_function_mode",
+    "loader_iterator", "loader_workers", "look_at_what_is_differentiated", "lost", "made_by_dynamo", "mark_parameter",
     "mark_stepped", "no_capture", "no_fuse", "no_script", "not_compiled", "own_parametrizations", "parse_ir",
     "profiler_recording", "sample_dirichlet", "set_graph_optimize", "standard_gamma", "standard_gamma_grad",
     "step_hooks", "take_over_clipping", "take_over_fan_counts", "to_copy", "transforming", "tree_flatten",
