@@ -84,8 +84,7 @@ def train(
     from .. import training
 
     file, keys = _split(arguments or [])
-    from ..training.configurations import overrides
-    from ..training.job import is_job
+    from ..training.configurations import is_job, overrides
 
     if file is not None and is_job(file):
         refused = {
@@ -246,7 +245,7 @@ def _train(
     from .. import training
     from .._runs.failures import NotFinite
     from .._runs.interrupts import Interrupted
-    from ..training.run import TRAINING_FILE
+    from ..training.experiment_run import TRAINING_FILE
 
     make = asked.made()
     folder = Path(out) if out else _default_out(asked.name, TRAINING_FILE, resume)

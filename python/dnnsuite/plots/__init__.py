@@ -10,9 +10,10 @@ from ._partial import partially_fused
 from ._request import Drawn, Request
 from ._scaling import weak_scaling
 from ._style import DPI, save, svg
+from ._sweep import importance, sweep
 from ._throughput import rates, throughput
 
 __all__ = [
-    "DPI", "Drawn", "Request", "batch_sizes", "comparison", "convergence", "hfta", "machine_load",
-    "partially_fused", "rates", "save", "svg", "throughput", "weak_scaling",
+    "DPI", "Drawn", "Request", "batch_sizes", "comparison", "convergence", "hfta", "importance", "machine_load",
+    "partially_fused", "rates", "save", "svg", "sweep", "throughput", "weak_scaling",
 ]  # fmt: skip
