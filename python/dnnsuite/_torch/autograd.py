@@ -57,7 +57,7 @@ _engine: list[Any] = get("engine")
 
 def look_at_what_is_differentiated(look: Callable[[Sequence[Any]], None]) -> None:
     """Call `look(tensors)` before each pass of `torch.autograd.backward` and `grad`; it may raise."""
-    for run in _engine:
+    for run in (run for run in _engine if getattr(torch.autograd, run.__name__) is run):
 
         @functools.wraps(run)
         def looked(outputs: Sequence[Any], *args: Any, run: Any = run, **kwargs: Any) -> Any:

@@ -34,7 +34,7 @@ _CHECKED = ("preset", "algorithm", "style", "order", "goal")  # options whose wo
 
 _EXAMPLES = {
     "advise": ("advise bert --preset quick", "advise bert --device cuda"),
-    "compare": ("compare before after", "compare laptop server --across machine --out report.md"),
+    "compare": ("compare before after", "compare old new --across machine --cost-per-hour 2,3 --out page.html"),
     "doctor": ("doctor", "doctor --json"),
     "import": ("import report.ncu-rep", "import trace.json --json"),
     "ladder": ("ladder --preset quick", "ladder --out rungs"),

@@ -8,9 +8,10 @@ from ._pdf import print_pdf
 from ._report import Report, SuiteReport, make, read
 from ._text import markdown, style_score, style_seed, text
 from .comparison import FailOn, comparison_markdown, comparison_text, fail_on
+from .machines import Machines, costs_of_two, machines
 
 __all__ = [
-    "FAILURES", "FailOn", "Report", "ReportEntry", "SuiteReport", "UnlikeRuns", "comparison_markdown",
-    "comparison_text", "fail_on", "html", "make", "markdown", "print_pdf", "read", "style_score", "style_seed",
-    "text",
+    "FAILURES", "FailOn", "Machines", "Report", "ReportEntry", "SuiteReport", "UnlikeRuns", "comparison_markdown",
+    "comparison_text", "costs_of_two", "fail_on", "html", "machines", "make", "markdown", "print_pdf", "read",
+    "style_score", "style_seed", "text",
 ]  # fmt: skip

@@ -295,7 +295,7 @@ def _flags(entries: Sequence[ReportEntry]) -> dict[str, list[ReportEntry]]:
     return found
 
 
-def _machine(entries: Sequence[ReportEntry]) -> dict[str, str]:
+def described(entries: Sequence[ReportEntry]) -> dict[str, str]:
     """Return the conditions that all entries share, where they are known; then the machine's name, its driver and
     system, the dates."""
     shared: dict[str, str] = {}
@@ -333,7 +333,7 @@ NOT_RECORDED = "not recorded"
 def _with_gaps(entries: Sequence[ReportEntry], differing: Mapping[str, object]) -> dict[str, str]:
     """Return the conditions, those that a reader looks for first; several values where entries differ, a word for
     none."""
-    machine = _machine(entries)
+    machine = described(entries)
     for name in _WANTED:
         found = {entry.conditions.get(name, UNKNOWN) for entry in entries} - {UNKNOWN}
         machine.setdefault(name, "; ".join(sorted(found)) or NOT_RECORDED)
