@@ -11,8 +11,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["lazy"]
-
 
 def lazy(
     package: str, homes: Mapping[str, str], modules: Iterable[str] = ()

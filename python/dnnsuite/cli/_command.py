@@ -19,8 +19,6 @@ from ..errors import did_you_mean
 from ._completion import words_of
 from ._status import USAGE, say
 
-__all__ = ["Command", "in_todays_words"]
-
 #: Presets by the names that a command's users may give beside those that it takes.
 _PRESETS = {
     "run": {"smoke": "quick", "baselines": "default"},

@@ -8,8 +8,6 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-__all__ = ["Commands"]
-
 _KINDS = {"float_parsing": "a number", "int_parsing": "a whole number", "int_from_float": "a whole number"}
 
 

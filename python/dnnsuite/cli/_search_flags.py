@@ -12,8 +12,6 @@ import typer
 
 from ..workflow.search import FLAGS, SEARCHED, as_flag
 
-__all__ = ["with_search_flags"]
-
 Command = Callable[..., int]
 
 

@@ -37,8 +37,6 @@ from ._refused_values import Commands
 from ._status import USAGE, reporting
 from .tune_on_cluster import run_part
 
-__all__ = ["main", "tune_as_part"]
-
 app = typer.Typer(
     name="dnnsuite",
     cls=Commands,

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..report._costs import Costs
     from ..results import Compared
 
-__all__ = ["FailOnOption", "compare", "report_comparison"]
-
 Outs = Annotated[
     Optional[list[Path]],  # noqa: UP045
     typer.Option(help="Also write to this .md, .txt, .csv, .json, .html, .png, .pdf or .svg file; repeatable."),

@@ -14,8 +14,6 @@ from ..errors import InvalidArgument, did_you_mean
 if TYPE_CHECKING:
     from ..plots import Drawn, Request
 
-__all__ = ["KINDS", "Kind", "draw", "kind_for"]
-
 
 @dataclass(frozen=True)
 class Kind:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ..importers import Imported
 
-__all__ = ["coreutil", "fp32util", "import_file"]
-
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Source = Annotated[Path, typer.Argument(help="The file.", show_default=False)]
 Results = dict[str, "pd.DataFrame"]

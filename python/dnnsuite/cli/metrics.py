@@ -16,8 +16,6 @@ from ._status import say
 if TYPE_CHECKING:
     from ..profiler.counters import CounterPlan, Selection
 
-__all__ = ["commands"]
-
 Text = Optional[str]  # noqa: UP045
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Chip = Annotated[Text, typer.Option(help="A chip, e.g. GH100 (H100, H200).  [this machine's GPU]")]

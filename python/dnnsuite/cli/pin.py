@@ -14,8 +14,6 @@ import typer
 if TYPE_CHECKING:
     from ..pin import Outcome, Partition, Plan
 
-__all__ = ["commands"]
-
 SETUP_FAILED = 125  # as env, nohup and docker: the command was never started
 
 Text = Optional[str]  # noqa: UP045

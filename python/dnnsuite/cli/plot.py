@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ..plots import Drawn, Request
 
-__all__ = ["batch_sizes", "monitor", "plot", "scaling", "sweep", "throughput"]
-
 
 def plot(
     directories: Annotated[

@@ -17,8 +17,6 @@ from ._status import tell
 if TYPE_CHECKING:
     from ..profiling.sizes import Request
 
-__all__ = ["profile", "profile_job"]
-
 
 def profile(
     target: Annotated[

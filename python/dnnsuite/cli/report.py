@@ -17,8 +17,6 @@ from ._status import say
 if TYPE_CHECKING:
     from ..report import SuiteReport
 
-__all__ = ["mlbench_report", "report"]
-
 _STYLES = ("full", "seed", "score")
 _KINDS = {".pdf": "pdf", ".txt": "text", ".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html"}
 Text = Optional[str]  # noqa: UP045

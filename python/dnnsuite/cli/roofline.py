@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ..profiler.roofline import Contention, Peaks, Roofline
 
-__all__ = ["roofline"]
-
 _ROWS = 20
 _MENTIONED = 3
 _FAR_PCT = 30.0

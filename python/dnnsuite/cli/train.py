@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..training import Experiment, ExperimentArray, Settings, Trained
     from ..training.vary import Variants
 
-__all__ = ["settings_of", "train"]
-
 _PRESETS = ("quick", "default", "paper")
 
 

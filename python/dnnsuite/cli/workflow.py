@@ -18,8 +18,6 @@ from ._status import FAILED, say
 if TYPE_CHECKING:
     from ..workflow import WorkflowReport
 
-__all__ = ["workflow"]
-
 
 @with_search_flags
 def workflow(

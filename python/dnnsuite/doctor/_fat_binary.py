@@ -11,8 +11,6 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["architectures", "runs_on"]
-
 _MAGIC = struct.pack("<I", 0xBA55ED50)
 _PTX, _CODE = 1, 2
 

@@ -20,8 +20,6 @@ from .._torch import backward_pass, look_at_what_is_differentiated
 from ..errors import InvalidArgument
 from . import array_layers
 
-__all__ = ["take_over"]
-
 _FARTHEST = 64  # nodes between a mean and the first parameter behind it
 _PICKS_MODELS = ("Select", "Unbind", "Slice", "Split", "Index", "Narrow", "MaskedSelect")
 _WHOLE_SLICE = (0, sys.maxsize, 1)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["importance", "sweep"]
-
 _MAP = "viridis_r"  # dark is good, also in grey
 _MOST = 6  # hyper-parameters of a figure: the most important ones
 _LOGARITHMIC = 50.0  # quotient of the ends of a range from which on its axis may be logarithmic

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from .data import ProfileData
     from .roofline import Roofline
 
-__all__ = ["flops_per_s", "under_the_roofs"]
-
 
 def flops_per_s(profile: ProfileData) -> float | None:
     """Compute analytic FLOPs of the observed operators over the wall time of their steps; None if they are not

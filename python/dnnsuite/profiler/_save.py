@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from .data import ProfileData
 
-__all__ = ["save", "save_trace"]
-
 
 def save(profile: ProfileData, directory: Path, figures: bool = True) -> list[Path]:
     """Write everything, or all but the figures, into `directory`, which is made; return the files.

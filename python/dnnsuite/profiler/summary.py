@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from .data import ProfileData
 
-__all__ = ["Rate", "advice", "rate", "record", "summary"]
-
 _BAR = 16
 _OPERATORS = 8
 _WIDTH = 100  # characters of a line

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from ..errors import InvalidArgument
 
-__all__ = ["check_limits"]
-
 
 def check_limits(threads: int | None, timeout_s: float) -> None:
     """Refuse numbers that no process can have.

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from ..jobs import JobConfig
 
-__all__ = ["Request", "metrics", "profiles", "rows", "table"]
-
 
 @dataclass(frozen=True)
 class Request:

@@ -19,8 +19,6 @@ from . import batch_sizes
 from .process_limits import check_limits
 from .single_run import SingleRun
 
-__all__ = ["PRESETS", "TBD_SIZES", "Request"]
-
 PRESETS = ("quick", "full")
 TBD_SIZES = (1, 2, 4, 8, 16, 32, 64, 96, 128)  # of the original's measure_throughput.sh
 _QUICK_SIZES = (1, 2, 4, 8)

@@ -17,8 +17,6 @@ from ._entries import ReportEntry, by_job, by_run, finished
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["DEFINITIONS", "Costs", "cost_table", "gpu_watts", "machine_rate"]
-
 DEFINITIONS = {
     "machine_per_s": "items per second of the whole machine: copies x rate of a copy",
     "cost_per_million": "price of an hour / items of the whole machine in an hour, times a million",

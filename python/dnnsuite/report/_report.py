@@ -24,8 +24,6 @@ from .targets import WEIGHTS, Target, load, uncompared, weights
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Report", "SuiteReport", "make", "read"]
-
 _JOB = ("job",)  # a row of a report; what it pools must be alike
 
 

@@ -14,8 +14,6 @@ from .targets import Target, uncompared
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["MOST_FAILURES", "Score", "score", "score_table", "weighted_score"]
-
 NOT_SCORED = frozenset({"convnet_distributed", "convnet_distributed_fp16", "dcgan_all"})
 MOST_FAILURES = 0.01  # of all results: with more the score is zero
 

@@ -15,8 +15,6 @@ from .targets import Target, uncompared
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["JOBS", "LEAST_RUNS", "Statistic", "seed_table", "statistics", "trimmed_mean"]
-
 JOBS = 19  # of the suite: all must have a row
 LEAST_RUNS = 4
 

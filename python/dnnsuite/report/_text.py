@@ -17,11 +17,6 @@ from ._seed import Statistic
 if TYPE_CHECKING:
     import pandas
 
-__all__ = [
-    "FORMATS", "definitions", "markdown", "render_statistics", "shown", "style_score", "style_seed", "text", "value_of",
-    "where",
-]  # fmt: skip
-
 
 def _fraction(value: float) -> str:
     return percent(100 * value)

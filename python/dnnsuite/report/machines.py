@@ -23,8 +23,6 @@ from ._report import described
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Machines", "costs_of_two", "machines"]
-
 _SHOWN = {"speed": "speed", "cost": "cost of an item", "energy": "energy of an item"}
 _TEMPLATE = Path(__file__).with_name("machines.html.j2")
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ..timing import Comparison
 
-__all__ = ["ACROSS", "METHODS", "VERDICTS", "Compared", "across", "compare", "overall"]
-
 VERDICTS = ("faster", "slower", "same", "inconclusive", "unlike", "failed", "missing")
 METHODS = ("auto", "paired", "unpaired")
 # What differs when one of these is what is compared.

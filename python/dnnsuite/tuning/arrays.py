@@ -18,8 +18,6 @@ from .slots import load_state
 from .trial import Trial
 from .widths import Width
 
-__all__ = ["Arrays", "Outcome"]
-
 Outcome = tuple[Trial, Found]
 _MOST_ARRAYS = 4
 

@@ -20,8 +20,6 @@ from .._files import place, runs_here
 from .._runs.interrupts import check, deferred
 from .store import as_json_value
 
-__all__ = ["Board"]
-
 _STALE_S = 60.0  # without a sign of life of a process that is not seen from here
 _SIGNS = 6  # of life in this time
 _POLL_S = (0.02, 1.0)  # first and longest pause of a process that waits for others

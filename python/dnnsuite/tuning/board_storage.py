@@ -8,8 +8,6 @@ from typing import Any
 
 from ..errors import InvalidArgument, Unavailable
 
-__all__ = ["journal", "require_optuna", "storage_of"]
-
 
 def require_optuna() -> Any:
     """Optuna's module of storages.

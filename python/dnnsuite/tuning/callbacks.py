@@ -13,8 +13,6 @@ from typing import Any
 from ..errors import Unavailable
 from .events import Event
 
-__all__ = ["MLflow", "TensorBoard", "WandB"]
-
 
 def _imported(module: str, what: str, remedy: str) -> Any:
     try:

@@ -21,9 +21,6 @@ from .slots import load_state
 from .store import Kept, Store
 from .trial import Trial
 
-__all__ = ["Engine", "NothingTrained", "Trainer"]
-
-
 _WAITED_FOR_S = 10.0  # a signal waits for the end of an epoch that is this short, so that none of it is lost
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from .._runs.failures import classify
 
-__all__ = ["Event", "FailedElsewhere", "reason_of"]
-
 
 @dataclass(frozen=True)
 class Event:

@@ -18,8 +18,6 @@ import torch
 from .space import named
 from .trial import Trial
 
-__all__ = ["Group", "Groups", "values_in"]
-
 _DEEP = 6  # objects and containers in one another
 _OF_TORCH = frozenset(vars(torch.nn.Module()))
 

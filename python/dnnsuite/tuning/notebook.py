@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-__all__ = ["LiveTable", "in_notebook", "table_html"]
-
 
 def in_notebook() -> bool:
     """True in a Jupyter kernel; a shell of IPython is a terminal."""

@@ -18,8 +18,6 @@ from .engine import Engine
 from .shared import SharedEngine, SharedStore
 from .store import Asked, Store
 
-__all__ = ["Place", "followed_place", "shared_place"]
-
 _JOURNAL = "journal.log"
 
 

@@ -21,8 +21,6 @@ from .recipe import Recipe
 from .trial import Trial
 from .widths import Width
 
-__all__ = ["Processes"]
-
 _FIELDS = ("number", "config", "seed", "group", "trained", "seconds", "inherited")
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .engine import Engine
     from .events import Event
 
-__all__ = ["Progress"]
-
 _LINE_EVERY_S = 30.0  # in a log file
 _ROWS = 5
 

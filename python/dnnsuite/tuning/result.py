@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import torch
     from matplotlib.figure import Figure
 
-__all__ = ["Sweep", "history_of", "table_of", "trajectory_of"]
-
 
 def table_of(trials: Sequence[Trial], metric: str, sign: float) -> pd.DataFrame:
     """Return a row per trial, by number: its best value, the epoch of it and the configuration then, epochs, status,

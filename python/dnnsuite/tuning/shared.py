@@ -22,8 +22,6 @@ from .slots import load_state
 from .store import BEST_FILE, Store
 from .trial import Trial
 
-__all__ = ["SharedEngine", "SharedStore"]
-
 _AHEAD = 16  # trials for each process that may wait
 
 

@@ -38,8 +38,6 @@ from .widths import Width
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["MODES", "sweep"]
-
 MODES = ("hfta", "serial", "concurrent")
 _HELD_OUT_BYTES = 2**18  # of a batch
 _LEAST_HELD_OUT, _MOST_HELD_OUT = 64, 1024  # samples of a batch

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import psutil  # type: ignore[import-untyped]
 
-__all__ = ["Width"]
-
 _FIRST = 8
 _SMALL_BYTES = 2**20  # of parameters: a step of a model is mostly overhead
 _GAIN = 1.05  # a wider array has to be so many times as fast per model

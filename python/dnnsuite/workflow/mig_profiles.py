@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from ..errors import Unavailable
 
-__all__ = ["MigProfile", "choose_profiles", "parse_profiles"]
-
 _LINE = re.compile(r"\|\s+\d+\s+MIG\s+(\d+)g\.(\d+)gb(\S*)\s+(\d+)\s+\d+/(\d+)\s")
 
 

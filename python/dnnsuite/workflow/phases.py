@@ -25,8 +25,6 @@ from .settings import WorkflowSettings
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Workflow", "WorkflowReport"]
-
 # Times that a dry run is made which something else on the machine ended, before the search gives up.
 _TRIES = 3
 # Models of an equality check, where as many fit.

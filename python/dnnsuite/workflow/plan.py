@@ -8,8 +8,6 @@ from collections.abc import Callable
 
 from ..errors import Error, InvalidArgument
 
-__all__ = ["NothingFits", "expovariate_plan", "find_max_B"]
-
 # Draws of the exponential that may bring nothing new before the smallest missing B is taken instead: a steep
 # distribution (large lambd) would otherwise practically never reach the large Bs.
 _DRAWS_WITHOUT_NEWS = 1000

@@ -7,8 +7,6 @@ from . import modes, plan
 from .launch import Point
 from .settings import WorkflowSettings
 
-__all__ = ["drawn_Bs", "fixed_Bs", "planned_points"]
-
 
 def fixed_Bs(settings: WorkflowSettings, mode: modes.Mode) -> list[int] | None:
     """Return the Bs to measure where no search is needed; None where it is."""

@@ -19,8 +19,6 @@ from .partial import unfused_names
 from .points import fixed_Bs
 from .settings import WorkflowSettings
 
-__all__ = ["check", "weigh"]
-
 _TIMES_PARAMETERS = 2  # an array has at least its weights and their gradients
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from ..errors import InvalidArgument
 
-__all__ = ["FLAGS", "SEARCHED", "as_flag", "resolve_search"]
-
 SEARCHED = ("concurrent", "mps", "mig", "hfta")  # modes whose largest B is searched for
 # Name → (kind of number, meaning).
 FLAGS: dict[str, tuple[type, str]] = {

@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Nested", "innermost", "nest"]
-
 
 class Nested(NamedTuple):
     """Place of an event: index of the event around it (-1: none), depth, and time that no inner event took."""

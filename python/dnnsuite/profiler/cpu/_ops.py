@@ -24,8 +24,6 @@ from ._nesting import innermost, nest
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["OpsInstrument"]
-
 _COLUMNS = {
     "name": "operator, with its namespace, or what torch calls a step of its own",
     "class": "kind of work, by name: gemm, conv, attention, norm, elementwise, copy, view, ...",

@@ -17,8 +17,6 @@ from ._reasons import SLOWED, decode_reasons
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["NvmlInstrument"]
-
 _ROOT_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
 
 

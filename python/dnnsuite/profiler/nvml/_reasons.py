@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-__all__ = ["REASONS", "SLOWED", "decode_reasons"]
-
 # Bits of nvmlDeviceGetCurrentClocksEventReasons (NVML API reference, nvmlClocksEventReasons).
 REASONS = {
     0x1: "idle",

@@ -10,8 +10,6 @@ from ...errors import InvalidArgument
 from .base import Algorithm, Decision, Order, Setting
 from .listed import drawn
 
-__all__ = ["ASHA"]
-
 
 class ASHA(Algorithm):
     """ASHA: `trials` in all, `parallel` at once; rungs at `min_epochs`, `eta` times as many, and so on to the sweep's

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from ..space import Config, Space
 
-__all__ = ["Algorithm", "Decision", "Order", "Plan", "Setting"]
-
 
 class Decision(enum.Enum):
     """Fate of a trial after an epoch."""

@@ -12,8 +12,6 @@ from ..space import Config
 from .base import Algorithm, Decision, Order, Plan, Setting
 from .listed import drawn
 
-__all__ = ["Hyperband", "Rung", "SuccessiveHalving", "hyperband_rungs", "saving"]
-
 Rung = tuple[int, int]  # (trials, epochs that each has trained at its end)
 
 

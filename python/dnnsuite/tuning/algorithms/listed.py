@@ -10,8 +10,6 @@ from ...errors import InvalidArgument
 from ..space import Config, draw, grid
 from .base import Algorithm, Decision, Order, Plan, Setting
 
-__all__ = ["Grid", "Listed", "Random"]
-
 
 class Listed(Algorithm):
     """The configurations that were given, in their order."""

@@ -11,8 +11,6 @@ from ..space import Config, perturbed
 from .base import Algorithm, Decision, Order, Plan, Setting
 from .listed import drawn
 
-__all__ = ["PBT"]
-
 
 class PBT(Algorithm):
     """A `population` that trains to the end; every `interval` epochs the worst `quantile` become copies of the best.
