@@ -33,6 +33,7 @@ def test_speed_cost_and_energy_are_those_of_the_whole_machines(two):
     assert row["speed"] == pytest.approx(3.0)
     assert row["cost"] == pytest.approx(2 / 3)
     assert row["energy"] == pytest.approx(1.2 / 3)
+    assert row["b_per_s"] / row["a_per_s"] == pytest.approx(row["speed"], rel=1e-12)
     assert made.means == pytest.approx({"speed": 3.0, "cost": 2 / 3, "energy": 0.4})
     assert made.systems[0]["processor"] != made.systems[1]["processor"]
 

@@ -146,7 +146,7 @@ def _run_workflow(
 
 def _check_tree(to: Path, name: str, asked: dict[str, Any]) -> None:
     """Refuse a folder that the tree could not be written to, before anything is measured."""
-    from ..results.hfta_tree import refuse_other_tree
+    from ..results.hfta import refuse_other_tree
     from ..workflow.partial import options_of
     from ..workflow.settings import resolve
 
@@ -185,7 +185,7 @@ def _as_dict(report: WorkflowReport) -> dict[str, Any]:
 
 def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
     from ..workflow.partial import options_of
-    from ..workflow.points import planned_points
+    from ..workflow.plan import planned_points
     from ..workflow.preflight import check
     from ..workflow.settings import resolve
 

@@ -16,8 +16,7 @@ from ..results.pool import UNKNOWN, reasons, refuse_unlike
 from ._costs import Costs, cost_table, gpu_watts
 from ._entries import ReportEntry, by_job, by_run, entries_of, finished, of_suites, rows_of_report
 from ._interference import interference_table
-from ._score import Score, score, score_table, weighted_score
-from ._seed import JOBS, LEAST_RUNS, Statistic, seed_table, statistics
+from ._score import JOBS, LEAST_RUNS, Score, Statistic, score, score_table, seed_table, statistics, weighted_score
 from ._summary import device_table, failures, isolation, summary_table
 from .targets import WEIGHTS, Target, load, uncompared, weights
 

@@ -11,8 +11,7 @@ from .._runs.words import printable
 from .._shown import number, percent, ratio
 from ._entries import ReportEntry
 from ._report import SuiteReport
-from ._score import Score
-from ._seed import Statistic
+from ._score import Score, Statistic
 
 if TYPE_CHECKING:
     import pandas

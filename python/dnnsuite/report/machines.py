@@ -16,8 +16,8 @@ from .._shown import interval, rate
 from ..errors import InvalidArgument
 from ..results.comparison import Compared, overall
 from ..results.intervals import mean
-from ._costs import Costs, cost_table, gpu_watts
-from ._entries import ReportEntry, entries_of, rows_of_report
+from ._costs import Costs, gpu_watts, per_million
+from ._entries import entries_of, finished, rows_of_report
 from ._report import described
 
 if TYPE_CHECKING:
@@ -117,16 +117,24 @@ def machines(
     import pandas as pd
 
     entries = [entries_of(rows_of_report(table)) for table in tables]
-    of_both = [_costs(*each) for each in zip(entries, costs, strict=True)]
+    copies = [{each.job: each.copies for each in finished(of_one)} for of_one in entries]
+    sampled = [gpu_watts(of_one) for of_one in entries]
     rows = {}
     for point in points:
-        if not point.ratio > 0 or any(point.point not in of_one.index for of_one in of_both):
+        if not point.ratio > 0:
             continue
-        a, b = (of_one.loc[point.point] for of_one in of_both)
-        rows[point.point] = {
-            "unit": point.unit, "a_per_s": a["machine_per_s"], "b_per_s": b["machine_per_s"], "speed": point.ratio,
-            **{f"{side}_{name}": of.get(name, math.nan) for side, of in (("a", a), ("b", b)) for name in _ABSOLUTE},
-        }  # fmt: skip
+        counts = [of_one.get(point.point, 1) for of_one in copies]
+        rows[point.point] = {"unit": point.unit, "speed": point.ratio}
+        for side, cost, watts, count, of_copy in zip(
+            "ab", costs, sampled, counts, (point.baseline, point.candidate), strict=True
+        ):  # rates of machines with other numbers of copies are those of the machines already
+            whole = of_copy * (count if counts[0] == counts[1] else 1)
+            power = cost.watts or watts.get(point.point, math.nan) * count
+            rows[point.point] |= {
+                f"{side}_per_s": whole,
+                f"{side}_cost_per_million": per_million(cost, whole),
+                f"{side}_joules_per_item": power / whole,
+            }
     found = pd.DataFrame.from_dict(rows, orient="index")
     if found.empty:
         raise InvalidArgument("no job was measured on both machines, so there is nothing to set beside the prices")
@@ -138,16 +146,6 @@ def machines(
     }
     systems = (described(entries[0]), described(entries[1]))
     return Machines(names, systems, points, found, means, costs[0].currency, costs)
-
-
-_ABSOLUTE = ("cost_per_million", "joules_per_item")
-
-
-def _costs(entries: Sequence[ReportEntry], costs: Costs) -> pd.DataFrame:
-    import pandas as pd
-
-    found = cost_table(entries, costs, gpu_watts(entries))
-    return pd.DataFrame(columns=["unit", "machine_per_s"]) if found is None else found
 
 
 def costs_of_two(per_hour: str | None, watts: str | None, currency: str) -> list[Costs]:

@@ -15,7 +15,7 @@ from .._runs.interrupts import check, deferred
 from ..errors import Error, InvalidArgument
 from .algorithms import Algorithm, Decision, Order
 from .arrays import Outcome
-from .events import Event, reason_of
+from .callbacks import Event, reason_of
 from .goal import Best, Goal, metric_in
 from .slots import load_state
 from .store import Kept, Store

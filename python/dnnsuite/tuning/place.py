@@ -11,8 +11,7 @@ from typing import Any
 from .._runs.folder import SWEEP_FILE, PlanFolder, joined, opened
 from ..errors import InvalidArgument
 from .algorithms import Algorithm, OptunaSearch
-from .board import Board
-from .board_storage import journal, require_optuna, storage_of
+from .board import Board, journal, require_optuna, storage_of
 from .devices import FollowingEngine
 from .engine import Engine
 from .shared import SharedEngine, SharedStore

@@ -20,10 +20,10 @@ from .._torch_threads import threads_of_caller
 from ..errors import InvalidArgument, did_you_mean
 from .algorithms import Algorithm, Grid, Listed, Random, Setting
 from .arrays import Arrays
+from .callbacks import Event
 from .checks import at_least_1, check_evaluate, check_factory, checked_part, sign_of
 from .devices import Meeting, OnDevices
 from .engine import Engine
-from .events import Event
 from .feeds import Feeds
 from .goal import Goal
 from .place import Place, followed_place, shared_place

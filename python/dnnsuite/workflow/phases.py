@@ -18,7 +18,7 @@ from .._runs.resume import final
 from ..errors import Error, Unavailable
 from . import modes, plan
 from .launch import Launcher, Point
-from .points import drawn_Bs, fixed_Bs
+from .plan import drawn_Bs, fixed_Bs
 from .runs import Runs, baseline_of
 from .settings import WorkflowSettings
 

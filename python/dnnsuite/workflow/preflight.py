@@ -16,7 +16,7 @@ from . import modes
 from .common_settings import CommonSettings
 from .launch import refused
 from .partial import unfused_names
-from .points import fixed_Bs
+from .plan import fixed_Bs
 from .settings import WorkflowSettings
 
 _TIMES_PARAMETERS = 2  # an array has at least its weights and their gradients
