@@ -10,7 +10,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from ..workflow.search import FLAGS, SEARCHED, as_flag
+from ..workflow.settings import FLAGS, SEARCHED, as_flag
 
 Command = Callable[..., int]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from ..errors import Error, InvalidArgument
-from ._options import Text, Texts
+from ._options import Json, Text, Texts
 from ._status import FAILED, USAGE, say
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def compare(
     currency: Annotated[str, typer.Option(help="Currency of the prices, e.g. EUR.")] = "",
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
     out: Outs = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Compare runs: faster, slower, the same, or inconclusive.
 

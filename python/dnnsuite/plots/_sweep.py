@@ -107,7 +107,7 @@ class _Colours:
 
         worst_first = values.rank(ascending=goal == "max", method="first", pct=True)
         self._of = {trial: mpl.colormaps[_MAP](0.1 + 0.9 * share) for trial, share in worst_first.items()}
-        self.best = worst_first.idxmax()
+        self.best: Any = worst_first.idxmax()
         self.order = list(worst_first.sort_values().index)  # good ones are drawn over bad ones
 
     def __getitem__(self, trial: Any) -> Any:
@@ -115,6 +115,8 @@ class _Colours:
 
 
 def _history(ax: Axes, table: pd.DataFrame, history: pd.DataFrame, metric: str, colours: _Colours) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     by_trial = dict(iter(history.groupby("trial")))
     for trial in (trial for trial in colours.order if trial in by_trial):
         best = trial == colours.best
@@ -127,7 +129,7 @@ def _history(ax: Axes, table: pd.DataFrame, history: pd.DataFrame, metric: str, 
             marker="." if len(own) == 1 else "",
         )
     ax.set(xlabel="epoch", ylabel=metric, title="history, the best trial bold")
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.grid(alpha=0.3)
 
 

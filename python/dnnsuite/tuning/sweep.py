@@ -26,6 +26,7 @@ from .devices import Meeting, OnDevices
 from .engine import Engine
 from .feeds import Feeds
 from .goal import Goal
+from .groups import Width
 from .place import Place, followed_place, shared_place
 from .progress import Progress
 from .recipe import Recipe
@@ -33,7 +34,6 @@ from .result import Sweep
 from .space import checked_configs, checked_space, is_finite, named
 from .store import Asked
 from .trainee import Loss, Measure
-from .widths import Width
 
 if TYPE_CHECKING:
     from rich.console import Console

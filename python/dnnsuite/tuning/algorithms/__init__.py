@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Algorithms of a sweep: which configurations to try, and for how long."""
 
-from .asha import ASHA as ASHA
 from .base import Algorithm as Algorithm
 from .base import Decision as Decision
 from .base import Order as Order
 from .base import Plan as Plan
 from .base import Setting as Setting
+from .halving import ASHA as ASHA
 from .halving import Hyperband as Hyperband
 from .halving import SuccessiveHalving as SuccessiveHalving
 from .halving import hyperband_rungs as hyperband_rungs
