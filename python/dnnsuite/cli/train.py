@@ -50,7 +50,7 @@ def train(
     B: Annotated[Number, typer.Option("--B", help="Models of the array.  [all that --vary makes]")] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/CONFIG-TIME]")] = None,
     resume: Annotated[
-        Text, typer.Option(help="auto (go on in --out, or begin), never, or a checkpoint's path.  [never]")
+        Text, typer.Option(help="auto (continue in --out, or begin), never, or a checkpoint's path.  [never]")
     ] = None,
     allow_changed: AllowChanged = None,
     evaluate: Annotated[
@@ -76,7 +76,7 @@ def train(
     """Train a configuration: epochs, validation, checkpoints.
 
     Metrics of every epoch, over all validation samples, go to metrics.csv. Under torchrun or srun the processes train
-    one model. Ctrl-C saves and ends; --resume auto goes on. With --vary
+    one model. Ctrl-C saves and stops; --resume continues. With --vary
     several configurations train as one array.
     """
     from .. import training
