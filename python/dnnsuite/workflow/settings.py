@@ -44,7 +44,8 @@ FLAGS: dict[str, tuple[type, str]] = {
 OPTIONS = frozenset({
     "device", "device_model", "modes", "precisions", "bf16", "repeats", "epochs", "iters_per_epoch", "batch_size",
     "seed", "preset", "plan", "max_B", "max_num_Bs", "lambd", "data", "dataroot", "threads", "timeout_s", "plugins",
-    "options", "monitor", "units", "devices", "goal", "budget_s", *(f"{mode}_{name}" for mode in SEARCHED for name in FLAGS),
+    "options", "monitor", "units", "devices", "goal", "budget_s",
+    *(f"{mode}_{name}" for mode in SEARCHED for name in FLAGS),
 })  # fmt: skip
 
 
