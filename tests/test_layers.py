@@ -188,7 +188,6 @@ TESTED_BY: dict[str, str] = {
     "tuning/place.py": "tuning/test_shared.py",
     "cli/tune_on_cluster.py": "cli/test_tune.py",
     "tuning/engine.py": "tuning/test_sweep.py",
-    "tuning/events.py": "tuning/test_sweep.py",
     "tuning/recipe.py": "tuning/test_sweep.py",
     "tuning/result.py": "tuning/test_sweep.py",
     "tuning/slots.py": "tuning/test_store.py",

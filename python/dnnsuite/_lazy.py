@@ -19,8 +19,8 @@ def lazy(
 
     Args:
         package: the package's `__name__`.
-        homes: from a module's name, with its dot, to the names in it, with blanks between; `name=other` for one that
-            is called otherwise there.
+        homes: names in each module, with blanks between, by the module's name with its dot; `name=other` stands for one
+            that is called otherwise there.
         modules: names of modules of the package that are names of it, too.
     """
     found: dict[str, tuple[str, str]] = {}

@@ -18,8 +18,7 @@ from ._status import FAILED, USAGE, say
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..report import FailOn, Machines
-    from ..report._costs import Costs
+    from ..report import Costs, FailOn, Machines
     from ..results import Compared
 
 Outs = Annotated[

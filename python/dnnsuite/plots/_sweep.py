@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a search found: history, parallel coordinates, importance of the hyper-parameters, a slice along each."""
+"""Figure of a search: history, parallel coordinates, importance of the hyper-parameters, a slice along each."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ class Machines:
     """A comparison of two machines.
 
     Attributes:
-        names: of the baseline and of the candidate.
-        systems: what each is, by name of the fact.
+        names: names of the baseline and of the candidate.
+        systems: facts about each, by name.
         points: the jobs, as :func:`dnnsuite.results.compare` judges them.
         table: a row per job: `unit`, and for each machine `a_` and `b_` its items per second, cost per million items
             and joules per item; `speed`, `cost` and `energy` are the candidate's over the baseline's.
@@ -111,7 +111,7 @@ def machines(
     Args:
         tables: runs of the baseline and of the candidate, from :func:`dnnsuite.results.load`.
         points: their comparison.
-        names: of the two.
+        names: names of the two.
         costs: price of an hour and power of each.
     """
     import pandas as pd

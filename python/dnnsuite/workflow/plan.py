@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from ..errors import Error, InvalidArgument
-from . import modes, plan
+from . import modes
 from .launch import Point
 from .settings import WorkflowSettings
 
@@ -118,7 +118,7 @@ def fixed_Bs(settings: WorkflowSettings, mode: modes.Mode) -> list[int] | None:
 def drawn_Bs(settings: WorkflowSettings, mode: str, max_B: int) -> list[int]:
     """Bs of a mode up to `max_B`; equal for modes with the same maximum and settings, to be compared B by B."""
     own = settings.search[mode]
-    return plan.expovariate_plan(max_B, own["max_num_Bs"], own["lambd"], settings.seed)
+    return expovariate_plan(max_B, own["max_num_Bs"], own["lambd"], settings.seed)
 
 
 def planned_points(settings: WorkflowSettings) -> tuple[list[tuple[int, Point]], list[str]]:
