@@ -182,7 +182,6 @@ TESTED_BY: dict[str, str] = {
     "suites/_runner.py": "suites/test_run.py",
     "tuning/jobs_space.py": "tuning/test_job.py",
     "tuning/algorithms/base.py": "tuning/algorithms/test_halving.py",
-    "tuning/algorithms/listed.py": "tuning/test_sweep.py",
     "tuning/algorithms/pbt.py": "tuning/algorithms/test_asha.py",
     "tuning/array_trainer.py": "tuning/test_sweep.py",
     "tuning/place.py": "tuning/test_shared.py",

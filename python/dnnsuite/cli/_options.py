@@ -10,6 +10,8 @@ from typing import Annotated, Optional
 
 import typer
 
+__all__ = ["PRESETS", "RESUME", "AllowChanged", "Json", "Number", "Text", "Texts"]
+
 PRESETS = "quick (minutes on two cores), default, or paper (the sizes of HFTA's published measurements)."
 
 RESUME = "Resume: run what is missing in --out (default: the newest folder)."

@@ -7,9 +7,9 @@ plain model, for what no value says. A job's module is imported when the job is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from .._lazy import lazy
 from ._fused_job import FusedJob as FusedJob
 from ._job import Job as Job
 from ._job import JobConfig as JobConfig
@@ -33,7 +33,17 @@ __all__ = [
     "Batches", "DeclaredJob", "FusedJob", "Group", "Job", "JobConfig", "Made", "Metric", "PlainJob", "Preset", "Rate",
     "Trainee", "Workload", "declare", "get", "names", "register", "widened",
 ]  # fmt: skip
+_HOME_OF = {
+    "DeclaredJob": (".declared_job", "DeclaredJob"),
+    "PlainJob": ("._plain_job", "PlainJob"),
+    "Trainee": ("._model_parts", "Trainee"),
+    "declare": (".declared_job", "declare"),
+    "widened": (".declared_job", "widened"),
+}
 
-__getattr__, __dir__ = lazy(
-    __name__, {".declared_job": "DeclaredJob declare widened", "._plain_job": "PlainJob", "._model_parts": "Trainee"}
-)
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        module, own = _HOME_OF[name]
+        return getattr(importlib.import_module(module, __name__), own)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

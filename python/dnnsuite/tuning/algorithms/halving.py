@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 from ...errors import InvalidArgument
 from ..space import Config
-from .base import Algorithm, Decision, Order, Plan, Setting
-from .listed import drawn
+from .base import Algorithm, Decision, Order, Plan, Setting, drawn
 
 Rung = tuple[int, int]  # (trials, epochs that each has trained at its end)
 
