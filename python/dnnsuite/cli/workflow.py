@@ -146,7 +146,7 @@ def _run_workflow(
 
 def _check_tree(to: Path, name: str, asked: dict[str, Any]) -> None:
     """Refuse a folder that the tree could not be written to, before anything is measured."""
-    from ..results.hfta import refuse_other_tree
+    from ..results.hfta_tree import refuse_other_tree
     from ..workflow.partial import options_of
     from ..workflow.settings import resolve
 

@@ -63,7 +63,7 @@ def configuration(name: str, path: str | Path = SHIPPED) -> Settings:
 
 def is_job(name: str) -> bool:
     """True if a workload has the name, and no file of configurations."""
-    return name in jobs.names(jobs.FusedJob) and name not in _NAMED
+    return name in jobs.names() and name not in _NAMED
 
 
 def overrides(texts: Sequence[str]) -> dict[str, str]:
@@ -89,7 +89,7 @@ def _read(path: Path) -> Mapping[str, Mapping[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        hint = did_you_mean(str(path), [*_NAMED, *jobs.names(jobs.FusedJob)])
+        hint = did_you_mean(str(path), [*_NAMED, *jobs.names()])
         way = "" if hint or path.suffix else "; a configuration is named by --config, as --list prints them"
         raise InvalidArgument(f"{path} cannot be read{hint}: {reason(error)}{way}") from error
     try:
