@@ -8,7 +8,7 @@ import pytest
 
 from dnnsuite import _lazy
 
-LAZY = ["importers", "jobs", "profiler", "profiler.counters", "training", "workflow"]
+LAZY = ["importers", "profiler", "profiler.counters", "training", "workflow"]
 
 
 @pytest.mark.parametrize("package", LAZY)
