@@ -27,7 +27,9 @@ def on_config(config: Any) -> Any:
         _fill(config.nav, section.capitalize(), more)
     _fill(config.nav, "Examples", [page for page in copies if page.startswith("examples/")])
     sources = {page: source for source, page in page_links.copied().items()}
-    results = [{_short_title(page_links.text_of(sources[page])): page} for page in copies if page.startswith("results/")]
+    results = [
+        {_short_title(page_links.text_of(sources[page])): page} for page in copies if page.startswith("results/")
+    ]
     _fill(config.nav, "Benchmarks", results)
     _fill(config.nav, "Notebooks", [page for page in copies if page.startswith("notebooks/")])
     return config
