@@ -171,20 +171,21 @@ def _title(setting: Setting) -> str:
 
 
 def markdown(rows: list[Row]) -> str:
-    """A table for each setting: workloads by variants, times as fast as serial, the best in bold."""
+    """A table for each setting: workloads by variants, times as fast as serial, the best in bold. This package's column
+    is the first, which a narrow window shows."""
     found = speeds(rows)
     parts = []
     for setting in dict.fromkeys(group.setting for group in found):
         groups = {key[1:]: value for key, value in found.items() if key.setting == setting}
-        variants = _variants(groups.values())
+        variants = sorted(_variants(groups.values()), key=lambda name: name != OWN)
         with_roof = any(ROOF in group for group in groups.values())
-        heads = ["| workload", "B", "serial, ms", *variants, *(["of the roof"] * with_roof)]
+        heads = ["| workload", *variants, *(["of the roof"] * with_roof), "B", "serial, ms"]
         lines = [" | ".join(heads) + " |", "|" + "---|" * len(heads)]
         for (B, workload), group in groups.items():
             best = max((name for name in group if name != ROOF), key=lambda name: group[name].ratio)
             cells = [_cell(group.get(variant), variant == best) for variant in variants]
             cells += [_share(group)] * with_roof
-            lines.append(" | ".join([f"| {workload}", str(B), f"{1e3 * group[BASE].median_s:.3g}", *cells]) + " |")
+            lines.append(" | ".join([f"| {workload}", *cells, str(B), f"{1e3 * group[BASE].median_s:.3g}"]) + " |")
         parts.append(f"Times as fast as `serial` [95 %], {_title(setting)}:\n\n" + "\n".join(lines))
     if not parts:
         return "Nothing was measured.\n"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Figures of the documentation, drawn from results that are in the repository.
 
-python docs/generate/figures.py    draws README's figure again, after its table has changed
+python docs/generate/figures.py    draws them again, after their numbers have changed
 """
 
 import json
@@ -21,7 +21,8 @@ from dnnsuite.workflow import partial
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "notebooks/data"
 SPEEDS = ROOT / "docs/benchmarks.md"
-SPEED_FIGURE = ROOT / "docs/figures/speed.svg"
+FIGURE_FOLDER = ROOT / "docs/figures"
+SPEED_FIGURE = FIGURE_FOLDER / "speed.svg"
 _CELL = re.compile(r"\**(?P<value>[\d.]+)\** \[(?P<low>[\d.]+), (?P<high>[\d.]+)\]")
 _WAYS = {  # of the table: label, colour, marker
     "vmap": ("torch.vmap", "tab:blue", "s"),
@@ -113,6 +114,13 @@ def convergence() -> Figure:
     return plots.convergence(losses, json.loads((folder / "verdict.json").read_text())["smooth"], _axes())
 
 
+def sweep() -> Figure:
+    """Draw a random search of 32 small CNNs on scikit-learn's digits."""
+    folder = SAMPLES / "sweep-digits"
+    table = pd.read_csv(folder / "trials.csv", index_col="trial")
+    return plots.sweep(table, pd.read_csv(folder / "epochs.csv"), "acc", "max")
+
+
 def operators() -> Figure:
     """Draw the distribution of each operator's speed over a grid of shapes."""
     grid = pd.read_csv(ROOT / "benchmarks/results/grid.csv")
@@ -147,6 +155,7 @@ FIGURES: dict[str, Callable[[], Figure | Axes]] = {
     "partial_fusion": partial_fusion,
     "convergence": convergence,
     "operators": operators,
+    "sweep": sweep,
 }
 
 
@@ -159,5 +168,6 @@ def svg(name: str) -> str:
 
 
 if __name__ == "__main__":
-    SPEED_FIGURE.parent.mkdir(exist_ok=True)
-    SPEED_FIGURE.write_text(svg("speed"), encoding="utf-8")
+    FIGURE_FOLDER.mkdir(exist_ok=True)
+    for name in FIGURES:
+        (FIGURE_FOLDER / f"{name}.svg").write_text(svg(name), encoding="utf-8")

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Hooks of mkdocs: pages that nobody writes by hand are made when the site is built."""
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
 import command_pages
 import docstring_markdown  # noqa: F401  so that griffe_extension finds it: the path is mkdocs' for this file alone
-import figures
 import job_pages
 import notebook_pages
 import page_links
@@ -25,9 +26,19 @@ def on_config(config: Any) -> Any:
         more = [f"{section}/{path.name}" for path in written if f"{section}/{path.name}" not in listed]
         _fill(config.nav, section.capitalize(), more)
     _fill(config.nav, "Examples", [page for page in copies if page.startswith("examples/")])
-    _fill(config.nav, "Benchmarks", [page for page in copies if page.startswith("results/")])
+    sources = {page: source for source, page in page_links.copied().items()}
+    results = [
+        {_short_title(page_links.text_of(sources[page])): page} for page in copies if page.startswith("results/")
+    ]
+    _fill(config.nav, "Benchmarks", results)
     _fill(config.nav, "Notebooks", [page for page in copies if page.startswith("notebooks/")])
     return config
+
+
+def _short_title(text: str) -> str:
+    """A page's title for the navigation: what comes before its details, six words at the most."""
+    title = text.partition("# ")[2].partition("\n")[0]
+    return " ".join(re.split(r"[,:;(]", title)[0].split()[:6])
 
 
 def _pages(nav: Any) -> list[str]:
@@ -37,8 +48,8 @@ def _pages(nav: Any) -> list[str]:
     return [page for part in (nav.values() if isinstance(nav, dict) else nav) for page in _pages(part)]
 
 
-def _fill(nav: list[Any], title: str, pages: list[str]) -> None:
-    """Append pages to the section of this title, wherever it is."""
+def _fill(nav: list[Any], title: str, pages: Sequence[Any]) -> None:
+    """Append pages, or pages by title, to the section of this title, wherever it is."""
     for entry in nav:
         for name, value in entry.items() if isinstance(entry, dict) else ():
             if isinstance(value, list):
@@ -48,7 +59,7 @@ def _fill(nav: list[Any], title: str, pages: list[str]) -> None:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages that are made, and the figures on them."""
+    """Add the pages that are made."""
     commands = command_pages.pages()
     made: dict[str, str | bytes] = {
         "jobs/index.md": job_pages.index(),
@@ -56,7 +67,6 @@ def on_files(files: Files, config: Any) -> Files:
         "internals/torch_names.md": torch_page.page(),
         **{f"jobs/{name}.md": text for name, text in job_pages.pages().items()},
         **{f"reference/cli/{name}.md": text for name, text in commands.items()},
-        **{f"figures/{name}.svg": figures.svg(name) for name in figures.FIGURES},
     }
     notebooks = notebook_pages.pages()
     for source, page in page_links.copied().items():

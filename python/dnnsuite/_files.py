@@ -22,11 +22,6 @@ from typing import Any
 
 from .errors import Error, reason
 
-__all__ = [
-    "TEMPORARY", "OutputError", "cache_folder", "final_name", "is_abandoned", "place", "read_json", "read_tail",
-    "regular", "replacing", "runs_here", "temporary_name", "write_json", "write_text",
-]  # fmt: skip
-
 TEMPORARY = ".tmp-"  # how the names of unfinished files and directories begin
 _OWNED = re.compile(re.escape(TEMPORARY) + r"(\d+)(?:\.([0-9a-f]{8}))?-")
 _FORGOTTEN_S = 24 * 3600.0  # without a change of what a process elsewhere has left

@@ -11,8 +11,6 @@ import torch
 
 from ._files import replacing
 
-__all__ = ["save_tensors"]
-
 
 def save_tensors(path: Path, state: Any) -> None:
     """Write tensors, numbers, texts, and lists and dicts of them, whole or not at all.

@@ -11,8 +11,6 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Generators", "seed_all", "seeded", "watched"]
-
 
 def seed_all(seed: int) -> None:
     """Seed Python's, NumPy's and torch's generators, those of torch's devices too."""

@@ -8,20 +8,6 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = [
-    "duration",
-    "interval",
-    "metric",
-    "number",
-    "percent",
-    "rate",
-    "ratio",
-    "setting",
-    "shown",
-    "size",
-    "wrapped",
-]
-
 _MOST = 6  # values that are listed one by one
 _UNKNOWN = "-"
 _DURATIONS = ((3600.0, 7200.0, "h"), (60.0, 120.0, "min"), (1.0, 1.0, "s"), (1e-3, 1e-3, "ms"), (1e-6, 0.0, "µs"))

@@ -11,8 +11,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from functools import cache
 
-__all__ = ["end_helpers", "hold_to_one", "let_go", "threads_of_caller", "torch_threads"]
-
 
 @contextlib.contextmanager
 def torch_threads(count: int) -> Iterator[None]:

@@ -18,13 +18,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "Gpu", "available_memory_bytes", "computes_in", "cpu_model", "describe", "family", "gpus", "load_average",
-    "memory_limit_bytes", "num_cpus", "oom_kills", "register_vendor_folders", "system", "torch_has_cuda",
-    "vendor_folders", "versions",
-]  # fmt: skip
-
-
 _HALF_UNITS = {
     "bf16": {"avx512_bf16", "amx_bf16", "bf16"}, "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"},
 }  # fmt: skip

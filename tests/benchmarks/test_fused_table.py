@@ -53,10 +53,10 @@ def test_markdown():
     made += rows("lstm", serial=[0.1, 0.1], dnnsuite=[0.2, 0.2], notes={"vmap": "no LSTM here"})
     assert table.markdown(made) == (
         "Times as fast as `serial` [95 %], one thread, CPU time:\n\n"
-        "| workload | B | serial, ms | dnnsuite | vmap |\n"
+        "| workload | dnnsuite | vmap | B | serial, ms |\n"
         "|---|---|---|---|---|\n"
-        "| mlp_s | 8 | 4 | **4.00** [4.00, 4.00] | 2.00 [2.00, 2.00] |\n"
-        "| lstm | 8 | 100 | 0.50 [0.50, 0.50] | – |\n\n"
+        "| mlp_s | **4.00** [4.00, 4.00] | 2.00 [2.00, 2.00] | 8 | 4 |\n"
+        "| lstm | 0.50 [0.50, 0.50] | – | 8 | 100 |\n\n"
         "– `vmap`: no LSTM here (lstm)  \n"
         "a machine.\n"
     )
@@ -66,9 +66,9 @@ def test_the_share_of_the_roof_stands_beside_the_speeds():
     made = rows(serial=[0.004, 0.004], dnnsuite=[0.001, 0.001], roof=[0.0008] * 2, notes={"roof": "in mm 20 %"})
     made += rows("lstm", serial=[0.1], roof=[0.01])
     text = table.markdown(made)
-    assert "| workload | B | serial, ms | dnnsuite | of the roof |" in text
+    assert "| workload | dnnsuite | of the roof | B | serial, ms |" in text
     assert "| **4.00** [4.00, 4.00] | 0.80 |" in text
-    assert "| lstm | 8 | 100 | – | – |" in text
+    assert "| lstm | – | – | 8 | 100 |" in text
     assert "`roof`: in mm 20 % (mlp_s)" in text
 
 

@@ -31,11 +31,19 @@ def test_an_unknown_kind_lists_what_is_accepted() -> None:
         kind_for("pie", [Path()])
 
 
-def test_a_sweep_is_neither_drawn_nor_reported_on_as_an_empty_success(tmp_path, capsys):
+def test_a_sweep_is_drawn_by_its_directory_and_reported_on_by_its_tables(tmp_path, capsys):
     from command_line import status
     from small_sweep import run
 
-    run(tmp_path / "search", "random", epochs=1)
-    for command in ("plot", "report"):
-        assert status(command, str(tmp_path / "search")) == 2
-        assert "epochs.csv" in capsys.readouterr().err
+    run(tmp_path / "search", "random", epochs=1, metric="acc")
+    assert status("plot", str(tmp_path / "search")) == 0
+    assert capsys.readouterr().out.split() == [str(tmp_path / "search/sweep.png")]
+    assert status("plot", str(tmp_path), "--save", str(tmp_path / "all.svg"), "--metric", "lr") == 0
+    assert (tmp_path / "all.svg").read_text().endswith("</svg>\n")
+    assert status("plot", str(tmp_path / "search"), "--metric", "dropot") == 2
+    assert "'dropot' is no hyper-parameter that varies (did you mean 'dropout'?)" in capsys.readouterr().err
+    (tmp_path / "search/trials.csv").unlink()
+    assert status("plot", str(tmp_path / "search")) == 2
+    assert "has not ended" in capsys.readouterr().err
+    assert status("report", str(tmp_path / "search")) == 2
+    assert "epochs.csv" in capsys.readouterr().err

@@ -3,7 +3,7 @@ import pytest
 import typer
 
 from command_line import status
-from dnnsuite.cli._refused_values import Commands
+from dnnsuite.cli._command import Commands
 
 REFUSED = {
     "throughput vae --budget 10m": "Invalid value for '--budget': '10m' is not a number.",

@@ -26,7 +26,6 @@ MADE = {
     "internals/torch_names.md",
     *(f"jobs/{name}.md" for name in job_pages.pages()),
     *(f"reference/cli/{name}.md" for name in command_pages.pages()),
-    *(f"figures/{name}.svg" for name in ("throughput", "partial_fusion", "convergence", "operators")),
 }
 
 

@@ -4,6 +4,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.autograd import backward, grad
 
 import dnnsuite
 from dnnsuite import errors, nn
@@ -42,6 +43,7 @@ REFUSED = {
     "in two steps": lambda o, y, c: F.mse_loss(o, y, reduction="none").flatten(1).mean(1).mean(),
     "divided for accumulation": lambda o, y, c: F.mse_loss(o, y) / 2,
     "stacked": lambda o, y, c: torch.stack([F.mse_loss(o[i], y[i]) for i in range(B)]).mean(),
+    "its root": lambda o, y, c: F.mse_loss(o, y).sqrt(),
     "one column": lambda o, y, c: F.mse_loss(o[:, :, 0], y[:, :, 0]),
 }
 ALLOWED = {
@@ -96,8 +98,22 @@ def test_a_gradient_by_torch_autograd_grad_is_looked_at_too():
         nn.functional.mse_loss(layer(dnnsuite.stack(x, B=B)), dnnsuite.stack(y, B=B)).mean().backward()
 
 
-def test_torchs_functions_are_taken_over_once():
-    torch_means.take_over()
-    taken = torch.autograd.backward, torch.autograd.grad
-    torch_means.take_over()
-    assert (torch.autograd.backward, torch.autograd.grad) == taken
+def test_functions_imported_before_the_first_array_and_arguments_by_name_are_looked_at():
+    models, x, y, _ = _parts()
+    array = dnnsuite.fuse(models)
+    weights = [*array.parameters()]
+
+    def loss():
+        return F.mse_loss(array(dnnsuite.stack(x, B=B)), dnnsuite.stack(y, B=B))
+
+    torch_means.take_over()  # once more than the array did
+    for asked in (
+        lambda: grad(loss(), weights),
+        lambda: backward(loss()),
+        lambda: torch.autograd.grad(inputs=weights, outputs=loss()),
+        lambda: torch.autograd.backward(grad_tensors=None, tensors=[loss()]),
+        lambda: loss().reshape(1).backward(),
+    ):
+        with pytest.raises(errors.InvalidArgument, match="mse_loss"):
+            asked()
+    assert all(p.grad is None for p in weights)

@@ -6,9 +6,9 @@ import torch
 
 from dnnsuite import profiler
 from dnnsuite._files import write_json
-from dnnsuite.profiler._roof import flops_per_s, threads_in_use, under_the_roofs
 from dnnsuite.profiler.roofline import Contention, Peaks
 from dnnsuite.profiler.roofline.peaks import machine_key, peaks_file
+from dnnsuite.profiler.summary import flops_per_s, threads_in_use, under_the_roofs
 from profiler_loops import loop
 
 

@@ -2,7 +2,7 @@
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.profiling.process_limits import check_limits
+from dnnsuite.profiling.throughput_request import check_limits
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ import math
 import pytest
 
 from dnnsuite.report._entries import ReportEntry
-from dnnsuite.report._score import score, score_table, weighted_score
-from dnnsuite.report._seed import seed_table
+from dnnsuite.report._score import score, score_table, seed_table, weighted_score
 from dnnsuite.report.targets import WEIGHTS, Target
 
 

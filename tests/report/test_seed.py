@@ -10,7 +10,7 @@ from hypothesis import given
 from scipy import stats
 
 from dnnsuite import report
-from dnnsuite.report import _seed
+from dnnsuite.report import _score
 from dnnsuite.report._entries import ReportEntry
 
 README = """\
@@ -65,15 +65,15 @@ def entries(rates_of_runs, job="vae"):
 
 
 def test_devices_are_pooled_before_runs():
-    table = _seed.seed_table(entries([[1, 3], [4, 4], [5, 7], [8, 10]]), None)
+    table = _score.seed_table(entries([[1, 3], [4, 4], [5, 7], [8, 10]]), None)
     assert table.loc["vae", "result"] == 5.0  # of 2, 4, 6, 9
     assert table.loc["vae", "sd"] == pytest.approx(stdlib.stdev([2, 4, 6, 9]))
 
 
 def test_fewer_than_four_runs_have_no_statistics():
-    table = _seed.seed_table(entries([[1.0], [2.0], [3.0]]), None)
+    table = _score.seed_table(entries([[1.0], [2.0], [3.0]]), None)
     assert math.isnan(table.loc["vae", "result"])
-    passes, deviation = _seed.statistics(table, jobs=1)
+    passes, deviation = _score.statistics(table, jobs=1)
     assert not passes.passed
     assert not deviation.passed
 
@@ -81,9 +81,9 @@ def test_fewer_than_four_runs_have_no_statistics():
 def test_failed_entries_do_not_count():
     four = entries([[1.0], [2.0], [3.0], [4.0]])
     bad = ReportEntry(job="vae", run="4", device="1", rate=math.nan, seed_rate=math.nan, failure="oom")
-    assert _seed.seed_table([*four, bad], None).equals(_seed.seed_table(four, None))
+    assert _score.seed_table([*four, bad], None).equals(_score.seed_table(four, None))
 
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=3, max_size=30))
 def test_trimmed_mean_is_scipys(values):
-    assert _seed.trimmed_mean(values) == pytest.approx(stats.trim_mean(values, 1 / len(values) + 1e-9), rel=1e-6)
+    assert _score.trimmed_mean(values) == pytest.approx(stats.trim_mean(values, 1 / len(values) + 1e-9), rel=1e-6)

@@ -9,7 +9,8 @@ import pytest
 
 from dnnsuite import jobs, training
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.training.job import experiment_of_job, is_job
+from dnnsuite.training.configurations import is_job
+from dnnsuite.training.job import experiment_of_job
 
 TEXT = {"layers": 1, "width": 16, "heads": 2, "kv_heads": 1, "ff": 16, "length": 16}
 SMALL: dict[str, dict[str, Any]] = {

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.tuning.board import Board
-from dnnsuite.tuning.board_storage import journal, storage_of
+from dnnsuite.tuning.board import Board, journal, storage_of
 
 optuna = pytest.importorskip("optuna")
 optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -13,7 +13,7 @@ import torch
 from dnnsuite import results
 from dnnsuite.errors import Error, InvalidArgument, Unavailable
 from dnnsuite.tuning import OptunaSearch
-from dnnsuite.tuning.board_storage import journal
+from dnnsuite.tuning.board import journal
 from small_sweep import ALGORITHMS, run, undisturbed
 
 optuna = pytest.importorskip("optuna")

@@ -2,7 +2,7 @@
 import pytest
 
 from dnnsuite.errors import Unavailable
-from dnnsuite.workflow.mig_profiles import MigProfile, choose_profiles, parse_profiles
+from dnnsuite.workflow.devices import MigProfile, choose_profiles, parse_profiles
 from nvidia_tools import A30, A100, H200, listing
 
 

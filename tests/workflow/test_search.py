@@ -2,7 +2,7 @@
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.workflow.search import FLAGS, SEARCHED, as_flag, resolve_search
+from dnnsuite.workflow.settings import FLAGS, SEARCHED, as_flag, resolve_search
 
 
 def test_flags_are_hftas() -> None:

@@ -6,8 +6,6 @@ from __future__ import annotations
 from .. import host
 from ..errors import InvalidArgument, Unavailable, did_you_mean
 
-__all__ = ["DEVICES", "choose_device"]
-
 DEVICES = ("auto", "cpu", "cuda")
 
 

@@ -15,8 +15,6 @@ from typing import Any, NoReturn
 from .._files import OutputError
 from .failures import DISK_EXIT, RESULT_EXIT, disk_full
 
-__all__ = ["attempt", "leave", "status_of"]
-
 Result = dict[str, Any]
 
 

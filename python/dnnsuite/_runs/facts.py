@@ -17,8 +17,6 @@ from typing import Any
 from .. import host
 from .record import Device, Machine
 
-__all__ = ["changes", "commit", "commit_of", "device", "environment", "machine", "source_hash"]
-
 # What must be as it was for runs of two processes to be compared.
 _SAME = (
     ("versions", "dnnsuite"),

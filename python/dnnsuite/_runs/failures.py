@@ -10,11 +10,6 @@ from dataclasses import dataclass
 
 from ..errors import BadData, Error, Unavailable
 
-__all__ = [
-    "CLASSES", "DISK_EXIT", "FINAL", "RESULT_EXIT", "KernelKill", "NotFinite", "NotTraining", "classify",
-    "classify_exit", "disk_full",
-]  # fmt: skip
-
 RESULT_EXIT = 1  # a worker that failed and wrote why
 DISK_EXIT = 74  # a worker that could not write its results (EX_IOERR of <sysexits.h>)
 

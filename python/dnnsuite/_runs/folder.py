@@ -18,11 +18,6 @@ from .interrupts import Interrupted
 from .reading import RUN_FILE, ReadRun, read_runs
 from .record import RunRecord, new_id
 
-__all__ = [
-    "CLUSTER_FILE", "OUT", "PROFILES_FILE", "SUITE_FILE", "SWEEP_FILE", "THROUGHPUT_FILE", "WORKFLOW_FILE",
-    "PlanFolder", "default_out", "drop_abandoned", "joined", "opened", "stamp", "write_run",
-]  # fmt: skip
-
 WORKFLOW_FILE, SUITE_FILE, CLUSTER_FILE = "workflow.json", "suite.json", "cluster.json"
 SWEEP_FILE = "sweep.json"
 PROFILES_FILE, THROUGHPUT_FILE = "profiles.json", "throughput.json"

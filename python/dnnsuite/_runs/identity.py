@@ -27,8 +27,6 @@ from typing import Any
 from .._code import changed_names, codes_of, content_of
 from ..errors import InvalidArgument, did_you_mean
 
-__all__ = ["Identity", "cannot_tell", "check_same", "identity_of"]
-
 _INSTALLED = tuple(
     {
         *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib", "platstdlib")),

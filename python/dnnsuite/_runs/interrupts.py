@@ -19,8 +19,6 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
-__all__ = ["Interrupted", "check", "deferred", "interruptible", "pending", "worker_ended", "worker_started"]
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SAME_PRESS_S = 0.05  # a wrapper that passes Ctrl-C on makes two signals of one
 

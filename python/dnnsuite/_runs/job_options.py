@@ -10,8 +10,6 @@ from typing import Any
 from ..errors import InvalidArgument, did_you_mean
 from .words import truth
 
-__all__ = ["parse_options"]
-
 
 def parse_options(texts: Iterable[str], defaults: Mapping[str, Any] | None, job: str) -> dict[str, Any]:
     """Parse options into values by name, each of its default's type.

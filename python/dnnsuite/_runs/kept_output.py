@@ -11,8 +11,6 @@ from typing import Any
 
 from .._files import OutputError
 
-__all__ = ["KEPT_BYTES", "free_middle", "keep_ends"]
-
 KEPT_BYTES = 4 << 20  # of the beginning, and as much of the end
 _SLACK = 4  # times what is kept: before that nothing is freed
 _PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01  # of <linux/falloc.h>

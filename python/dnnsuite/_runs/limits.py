@@ -13,11 +13,6 @@ from pathlib import Path
 from .. import host
 from ..errors import Error
 
-__all__ = [
-    "SHARES_VARIABLE", "die_with_parent", "limit_memory", "memory_share_bytes", "offer_to_oom_killer",
-    "peak_rss_bytes",
-]  # fmt: skip
-
 _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 # Part of the available memory that workers may reserve together; the rest is for this process, the page cache
 # and whatever else lives on the machine.

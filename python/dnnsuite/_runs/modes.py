@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: MIT
 """Names of the ways in which models share a device, in the order of tables and figures."""
 
-__all__ = ["MODES"]
-
 MODES = ("serial", "concurrent", "mps", "mig", "hfta")

@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from .._files import write_text
 
-__all__ = ["INTERVAL_S", "MONITORS", "MONITOR_FILE", "TIME_COLUMN", "MonitorColumn", "MonitorLog"]
-
 MONITOR_FILE = "monitor.csv"
 TIME_COLUMN = "time_ns"  # CLOCK_MONOTONIC, as in `samples.csv`
 MONITORS = ("auto", "nvml", "dcgm", "none")  # sources that may be asked for

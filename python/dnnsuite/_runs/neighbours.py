@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Cores", "Reading", "Watch", "all_cores", "cpu_tree_s", "free_cores"]
-
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _QUIET = 0.05  # share of the cores that others may use in a block
 _QUIET_TICKS = 2.5  # what counting ticks alone makes of nothing

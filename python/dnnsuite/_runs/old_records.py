@@ -16,8 +16,6 @@ from .record import RunRecord, data_source
 from .record_checks import checked
 from .record_parts import BadRecord, Device, Isolation, Json, Machine, Metric, Moment, Samples, Verdict
 
-__all__ = ["from_old", "is_old"]
-
 _WORKFLOW_SAMPLES = ("i", "epoch", "t_start_ns", "t_stop_ns", "items")
 _SUITE_SAMPLES = ("i", "t_start_ns", "t_stop_ns", "items", "phase", "flag")
 # What has a field of its own in a record; the rest of a workflow's run.json goes to `details` under its own name.

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 from ..errors import InvalidArgument, did_you_mean
 
-__all__ = ["ORDERS", "ordered"]
-
 ORDERS = ("fixed", "shuffled")
 
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from ..errors import Error, InvalidArgument
 
-__all__ = ["import_plugins"]
-
 
 def import_plugins(names: Iterable[str], paths: Iterable[str] = ()) -> None:
     """Import the modules that register a user's own jobs.

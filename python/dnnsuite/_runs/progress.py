@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 from .words import printable
 
-__all__ = ["Durations", "Progress", "clock_text"]
-
 Key = TypeVar("Key", bound=Hashable)
 
 _REFRESH_S = 0.5

@@ -13,11 +13,6 @@ import numpy.typing as npt
 from .. import timing
 from ..errors import InvalidArgument
 
-__all__ = [
-    "FEWEST", "RateInterval", "Steps", "block_rates", "common_window", "interval", "items_between", "rate",
-    "warmup",
-]  # fmt: skip
-
 Int64s = npt.NDArray[np.int64]
 Float64s = npt.NDArray[np.float64]
 

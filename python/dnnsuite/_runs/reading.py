@@ -11,8 +11,6 @@ from ..errors import Error, reason
 from .old_records import from_old, is_old
 from .record import BadRecord, RunRecord
 
-__all__ = ["RUN_FILE", "ReadRun", "output_directory", "read_run", "read_runs"]
-
 RUN_FILE = "run.json"
 
 

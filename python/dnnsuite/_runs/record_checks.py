@@ -12,8 +12,6 @@ from .record_parts import FASTEST, KINDS, MOST, BadRecord, Metric, Samples, Stat
 if TYPE_CHECKING:
     from .record import RunRecord
 
-__all__ = ["check_rate", "checked"]
-
 _TEXTS = (
     "id", "plan_id", "plan", "job", "mode", "precision", "unit", "share", "preset", "data", "job_version",
     "variant", "feed", "page_cache",

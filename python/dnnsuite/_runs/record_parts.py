@@ -10,11 +10,6 @@ from typing import Any, Literal, get_args
 
 from ..errors import Error
 
-__all__ = [
-    "FASTEST", "KINDS", "MOST", "WITH_LOADER", "BadRecord", "Device", "Isolation", "Json", "Kind", "Machine",
-    "Metric", "Moment", "Samples", "Status", "Verdict",
-]  # fmt: skip
-
 Kind = Literal["workflow", "suite", "training", "trial", "profile", "throughput"]
 Status = Literal["ok", "failed"]
 KINDS: tuple[str, ...] = get_args(Kind)

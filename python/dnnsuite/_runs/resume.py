@@ -10,8 +10,6 @@ from ..errors import InvalidArgument
 from .failures import FINAL
 from .record import RunRecord
 
-__all__ = ["final", "refuse_other_settings"]
-
 
 def final(record: RunRecord) -> bool:
     """True if --resume keeps a run: it ended well, or with a failure that would come again."""

@@ -14,8 +14,6 @@ from ..errors import Error, reason
 from .rates import Steps
 from .record import Samples
 
-__all__ = ["SAMPLES_FILE", "Sample", "read_steps", "samples_text", "write_samples"]
-
 SAMPLES_FILE = "samples.csv"
 
 

@@ -20,8 +20,6 @@ from .group import GroupOutcome
 from .limits import SHARES_VARIABLE
 from .starters import Direct, Started
 
-__all__ = ["OnShares", "Share", "failed_share", "shares_of"]
-
 _ACCEPTED = "'all', 'cuda:0,cuda:1', or 'cpu,cpu' for equal parts of the CPUs"
 
 

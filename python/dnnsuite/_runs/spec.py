@@ -11,8 +11,6 @@ from typing import Any
 
 from .._files import read_json, write_json
 
-__all__ = ["RESULT_FILE", "SPEC_FILE", "WorkerSpec"]
-
 SPEC_FILE = "spec.json"
 RESULT_FILE = "result.json"
 

@@ -14,8 +14,6 @@ from typing import Any, Protocol
 from ..pin import Outcome, Partition, Running
 from .failures import KernelKill
 
-__all__ = ["Direct", "Ended", "InShares", "Started", "Starter"]
-
 
 @dataclass(frozen=True)
 class Ended:

@@ -17,8 +17,6 @@ from .turn_task import LEAST_WARM_UP
 from .turn_workers import TurnWorkers
 from .turns import Block, Goal, Known, Rounds, take_turns
 
-__all__ = ["BESIDE_NEIGHBOURS", "BLOCK_S", "Session", "Turn", "goal_on", "wait_policy"]
-
 Key = TypeVar("Key", bound=Hashable)
 
 BLOCK_S = 0.25  # of a turn, or one step where that is longer

@@ -27,8 +27,6 @@ from .rates import Steps
 from .samples import Sample
 from .worker import Siblings
 
-__all__ = ["LEAST_WARM_UP", "Clock", "Stepper", "Trains", "TurnTaker", "is_settled", "settle"]
-
 # Steps and seconds until an array's steps are recorded and its shards chosen.
 LEAST_WARM_UP, _MOST_WARM_UP, _WARM_UP_S = 3, 2000, 30.0
 _MOST_STEPS = 1000  # of a block

@@ -21,8 +21,6 @@ from .interrupts import check, deferred
 from .kept_output import free_middle
 from .spec import WorkerSpec
 
-__all__ = ["TurnWorkers"]
-
 Key = TypeVar("Key", bound=Hashable)
 Answers = list[dict[str, Any]]
 

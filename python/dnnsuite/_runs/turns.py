@@ -23,8 +23,6 @@ from .. import timing
 from .._shown import percent
 from ..errors import InvalidArgument
 
-__all__ = ["FEWEST_PAIRS", "Block", "Goal", "Known", "Rounds", "known", "take_turns"]
-
 Key = TypeVar("Key", bound=Hashable)
 
 FEWEST_PAIRS = 8  # of undisturbed blocks, below which nothing is said of an interval

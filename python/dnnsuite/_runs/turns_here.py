@@ -14,8 +14,6 @@ from .neighbours import Cores, Watch, cpu_tree_s
 from .turn_session import goal_on
 from .turns import Block, Goal, Rounds, take_turns
 
-__all__ = ["Here", "Way", "take_turns_here"]
-
 Key = TypeVar("Key", bound=Hashable)
 Way = Callable[[int], "float | None"]  # runs so many steps; CPU seconds of other processes, if it has any
 

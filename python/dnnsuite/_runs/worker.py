@@ -28,8 +28,6 @@ from .limits import die_with_parent, limit_memory, offer_to_oom_killer, peak_rss
 from .plugins import import_plugins
 from .spec import RESULT_FILE, WorkerSpec
 
-__all__ = ["Siblings", "Task", "leads", "task_named", "work"]
-
 Result = dict[str, Any]
 
 

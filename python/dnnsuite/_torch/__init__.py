@@ -24,6 +24,7 @@ from .autograd import (
     function_apply_code,
     gradient_asked,
     has_gradient_hook,
+    look_at_what_is_differentiated,
     transforming,
 )
 from .checkpoints import Checkpoints
@@ -72,7 +73,8 @@ __all__ = [
     "create_function", "dispatch_modes", "end_failed_capture", "first_cause", "foreach_copy_", "foreach_mul_",
     "foreach_norm", "forward_gradients", "function_apply_code", "get_graph_optimize", "global_hooks",
     "gradient_asked", "has_gradient_hook", "hidden_from_function_modes", "hidden_from_modes",
-    "innermost_function_mode", "loader_iterator", "loader_workers", "lost", "made_by_dynamo", "mark_parameter",
+    "innermost_function_mode", "loader_iterator", "loader_workers", "look_at_what_is_differentiated",
+    "lost", "made_by_dynamo", "mark_parameter",
     "mark_stepped", "no_capture", "no_fuse", "no_script", "not_compiled", "own_parametrizations", "parse_ir",
     "profiler_recording", "sample_dirichlet", "set_graph_optimize", "standard_gamma", "standard_gamma_grad",
     "step_hooks", "take_over_clipping", "take_over_fan_counts", "to_copy", "transforming", "tree_flatten",

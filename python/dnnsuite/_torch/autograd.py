@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from .names import NAMES
 
 __all__ = [
     "at_end_of_backward", "backward_pass", "below_autograd", "forward_gradients", "function_apply_code",
-    "gradient_asked", "has_gradient_hook", "transforming",
+    "gradient_asked", "has_gradient_hook", "look_at_what_is_differentiated", "transforming",
 ]  # fmt: skip
 
 
@@ -49,6 +50,21 @@ def gradient_asked(node: Any) -> bool:
         return bool(_will_execute(node))
     except RuntimeError:  # torch's answer for a leaf whose gradient is asked for
         return True
+
+
+_engine: list[Any] = get("engine")
+
+
+def look_at_what_is_differentiated(look: Callable[[Sequence[Any]], None]) -> None:
+    """Call `look(tensors)` before each pass of `torch.autograd.backward` and `grad`; it may raise."""
+    for run in (run for run in _engine if getattr(torch.autograd, run.__name__) is run):
+
+        @functools.wraps(run)
+        def looked(outputs: Sequence[Any], *args: Any, run: Any = run, **kwargs: Any) -> Any:
+            look(outputs)
+            return run(outputs, *args, **kwargs)
+
+        setattr(torch.autograd, run.__name__, looked)
 
 
 below_autograd: Any = one("below autograd", torch.no_grad)

@@ -52,6 +52,11 @@ NAMES: dict[str, Name] = {
         "array must not be taken anew",
         "the call stack is searched for torch.autograd.backward: slower, same answers",
     ),
+    "engine": Name(
+        ("torch.autograd._engine_run_backward",),
+        "shows what is differentiated by torch.autograd.backward and grad, also to code that imported them before",
+        "a mean over the models of an array is not refused: each model gets 1/B of its own gradient",
+    ),
     "below autograd": Name(
         ("torch._C._AutoDispatchBelowAutograd",),
         "calls an operator without the 8 µs of its registered gradient, inside an autograd.Function that has its own",

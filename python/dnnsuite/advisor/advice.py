@@ -12,8 +12,6 @@ from typing import Any
 from .._shown import duration, interval, number, percent, ratio
 from .prediction import Limits, Measured, StepTime, fitted
 
-__all__ = ["Advice", "Curve", "Point", "concluded"]
-
 _BS = (1, 2, 4, 8, 16, 32, 64)
 _MOST = 64  # where nobody knows the memory
 _NEAR_BEST = 0.95  # a smaller B that reaches so much of the best is preferred

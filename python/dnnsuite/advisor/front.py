@@ -17,8 +17,6 @@ from .subjects import JobSubject, ModelsSubject
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["advise", "advise_job", "verified"]
-
 _TRIALS, _STEPS = 16, 1000
 
 

@@ -16,8 +16,6 @@ from .._runs.turns_here import Way, take_turns_here
 from .._torch_threads import torch_threads
 from .prediction import Limits, Measured
 
-__all__ = ["BS", "Measurement", "Stepper", "Subject", "measure"]
-
 BS = (1, 2, 4)
 _LEAST_WARM_UP = 16
 _BUDGET_S = 20.0

@@ -11,8 +11,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["Limits", "Measured", "StepTime", "fitted"]
-
 # Error of a prediction beyond the largest B measured, by the square of its doublings: caches that overflow, memory that
 # is shared, an array that finds it faster to run in other shards than a smaller one.
 _PER_DOUBLING = 0.06

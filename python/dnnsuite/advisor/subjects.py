@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ..jobs import JobConfig
 
-__all__ = ["JobSubject", "ModelsSubject"]
-
 _BATCHES = 4  # that are kept on the device, so that no loader is measured
 
 

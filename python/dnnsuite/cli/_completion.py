@@ -7,8 +7,6 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["beginning", "with_completion", "words_of"]
-
 Words = Callable[[], Iterable[str]]
 
 

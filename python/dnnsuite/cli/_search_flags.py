@@ -10,9 +10,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from ..workflow.search import FLAGS, SEARCHED, as_flag
-
-__all__ = ["with_search_flags"]
+from ..workflow.settings import FLAGS, SEARCHED, as_flag
 
 Command = Callable[..., int]
 

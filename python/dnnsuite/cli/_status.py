@@ -16,8 +16,6 @@ from .._runs.words import printable
 from ..errors import Error
 from ._completion import with_completion
 
-__all__ = ["FAILED", "USAGE", "reporting", "say", "tell"]
-
 FAILED, USAGE = 1, 2
 
 

@@ -16,8 +16,6 @@ from ._options import PRESETS, Json, Number, Text, Texts
 if TYPE_CHECKING:
     from ..advisor import Advice
 
-__all__ = ["advise"]
-
 
 def advise(
     jobs: Annotated[list[str], typer.Argument(help="Jobs; `dnnsuite list` names them.", show_default=False)],

@@ -32,12 +32,9 @@ from . import (
     tune,
     workflow,
 )
-from ._command import Command
-from ._refused_values import Commands
+from ._command import Command, Commands
 from ._status import USAGE, reporting
 from .tune_on_cluster import run_part
-
-__all__ = ["main", "tune_as_part"]
 
 app = typer.Typer(
     name="dnnsuite",

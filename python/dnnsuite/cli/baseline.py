@@ -14,8 +14,6 @@ from ._options import Json, Text
 from ._status import tell
 from .compare import Across, FailOnOption, MetricName, Outs, Threshold, report_comparison
 
-__all__ = ["commands"]
-
 _FILE = Path("dnnsuite-baseline.csv")
 _File = Annotated[Path, typer.Option("--baseline", "-b", help="File of the baseline.")]
 _Directories = Annotated[list[Path], typer.Argument(help="Outputs of runs of any kind.", show_default=False)]

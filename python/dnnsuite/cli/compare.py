@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from ..errors import Error, InvalidArgument
-from ._options import Text, Texts
+from ._options import Json, Text, Texts
 from ._status import FAILED, USAGE, say
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..report import FailOn
+    from ..report import Costs, FailOn, Machines
     from ..results import Compared
-
-__all__ = ["FailOnOption", "compare", "report_comparison"]
 
 Outs = Annotated[
     Optional[list[Path]],  # noqa: UP045
-    typer.Option(help="Also write to this .md, .txt, .csv, .json, .png, .pdf or .svg file; repeatable."),
+    typer.Option(help="Also write to this .md, .txt, .csv, .json, .html, .png, .pdf or .svg file; repeatable."),
 ]
 Threshold = Annotated[float, typer.Option(help="Least change that counts, as a fraction.")]
 MetricName = Annotated[str, typer.Option(help="What is compared: a rate, or a time, of whole runs.")]
@@ -36,7 +34,7 @@ FailOnOption = Annotated[
     Texts, typer.Option(help="Exit with 1 if a point is slower:5%, failed, missing, inconclusive, ...; repeatable.")
 ]
 _FIGURES = (".png", ".pdf", ".svg")
-_WRITERS = (".md", ".txt", ".csv", ".json", *_FIGURES)
+_WRITERS = (".md", ".txt", ".csv", ".json", ".html", *_FIGURES)
 
 
 def compare(
@@ -50,17 +48,23 @@ def compare(
     method: Annotated[str, typer.Option(help="auto, paired or unpaired.")] = "auto",
     across: Across = None,
     name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all that is there]")] = None,
+    cost_per_hour: Annotated[
+        Text, typer.Option(metavar="A,B", help="Price of an hour of each of two machines.")
+    ] = None,
+    watts: Annotated[Text, typer.Option(metavar="A,B", help="Power of each of two machines.")] = None,
+    currency: Annotated[str, typer.Option(help="Currency of the prices, e.g. EUR.")] = "",
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
     out: Outs = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Compare runs: faster, slower, the same, or inconclusive.
 
     Each job or point has a verdict; an inconclusive one says how many more runs would decide it. Runs that were
     measured under other conditions are not compared: the reasons are printed, and the status is 2. Name with --across
-    what it is that you compare.
+    what it is that you compare. With prices or powers of two machines, or --out page.html, their cost and energy are
+    compared, too.
     """
-    from .. import results
+    from .. import report, results
 
     if len(directories) < 2:
         raise InvalidArgument(
@@ -75,6 +79,7 @@ def compare(
         fail_on or (),
         "json" if as_json else "markdown" if markdown else "text",
         out or (),
+        report.costs_of_two(cost_per_hour, watts, currency),
     )
 
 
@@ -86,6 +91,7 @@ def report_comparison(
     fail_on: Sequence[str],
     style: str,
     out: Sequence[Path],
+    costs: Sequence[Costs] = (),
 ) -> int:
     """Compare the first of some tables with each of the others; print, write, and return the exit status.
 
@@ -109,7 +115,13 @@ def report_comparison(
     may_differ = comparison.across(across)
     found = [comparison.compare(tables[0], table, ignoring=may_differ, **how) for table in tables[1:]]
     _refuse_if_nothing_is_like(found)
-    written = _Written(found, names, failing)
+    machines = None
+    if any(each.per_hour or each.watts for each in costs) or any(path.suffix == ".html" for path in out):
+        if len(tables) != 2:
+            raise InvalidArgument(f"cost, energy and a page are for two machines, and {len(tables)} are named")
+        prices = costs or report.costs_of_two(None, None, "")
+        machines = report.machines((tables[0], tables[1]), found[0], (names[0], names[1]), prices)
+    written = _Written(found, names, failing, machines)
     print(written.text(style), end="")
     for path in out:
         _write(path, written)
@@ -137,7 +149,14 @@ def _plain(numbers: Sequence[float]) -> list[float | None]:
 class _Written:
     """A comparison as text, Markdown or JSON."""
 
-    def __init__(self, found: Sequence[list[Compared]], names: Sequence[str], failing: Sequence[FailOn]) -> None:
+    def __init__(
+        self,
+        found: Sequence[list[Compared]],
+        names: Sequence[str],
+        failing: Sequence[FailOn],
+        machines: Machines | None,
+    ) -> None:
+        self.machines = machines
         self._parts = [(points, (names[0], other)) for points, other in zip(found, names[1:], strict=True)]
         self._failing = failing
 
@@ -148,7 +167,11 @@ class _Written:
         if style == "json":
             return json.dumps(self.plain()) + "\n"
         forms: dict[str, Callable[..., str]] = {"text": report.comparison_text, "markdown": report.comparison_markdown}
-        return "\n".join(forms[style](points, names, self._failing) for points, names in self._parts)
+        said = "\n".join(forms[style](points, names, self._failing) for points, names in self._parts)
+        if self.machines is None:
+            return said
+        own = self.machines.text()
+        return f"{said}{own}" if style == "text" else f"{said}\n```\n{own.lstrip()}```\n"
 
     def plain(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -164,7 +187,8 @@ class _Written:
                     "failing": [point.point for point in points if any(each.meets(point) for each in self._failing)],
                 }
                 for points, names in self._parts
-            ]
+            ],
+            **({"machines": self.machines.to_dict()} if self.machines else {}),
         }
 
     def table(self) -> pd.DataFrame:
@@ -197,6 +221,9 @@ def _write(path: Path, written: _Written) -> None:
 
     if path.suffix == ".json":
         write_json(path, written.plain())
+    elif path.suffix == ".html":
+        assert written.machines is not None
+        write_text(path, written.machines.html())
     elif path.suffix == ".csv":
         results.save_csv(written.table(), path)
     elif path.suffix in _FIGURES:

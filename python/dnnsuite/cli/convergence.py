@@ -13,8 +13,6 @@ from ._status import FAILED, say, tell
 if TYPE_CHECKING:
     from ..workflow.convergence import ConvergenceReport
 
-__all__ = ["NAME", "compare"]
-
 NAME = "convergence"
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..data.catalogue import DataSet
     from ..data.valprep import Moves
 
-__all__ = ["commands"]
-
 
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
     """Make the group of commands; `reporting` turns what they return or raise into an exit status."""

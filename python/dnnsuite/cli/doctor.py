@@ -7,8 +7,6 @@ import json
 
 from ._options import Json
 
-__all__ = ["doctor"]
-
 
 def doctor(as_json: Json = False) -> int:
     """Check what works on this machine, and what is missing.

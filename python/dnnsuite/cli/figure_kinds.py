@@ -14,8 +14,6 @@ from ..errors import InvalidArgument, did_you_mean
 if TYPE_CHECKING:
     from ..plots import Drawn, Request
 
-__all__ = ["KINDS", "Kind", "draw", "kind_for"]
-
 
 @dataclass(frozen=True)
 class Kind:
@@ -23,7 +21,8 @@ class Kind:
 
     Attributes:
         draw: `module:function` of a function `(plots.Request) -> plots.Drawn`, imported when it is called.
-        file: a file by which a directory of such results is recognised; empty for kinds that are asked for by name.
+        file: pattern of a file by which a directory of such results is recognised; empty for kinds that are asked for
+            by name.
     """
 
     name: str
@@ -38,6 +37,7 @@ KINDS = (
     Kind("partially_fused", "dnnsuite.workflow.partial:draw", "throughputs.csv"),
     Kind("batch_sizes", "dnnsuite.cli.plot:batch_sizes", "throughput.json"),
     Kind("scaling", "dnnsuite.cli.plot:scaling"),
+    Kind("sweep", "dnnsuite.cli.plot:sweep", "**/sweep.json"),
     Kind("accuracy", "dnnsuite.training.figures:drawn", "metrics.csv"),
 )
 
@@ -49,21 +49,12 @@ def kind_for(name: str | None, directories: Sequence[Path]) -> Kind:
         InvalidArgument: there is no such kind; the message lists them.
     """
     if name is None:
-        _refuse_sweep(directories[0])
-        return next((kind for kind in KINDS if kind.file and (directories[0] / kind.file).is_file()), KINDS[0])
+        return next((kind for kind in KINDS if kind.file and any(directories[0].glob(kind.file))), KINDS[0])
     for kind in KINDS:
         if kind.name == name:
             return kind
     known = [kind.name for kind in KINDS]
     raise InvalidArgument(f"--kind {name}: accepted are {', '.join(known)}{did_you_mean(name, known)}")
-
-
-def _refuse_sweep(directory: Path) -> None:
-    if (directory / "sweep.json").is_file():
-        raise InvalidArgument(
-            f"{directory} holds a sweep, of which there is no figure: epochs.csv has a row per trial and epoch, "
-            "trials.csv one per trial, trajectory.csv the best value over time"
-        )
 
 
 def draw(kind: Kind, request: Request) -> Drawn:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..results.hfta_monitor import DcgmField
     from ..results.hfta_tables import HftaRuns
 
-__all__ = ["dcgm_parser", "timing_parser"]
-
 _MODES = ("serial", "concurrent", "mps", "mig", "hfta")
 _PRECISIONS = ("fp32", "amp", "bf16")
 _OUTDIRS = "directories of HFTA's runs, as bert/run0 bert/run1, or outputs of `dnnsuite workflow`"

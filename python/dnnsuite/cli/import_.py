@@ -15,6 +15,7 @@ import typer
 
 from .._runs.words import printable
 from ..errors import Error, InvalidArgument, reason
+from ._options import Json
 from ._status import say, tell
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
     from ..importers import Imported
 
-__all__ = ["coreutil", "fp32util", "import_file"]
-
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Source = Annotated[Path, typer.Argument(help="The file.", show_default=False)]
 Results = dict[str, "pd.DataFrame"]
 

@@ -14,8 +14,6 @@ import typer
 from ._options import Json, Text
 from .train import settings_of
 
-__all__ = ["ladder"]
-
 
 def ladder(
     arguments: Annotated[

@@ -13,8 +13,6 @@ import typer
 from .._shown import wrapped
 from ._options import Json, Texts
 
-__all__ = ["list_jobs"]
-
 
 def list_jobs(
     plugin: Annotated[Texts, typer.Option(help="Module that registers more jobs; repeatable.")] = None,

@@ -5,46 +5,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .._shown import wrapped
 from ..errors import did_you_mean
+from ._options import Json, Text
 from ._status import say
 
 if TYPE_CHECKING:
     from ..profiler.counters import CounterPlan, Selection
 
-__all__ = ["commands"]
-
-Text = Optional[str]  # noqa: UP045
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Chip = Annotated[Text, typer.Option(help="A chip, e.g. GH100 (H100, H200).  [this machine's GPU]")]
 Pattern = Annotated[str, typer.Argument(help="A shell pattern, or a part of the name.")]
 # Chips of the products that users know by another name.
 PRODUCTS = {
-    "V100": "GV100",
-    "T4": "TU104",
-    "A100": "GA100",
-    "A800": "GA100",
-    "A10": "GA102",
-    "A40": "GA102",
-    "H100": "GH100",
-    "H200": "GH100",
-    "H20": "GH100",
-    "GH200": "GH100",
-    "L4": "AD104",
-    "L40": "AD102",
-    "L40S": "AD102",
-    "B100": "GB100",
-    "B200": "GB100",
-    "GB200": "GB100",
-    "RTX2080TI": "TU102",
-    "RTX3090": "GA102",
-    "RTX4090": "AD102",
-    "RTX5090": "GB202",
-}
+    product: chip
+    for chip, products in {
+        "GV100": "V100", "TU104": "T4", "GA100": "A100 A800", "GA102": "A10 A40 RTX3090",
+        "GH100": "H100 H200 H20 GH200", "AD104": "L4", "AD102": "L40 L40S RTX4090",
+        "GB100": "B100 B200 GB200", "TU102": "RTX2080TI", "GB202": "RTX5090",
+    }.items()
+    for product in products.split()
+}  # fmt: skip
 
 Sampling = Annotated[bool, typer.Option("--sampling", help="Metrics that can be sampled over time.")]
 

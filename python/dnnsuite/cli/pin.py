@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from ._options import Json, Text
+
 if TYPE_CHECKING:
     from ..pin import Outcome, Partition, Plan
 
-__all__ = ["commands"]
-
 SETUP_FAILED = 125  # as env, nohup and docker: the command was never started
 
-Text = Optional[str]  # noqa: UP045
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Slots = Annotated[str, typer.Option(help="Number of shares, or gpus: one per GPU.")]
 Locality = Annotated[str, typer.Option(help="auto, strict (cores near the GPU only) or prefer (as many as there are).")]
 Smt = Annotated[str, typer.Option(help="on, or off for one thread of each core.")]

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ..plots import Drawn, Request
 
-__all__ = ["batch_sizes", "monitor", "plot", "scaling", "throughput"]
-
 
 def plot(
     directories: Annotated[
@@ -47,8 +45,9 @@ def plot(
     throughput: normalised over B (of a suite, each job's rate). monitor: load of CPUs, memory and GPUs while the runs
     were rated, over B (of a suite, by job). convergence: losses over iterations. partially_fused: throughput over the
     units left unfused. batch_sizes: rate and peak memory over the batch size, with the knee. scaling: total rate of
-    training runs over the number of processes, with the ideal line and the efficiency. accuracy: of training runs,
-    over epochs and minutes.
+    training runs over the number of processes, with the ideal line and the efficiency. sweep: of searches, the
+    history, parallel coordinates, importance and a slice per hyper-parameter (--metric lr,dropout: these). accuracy:
+    of training runs, over epochs and minutes.
     """
     from ..plots import Request
 
@@ -136,6 +135,31 @@ def _two_panels(
     results.save_csv(summary, files[0])
     plots.save(left, files[1])
     return plots.Drawn(files, (*summary.attrs["problems"], *summary.attrs["notes"]))
+
+
+def sweep(request: Request) -> Drawn:
+    """Draw searches: the figure of `Sweep.plot`, for each sweep at or below a directory."""
+    import pandas as pd
+
+    from .. import plots
+
+    found = [path.parent for each in request.directories for path in sorted(each.glob("**/sweep.json"))]
+    files, notes = [], []
+    for folder in found:
+        if not (folder / "trials.csv").is_file():
+            notes.append(f"{folder}: the sweep has not ended; continue it with resume")
+            continue
+        table = pd.read_csv(folder / "trials.csv", index_col="trial")
+        best = pd.read_csv(folder / "trajectory.csv").iloc[:, 1]  # the metric's best so far, the goal at the end
+        goal = "max" if best.iloc[-1] >= table[best.name].max() > table[best.name].min() else "min"
+        chosen = request.metric.split(",") if request.metric else None
+        figure = plots.sweep(table, pd.read_csv(folder / "epochs.csv"), str(best.name), goal, chosen)
+        more = "" if len(found) == 1 else "-" + "-".join(folder.relative_to(request.directories[0]).parts)
+        files.append(request.file(folder / "sweep" if request.save is None else Path("sweep"), more=more))
+        plots.save(figure.axes[0], files[-1])
+    if not files:
+        raise InvalidArgument("; ".join(notes) or f"{request.directories[0]}: no sweep.json in it or below")
+    return plots.Drawn(files, notes)
 
 
 _ACROSS = 3  # panels beside each other

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from .._shown import percent, rate
-from ._options import RESUME, Number, Text, Texts
+from ._options import RESUME, Json, Number, Text, Texts
 from ._status import tell
 
 if TYPE_CHECKING:
     from ..profiling.sizes import Request
-
-__all__ = ["profile", "profile_job"]
 
 
 def profile(
@@ -47,7 +45,7 @@ def profile(
     stop: Annotated[bool, typer.Option("--stop", help="End a script once it has been observed.")] = False,
     out: Annotated[Optional[Path], typer.Option(help="Output directory.  [dnnsuite-runs/profile-NAME-TIME]")] = None,  # noqa: UP045
     resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: Json = False,
 ) -> int:  # fmt: skip
     """Profile a job or your own script: where step time goes.
 

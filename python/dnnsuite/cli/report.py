@@ -12,18 +12,15 @@ import typer
 
 from .._runs.words import printable
 from ..errors import Error, InvalidArgument, did_you_mean
+from ._options import Json, Number, Text
 from ._status import say
 
 if TYPE_CHECKING:
     from ..report import SuiteReport
 
-__all__ = ["mlbench_report", "report"]
-
 _STYLES = ("full", "seed", "score")
 _KINDS = {".pdf": "pdf", ".txt": "text", ".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html"}
-Text = Optional[str]  # noqa: UP045
 File = Optional[Path]  # noqa: UP045
-Number = Optional[int]  # noqa: UP045
 
 
 def report(
@@ -54,7 +51,7 @@ def report(
     allow_unlike: Annotated[
         bool, typer.Option("--allow-unlike", help="Pool runs of unlike machines or jobs, with a note.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Report on suite runs: rates, passes, failures, isolation."""
     from .. import report as reports

@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from ._options import Json, Number
+
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..profiler.roofline import Contention, Peaks, Roofline
-
-__all__ = ["roofline"]
 
 _ROWS = 20
 _MENTIONED = 3
 _FAR_PCT = 30.0
 MOSTLY = 0.8  # of the CPUs: less, and something kept the job from them
 _NO_PMU = "FLOPs are analytic, from the operators' shapes, not counted; bytes are inputs and outputs, each once"
-
-Number = Optional[int]  # noqa: UP045
 
 
 def roofline(
@@ -38,7 +36,7 @@ def roofline(
     out: Annotated[
         Optional[Path], typer.Option(help="Folder for roofline.csv, .json and .png.", show_default=False)  # noqa: UP045
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Measure the CPUs' roofs, and place a job under them.
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..pin import Plan
     from ..suites import Finished, Suite, SuiteSettings
 
-__all__ = ["parameters", "run"]
-
 
 def run(
     suite: Annotated[

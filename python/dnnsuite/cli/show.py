@@ -17,8 +17,6 @@ from ._status import say
 if TYPE_CHECKING:
     from ..jobs.cards import Card
 
-__all__ = ["show"]
-
 
 def show(
     job: Annotated[

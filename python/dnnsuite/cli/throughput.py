@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ..profiling.throughput_request import Request
 
-__all__ = ["throughput"]
-
 Real = Optional[float]  # noqa: UP045
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..training import Experiment, ExperimentArray, Settings, Trained
     from ..training.vary import Variants
 
-__all__ = ["settings_of", "train"]
-
 _PRESETS = ("quick", "default", "paper")
 
 
@@ -52,7 +50,7 @@ def train(
     B: Annotated[Number, typer.Option("--B", help="Models of the array.  [all that --vary makes]")] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/CONFIG-TIME]")] = None,
     resume: Annotated[
-        Text, typer.Option(help="auto (go on in --out, or begin), never, or a checkpoint's path.  [never]")
+        Text, typer.Option(help="auto (continue in --out, or begin), never, or a checkpoint's path.  [never]")
     ] = None,
     allow_changed: AllowChanged = None,
     evaluate: Annotated[
@@ -78,14 +76,13 @@ def train(
     """Train a configuration: epochs, validation, checkpoints.
 
     Metrics of every epoch, over all validation samples, go to metrics.csv. Under torchrun or srun the processes train
-    one model. Ctrl-C saves and ends; --resume auto goes on. With --vary
+    one model. Ctrl-C saves and stops; --resume continues. With --vary
     several configurations train as one array.
     """
     from .. import training
 
     file, keys = _split(arguments or [])
-    from ..training.configurations import overrides
-    from ..training.job import is_job
+    from ..training.configurations import is_job, overrides
 
     if file is not None and is_job(file):
         refused = {
@@ -246,7 +243,7 @@ def _train(
     from .. import training
     from .._runs.failures import NotFinite
     from .._runs.interrupts import Interrupted
-    from ..training.run import TRAINING_FILE
+    from ..training.experiment_run import TRAINING_FILE
 
     make = asked.made()
     folder = Path(out) if out else _default_out(asked.name, TRAINING_FILE, resume)

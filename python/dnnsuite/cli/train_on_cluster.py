@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from ..cluster import Part
 
-__all__ = ["Nodes", "TrainingOnCluster", "command_line", "run_part", "submit"]
-
 TASK_FILE = "task.json"
 _OWN = ("cluster", "nodes", "gpus_per_node", "cluster_option", "out", "resume", "as_json")  # not the task's options
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ..tuning import Algorithm, Sweep
     from ..tuning.job import JobSweep
 
-__all__ = ["tune"]
-
 _ALGORITHMS = ("random", "hyperband", "halving", "asha", "pbt")
 _MODES = ("hfta", "serial", "concurrent", "mps", "mig")
 

@@ -15,8 +15,6 @@ from ..errors import Error, InvalidArgument
 if TYPE_CHECKING:
     from ..cluster import Part
 
-__all__ = ["OWN", "TuningOnCluster", "run_part", "search_on_cluster"]
-
 TASK_FILE = "task.json"
 COMPARISON_FILE = "comparison.json"
 #: Options of the whole, which its workers are not given.

@@ -18,8 +18,6 @@ from ._status import FAILED, say
 if TYPE_CHECKING:
     from ..workflow import WorkflowReport
 
-__all__ = ["workflow"]
-
 
 @with_search_flags
 def workflow(
@@ -187,7 +185,7 @@ def _as_dict(report: WorkflowReport) -> dict[str, Any]:
 
 def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
     from ..workflow.partial import options_of
-    from ..workflow.points import planned_points
+    from ..workflow.plan import planned_points
     from ..workflow.preflight import check
     from ..workflow.settings import resolve
 

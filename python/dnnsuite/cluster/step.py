@@ -9,8 +9,6 @@ from collections.abc import MutableMapping
 
 from ..errors import InvalidArgument
 
-__all__ = ["adopt_step", "first_host"]
-
 _FIRST_PORT, _PORTS = 20000, 20000  # from which the port of a step is taken by its number
 _LEAST = re.compile(r"\[(\d+)[^\]]*\]")
 

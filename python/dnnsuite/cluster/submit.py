@@ -24,8 +24,6 @@ from .._runs.folder import CLUSTER_FILE, PlanFolder, opened
 from .._runs.interrupts import check, deferred, interruptible
 from ..errors import Error, InvalidArgument, Unavailable, did_you_mean
 
-__all__ = ["CLUSTERS", "ClusterPlan", "Part", "run_parts"]
-
 CLUSTERS = ("slurm", "local", "debug")
 _POLL_S = 0.5
 _QUEUE_S = 5.0  # between two questions to the scheduler, which has others to serve

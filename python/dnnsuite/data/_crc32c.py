@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Words = npt.NDArray[np.uint32]
 
-__all__ = ["crc32c", "masked"]
-
 _POLYNOMIAL = 0x82F63B78  # bits reversed
 _PIECE = 64  # bytes
 _LEVEL = 6  # 2**6 is a piece

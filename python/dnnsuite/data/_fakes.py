@@ -14,8 +14,6 @@ from . import lsun, photographs, shapenet, translation
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["FAKES", "fake"]
-
 _WORDS = (
     "the", "of", "and", "in", "to", "a", "was", "is", "for", "as", "on", "with", "by", "he", "that", "it",
 )  # fmt: skip

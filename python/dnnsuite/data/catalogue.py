@@ -22,8 +22,6 @@ from . import (
     words,
 )
 
-__all__ = ["DATA_SETS", "Archive", "DataSet", "data_set"]
-
 
 @dataclass(frozen=True)
 class Archive:

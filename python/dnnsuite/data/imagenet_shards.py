@@ -25,8 +25,6 @@ from ._origin import Origin
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["FOLDER", "PARTS", "Conversion", "ShardedImages", "convert", "find", "origin_of", "plan"]
-
 FOLDER = "TFRecords"
 PARTS = ("train", "validation")  # in the names of shards
 _FOLDERS = {"train": ("train",), "validation": ("val", "validation", "valid")}

@@ -20,8 +20,6 @@ from ._fakes import fake
 from ._origin import FAKE_FILE
 from .catalogue import Archive, DataSet
 
-__all__ = ["prepare", "what_to_fetch"]
-
 Tell = Callable[[str], None]
 
 

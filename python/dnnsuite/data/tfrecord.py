@@ -15,8 +15,6 @@ from typing import BinaryIO, NamedTuple
 
 from ..errors import InvalidArgument
 
-__all__ = ["Example", "Place", "decode_example", "encode_example", "places", "read", "write"]
-
 Value = bytes | int | float | str
 Example = Mapping[str, Sequence[Value]]
 

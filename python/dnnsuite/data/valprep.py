@@ -14,8 +14,6 @@ from .._files import TEMPORARY, OutputError
 from ..errors import InvalidArgument, Unavailable, reason
 from . import photographs
 
-__all__ = ["LABEL_FILES", "Moves", "carry_out", "find_labels", "plan", "read_labels"]
-
 # Lists that say the class of each validation image, as their publishers call them.
 LABEL_FILES = (
     "imagenet_2012_validation_synset_labels.txt", "LOC_val_solution.csv", "valprep.sh",

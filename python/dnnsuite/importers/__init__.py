@@ -11,9 +11,9 @@ A file that is damaged raises :class:`BadFile`, which names file and line; nothi
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .._lazy import lazy
 from ._text import BadFile
 
 if TYPE_CHECKING:
@@ -27,33 +27,13 @@ __all__ = [
     "fp32_report", "load", "merge_ranks", "sniff",
 ]  # fmt: skip
 
-_HOME_OF = {
-    "KINDS": "._loading",
-    "TRACES": "._loading",
-    "Imported": "._loading",
-    "load": "._loading",
-    "sniff": "._loading",
-    "core_report": ".cores",
-    "fp32_report": ".fp32",
-    "Ranks": ".traces",
-    "analyse_trace": ".traces",
-    "by_name": ".traces",
-    "compare_traces": ".traces",
-    "merge_ranks": ".traces",
-}
-_MODULES = ("cores", "dcgm", "fp32", "kineto", "large", "ncu", "nsys", "nsys_stats", "nvprof", "nvvp")
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        value = getattr(importlib.import_module(_HOME_OF[name], __name__), name)
-    elif name in _MODULES:
-        value = importlib.import_module(f".{name}", __name__)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "._loading": "KINDS TRACES Imported load sniff",
+        ".cores": "core_report",
+        ".fp32": "fp32_report",
+        ".traces": "Ranks analyse_trace by_name compare_traces merge_ranks",
+    },
+    ("cores", "dcgm", "fp32", "kineto", "large", "ncu", "nsys", "nsys_stats", "nvprof", "nvvp"),
+)

@@ -17,8 +17,6 @@ from .._files import regular
 from ..errors import reason
 from ._text import GZIP, BadFile, encoding_of
 
-__all__ = ["TraceFile"]
-
 _CHUNK_BYTES = 1 << 22
 _LONGEST_VALUE = 1 << 26  # characters; what is not whole by then is no JSON
 _LONGEST_ESCAPE = 6

@@ -11,8 +11,6 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["clock_offset_ns", "remarks", "timed", "with_windows"]
-
 _GPU = ("kernels", "memops", "graphs")
 _WORK = (*_GPU, "api", "overhead", "syncs")
 _LEAST_NS = 1_000_000  # by which kernels begin before their launch where clocks disagree: the others drift by µs

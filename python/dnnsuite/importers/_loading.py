@@ -17,8 +17,6 @@ from ._text import BadFile, encoding_of, lines_of, read_bytes, read_head
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["KINDS", "TRACES", "Imported", "load", "sniff"]
-
 KINDS = ("ncu", "nvprof", "nvvp", "nsys", "nsys-stats", "dcgm", "kineto")
 TRACES = ("nsys", "nvvp", "kineto")  # of these: kernels, copies, calls, with times
 _JSON = re.compile(r"\s*(?:\{|\[\s*(?:\{|\]|$))")

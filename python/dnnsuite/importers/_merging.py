@@ -30,8 +30,6 @@ from .traces import data_waits, summed, updates
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Merged", "Stretch"]
-
 _NEVER, _FOREVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _MOST_GAPS = 1000
 _EXACT = 4096  # different durations of a kernel that are counted one by one

@@ -8,8 +8,6 @@ import io
 import re
 from collections.abc import Sequence
 
-__all__ = ["as_csv", "is_text_header"]
-
 _SUMMARY = re.compile(r"\s*(?:Type\s+)?Time\(%\)\s+Time\s+Calls\s+Avg\s+Min\s+Max\s+Name\s*$")
 _UNIFIED = re.compile(r"\s*Count\s+Avg Size\s+Min Size\s+Max Size\s+Total Size\s+Total Time\s+Name\s*$")
 _METRICS = re.compile(r"\s*Invocations\s+Metric Name\s+Metric Description\s+Min\s+Max\s+Avg\s*$")

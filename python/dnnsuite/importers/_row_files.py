@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from .._files import OutputError
 from ..errors import reason
 
-__all__ = ["RowFile", "deal"]
-
 _HELD = 1 << 18  # numbers in memory before they are written
 _BLOCK = 1 << 16  # rows read at once
 

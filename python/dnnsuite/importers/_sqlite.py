@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ._text import BadFile
 
-__all__ = ["LAUNCH", "RESOURCES", "WORK", "Columns", "Database", "opened", "tables_in"]
-
 Columns = dict[str, NDArray[Any]]
 
 # Our names of CUPTI's columns, as both nvvp and nsys keep them: of all work on a device, of a kernel's launch, and of

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["GZIP", "BadFile", "encoding_of", "fields_of", "has_decimal_comma", "lines_of", "numbers",
-           "read_bytes", "read_head", "read_lines", "read_rows", "with_points"]  # fmt: skip
-
 GZIP = b"\x1f\x8b"
 _REMEDY = "; without the line the rest can be imported"
 _NOTHING = (

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ..profiler.cpu import class_of
 
-__all__ = ["COLUMNS", "Rows", "TraceRows", "columns_of"]
-
 _KIND_OF = {
     "kernel": "kernels",
     **dict.fromkeys(("gpu_memcpy", "gpu_memset", "memcpy", "memset"), "memops"),

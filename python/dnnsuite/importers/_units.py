@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import functools
 
-__all__ = ["to_base"]
-
 _SECONDS = {
     "second": 1e9,
     "msecond": 1e6,

@@ -17,8 +17,6 @@ from . import ncu
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CYCLES", "core_metrics", "core_report"]
-
 CYCLES = names("cycles")[0]
 # TBD's own metric. Where a file has the role's, that one: on Hopper an instruction keeps the pipe busy for many cycles.
 _ALSO = {"tensor": ("sm__inst_executed_pipe_tensor" + OF_PEAK,)}

@@ -23,8 +23,6 @@ from ._text import BadFile, fields_of, read_lines
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["is_dcgm", "read"]
-
 Row = tuple[int, str, str, float, str]  # t_ns, device, name, value, unit
 
 

@@ -21,8 +21,6 @@ from ._loading import sniff
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Fp32Report", "fp32_report", "of_ncu", "of_nvprof", "read_levels", "render"]
-
 _METRIC = "single_precision_fu_utilization"
 _PIPE = names("fma_active")[0]
 _TIME = names("time")[0]

@@ -27,8 +27,6 @@ from .nsys import without_version
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["collect", "read", "steps_table", "tables_of_trace"]
-
 _FEW = 5  # categories that a message names
 _STEP_MEANINGS = {
     "t0_ns": "begin, as the trace counts",

@@ -30,8 +30,6 @@ from .kineto import collect, steps_table, tables_of_trace
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LargeTrace", "is_large", "summarise"]
-
 _LARGE_BYTES = 100 << 20
 _PACKED = 10  # by which gzip makes a trace smaller, about
 _ROWS_AT_ONCE = 200_000

@@ -19,8 +19,6 @@ from ._units import to_base
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["is_header", "launches", "read"]
-
 # The columns that say which launch a row is about, by our name; versions of ncu differ in which there are.
 _LAUNCH = {"process": "Process ID", "name": "Kernel Name", "device": "Device", "context": "Context", "stream": "Stream"}
 _IDENTITY = {"ID", "Process Name", "Host Name", "Kernel Time", "Block Size", "Grid Size", "CC", *_LAUNCH.values()}

@@ -24,8 +24,6 @@ from ._text import BadFile, read_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["is_nsys", "read", "without_version"]
-
 _KERNEL, _MEMCPY, _MEMSET, _RUNTIME, _DRIVER, _SYNC, _GRAPH = (
     f"CUPTI_ACTIVITY_KIND_{kind}"
     for kind in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "DRIVER", "SYNCHRONIZATION", "GRAPH_TRACE")

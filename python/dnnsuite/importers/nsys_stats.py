@@ -21,8 +21,6 @@ from ._text import BadFile, fields_of, read_lines
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["is_header", "read"]
-
 _COUNTS = {"Instances", "Num Calls", "Count", "Calls"}
 _NAMED = {
     "Average": "Avg", "Minimum": "Min", "Maximum": "Max", "Total Time": "Time", "Operation": "Name", "Strm": "Stream",

@@ -28,8 +28,6 @@ from ._units import to_base
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["is_header", "of_lines", "read", "without_launch"]
-
 _NAMES = ("Name", "Kernel")
 _DURATIONS = ("Duration", "Avg. Duration", "Avg")
 _CALLS = ("Invocations", "Calls", "Num Calls")

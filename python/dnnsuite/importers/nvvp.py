@@ -21,8 +21,6 @@ from .nsys import without_version
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["is_nvvp", "read"]
-
 _NO_CALL = 2**32 - 1
 _ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 _KERNELS = ("CONCURRENT_KERNEL", "KERNEL")

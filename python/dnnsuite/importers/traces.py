@@ -21,10 +21,6 @@ from ._loading import TRACES, Imported
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Ranks", "analyse_trace", "by_name", "compare_traces", "data_waits", "merge_ranks", "summed", "updates",
-]  # fmt: skip
-
 _DATA = re.compile(r"enumerate\(DataLoader")
 _UPDATE = re.compile(r"Optimizer\.step#")
 _PAIRWISE = re.compile(r"send_?recv", re.IGNORECASE)  # of two ranks each: the others do not wait in it

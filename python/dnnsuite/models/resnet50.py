@@ -8,8 +8,6 @@ from torch import nn
 
 from ..errors import InvalidArgument
 
-__all__ = ["ResNet50"]
-
 _BLOCKS = (3, 4, 6, 3)
 _EXPANSION = 4
 

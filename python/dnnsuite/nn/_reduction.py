@@ -13,8 +13,6 @@ from .._torch import transforming
 from ..errors import InvalidArgument
 from ..ops.device import on_cpu
 
-__all__ = ["align", "check_reduction", "each_in_one", "in_whole_vectors", "legacy", "model_sum", "reduce"]
-
 VECTORS = 64
 """Number of elements that is a multiple of every vector width and of torch's unrolled loops."""
 PIECE = 4096

@@ -24,8 +24,6 @@ from ..ops.library import eager
 from ._triton_operators import FEW, MOST, Tile, convolution, filter_gradient, interpreted, reached
 from .measured import fastest
 
-__all__ = ["convolve", "gradient_tiles", "precision", "takes", "tiles"]
-
 Steps = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 """Stride, padding, dilation."""
 

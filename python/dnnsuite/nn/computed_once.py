@@ -10,9 +10,6 @@ import torch
 
 from .sharing import is_frozen, is_shared, spread
 
-__all__ = ["alike", "call_once", "first_of", "layer_of_one", "runs_once", "spread_all"]
-
-
 #: Name of an array's buffer, int64 `[B, 2]`, with the random streams of functions that belong to no layer.
 FUNCTION_STREAM = "_function_stream"
 

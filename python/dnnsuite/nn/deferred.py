@@ -11,8 +11,6 @@ from .computed_once import runs_once, spread_all
 from .forward_state import outside
 from .sharing import is_frozen
 
-__all__ = ["Deferred", "Fresh", "Half"]
-
 
 class Deferred:
     """A layer's output not yet computed, so that a following add or activation joins its kernel (`layer.activated`).

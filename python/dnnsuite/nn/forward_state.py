@@ -12,8 +12,6 @@ from ..errors import InvalidArgument
 if TYPE_CHECKING:
     from .model_tensor import ModelTensor
 
-__all__ = ["NotFusable", "Refused", "RunsAnew", "Stray", "WritesShared", "outside", "state", "unwatched"]
-
 
 class NotFusable(Exception):
     """Raised by code that cannot run for all models at once; the models of its module run one by one."""

@@ -15,8 +15,6 @@ from .forward_state import outside, state, unwatched
 from .model_tensor import ModelTensor, expanded, mark_fresh, wrap_all
 from .own_tensors import GivenTensors
 
-__all__ = ["logical", "shown_as_torchs"]
-
 
 def _any_model_tensor(args: Any) -> bool:
     return any(type(a) is ModelTensor or (type(a) in (tuple, list) and _any_model_tensor(a)) for a in args)

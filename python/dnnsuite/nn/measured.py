@@ -24,8 +24,6 @@ from torch import Tensor
 from .. import _tune as tune
 from .._torch import backward_pass, capture_stream, end_failed_capture, transforming
 
-__all__ = ["fastest", "forget", "seconds"]
-
 Way = Callable[..., Tensor]
 
 _ROUNDS, _CALLS = 3, 5

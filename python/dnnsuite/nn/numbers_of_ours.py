@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["filled_by_ours", "integers_by_ours", "made_by_ours"]
-
 #: By method: its distribution, and names and usual values of its parameters.
 _FILLS: dict[str, tuple[str, tuple[tuple[str, float], ...]]] = {
     "uniform_": ("uniform", (("from", 0.0), ("to", 1.0))),

@@ -14,11 +14,6 @@ from .forward_state import NotFusable, Refused, state
 from .model_tensor import ModelTensor, expanded, physical, wrap_parameter
 from .sharing import SharedState
 
-__all__ = [
-    "GivenTensors", "OwnTensors", "given_in_forward", "ranks_of", "refuse_deletion", "seen_in_forward",
-    "set_in_forward",
-]  # fmt: skip
-
 
 def ranks_of(module: torch.nn.Module) -> dict[str, int]:
     """Return the number of dimensions, B included, of each tensor that `module` holds itself."""

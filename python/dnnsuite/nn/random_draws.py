@@ -23,8 +23,6 @@ from .model_tensor import NotFusable
 from .numbers_of_ours import filled_by_ours, integers_by_ours, made_by_ours
 from .random_streams import seeds_of
 
-__all__ = ["draw", "draw_gamma", "fill"]
-
 
 class _OwnGenerators(threading.local):
     """One torch generator per device and thread, seeded anew for each draw."""

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from .. import ops
 
-__all__ = ["FEWEST_NUMBERS", "scaled_product"]
-
 FEWEST_NUMBERS = 125_000
 """Numbers of a model below which torch's calls cost less than those of the operator, for four models."""
 

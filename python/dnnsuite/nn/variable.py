@@ -11,8 +11,6 @@ import torch
 from .._torch import hidden_from_function_modes
 from .sharing import is_shared, own
 
-__all__ = ["Variable", "can_follow_variables"]
-
 can_follow_variables = hidden_from_function_modes is not contextlib.nullcontext
 """False where torch does not tell what code has asked of the tensor that it sees."""
 

@@ -14,8 +14,6 @@ from ..ops.device import on_cpu
 from ..ops.memory_order import in_one_piece
 from .model_tensor import Deferred, Half, ModelTensor
 
-__all__ = ["FEWEST_NUMBERS", "gated_half", "mark_halves", "waiting_gate"]
-
 FEWEST_NUMBERS = 4096
 """Numbers below which the calls of torch's functions cost less than those of the operator."""
 

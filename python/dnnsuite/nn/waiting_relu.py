@@ -9,8 +9,6 @@ from torch import Tensor
 from ..ops.device import on_cpu
 from .model_tensor import Deferred, ModelTensor
 
-__all__ = ["input_of_relu", "waiting_relu"]
-
 
 class _Relu:
     """Layer of a `Deferred` that only a pooling joins."""

@@ -13,8 +13,6 @@ from .device import on_cpu
 from .library import applied, below_autograd, differentiable, library, tracing, transforming
 from .memory_order import memory_order, way_back
 
-__all__ = ["FEWEST_NUMBERS", "activate"]
-
 FEWEST_NUMBERS = {"tanh": 2048, "mish": 2048, "gelu_tanh": 4096, "softplus": 8192, "elu": 8192}
 """By curve: numbers of a model below which torch's call costs less."""
 

@@ -12,8 +12,6 @@ from ..errors import InvalidArgument
 from ._pointwise import dropout
 from .library import differentiable, library, tracing
 
-__all__ = ["attention", "attention_by_products"]
-
 LONGEST_ATTENTION = 128
 """Sequence length up to which a head's scores stay in cache, and this package's operator is used."""
 

@@ -22,8 +22,6 @@ from .library import (
     transforming,
 )
 
-__all__ = ["NORM_ACTIVATIONS", "batch_norm_act", "batch_norm_act_running", "batch_norm_composition"]
-
 _forward = library.batch_norm_act.default
 _running = library.batch_norm_act_running_.default
 _counted = library.batch_norm_act_counted_.default

@@ -15,8 +15,6 @@ from torch import Tensor
 from ._batch_norm import NORM_ACTIVATIONS, batch_norm_act, batch_norm_composition
 from .library import applied, cuda_kernels, gradients_through, library, remember, tracing, transforming
 
-__all__ = ["MAX_ACTIVATIONS", "batch_norm_max"]
-
 MAX_ACTIVATIONS = frozenset({"none", "relu", "relu6", "leaky_relu"})
 """Activations that keep the order."""
 

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from .library import differentiable, library
 
-__all__ = ["ConvolutionGeometry", "convolve_models"]
-
 ConvolutionGeometry = tuple[list[int], list[int], list[int], bool, list[int], int]
 """Stride, padding, dilation, transposed, output padding, groups: as `torch.convolution` takes them."""
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from .library import differentiable, library, tracing
 
-__all__ = ["cross_entropy"]
-
 _forward = library.cross_entropy.default
 _cross_entropy_backward = library.cross_entropy_backward.default
 

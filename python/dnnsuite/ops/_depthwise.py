@@ -12,8 +12,6 @@ from torch import Tensor
 from .library import differentiable, library, tracing
 from .windows import output_side
 
-__all__ = ["depthwise"]
-
 _forward = library.depthwise.default
 _backward_input = library.depthwise_backward_input.default
 _backward_weight = library.depthwise_backward_weight.default

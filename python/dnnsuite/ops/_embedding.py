@@ -11,8 +11,6 @@ from torch import Tensor
 from .library import differentiable, library, tracing
 from .shared import beside, is_frozen, is_shared, spread
 
-__all__ = ["embedding"]
-
 _embedding = library.embedding.default
 _embedding_backward = library.embedding_backward.default
 

@@ -11,8 +11,6 @@ from torch import Tensor
 from .library import eager, library
 from .shared import is_shared
 
-__all__ = ["embedding_bags"]
-
 _SUM, _MEAN = 0, 1  # as torch counts the modes
 
 

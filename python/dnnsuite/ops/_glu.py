@@ -11,8 +11,6 @@ from torch import Tensor
 from .library import differentiable, library, tracing
 from .memory_order import memory_order, way_back
 
-__all__ = ["glu"]
-
 _glu = library.glu.default
 _backward = library.glu_backward.default
 

@@ -12,8 +12,6 @@ from ..errors import InvalidArgument
 from .library import library
 from .optimizer import optimizer_
 
-__all__ = ["as_real", "clamp_gradients_", "gradient_norms", "scale_gradients_"]
-
 _norms = library.gradient_norms.default
 _HALVES = (torch.bfloat16, torch.float16)
 

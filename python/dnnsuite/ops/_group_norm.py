@@ -12,8 +12,6 @@ from torch import Tensor
 from ._batch_norm import laid_out
 from .library import cuda_kernels, differentiable, library, tracing, transforming
 
-__all__ = ["group_norm", "has_group_norm"]
-
 _forward = library.group_norm.default
 _backward = library.group_norm_backward.default
 

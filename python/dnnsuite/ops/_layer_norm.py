@@ -12,8 +12,6 @@ from ._pointwise import add_composition, rows_of
 from .device import on_gpu
 from .library import differentiable, library, tracing
 
-__all__ = ["bias_dropout_add_layer_norm", "layer_norm"]
-
 _norm = library.layer_norm.default
 _norm_backward = library.layer_norm_backward.default
 _norm_backward_parameters = library.layer_norm_backward_parameters.default

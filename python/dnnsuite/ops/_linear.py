@@ -30,8 +30,6 @@ from .library import (
 )
 from .shared import folded, is_frozen, is_kept, spread
 
-__all__ = ["linear", "linear_composition", "own_products"]
-
 _VECTORS = instruction_set() != "generic"
 LARGE = 3 * 2**26 if instruction_set() == "avx512" else 2**24
 """Multiplications per model from which a library call per model pays. With AVX-512 this package's product takes 0.9 of

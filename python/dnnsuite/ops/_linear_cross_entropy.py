@@ -14,8 +14,6 @@ from ._linear import linear_composition, own_products
 from .library import below_autograd, gradients_through, library, remember, tracing
 from .shared import beside
 
-__all__ = ["linear_cross_entropy"]
-
 _loss = library.cross_entropy.default
 _loss_backward = library.cross_entropy_backward.default
 

@@ -13,8 +13,6 @@ from ._linear import DOT_INPUTS, DOT_ROWS, LARGE, column_sums, own_products, pro
 from .library import differentiable, in_gradient, instruction_set, library, tracing
 from .shared import is_kept
 
-__all__ = ["matmul"]
-
 _matmul = library.matmul.default
 _matmul_gradient = in_gradient(_matmul)
 _VECTORS = instruction_set() != "generic"

@@ -11,8 +11,6 @@ from torch import Tensor
 from .library import cuda_kernels, differentiable, library, tracing
 from .memory_order import memory_order
 
-__all__ = ["max_over"]
-
 _forward = library.max_over.default
 
 

@@ -15,8 +15,6 @@ from .library import differentiable, in_gradient, library, tracing
 from .shared import once
 from .windows import output_side
 
-__all__ = ["add_patches", "patches"]
-
 _cut = library.patches.default
 _put = library.add_patches.default
 _cut_gradient, _put_gradient = in_gradient(_cut), in_gradient(_put)

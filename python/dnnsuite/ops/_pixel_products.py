@@ -11,8 +11,6 @@ from torch import Tensor
 from .device import on_cpu
 from .library import differentiable, in_gradient, library, tracing
 
-__all__ = ["pixel_products"]
-
 _forward = library.pixel_products.default
 _forward_gradient = in_gradient(_forward)
 _sum_of_products = library.sum_of_products.default

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from .library import differentiable, in_gradient, library, tracing
 
-__all__ = ["bias_act_dropout", "bias_dropout_add", "dropout"]
-
 _dropout = library.dropout.default
 _dropout_again = in_gradient(_dropout)
 _add = library.bias_dropout_add.default

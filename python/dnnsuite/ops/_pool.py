@@ -13,8 +13,6 @@ from torch.nn import functional as F
 from .device import on_cpu
 from .library import applied, below_autograd, differentiable, library, tracing, transforming
 
-__all__ = ["MOST_TAPS", "avg_pool", "max_pool", "max_pool_with_indices"]
-
 MOST_TAPS = 255
 """Most pixels in a window of `max_pool`: the maximum's place is stored in a byte."""
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from .library import differentiable, eager, library, tracing
 
-__all__ = ["prelu"]
-
 _prelu = library.prelu.default
 _backward = library.prelu_backward.default
 

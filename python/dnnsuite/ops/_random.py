@@ -9,8 +9,6 @@ from torch import Tensor
 from .device import on_cpu
 from .library import below_autograd, library, tracing, transforming
 
-__all__ = ["draws_numbers", "random_numbers"]
-
 _numbers = library.random_numbers.default
 _OWN = (torch.float32, torch.float64)
 

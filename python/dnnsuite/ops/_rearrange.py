@@ -13,8 +13,6 @@ from .device import on_cpu
 from .library import differentiable, eager, in_gradient, library, tracing
 from .memory_order import memory_order, way_back
 
-__all__ = ["copied_in_order", "rearranged"]
-
 _copy = library.rearranged.default
 _copy_gradient = in_gradient(_copy)
 

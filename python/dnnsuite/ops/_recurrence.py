@@ -14,8 +14,6 @@ from ._recurrence_step import first_gradient, recurrence_steps
 from .device import on_cpu
 from .library import cuda_kernels, differentiable, library, tracing, transforming
 
-__all__ = ["GATES", "recurrence"]
-
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 """Gates of each kind of cell, in torch's order: (input, forget, cell, output), (reset, update, new)."""
 

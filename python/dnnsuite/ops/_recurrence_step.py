@@ -15,8 +15,6 @@ from torch import Tensor
 
 from .library import below_autograd, gradients_through, library, remember
 
-__all__ = ["recurrence_steps", "weight_gradient"]
-
 
 @torch.library.register_fake("dnnsuite::recurrence_step_")
 def _(*_: Any) -> None:

@@ -14,8 +14,6 @@ from .device import on_cpu
 from .library import below_autograd, eager, in_gradient, library, tracing
 from .shared import once
 
-__all__ = ["resample"]
-
 _resample = library.resample.default
 _backward = library.resample_backward.default
 _forward_gradient, _backward_gradient = in_gradient(_resample), in_gradient(_backward)

@@ -12,8 +12,6 @@ from ._pointwise import rows_of
 from .device import on_gpu
 from .library import cuda_kernels, differentiable, library, tracing
 
-__all__ = ["rms_norm"]
-
 _forward = library.rms_norm.default
 _backward = library.rms_norm_backward.default
 _backward_weight = library.rms_norm_backward_weight.default

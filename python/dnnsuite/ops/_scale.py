@@ -13,8 +13,6 @@ from .device import on_cpu
 from .library import differentiable, eager, library, tracing
 from .memory_order import memory_order, way_back
 
-__all__ = ["scaled"]
-
 LONG_ROW = 128
 """Numbers of a row from which a factor of it pays: the sum of each row is a chain of its own."""
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from .library import differentiable, library, tracing
 
-__all__ = ["short_softmax"]
-
 _softmax = library.short_softmax.default
 _backward = library.short_softmax_backward.default
 

@@ -14,8 +14,6 @@ from torch import Tensor
 from .device import on_cpu
 from .library import eager, library, tracing
 
-__all__ = ["transposed_convolution", "transposed_depthwise"]
-
 _convolve = library.window_convolution.default
 _convolve_backward = library.window_convolution_backward.default
 _depthwise = library.depthwise.default

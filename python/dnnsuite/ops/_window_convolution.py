@@ -17,8 +17,6 @@ from .device import on_cpu
 from .library import differentiable, library, tracing
 from .windows import output_side
 
-__all__ = ["window_convolution"]
-
 _forward = library.window_convolution.default
 _backward = library.window_convolution_backward.default
 

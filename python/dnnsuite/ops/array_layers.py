@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["add", "forget", "has_any", "here", "is_parameter", "named_parameters", "padded", "parameters"]
-
 _layers: weakref.WeakValueDictionary[int, torch.nn.Module] = weakref.WeakValueDictionary()
 
 

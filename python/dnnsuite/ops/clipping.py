@@ -13,8 +13,6 @@ from ..errors import InvalidArgument
 from ._gradient import gradient_norms, scale_gradients_
 from .memory_order import memory_order
 
-__all__ = ["by_kind", "clip_by_norms_", "clip_factors", "in_memory_order", "total_norms"]
-
 
 def by_kind(grads: Sequence[Tensor]) -> list[list[Tensor]]:
     """Group gradients by device and dtype, in a fixed order."""

@@ -18,8 +18,6 @@ import torch
 from ..errors import InvalidArgument
 from . import array_layers
 
-__all__ = ["ChosenGroup", "decay_groups", "warn_of_dimensions"]
-
 Group = dict[str, Any]
 
 

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-__all__ = ["cpu_for_gpu", "on_cpu", "on_gpu"]
-
 _standing_in = False
 
 

@@ -8,8 +8,6 @@ from typing import TypeVar
 
 from torch import Tensor
 
-__all__ = ["by_memory_order", "in_one_piece", "memory_order", "way_back"]
-
 Result = TypeVar("Result", Tensor, tuple[Tensor, ...])
 
 

@@ -16,8 +16,6 @@ from torch import Tensor
 from ..errors import InvalidArgument
 from .library import library
 
-__all__ = ["RULES", "UpdateRule", "optimizer_", "optimizer_plan", "optimizer_step_"]
-
 
 class UpdateRule(NamedTuple):
     """Tensors that an update rule takes, in the order in which the lists hold them."""

@@ -24,8 +24,6 @@ import torch
 from .._torch import TorchDispatchMode
 from . import array_layers
 
-__all__ = ["coupling"]
-
 _MODELS = 2
 #: Elements of the small parameters' dimensions, wide ones and then tall ones, for code that compares their sizes.
 _MOST = ((5, 7, 3, 2, 2, 2), (7, 5, 2, 3, 2, 2))

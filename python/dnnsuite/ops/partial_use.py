@@ -15,8 +15,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["join_gradients", "note_partly_used", "partly_used", "source_of", "split_by_model", "users_of"]
-
 _known: dict[int, weakref.ref[Tensor]] = {}
 
 

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["dropout_mask", "dropout_threshold", "philox4x32", "random_numbers"]
-
 ROUNDS = 7
 """Least rounds with which Philox4x32 passes TestU01's BigCrush (Salmon et al., SC'11)."""
 BLOCK = 128

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-__all__ = ["beside", "folded", "is_frozen", "is_kept", "is_shared", "once", "spread"]
-
 
 def is_shared(x: Tensor) -> bool:
     """Return True if all models have the same memory in `x` `[B, ...]`; False for a single model."""

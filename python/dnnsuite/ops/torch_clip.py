@@ -19,8 +19,6 @@ from ..errors import InvalidArgument
 from . import array_layers
 from .clipping import clip_by_norms_, in_memory_order, total_norms
 
-__all__ = ["take_over"]
-
 
 def take_over() -> None:
     """Let torch's clipping pass tensors of arrays to this module."""

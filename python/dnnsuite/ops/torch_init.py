@@ -16,8 +16,6 @@ import torch
 from .._torch import take_over_fan_counts
 from . import array_layers
 
-__all__ = ["take_over"]
-
 #: Functions of torch.nn.init whose values depend on the shape.
 _NAMES = (
     "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_", "orthogonal_", "sparse_", "xavier_normal_",

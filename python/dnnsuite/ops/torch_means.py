@@ -2,31 +2,32 @@
 """Means over all models of an array, which give each of them 1/B of its own gradient.
 
 A script can train with `torch.nn.functional.mse_loss(array(x), y)` and with `losses.mean()`: nothing in them is wrong
-but the size of every gradient. Once there is a layer of an array, `torch.autograd.backward`, which `Tensor.backward`
-calls, and `torch.autograd.grad` look at the graph of a scalar: a mean over tensors of an array in which no model was
+but the size of every gradient. Once there is a layer of an array, each pass of autograd's engine begins with a look at
+the graph of a scalar, whichever function asks for it: a mean over tensors of an array in which no model was
 picked out, and that nothing multiplies by B again, is refused.
 """
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
-from .._torch import backward_pass
+from .._torch import backward_pass, look_at_what_is_differentiated
 from ..errors import InvalidArgument
 from . import array_layers
-
-__all__ = ["take_over"]
 
 _FARTHEST = 64  # nodes between a mean and the first parameter behind it
 _PICKS_MODELS = ("Select", "Unbind", "Slice", "Split", "Index", "Narrow", "MaskedSelect")
 _WHOLE_SLICE = (0, sys.maxsize, 1)
-_TERMS = ("AddBackward0", "SubBackward0", "NegBackward0", "ToCopyBackward0")
+_TERMS = (
+    "AddBackward0", "SubBackward0", "NegBackward0", "ToCopyBackward0", "ViewBackward0", "UnsqueezeBackward0",
+    "SqueezeBackward0", "SqueezeBackward1", "ReshapeAliasBackward0", "UnsafeViewBackward0", "SqrtBackward0",
+    "LogBackward0", "ExpBackward0", "PowBackward0",
+)  # fmt: skip
 _PRODUCTS = ("MulBackward0", "DivBackward0", "DivBackward1")
 _LOSSES = {
     "MseLoss": "mse_loss", "SmoothL1Loss": "smooth_l1_loss", "HuberLoss": "huber_loss", "NllLoss": "cross_entropy",
@@ -37,24 +38,15 @@ _LOSSES = {
 
 def take_over() -> None:
     """Look at what is differentiated, from now on."""
-    for name in ("backward", "grad"):
-        original = getattr(torch.autograd, name)
-        if not hasattr(original, "looks_for_means"):
-            setattr(torch.autograd, name, _looking(original))
+    look_at_what_is_differentiated(_look)
 
 
-def _looking(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def gradients(*args: Any, **kwargs: Any) -> Any:
-        if not torch.compiler.is_compiling() and not _in_a_forward():
-            given = args[0] if args else next(iter(kwargs.values()), None)
-            for tensor in (given,) if isinstance(given, torch.Tensor) else given or ():
-                if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None and not tensor.dim():
-                    _check(tensor.grad_fn)
-        return original(*args, **kwargs)
-
-    gradients.__dict__["looks_for_means"] = True
-    return gradients
+def _look(outputs: Sequence[Any]) -> None:
+    if torch.compiler.is_compiling() or _in_a_forward():
+        return
+    for tensor in outputs:
+        if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None and tensor.numel() == 1:
+            _check(tensor.grad_fn)
 
 
 def _in_a_forward() -> bool:

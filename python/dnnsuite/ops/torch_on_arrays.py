@@ -10,8 +10,6 @@ import torch
 
 from . import array_layers, torch_clip, torch_init, torch_means, torch_optimizers, torch_plateau
 
-__all__ = ["forget", "register"]
-
 _taken_over = False
 
 

@@ -21,8 +21,6 @@ from . import array_layers
 from .decay_groups import warn_of_dimensions
 from .optimizer_trial import coupling
 
-__all__ = ["take_over", "takes_joint_steps"]
-
 _JOINT = tuple(getattr(torch.optim, name) for name in ("LBFGS", "Adafactor", "Muon") if hasattr(torch.optim, name))
 
 #: Optimizers of others' classes that were tried, and how many groups they had.

@@ -13,8 +13,6 @@ import torch
 from ..errors import InvalidArgument
 from . import array_layers
 
-__all__ = ["take_over"]
-
 
 def take_over() -> None:
     """Refuse metrics `[B]` in `torch.optim.lr_scheduler.ReduceLROnPlateau.step`, from now on."""

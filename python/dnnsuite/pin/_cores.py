@@ -12,8 +12,6 @@ from ..errors import InvalidArgument, did_you_mean
 from ._topology import Cpu, Topology
 from .errors import HeterogeneousCpus, NotEnoughCpus, SmtSplit
 
-__all__ = ["Core", "Cores", "Deal", "deal_cores", "usable_cores"]
-
 LOCALITIES = ("auto", "strict", "prefer")
 
 

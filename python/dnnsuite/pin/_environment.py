@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from ._processes import RUN_VARIABLE
 from .plan import Plan, Slot
 
-__all__ = ["THREADS", "environment"]
-
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 

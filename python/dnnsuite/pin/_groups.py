@@ -14,8 +14,6 @@ from typing import Any
 from .._C import Cgroup, read_hierarchies
 from .errors import CgroupBusy
 
-__all__ = ["Leftover", "clean", "find", "owner_state", "run_name"]
-
 # owner's pid, its start in clock ticks since boot, inode of its pid namespace, and a number of the run
 _NAME = re.compile(r"^dnnsuite-(\d+)-(\d+)-(\d+)-[0-9a-f]+(-supervisor)?$")
 _DEEPEST = 12

@@ -11,8 +11,6 @@ import time
 from . import _groups, _processes
 from .errors import CgroupError
 
-__all__ = ["Guard"]
-
 _TRIES = 20
 
 

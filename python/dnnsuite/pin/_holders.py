@@ -17,8 +17,6 @@ from .._C import format_cpu_list, parse_cpu_list
 from ._groups import owner_state
 from ._processes import RUN_VARIABLE
 
-__all__ = ["Holder", "hold", "overlapping", "release"]
-
 _FOLDER = "dnnsuite-pins"
 _LONGEST = 1 << 16  # bytes of a file
 

@@ -20,8 +20,6 @@ from ._running import Outcome, Running
 from .errors import CgroupError, PinningTooWeak
 from .plan import Plan, Slot
 
-__all__ = ["BACKENDS", "LEVELS", "Partition"]
-
 LEVELS = ("none", "affinity", "cgroup")  # weakest first
 BACKENDS = ("auto", *reversed(LEVELS))
 _NEEDED = ("cpuset", "memory")

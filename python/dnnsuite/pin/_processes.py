@@ -11,8 +11,6 @@ from pathlib import Path
 
 from .. import host
 
-__all__ = ["RUN_VARIABLE", "Members", "end", "of_run", "resident_bytes"]
-
 RUN_VARIABLE = "DNNSUITE_PIN_RUN"  # run and share, as dnnsuite-12-34-56-ab/student0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _SEARCH_S = 2.0  # at least, between two searches through the processes of the machine

@@ -16,8 +16,6 @@ from .._C import Cgroup, Process, parse_cpu_list
 from . import _processes
 from .plan import Slot
 
-__all__ = ["Outcome", "Running"]
-
 _POLL_S = 0.1  # how soon Ctrl-C is heard
 _WATCH_S = 0.2
 

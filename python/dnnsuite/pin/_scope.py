@@ -17,8 +17,6 @@ from ._topology import Topology
 from .errors import CgroupError, PinningTooWeak
 from .plan import Plan, Slot, make_plan
 
-__all__ = ["Pinned", "scope"]
-
 _BACKENDS = ("auto", "cgroup", "affinity")
 
 

@@ -14,8 +14,6 @@ from .._C import format_cpu_list, parse_cpu_list, read_topology
 from .._files import read_json
 from ..errors import InvalidArgument, reason
 
-__all__ = ["Cpu", "Gpu", "Node", "Topology"]
-
 GPU_VENDORS = {"0x10de": "nvidia", "0x1002": "amd"}  # a server's own VGA chip has the class of a GPU, too
 
 

@@ -18,8 +18,6 @@ from ._cores import Core, deal_cores, usable_cores
 from ._topology import Gpu, Topology
 from .errors import NotEnoughMemory
 
-__all__ = ["Plan", "Slot", "make_plan", "reserve_bytes"]
-
 ALL = "all"  # the name of the share that is everything
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 

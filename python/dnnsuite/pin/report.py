@@ -9,8 +9,6 @@ from typing import Any
 from .._C import read_hierarchies
 from .plan import Plan
 
-__all__ = ["hierarchies", "render_outcomes", "render_plan", "render_probe"]
-
 
 def hierarchies(root: str = "") -> list[dict[str, Any]]:
     """Return the mounted trees of control groups, with this process's group in each."""

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Rates of workflows over B, and of a suite's jobs."""
+"""Figures over the number of models: rates of workflows, load of the machine, partly fused models, HFTA's tables; and
+rates of a suite's jobs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument
@@ -124,3 +126,130 @@ def _row_name(row: dict[Any, Any]) -> str:
     """Return a job with its unit; with mode, precision and B where those say something."""
     cell = "" if row["mode"] == "shares" else f" {row['mode']} {row['precision']} B={row['B']}"
     return f"{row['job']}{cell} ({row['unit']})"
+
+
+_UNITS = {"bytes": (1e9, "GB"), "bytes/s": (1e9, "GB/s"), "Hz": (1e9, "GHz")}  # (in ours, on an axis)
+
+
+def machine_load(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw one quantity of the machine's load over B, a curve per mode and precision; for a suite, by job.
+
+    Args:
+        summary: rows of one quantity from :func:`dnnsuite.results.summarize_monitors`.
+        ax: axes to draw on; those of a new figure by default.
+
+    Lines between markers guide the eye. Bands and bars are the 95 % intervals over repeats.
+
+    Raises:
+        InvalidArgument: there are no rows, or rows of several quantities.
+    """
+    named = summary[["of", "metric", "unit"]].drop_duplicates()
+    if len(named) != 1:
+        raise InvalidArgument(f"{len(named)} quantities for one figure: pass the rows of one")
+    of, metric, unit = named.iloc[0]
+    scale, unit = _UNITS.get(unit, (1.0, unit))
+    scaled = summary.assign(**{name: summary[name] / scale for name in ("mean", "low", "high")})
+    ax = axes_or_new(ax)
+    draw = _load_over_B if scaled["B"].nunique() > 1 else _load_by_row
+    draw(ax, scaled, f"{of} {metric} ({unit})")
+    ax.grid(alpha=0.3)
+    return ax
+
+
+def _load_over_B(ax: Axes, summary: pd.DataFrame, label: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    jobs = list(dict.fromkeys(summary["job"]))
+    for (job, mode, precision), curve in summary.groupby(["job", "mode", "precision"], sort=False):
+        curve = curve.sort_values("B")
+        style: Any = {"color": COLOURS.get(str(mode), "tab:gray"), "linestyle": LINES.get(str(precision), "-.")}
+        name = f"{job} " if len(jobs) > 1 else ""
+        marker = MARKERS[jobs.index(job) % len(MARKERS)]
+        if mode == "serial":
+            ax.axhline(curve["mean"].iloc[0], label=f"{name}{mode} {precision}", **style)
+            continue
+        ax.plot(curve["B"], curve["mean"], marker=marker, markersize=4, label=f"{name}{mode} {precision}", **style)
+        ax.fill_between(curve["B"], curve["low"], curve["high"], alpha=0.3, color=style["color"], linewidth=0)
+    _limit(ax.set_ylim, summary)
+    ax.set_xlabel("B (models)")
+    ax.set_ylabel(label)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _load_by_row(ax: Axes, summary: pd.DataFrame, label: str) -> None:
+    import numpy as np
+
+    places = np.arange(len(summary))
+    middle, low, high = (summary[name].to_numpy(float) for name in ("mean", "low", "high"))
+    spread = [np.nan_to_num(middle - low), np.nan_to_num(high - middle)]
+    ax.errorbar(middle, places, xerr=spread, fmt="o", markersize=4, capsize=3, color="tab:blue")
+    cells = [
+        row["job"] + ("" if row["mode"] == "shares" else f" {row['mode']} {row['precision']} B={row['B']}")
+        for row in summary.to_dict("records")
+    ]
+    ax.set_yticks(places, cells)
+    ax.invert_yaxis()
+    _limit(ax.set_xlim, summary)
+    ax.set_xlabel(label)
+
+
+def _limit(set_limits: Callable[[float, float], object], summary: pd.DataFrame) -> None:
+    """Upper limit of the axis: just above the largest mean, so that a wide interval does not flatten the curves."""
+    top = float(summary["mean"].max())
+    set_limits(0, HEADROOM * top if top > 0 else 1)
+
+
+def partially_fused(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw throughput relative to serial fp32 over the number of unfused units; serial is a horizontal line.
+
+    Args:
+        table: content of `throughputs.csv`: index `serial num`, columns `serial:<precision>`, `hfta:<precision>`, and
+            each with `:low` and `:high`.
+        ax: axes to draw on; those of a new figure by default.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    ax = axes_or_new(ax)
+    for name in [str(name) for name in table.columns if str(name).count(":") == 1]:
+        mode, precision = name.split(":")
+        values, low, high = (table[f"{name}{end}"].to_numpy(float) for end in ("", ":low", ":high"))
+        style: Any = {"color": COLOURS.get(mode, "tab:gray"), "linestyle": LINES.get(precision, "-.")}
+        label = f"{mode} {precision}"
+        if mode == "serial":
+            ax.axhline(values[0], label=label, **style)
+            continue
+        ax.plot(table.index, values, marker="o", markersize=4, label=label, **style)
+        ax.fill_between(table.index, low, high, alpha=0.3, color=style["color"], linewidth=0)
+    ax.set_xlabel("units left unfused")
+    ax.set_ylabel("Normalized throughput (× serial fp32)")
+    ax.set_ylim(bottom=0)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.grid(alpha=0.3)
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    return ax
+
+
+def hfta(table: pd.DataFrame, label: str) -> Axes:
+    """Draw a table of HFTA's parsers in HFTA's style: means over B, bands from the least to the largest run.
+
+    Args:
+        table: index B, columns `{mode}:{precision}:{run}`, `:avg`, `:min`, `:max`.
+        label: label of the axis.
+    """
+    from matplotlib.figure import Figure
+
+    ax = Figure(figsize=(6.4, 4.8)).subplots()
+    for name in [name.removesuffix(":avg") for name in table.columns if name.endswith(":avg")]:
+        mode, precision = name.split(":")
+        style: Any = {"color": COLOURS.get(mode, "tab:gray"), "linestyle": LINES.get(precision, "-.")}
+        average, least, most = (table[f"{name}:{end}"].dropna() for end in ("avg", "min", "max"))
+        if mode == "serial":
+            ax.axhline(average.loc[1], label=name, **style)
+            ax.axhspan(least.loc[1], most.loc[1], facecolor=style["color"], alpha=0.3)
+        else:
+            ax.plot(average.index, average, label=name, **style)
+            ax.fill_between(average.index, least, most, facecolor=style["color"], alpha=0.3)
+    ax.set_xlabel("B")
+    ax.set_ylabel(label)
+    ax.legend(bbox_to_anchor=(1.05, 1), loc="upper left")
+    return ax

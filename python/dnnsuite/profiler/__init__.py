@@ -6,8 +6,9 @@ Names are resolved when first used, so that importing this imports no instrument
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy
 
 if TYPE_CHECKING:
     from . import activity, counters, cpu, flops, memory, nvml, nvtx, roofline, trace, window
@@ -16,34 +17,18 @@ if TYPE_CHECKING:
     from ._spans import SpansInstrument
     from .instrument import Instrument, define, definitions
 
-_HOME_OF = {
-    "Instrument": ".instrument",
-    "define": ".instrument",
-    "definitions": ".instrument",
-    "Profile": "._profile",
-    "profile": "._profile",
-    "Schedule": "._schedule",
-    "SpansInstrument": "._spans",
-    "schedule": "._schedule",
-}
-_MODULES = ("activity", "counters", "cpu", "flops", "memory", "nvml", "nvtx", "roofline", "trace", "window")
-
 __all__ = [
     "Instrument", "Profile", "Schedule", "SpansInstrument", "activity", "counters", "cpu", "define", "definitions",
     "flops", "memory", "nvml", "nvtx", "profile", "roofline", "schedule", "trace", "window",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        value = getattr(importlib.import_module(_HOME_OF[name], __name__), name)
-    elif name in _MODULES:
-        value = importlib.import_module(f".{name}", __name__)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        ".instrument": "Instrument define definitions",
+        "._profile": "Profile profile",
+        "._schedule": "Schedule schedule",
+        "._spans": "SpansInstrument",
+    },
+    ("activity", "counters", "cpu", "flops", "memory", "nvml", "nvtx", "roofline", "trace", "window"),
+)

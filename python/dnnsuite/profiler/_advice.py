@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .phases import OptimizerSeen
 
-__all__ = ["Advice", "Facts", "advise"]
-
 _MEMORY_BOUND = ("elementwise", "norm", "copy", "softmax", "random", "reduction", "pooling")
 _PRODUCTS = ("gemm", "conv", "attention", "recurrence")
 

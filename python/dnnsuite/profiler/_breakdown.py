@@ -16,8 +16,6 @@ from .instrument import define
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["COLUMNS", "DEFINITIONS", "REMARK", "Segment", "breakdown", "op_segments"]
-
 Int64s = npt.NDArray[np.int64]
 
 REMARK = (

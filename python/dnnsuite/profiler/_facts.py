@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from .data import ProfileData
 
-__all__ = ["cpu_busy_pct", "displaced_pct", "facts"]
-
 _PRODUCTS = ("gemm", "conv", "attention")
 _NARROW = r"(?i)bf16|f16|half|s884|s1688(?!tf32)|e4m3|fp8"  # in names of kernels that compute with 8 or 16 bits
 

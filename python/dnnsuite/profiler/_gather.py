@@ -17,8 +17,6 @@ from .instrument import Instrument, define, definitions
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["by_name", "derived", "read", "within"]
-
 _BY_NAME = {
     "name": "the operator, as torch's dispatcher names it",
     "class": "kind of work, by the name",

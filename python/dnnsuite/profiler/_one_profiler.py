@@ -11,8 +11,6 @@ from collections.abc import Callable
 
 from ..errors import Unavailable
 
-__all__ = ["PROCESS", "OneProfiler"]
-
 
 class OneProfiler:
     """Slot that one profiler holds at a time."""

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CLASSES", "FRAME", "TRANSPARENT", "meaning"]
-
 FRAME = "frame"
 
 CLASSES = {

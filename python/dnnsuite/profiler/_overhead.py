@@ -12,8 +12,6 @@ from ..timing import batch_means, student_t
 from ._schedule import Phase
 from ._windows import LoopStep
 
-__all__ = ["Overhead", "overhead"]
-
 DEFINITION = (
     "wall time of steps with instruments over that of the neighbouring steps without, less one; "
     "95 % interval by Student's t over the windows, of one window over its steps"

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ._advice import Advice
     from .phases import OptimizerSeen
 
-__all__ = ["Profile", "profile"]
-
 
 def _always(step: int) -> Phase:
     return Phase.ACTIVE

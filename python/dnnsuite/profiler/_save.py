@@ -10,19 +10,16 @@ from .. import plots
 from .._files import OutputError, write_json, write_text
 from ..errors import reason
 from ..results import save_csv
-from ._roof import under_the_roofs
 from ._schedule import Phase
 from .figures import bars, timeline
 from .instrument import definitions
-from .summary import record, summary
+from .summary import record, summary, under_the_roofs
 from .trace import export_trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from .data import ProfileData
-
-__all__ = ["save", "save_trace"]
 
 
 def save(profile: ProfileData, directory: Path, figures: bool = True) -> list[Path]:

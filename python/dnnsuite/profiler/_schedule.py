@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from ..errors import InvalidArgument
 
-__all__ = ["Phase", "Schedule", "schedule"]
-
 
 class Phase(enum.Enum):
     """State of the instruments in one step."""

@@ -12,8 +12,6 @@ from .window import Window
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SPAN_COLUMNS", "SpansInstrument", "WindowInstrument"]
-
 SPAN_COLUMNS = {
     "name": "the span's name",
     "step": "the step that was set when it began",

@@ -15,8 +15,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["STEP_ON", "StepEnd", "StepEnds"]
-
 STEP_ON = ("auto", "optimizer", "backward", "gradient", "forward")
 _STRENGTH = {"forward": 0, "gradient": 1, "backward": 2, "optimizer": 2}  # backward stays where it was settled on
 # Ends of a kind that pass before they count as steps, (where no torch.optim optimizer was made, where one was): it may

@@ -17,8 +17,6 @@ from .instrument import Instrument, define
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FOREIGN", "STEP_COLUMNS", "LoopStep", "Windows"]
-
 FOREIGN = "foreign"  # phase of a step in which an instrument gave way to a recorder of the program's
 _KEPT_OFF = 4096  # steps without instruments that are remembered, of a loop that may be endless
 

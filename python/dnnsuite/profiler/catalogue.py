@@ -13,8 +13,6 @@ from typing import Any
 from ..errors import InvalidArgument, Unavailable, did_you_mean
 from .instrument import Instrument
 
-__all__ = ["METRICS", "NAMES", "Absent", "choose", "open_all"]
-
 # name → module of this package, class, arguments
 _HOMES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "activity": (".activity", "ActivityInstrument", {}),

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .catalogue import Absent
     from .phases import OptimizerSeen
 
-__all__ = ["ProfileData"]
-
 
 @dataclass(frozen=True)
 class ProfileData:

@@ -20,10 +20,6 @@ from typing import IO, NamedTuple
 from ..errors import Unavailable
 from .sampler import Reading
 
-__all__ = [
-    "BY_NAME", "ENTITY", "FIELDS", "HEADER", "NOTHING", "DcgmStream", "Field", "column_of", "device_of",
-]  # fmt: skip
-
 
 class Field(NamedTuple):
     """Field of DCGM: number, name in dcgmi's header, name (after DCGM_FI_) in the exporter's, and name in this

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["bars", "colour", "sizes", "timeline"]
-
 _COLOURS = {
     "data": "#e69f00", "data wait": "#e69f00", "forward": "#56b4e9", "backward": "#0072b2", "optimizer": "#cc79a7",
     "host": "#999999", "idle": "#dddddd", "communication": "#d55e00", "gemm": "#009e73", "conv": "#117733",

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from torch.utils.flop_counter import FlopCounterMode
 
-__all__ = ["Work", "flop_counter", "knows", "work"]
-
 Shape = Sequence[int]
 Shapes = Sequence[Shape]
 Values = Sequence[Any]

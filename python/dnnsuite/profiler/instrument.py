@@ -11,8 +11,6 @@ from ..errors import InvalidArgument
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Instrument", "define", "definitions"]
-
 
 @runtime_checkable
 class Instrument(Protocol):

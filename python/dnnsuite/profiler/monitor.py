@@ -23,8 +23,6 @@ from .dcgm import DcgmStream
 from .nvml import SLOWED, NvmlInstrument
 from .sampler import Reading, Sampler
 
-__all__ = ["Monitor", "WorkersReader", "check_monitor"]
-
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Settings and limits of a GPU: the same in every row.
 _CONSTANT = frozenset({"memory_total", "memory_reserved", "power_limit", "sm_clock_max", "memory_clock_max"})

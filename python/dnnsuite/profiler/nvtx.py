@@ -18,8 +18,6 @@ from ..timing import decorated
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-__all__ = ["Range", "available", "mark", "range"]
-
 
 class Range(_C.NvtxRange):
     """Named range, made once by :func:`range`: use `with step:`, `@step`, or `step.push(i)` and `step.pop()`.

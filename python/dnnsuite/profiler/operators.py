@@ -18,8 +18,6 @@ from .instrument import define
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BETWEEN", "analyse_operators", "operator_table"]
-
 BETWEEN = "between operators"
 _BETWEEN_MEANS = "no operator runs: Python, dispatch, launches or a wait; the trace does not tell which"
 _MEANINGS = {

@@ -21,8 +21,6 @@ from .instrument import define
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PHASE_COLUMNS", "OptimizerSeen", "PhasesInstrument"]
-
 PHASE_COLUMNS = {
     "phase": "data: in a DataLoader's __next__; forward: in the outermost module's call; backward: in "
     "torch.autograd.backward or grad; optimizer: in an optimizer's step, but for a closure that it calls, which has "

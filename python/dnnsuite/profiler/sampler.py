@@ -17,8 +17,6 @@ from ..timing import now_ns
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Reading", "Sampler", "samples_table"]
-
 _JOIN_S = 5.0  # a driver that hangs must not hang the program
 
 

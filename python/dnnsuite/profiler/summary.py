@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""Summary of a profile as text and as a record."""
+"""Summary of a profile as text and as a record, with its roofline under peaks that were measured before."""
 
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._shown import duration, number, percent, wrapped
 from .._shown import rate as shown_rate
+from ..errors import InvalidArgument
 from ..timing import batch_means
 from . import _overhead
 from ._advice import Advice, advise
 from ._breakdown import REMARK
 from ._facts import cpu_busy_pct, displaced_pct, facts
-from ._roof import flops_per_s, under_the_roofs
+from ._schedule import Phase
 from ._windows import FOREIGN, LoopStep
 from .counters.utilization import utilization_lines, utilization_record
 
@@ -23,8 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .data import ProfileData
-
-__all__ = ["Rate", "advice", "rate", "record", "summary"]
+    from .roofline import Roofline
 
 _BAR = 16
 _OPERATORS = 8
@@ -219,3 +221,40 @@ def _memory_lines(table: pd.DataFrame | None) -> Iterator[str]:
         size, each = float(row["bytes"]), float(row["bytes_per_model"])
         own = "" if size == each else f"  ({each / 1e6:.3f} MB per model)"
         yield from wrapped(row["definition"], f"  {row['class']:<20}{size / 1e6:11.3f} MB{own}  ")
+
+
+def flops_per_s(profile: ProfileData) -> float | None:
+    """Compute analytic FLOPs of the observed operators over the wall time of their steps; None if they are not
+    known."""
+    ops = profile.tables.get("ops")
+    if ops is None or "flops" not in ops.columns or not profile.wall_ns:
+        return None
+    return float(ops["flops"].sum()) * 1e9 / profile.wall_ns
+
+
+def under_the_roofs(profile: ProfileData) -> Roofline | None:
+    """Place the operators under peaks measured before; None without operators or without peaks.
+
+    Peaks are not measured here: that takes seconds of a quiet machine, and is the work of `dnnsuite roofline`.
+    """
+    ops = profile.tables.get("ops")
+    if ops is None or "counted" not in ops.columns:
+        return None
+    from .roofline import Roofline
+    from .roofline.peaks import known_peaks
+
+    peaks = known_peaks(threads_in_use())
+    if peaks is None:
+        return None
+    steps = profile.tables["steps"]
+    steps = steps[steps["phase"] == Phase.ACTIVE.value]
+    try:
+        return Roofline(peaks, ops, steps.assign(cpu_ns=steps["process_cpu_ns"]))
+    except InvalidArgument:  # nothing of known size ran
+        return None
+
+
+def threads_in_use() -> int:
+    allowed = len(os.sched_getaffinity(0))
+    torch = sys.modules.get("torch")
+    return min(allowed, torch.get_num_threads()) if torch is not None else allowed

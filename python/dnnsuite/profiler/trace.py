@@ -22,8 +22,6 @@ from ..errors import InvalidArgument
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["export_trace", "trace_events"]
-
 _GPU_TABLES = ("kernels", "memops", "graphs")
 _LABELS = ("name", "phase", "function", "operation", "kind", "op")  # the first of these columns names the slices
 _UNSHOWN = {"t0_ns", "t1_ns", "device", "stream", "thread", "t_ns"}  # the slice's place says it already

@@ -15,8 +15,6 @@ from ..errors import Error, Unavailable
 from ..host import register_vendor_folders
 from . import nvtx
 
-__all__ = ["Window", "commands"]
-
 _lock = threading.RLock()  # a signal handler may close while its thread opens
 _opened: Window | None = None
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from ..errors import InvalidArgument
 
-__all__ = ["parse", "refuse_twice"]
-
 
 def parse(text: str | None) -> tuple[int, ...]:
     """Parse the numbers of `1,2,4`; none for None.

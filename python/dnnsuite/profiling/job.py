@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..profiler import Schedule
     from ..profiler.phases import PhasesInstrument
 
-__all__ = ["observe", "windows_of"]
-
 _MOST_WINDOWS = 4
 
 

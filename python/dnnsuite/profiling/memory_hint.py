@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 from .. import host
 from .._shown import size
 
-__all__ = ["Holder", "fitting_batch_size", "hint", "holders"]
-
 _MOST = 3
 _LEAST_BYTES = 64 << 20  # below, nobody's memory is worth a word
 _SPARE = 0.95  # of the memory that is free, what a run may plan with: allocators round up

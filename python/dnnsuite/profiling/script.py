@@ -23,8 +23,6 @@ from ..profiler.catalogue import choose
 from ..profiler.monitor import Monitor
 from .job import windows_of
 
-__all__ = ["run_script"]
-
 _GRACE_S = 10.0
 _MOST_RUNS = 1000
 _TRACES = (

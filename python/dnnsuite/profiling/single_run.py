@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..jobs import JobConfig
     from ..profiler.monitor import Monitor
 
-__all__ = ["SingleRun", "version_of"]
-
 Figures = Callable[[RunRecord, Mapping[str, Any], Path], RunRecord]
 
 

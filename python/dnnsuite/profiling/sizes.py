@@ -23,15 +23,13 @@ from ..errors import InvalidArgument
 from ..profiler.activity import variables_for_markers
 from ..profiler.monitor import Monitor, check_monitor
 from . import batch_sizes
-from .process_limits import check_limits
 from .single_run import SingleRun
+from .throughput_request import check_limits
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..jobs import JobConfig
-
-__all__ = ["Request", "metrics", "profiles", "rows", "table"]
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,6 @@ from .throughput_request import Request
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["measure"]
-
 # A worker with torch reserves about so much before it makes its first tensor; sizes that have less run alone.
 _LEAST_BYTES = 1 << 30
 

@@ -16,8 +16,6 @@ from .._runs.samples import SAMPLES_FILE, read_steps
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FOLDER", "TABLE", "log_lines", "log_of", "save_log", "save_table"]
-
 FOLDER, TABLE = "throughput_data", "throughput.csv"
 _WINDOWS = 10  # of TimeHistory lines in a log, where there are fewer iterations than TBD's windows have
 _TBD_WINDOW = 100  # iterations

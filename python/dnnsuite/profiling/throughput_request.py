@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Settings of a throughput measurement: job, batch sizes, protocol."""
+"""Settings of a throughput measurement: job, batch sizes, protocol, and the threads and time of its process."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from .._runs.plugins import import_plugins
 from .._runs.turn_session import wait_policy
 from ..errors import InvalidArgument, did_you_mean
 from . import batch_sizes
-from .process_limits import check_limits
 from .single_run import SingleRun
-
-__all__ = ["PRESETS", "TBD_SIZES", "Request"]
 
 PRESETS = ("quick", "full")
 TBD_SIZES = (1, 2, 4, 8, 16, 32, 64, 96, 128)  # of the original's measure_throughput.sh
@@ -208,3 +205,15 @@ def _preset_options(job: Any, preset: str, device: str) -> dict[str, Any]:
     if hasattr(job, "preset"):
         return dict(job.preset("quick", device).get("options") or {})
     return {name: value for name, value in getattr(job, "smoke", {}).items() if name not in _PROTOCOL}
+
+
+def check_limits(threads: int | None, timeout_s: float) -> None:
+    """Refuse numbers that no process can have.
+
+    Raises:
+        InvalidArgument: `threads` is below 1, or `timeout_s` no positive number.
+    """
+    if threads is not None and threads < 1:
+        raise InvalidArgument(f"--threads {threads}: must be at least 1")
+    if not 0 < timeout_s < float("inf"):
+        raise InvalidArgument(f"--timeout {timeout_s}: must be a positive number of seconds")

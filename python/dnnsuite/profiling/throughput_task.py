@@ -14,8 +14,6 @@ from .._runs.turn_task import TurnTaker
 from .._runs.worker import Siblings
 from ..workflow.clocks import clock_for
 
-__all__ = ["rate"]
-
 
 def rate(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
     """Time a job's steps, the wait for data included; `samples.csv` goes to the spec's directory.

@@ -17,8 +17,6 @@ from ._entries import ReportEntry, by_job, by_run, finished
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["DEFINITIONS", "Costs", "cost_table", "gpu_watts", "machine_rate"]
-
 DEFINITIONS = {
     "machine_per_s": "items per second of the whole machine: copies x rate of a copy",
     "cost_per_million": "price of an hour / items of the whole machine in an hour, times a million",
@@ -52,6 +50,11 @@ def machine_rate(of_job: Sequence[ReportEntry]) -> float:
     return mean(mean(entry.rate for entry in run) * max(entry.copies for entry in run) for run in runs)
 
 
+def per_million(costs: Costs, rate: float) -> float:
+    """Return the price of a million items at this rate of the whole machine; NaN without a price of an hour."""
+    return costs.per_hour / (rate * _HOUR_S) * _MILLION if costs.per_hour else math.nan
+
+
 def cost_table(entries: Sequence[ReportEntry], costs: Costs, watts: Mapping[str, float]) -> pandas.DataFrame | None:
     """One row per measured job: unit, machine_per_s, cost_per_million, joules_per_item; None where nothing is known.
 
@@ -68,7 +71,7 @@ def cost_table(entries: Sequence[ReportEntry], costs: Costs, watts: Mapping[str,
             continue
         rate, copies = machine_rate(every), max(entry.copies for entry in of_job)
         joules = costs.watts / rate if costs.watts else watts.get(job, math.nan) * copies / rate
-        cost = costs.per_hour / (rate * _HOUR_S) * _MILLION if costs.per_hour else math.nan
+        cost = per_million(costs, rate)
         rows[job] = {"unit": of_job[0].unit, "machine_per_s": rate, "cost_per_million": cost, "joules_per_item": joules}
     table = pandas.DataFrame.from_dict(rows, orient="index").dropna(axis=1, how="all")
     table.index.name = "job"

@@ -18,8 +18,6 @@ from ._text import definitions, shown, style_score, style_seed, value_of, where
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["chart", "html"]
-
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 # Columns of the summary that the page shows as rates, and as variance.
 _RATES = [

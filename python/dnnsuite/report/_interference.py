@@ -15,8 +15,6 @@ from ._entries import ReportEntry, by_job, by_run, entries_of, finished, rows_of
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["DEFINITIONS", "interference_table"]
-
 DEFINITIONS = {
     "copies": "how many trained at the same time",
     "alone_per_s": "items per second of one copy that has a share of the machine, and no neighbour",

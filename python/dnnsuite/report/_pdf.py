@@ -12,8 +12,6 @@ from pathlib import Path
 from .._files import replacing
 from ..errors import Unavailable
 
-__all__ = ["BROWSERS", "browser", "print_pdf"]
-
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
 _TIMEOUT_S = 120
 

@@ -16,15 +16,12 @@ from ..results.pool import UNKNOWN, reasons, refuse_unlike
 from ._costs import Costs, cost_table, gpu_watts
 from ._entries import ReportEntry, by_job, by_run, entries_of, finished, of_suites, rows_of_report
 from ._interference import interference_table
-from ._score import Score, score, score_table, weighted_score
-from ._seed import JOBS, LEAST_RUNS, Statistic, seed_table, statistics
+from ._score import JOBS, LEAST_RUNS, Score, Statistic, score, score_table, seed_table, statistics, weighted_score
 from ._summary import device_table, failures, isolation, summary_table
 from .targets import WEIGHTS, Target, load, uncompared, weights
 
 if TYPE_CHECKING:
     import pandas
-
-__all__ = ["Report", "SuiteReport", "make", "read"]
 
 _JOB = ("job",)  # a row of a report; what it pools must be alike
 
@@ -295,7 +292,7 @@ def _flags(entries: Sequence[ReportEntry]) -> dict[str, list[ReportEntry]]:
     return found
 
 
-def _machine(entries: Sequence[ReportEntry]) -> dict[str, str]:
+def described(entries: Sequence[ReportEntry]) -> dict[str, str]:
     """Return the conditions that all entries share, where they are known; then the machine's name, its driver and
     system, the dates."""
     shared: dict[str, str] = {}
@@ -333,7 +330,7 @@ NOT_RECORDED = "not recorded"
 def _with_gaps(entries: Sequence[ReportEntry], differing: Mapping[str, object]) -> dict[str, str]:
     """Return the conditions, those that a reader looks for first; several values where entries differ, a word for
     none."""
-    machine = _machine(entries)
+    machine = described(entries)
     for name in _WANTED:
         found = {entry.conditions.get(name, UNKNOWN) for entry in entries} - {UNKNOWN}
         machine.setdefault(name, "; ".join(sorted(found)) or NOT_RECORDED)

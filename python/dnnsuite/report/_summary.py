@@ -15,8 +15,6 @@ from ._entries import FAILURES, ReportEntry, by_job, by_run, finished
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["DEFINITIONS", "device_table", "failures", "isolation", "summary_table"]
-
 DEFINITIONS = {
     "runs": "runs of the suite (repeats, of a workflow) in which every copy of the job was measured",
     "copies": "how many trained at the same time, each in its own share of the machine",

@@ -11,16 +11,10 @@ from .._runs.words import printable
 from .._shown import number, percent, ratio
 from ._entries import ReportEntry
 from ._report import SuiteReport
-from ._score import Score
-from ._seed import Statistic
+from ._score import Score, Statistic
 
 if TYPE_CHECKING:
     import pandas
-
-__all__ = [
-    "FORMATS", "definitions", "markdown", "render_statistics", "shown", "style_score", "style_seed", "text", "value_of",
-    "where",
-]  # fmt: skip
 
 
 def _fraction(value: float) -> str:

@@ -12,8 +12,6 @@ from .._shown import interval, percent, rate
 from ..errors import InvalidArgument, did_you_mean
 from ..results.comparison import VERDICTS, Compared, overall
 
-__all__ = ["FailOn", "comparison_markdown", "comparison_text", "fail_on"]
-
 _HEAD = ("", "baseline", "candidate", "change", "95 % interval", "runs", "verdict")
 _ROUNDING = 1e-9  # of a percentage: 0.9 of a speed is 10 % slower
 _SIGNS = {"faster": "▲", "slower": "▼", "same": "=", "inconclusive": "?"}

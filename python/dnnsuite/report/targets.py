@@ -16,8 +16,6 @@ from ..results.intervals import mean
 from ..results.pool import UNKNOWN
 from ._entries import ReportEntry, by_job, finished
 
-__all__ = ["MODELS", "WEIGHTS", "Target", "load", "save", "uncompared", "weights"]
-
 # Items per second, in the units of mila-iqia/training's report of November 2019: V100, MI50, RTX.
 _PUBLISHED = {
     "atari": (6.61, 1.24, 5.41),

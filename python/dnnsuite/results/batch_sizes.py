@@ -14,8 +14,6 @@ from .table import SEPARATOR, complete
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["GAIN", "by_batch_size", "knee"]
-
 GAIN = 0.05  # of the rate, for twice the batch: less than that is little
 
 _CURVE = ("job", "device", "mode", "precision", "B")

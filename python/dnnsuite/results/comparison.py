@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ..timing import Comparison
 
-__all__ = ["ACROSS", "METHODS", "VERDICTS", "Compared", "across", "compare", "overall"]
-
 VERDICTS = ("faster", "slower", "same", "inconclusive", "unlike", "failed", "missing")
 METHODS = ("auto", "paired", "unpaired")
 # What differs when one of these is what is compared.
@@ -191,12 +189,15 @@ def _compared(
     if baseline.empty or candidate.empty:
         return Compared(point, "missing", reasons=(f"only in the {'candidate' if baseline.empty else 'baseline'}",))
     sides = [_with_keys(side) for side in (baseline, candidate)]
-    good = [_measured(side) for side in sides]
+    copies = [int(side["copies"].max()) for side in sides]
+    whole = copies[0] != copies[1]  # the rate of a copy would say nothing of the machine
+    good = [_measured(side, count if whole else 1) for side, count in zip(sides, copies, strict=True)]
     counts = (len(good[0]), len(good[1]))
     every = [side["run_key"].nunique() for side in sides]
     failed = (every[0] - counts[0], every[1] - counts[1])
     found = _verdict(point, baseline, candidate, good, threshold, method, ignoring)
-    return replace(found, runs=counts, failed=failed, remarks=tuple(_remarks(sides, good)))
+    told = [f"rates of the whole machine: {copies[0]} and {copies[1]} copies"] if whole and found.ratio > 0 else []
+    return replace(found, runs=counts, failed=failed, remarks=(*told, *_remarks(sides, good)))
 
 
 def _verdict(
@@ -223,8 +224,8 @@ def _with_keys(side: pd.DataFrame) -> pd.DataFrame:
     return side.assign(run_key=side["run_id"].where(side["share"] == "", shared))
 
 
-def _measured(side: pd.DataFrame) -> pd.DataFrame:
-    """One row for each run, oldest first: copies have their mean.
+def _measured(side: pd.DataFrame, copies: int) -> pd.DataFrame:
+    """One row for each run, oldest first: the mean of its copies, times `copies`.
 
     A run of which a copy failed is left out: the others had more of the machine.
     """
@@ -233,7 +234,7 @@ def _measured(side: pd.DataFrame) -> pd.DataFrame:
     if whole.empty:
         return whole
     made = whole.groupby("run_key", sort=False)
-    means = made["value"].mean()
+    means = made["value"].mean() * copies
     return (
         made[["started", "hostname", "low", "high"]]
         .min()

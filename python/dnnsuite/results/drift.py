@@ -13,8 +13,6 @@ from .intervals import mean
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["AFTER", "Drift", "drift_of", "one_after_the_other"]
-
 AFTER = "one side was measured after the other: a drift of the machine cannot be told from a difference"
 _OF_ACCOUNT, _TOLD = 2.0, 3.0  # standard errors from which on a drift is taken out, and is told
 

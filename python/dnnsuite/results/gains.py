@@ -15,8 +15,6 @@ from .table import complete
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["GAINS", "PER_CPU_SECOND", "gains", "gains_markdown"]
-
 PER_CPU_SECOND = "throughput/CPU second"
 _RATIOS = ("over_serial", "over_concurrent")
 GAINS = (

@@ -16,8 +16,6 @@ from .._runs.modes import MODES
 from ..errors import Error, reason
 from .table import Row
 
-__all__ = ["TIMING_FILE", "Place", "epochs_as_steps", "places", "rows_of_hfta"]
-
 _FOLDER = re.compile(
     r"^(?:(?P<outdir>.*)/)?(?P<device>cpu|cuda|xla)/(?P<model>[^/]+)/(?P<precision>fp32|amp|bf16)"
     rf"/(?P<mode>{'|'.join(MODES)})(?:/B(?P<B>\d+))?(?:/idx(?P<replica>\d+))?$"

@@ -15,8 +15,6 @@ from .monitor import MonitorRow
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DCGM_FIELDS", "DCGM_FILE", "HOST_FIELDS", "PIPE_MODELS", "DcgmField", "dcgm_rows", "rows_of_dcgm"]
-
 DCGM_FILE = "dcgm_metrics.csv"
 _MIB, _GIB = 1 << 20, 1 << 30
 

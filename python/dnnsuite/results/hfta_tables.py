@@ -25,8 +25,6 @@ from .monitor import MonitorRow, rows_of_monitor
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["HftaPoint", "HftaRuns", "dcgm_value", "hfta_table", "hfta_throughput", "runs_below"]
-
 _WARMUP_EPOCHS = {"cpu": 1, "cuda": 1, "xla": 2}
 
 

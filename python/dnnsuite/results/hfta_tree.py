@@ -22,8 +22,6 @@ from .monitor import read_monitor
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["dcgm_table", "hfta_folder", "refuse_other_tree", "save_hfta_tree"]
-
 _OURS = "dnnsuite.json"  # by which a folder of ours is known
 _ONE_PROCESS = ("serial", "hfta")
 

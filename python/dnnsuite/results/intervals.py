@@ -7,9 +7,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["FEWEST_RUNS", "Interval", "half_width", "mean", "of_rates"]
-
-
 FEWEST_RUNS = 6  # below which two modes look like one too often: `timing.batch_means` says "too short"
 
 

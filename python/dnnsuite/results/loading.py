@@ -24,8 +24,6 @@ from .table import Row, frame_of, read_csv
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["load"]
-
 _SAVED = "results.csv"  # the table that a workflow leaves beside its runs
 _RUN_NAME = re.compile(r"-r\d+(-d\d+)?$")
 _STATES = (WORKFLOW_FILE, SUITE_FILE, PROFILES_FILE, THROUGHPUT_FILE)  # beside the folder of runs

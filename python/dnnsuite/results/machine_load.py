@@ -18,8 +18,6 @@ from .summary import by_mode
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["load_monitors", "summarize_monitors"]
-
 _CELL = ["job", "mode", "precision", "B", "of", "metric", "unit"]
 
 

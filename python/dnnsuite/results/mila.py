@@ -19,8 +19,6 @@ from .._runs.record import FASTEST
 from ..errors import Error, reason
 from .table import SEPARATOR, Row
 
-__all__ = ["rows_of_mila"]
-
 
 def rows_of_mila(directory: Path, name: str | None = None) -> tuple[list[Row], list[str]]:
     """Return (rows, a sentence for each damaged file or result) of the suite `name`, or of any.

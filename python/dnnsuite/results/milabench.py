@@ -21,8 +21,6 @@ from .._runs.record import FASTEST
 from ..errors import Error, reason
 from .table import Row
 
-__all__ = ["rows_of_milabench"]
-
 _REPEAT = re.compile(r"R\d+$")
 _BATCH_SIZE = re.compile(r"--batch[-_]size$")
 _BEGIN = b'{"event"'

@@ -23,8 +23,6 @@ from .samples import steps
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MonitorRow", "monitor_frame", "read_monitor", "rows_of_monitor"]
-
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
 Window = tuple[int, int]

@@ -16,11 +16,6 @@ from ..errors import Error
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "CELL", "CONDITIONS", "UNKNOWN", "Reason", "UnlikeRuns", "conditions", "counting", "ended_well", "measured",
-    "reasons", "refuse", "refuse_unlike",
-]  # fmt: skip
-
 Values = Mapping[str, Any]
 
 CELL = ("job", "variant", "mode", "precision", "B")  # runs that agree in these are repeats of one another

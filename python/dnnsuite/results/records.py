@@ -12,8 +12,6 @@ from .._runs.reading import ReadRun, output_directory
 from .._runs.record import FASTEST, WITH_LOADER, BadRecord, Metric, RunRecord
 from .table import SEPARATOR, Row
 
-__all__ = ["rows_of_record"]
-
 
 def rows_of_record(run: ReadRun) -> Iterator[Row]:
     """One row per metric; one without a value for a run that failed, or that found nothing.

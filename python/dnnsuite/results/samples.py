@@ -12,8 +12,6 @@ from ..errors import Error, reason
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SAMPLE_COLUMNS", "steps"]
-
 SAMPLE_COLUMNS = ("replica", "i", "epoch", "t_start_ns", "t_stop_ns", "items", "phase", "flag")
 _MEASURED = ("i", "t_start_ns", "t_stop_ns", "items")
 

@@ -14,8 +14,6 @@ from .table import complete
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["weak_scaling"]
-
 _CURVE = ("device", "precision", "B", "batch_per_process")
 # What differs between the sizes of one curve: the batch grows with the processes, and with it the configuration.
 _GROWS = ("job version", "batch size")

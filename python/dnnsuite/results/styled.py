@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from pandas.io.formats.style import Styler
 
-__all__ = ["styled"]
-
 _RATIOS = ("normalized", "over_serial", "over_concurrent", "ratio", "slowdown", "times", "efficiency")
 
 

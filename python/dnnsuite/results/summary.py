@@ -15,10 +15,6 @@ from .table import SEPARATOR, complete
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "BASELINE", "SPEEDUP", "by_mode", "of_sessions", "ratio_of", "runs_of", "summarize", "unlike", "wide",
-]  # fmt: skip
-
 # What throughput is normalised by: one plain model alone on the device, in single precision.
 BASELINE = ("serial", "fp32", 1)
 

@@ -19,8 +19,6 @@ from ..errors import Error, reason
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["COLUMNS", "LEAST", "SEPARATOR", "Row", "complete", "frame_of", "read_csv", "save_csv"]
-
 SEPARATOR = "; "  # between the disturbances of a run
 
 

@@ -12,8 +12,6 @@ from ..errors import Error
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["Contention"]
-
 
 class Contention:
     """Probe of the machine before and after each block: ``with watch: run_block()``.

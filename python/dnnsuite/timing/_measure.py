@@ -9,8 +9,6 @@ from typing import Literal
 from .._C import StopRule, now_ns
 from ..errors import InvalidArgument
 
-__all__ = ["abba", "measure", "measure_pairs"]
-
 
 def measure(
     step: Callable[[], object], rule: StopRule, *, synchronize: Callable[[], object] | None = None, number: int = 1

@@ -10,8 +10,6 @@ from typing import Any
 from .._C import RunningStatistics, now_ns
 from ..errors import Error, InvalidArgument
 
-__all__ = ["RepeatNumber"]
-
 _QUIET = 0.05  # of the average
 
 

@@ -15,8 +15,6 @@ from ..host import register_vendor_folders
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["Span", "Spans", "decorated"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

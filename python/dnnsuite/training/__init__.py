@@ -3,34 +3,31 @@
 
 `Experiment` describes a run, `run` trains it in a directory; `configuration` reads one of SC20's, or of a user's file.
 `ExperimentArray` is several that differ in hyper-parameters, trained as one fused array; `varied` makes their settings.
+Names are resolved when first used, so that a command checks its arguments before it imports torch.
 """
 
-from .array import ExperimentArray as ExperimentArray
-from .checkpoints import BadCheckpoint as BadCheckpoint
-from .checkpoints import load_model as load_model
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy
 from .configurations import SHIPPED as SHIPPED
 from .configurations import configuration as configuration
 from .configurations import configurations as configurations
-from .experiment import Experiment as Experiment
-from .experiment import ProfileWindow as ProfileWindow
-from .experiment import experiment_of as experiment_of
-from .history import read_metrics as read_metrics
-from .job import experiment_of_job as experiment_of_job
-from .job import values_of_job as values_of_job
-from .metrics import TopK as TopK
-from .run import Trained as Trained
-from .run import run as run
-from .schedules import PerEpoch as PerEpoch
-from .schedules import SteppedWarmup as SteppedWarmup
-from .schedules import WarmupPlateau as WarmupPlateau
-from .settings import Settings as Settings
-from .sources import Data as Data
-from .sources import find_data as find_data
-from .validation import evaluate as evaluate
-from .vary import VARYING as VARYING
-from .vary import array_of as array_of
-from .vary import data_of as data_of
-from .vary import varied as varied
+
+if TYPE_CHECKING:
+    from .array import ExperimentArray
+    from .checkpoints import BadCheckpoint, load_model
+    from .experiment import Experiment, ProfileWindow, experiment_of
+    from .experiment_run import Trained, run
+    from .history import read_metrics
+    from .job import experiment_of_job, values_of_job
+    from .metrics import TopK
+    from .schedules import PerEpoch, SteppedWarmup, WarmupPlateau
+    from .settings import Settings
+    from .sources import Data, find_data
+    from .validation import evaluate
+    from .vary import VARYING, array_of, data_of, varied
 
 __all__ = [
     "SHIPPED", "VARYING", "BadCheckpoint", "Data", "Experiment", "ExperimentArray", "PerEpoch", "ProfileWindow",
@@ -38,3 +35,21 @@ __all__ = [
     "data_of", "evaluate", "experiment_of", "experiment_of_job", "find_data", "load_model", "read_metrics", "run",
     "values_of_job", "varied",
 ]  # fmt: skip
+
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        ".array": "ExperimentArray",
+        ".checkpoints": "BadCheckpoint load_model",
+        ".experiment": "Experiment ProfileWindow experiment_of",
+        ".history": "read_metrics",
+        ".job": "experiment_of_job values_of_job",
+        ".metrics": "TopK",
+        ".experiment_run": "Trained run",
+        ".schedules": "PerEpoch SteppedWarmup WarmupPlateau",
+        ".settings": "Settings",
+        ".sources": "Data find_data",
+        ".validation": "evaluate",
+        ".vary": "VARYING array_of data_of varied",
+    },
+)

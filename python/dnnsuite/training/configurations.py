@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import jobs
 from ..errors import Error, InvalidArgument, Unavailable, did_you_mean, reason, some_of
 from .settings import Settings
 
-__all__ = ["SHIPPED", "configuration", "configurations", "overrides"]
+__all__ = ["SHIPPED", "configuration", "configurations", "is_job", "overrides"]
 
 _FOLDER = Path(__file__).parent / "configurations"
 SHIPPED = _FOLDER / "sc20.json"  # the sixteen of SC20's tutorial
@@ -60,6 +61,11 @@ def configuration(name: str, path: str | Path = SHIPPED) -> Settings:
     return Settings.from_mapping(named[name], f"{path}: {name}")
 
 
+def is_job(name: str) -> bool:
+    """True if a workload has the name, and no file of configurations."""
+    return name in jobs.names() and name not in _NAMED
+
+
 def overrides(texts: Sequence[str]) -> dict[str, str]:
     """Parse `key=value` arguments into a mapping.
 
@@ -83,7 +89,7 @@ def _read(path: Path) -> Mapping[str, Mapping[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        hint = did_you_mean(str(path), _NAMED)
+        hint = did_you_mean(str(path), [*_NAMED, *jobs.names()])
         way = "" if hint or path.suffix else "; a configuration is named by --config, as --list prints them"
         raise InvalidArgument(f"{path} cannot be read{hint}: {reason(error)}{way}") from error
     try:

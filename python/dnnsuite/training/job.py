@@ -23,7 +23,7 @@ from .order import Order
 from .schedules import PerEpoch, Schedule
 from .sources import Data
 
-__all__ = ["JobExperiment", "experiment_of_job", "is_job"]
+__all__ = ["JobExperiment", "experiment_of_job"]
 
 _HELD_OUT = 1_000_000  # index of the first batch for validation, where a workload holds none out
 _BATCHES = 4  # of a validation, where the workload names no number
@@ -116,11 +116,6 @@ class _BySteps:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._peaks = state["peaks"]
-
-
-def is_job(name: str) -> bool:
-    """True if a workload has the name, and no file of configurations."""
-    return name in jobs.names(jobs.FusedJob) and name != "imagenet-resnet50"
 
 
 def values_of_job(name: str, preset: str, given: Mapping[str, Any], device: str) -> tuple[Workload, dict[str, Any]]:

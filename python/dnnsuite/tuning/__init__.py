@@ -14,10 +14,10 @@ from .algorithms import Random as Random
 from .algorithms import Setting as Setting
 from .algorithms import SuccessiveHalving as SuccessiveHalving
 from .algorithms import hyperband_rungs as hyperband_rungs
+from .callbacks import Event as Event
 from .callbacks import MLflow as MLflow
 from .callbacks import TensorBoard as TensorBoard
 from .callbacks import WandB as WandB
-from .events import Event as Event
 from .result import Sweep as Sweep
 from .space import Choice as Choice
 from .space import Int as Int

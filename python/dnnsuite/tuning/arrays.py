@@ -12,13 +12,10 @@ from typing import Any
 from .._fuse.coverage import Coverage
 from .._runs.failures import classify
 from .array_trainer import Evaluation, Found, TrialArray
-from .groups import Group
+from .groups import Group, Width
 from .recipe import Recipe
 from .slots import load_state
 from .trial import Trial
-from .widths import Width
-
-__all__ = ["Arrays", "Outcome"]
 
 Outcome = tuple[Trial, Found]
 _MOST_ARRAYS = 4

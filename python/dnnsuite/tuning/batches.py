@@ -13,8 +13,6 @@ from .._torch_threads import torch_threads
 from ..errors import InvalidArgument
 from .feeds import Feed
 
-__all__ = ["arguments_of", "side_by_side", "stacked"]
-
 
 def side_by_side(readers: Sequence[tuple[Feed, int]]) -> Iterator[Any]:
     """Yield batches `[B, N, ...]`, one of each reader (feed, epoch); equal readers are read once.

@@ -11,8 +11,6 @@ import torch
 
 from ..errors import InvalidArgument, did_you_mean
 
-__all__ = ["at_least_1", "check_evaluate", "check_factory", "checked_part", "sign_of"]
-
 # Words of metrics' names, as they stand between other signs; digits at the end of one do not count.
 _HIGHER = frozenset((
     "acc", "accuracy", "f", "auc", "auroc", "auprc", "ap", "map", "precision", "recall", "score", "r", "bleu", "rouge",

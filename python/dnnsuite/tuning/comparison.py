@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["Comparison", "compare"]
-
 _BASELINE = "serial"
 _FILES = ("comparison.csv", "comparison.json", "trajectory.png")
 

@@ -16,8 +16,6 @@ from .devices import REFUSED_FILE
 from .engine import NothingTrained
 from .sweep import sweep
 
-__all__ = ["task"]
-
 
 def task(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
     """Take part in a sweep on a device: a task of a worker's process."""

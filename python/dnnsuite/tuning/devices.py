@@ -31,8 +31,6 @@ from .arrays import Outcome
 from .shared import SharedEngine
 from .trial import Trial
 
-__all__ = ["REFUSED_FILE", "FollowingEngine", "Meeting", "OnDevices"]
-
 _FOLDER = "devices"  # below the sweep's, with the output of each process
 REFUSED_FILE = "refused.json"  # of a process whose arguments are refused
 _TASK = "dnnsuite.tuning.device_task:task"

@@ -15,14 +15,11 @@ from .._runs.interrupts import check, deferred
 from ..errors import Error, InvalidArgument
 from .algorithms import Algorithm, Decision, Order
 from .arrays import Outcome
-from .events import Event, reason_of
+from .callbacks import Event, reason_of
 from .goal import Best, Goal, metric_in
 from .slots import load_state
 from .store import Kept, Store
 from .trial import Trial
-
-__all__ = ["Engine", "NothingTrained", "Trainer"]
-
 
 _WAITED_FOR_S = 10.0  # a signal waits for the end of an epoch that is this short, so that none of it is lost
 

@@ -14,8 +14,6 @@ from ..errors import InvalidArgument
 from .space import Config, alike
 from .watched import WatchedConfig
 
-__all__ = ["Feed", "Feeds", "batch_size_of"]
-
 Batch = Any
 
 

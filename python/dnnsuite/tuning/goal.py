@@ -10,8 +10,6 @@ from typing import Any
 
 from ..errors import InvalidArgument, did_you_mean
 
-__all__ = ["Best", "Goal", "metric_in"]
-
 _BY_DEFAULT = ("loss", "val_loss", "value", "train_loss")
 
 

@@ -14,8 +14,6 @@ from ..errors import InvalidArgument, did_you_mean
 from ..jobs import FusedJob, JobConfig, Workload
 from .space import Config
 
-__all__ = ["JobSweep"]
-
 _VERSIONS = {"v2": "mobilenet_v2", "v3s": "mobilenet_v3_small", "v3l": "mobilenet_v3_large"}
 _HELD_OUT = 1_000_000  # index of the first batch for validation, where a job holds no samples out
 

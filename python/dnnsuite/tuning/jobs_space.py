@@ -13,8 +13,6 @@ from ..errors import InvalidArgument, Unavailable, reason
 from ..jobs import Workload
 from .space import Range, checked_space, space_from_plain
 
-__all__ = ["HFHT", "read_space", "space_of"]
-
 _ADAM = {
     "lr": {"uniform": [1e-4, 1e-2]},
     "beta1": {"uniform": [0.001, 0.999]},

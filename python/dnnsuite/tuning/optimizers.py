@@ -15,8 +15,6 @@ from ..errors import InvalidArgument, did_you_mean
 from .space import Config
 from .torch_schedules import TorchSchedules, group_values, without_marks
 
-__all__ = ["Named", "OfTorch", "Optimization", "chosen_optimization"]
-
 Values = dict[str, Any]
 Rest = Callable[[Any, Any, int], None]
 _BY_BATCH = {"OneCycleLR", "CyclicLR"}  # schedules that count batches

@@ -11,14 +11,11 @@ from typing import Any
 from .._runs.folder import SWEEP_FILE, PlanFolder, joined, opened
 from ..errors import InvalidArgument
 from .algorithms import Algorithm, OptunaSearch
-from .board import Board
-from .board_storage import journal, require_optuna, storage_of
+from .board import Board, journal, require_optuna, storage_of
 from .devices import FollowingEngine
 from .engine import Engine
 from .shared import SharedEngine, SharedStore
 from .store import Asked, Store
-
-__all__ = ["Place", "followed_place", "shared_place"]
 
 _JOURNAL = "journal.log"
 

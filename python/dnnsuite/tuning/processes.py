@@ -17,11 +17,9 @@ import torch
 from ..errors import InvalidArgument
 from .array_trainer import Evaluation
 from .arrays import Arrays, Outcome
+from .groups import Width
 from .recipe import Recipe
 from .trial import Trial
-from .widths import Width
-
-__all__ = ["Processes"]
 
 _FIELDS = ("number", "config", "seed", "group", "trained", "seconds", "inherited")
 

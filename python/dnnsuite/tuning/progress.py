@@ -6,23 +6,22 @@ In a log file it is a line at intervals.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._runs import progress as runs
 from .._shown import metric, setting
 from .algorithms import Plan
-from .notebook import LiveTable, in_notebook, table_html
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from .callbacks import Event
     from .engine import Engine
-    from .events import Event
-
-__all__ = ["Progress"]
 
 _LINE_EVERY_S = 30.0  # in a log file
 _ROWS = 5
@@ -124,3 +123,32 @@ def _table(engine: Engine) -> tuple[list[str], list[list[str]]]:
 def _best_text(engine: Engine) -> str:
     value, trial, _ = engine.best.key
     return "none yet" if trial < 0 else f"{engine.metric} {metric(engine.goal.sign * value)} (trial {trial})"
+
+
+def in_notebook() -> bool:
+    """True in a Jupyter kernel; a shell of IPython is a terminal."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
+
+
+def table_html(columns: Sequence[str], rows: Iterable[Sequence[str]], line: str) -> str:
+    """Return a line and a table, as HTML."""
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<p>{escape(line)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+class LiveTable:
+    """Piece of HTML in a cell's output, replaced as it changes."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def show(self, html: str) -> None:
+        """Show `html` where the last one was."""
+        from IPython.display import HTML, display  # type: ignore[import-not-found,unused-ignore]
+
+        if self._handle is None:
+            self._handle = display(HTML(html), display_id=True)
+        else:
+            self._handle.update(HTML(html))

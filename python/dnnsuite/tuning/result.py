@@ -20,8 +20,7 @@ from .trial import Trial
 if TYPE_CHECKING:
     import pandas as pd
     import torch
-
-__all__ = ["Sweep", "history_of", "table_of", "trajectory_of"]
+    from matplotlib.figure import Figure
 
 
 def table_of(trials: Sequence[Trial], metric: str, sign: float) -> pd.DataFrame:
@@ -143,6 +142,23 @@ class Sweep:
         model = self.rebuild(self._best)
         model.load_state_dict(copy.copy(self.best_state_dict))
         return model.eval()
+
+    def plot(self, save: str | Path | None = None, parameters: Sequence[str] | None = None) -> Figure:
+        """Draw the search: history, parallel coordinates, importance of the hyper-parameters, a slice along each.
+
+        Args:
+            save: file to write, ending in .png, .pdf or .svg; None writes none.
+            parameters: hyper-parameters to draw, as columns of `table`; by default the six of most importance.
+
+        Raises:
+            InvalidArgument: no trial has a value, nothing varies, or a name is unknown.
+        """
+        from .. import plots
+
+        figure = plots.sweep(self.table, self.history, self.metric, self.goal, parameters)
+        if save is not None:
+            plots.save(figure.axes[0], save)
+        return figure
 
     def coverage(self) -> Coverage:
         """List how each part of the models ran, as an array's `coverage()` does; models of other shapes follow.

@@ -16,13 +16,11 @@ from typing import Any
 from .._runs.folder import joined
 from ..errors import Error
 from .board import Board
+from .callbacks import FailedElsewhere, reason_of
 from .engine import Engine
-from .events import FailedElsewhere, reason_of
 from .slots import load_state
 from .store import BEST_FILE, Store
 from .trial import Trial
-
-__all__ = ["SharedEngine", "SharedStore"]
 
 _AHEAD = 16  # trials for each process that may wait
 

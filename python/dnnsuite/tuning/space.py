@@ -13,11 +13,6 @@ from typing import Any
 
 from ..errors import InvalidArgument, did_you_mean
 
-__all__ = [
-    "Choice", "Config", "Int", "LogUniform", "Range", "Space", "Uniform",
-    "alike", "checked_configs", "checked_space", "draw", "grid", "is_finite", "named", "perturbed", "space_from_plain",
-]  # fmt: skip
-
 Config = Mapping[str, Any]
 
 

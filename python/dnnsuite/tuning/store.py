@@ -23,8 +23,6 @@ from .._saved import save_tensors
 from .space import named
 from .trial import Trial
 
-__all__ = ["BEST_FILE", "Asked", "Kept", "Store", "as_json_value"]
-
 BEST_FILE = "best.pt"
 _UNDER_WAY = "-under-way"
 Asked = tuple[Identity, tuple[str, ...]]  # what decides the numbers, and names of what may differ

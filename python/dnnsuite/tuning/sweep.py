@@ -20,12 +20,13 @@ from .._torch_threads import threads_of_caller
 from ..errors import InvalidArgument, did_you_mean
 from .algorithms import Algorithm, Grid, Listed, Random, Setting
 from .arrays import Arrays
+from .callbacks import Event
 from .checks import at_least_1, check_evaluate, check_factory, checked_part, sign_of
 from .devices import Meeting, OnDevices
 from .engine import Engine
-from .events import Event
 from .feeds import Feeds
 from .goal import Goal
+from .groups import Width
 from .place import Place, followed_place, shared_place
 from .progress import Progress
 from .recipe import Recipe
@@ -33,12 +34,9 @@ from .result import Sweep
 from .space import checked_configs, checked_space, is_finite, named
 from .store import Asked
 from .trainee import Loss, Measure
-from .widths import Width
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-__all__ = ["MODES", "sweep"]
 
 MODES = ("hfta", "serial", "concurrent")
 _HELD_OUT_BYTES = 2**18  # of a batch

@@ -9,8 +9,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["TorchSchedules", "follows_metric", "group_values", "without_marks"]
-
 
 class TorchSchedules:
     """Schedules of models in their slots; a step of each moves its model's hyper-parameters in the array's optimizer.

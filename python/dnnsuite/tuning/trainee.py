@@ -10,8 +10,6 @@ import torch
 
 from ..errors import InvalidArgument
 
-__all__ = ["Loss", "Measure", "Trainee", "default_loss", "default_measure", "is_lightning", "size_of"]
-
 Loss = Callable[..., torch.Tensor]
 Measure = Callable[..., Mapping[str, torch.Tensor]]
 

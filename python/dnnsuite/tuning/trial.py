@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["ENDED", "Metrics", "Trial"]
-
 Metrics = Mapping[str, float]
 
 #: Status of a trial that has ended for good.

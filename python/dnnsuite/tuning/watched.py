@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["WatchedConfig"]
-
 
 class WatchedConfig(dict[str, Any]):
     """A configuration that notes which of its values are read."""

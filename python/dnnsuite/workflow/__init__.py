@@ -7,8 +7,9 @@ when first used, so that commands which need a part of this do not import all of
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy
 
 if TYPE_CHECKING:
     from .modes import MODES, Mode
@@ -19,26 +20,18 @@ if TYPE_CHECKING:
 
     Report, Settings = WorkflowReport, WorkflowSettings
 
-_HOME_OF = {
-    "MODES": ".modes", "Mode": ".modes", "NothingFits": ".plan", "WorkflowReport": ".phases",
-    "WorkflowSettings": ".settings", "expovariate_plan": ".plan", "find_max_B": ".plan", "run": ".sweep",
-}  # fmt: skip
-_SHORT = {"Report": "WorkflowReport", "Settings": "WorkflowSettings"}
-
 __all__ = [
     "MODES", "Mode", "NothingFits", "Report", "Settings", "WorkflowReport", "WorkflowSettings", "expovariate_plan",
     "find_max_B", "run",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    full = _SHORT.get(name, name)
-    if full not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME_OF[full], __name__), full)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        ".modes": "MODES Mode",
+        ".phases": "WorkflowReport Report=WorkflowReport",
+        ".plan": "NothingFits expovariate_plan find_max_B",
+        ".settings": "WorkflowSettings Settings=WorkflowSettings",
+        ".sweep": "run",
+    },
+)

@@ -15,11 +15,6 @@ from .._runs.job_options import parse_options
 from .._runs.plugins import import_plugins
 from ..errors import InvalidArgument, did_you_mean
 
-__all__ = [
-    "PRESETS", "CommonSettings", "at_least", "dataroot_of", "flag", "one_of", "options_by_name", "positive",
-    "resolve_common",
-]  # fmt: skip
-
 PRESETS = ("quick", "default", "paper")
 SettingsT = TypeVar("SettingsT", bound="CommonSettings")
 

@@ -15,8 +15,6 @@ from .._runs.worker import Siblings
 from .phases import Workflow
 from .settings import WorkflowSettings
 
-__all__ = ["task"]
-
 
 class _Part(PlanFolder):
     """The folder of a plan in a process that makes some of its runs: the plan's state is another's."""

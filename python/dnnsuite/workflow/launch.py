@@ -24,10 +24,6 @@ from .settings import WorkflowSettings
 if TYPE_CHECKING:
     from ..jobs import JobConfig
 
-__all__ = [
-    "MAX_PROCESSES", "Launcher", "Point", "hyperparameters", "refused", "replica_directories",
-]  # fmt: skip
-
 # Between the seeds of two repeats: more than any B, so that no two models of a workflow share one.
 _REPEAT_STRIDE = 100_003
 

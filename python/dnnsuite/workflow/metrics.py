@@ -15,8 +15,6 @@ from .._runs.turn_session import Session, Turn
 from .._runs.turns import Known
 from ..results.summary import SPEEDUP
 
-__all__ = ["UNSETTLED", "measured", "on_device"]
-
 Key = TypeVar("Key", bound=Hashable)
 
 _DEFINITION = "items / time over the turns in which all replicas are active, through the loader, data wait included"

@@ -12,8 +12,6 @@ from ..errors import InvalidArgument, Unavailable, did_you_mean
 from .devices import MIG_LIMIT, Environment, mig_instances, mig_unavailable, mps_daemon, mps_unavailable, whole_gpu
 from .partial import number_of
 
-__all__ = ["DEFAULT", "MODES", "Mode", "get", "unavailable"]
-
 Placement = Callable[[int], AbstractContextManager[list[Environment]]]
 
 

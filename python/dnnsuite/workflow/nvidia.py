@@ -12,8 +12,6 @@ from typing import Protocol
 
 from ..errors import Unavailable
 
-__all__ = ["NO_INSTANCES", "TOOL_TIMEOUT_S", "Environment", "Tools", "run_tool"]
-
 Environment = dict[str, str]
 
 NO_INSTANCES = 6  # nvidia-smi's exit status when there is nothing to destroy

@@ -22,8 +22,6 @@ from .._runs.spec import WorkerSpec
 from ..errors import Error
 from .settings import WorkflowSettings
 
-__all__ = ["run_on_devices"]
-
 _FOLDER = "devices"  # below the workflow's, with the output of each process
 _TASK = "dnnsuite.workflow.device_task:task"
 _FOREVER_S = 1e9

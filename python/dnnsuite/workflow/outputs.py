@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-__all__ = ["ROW_NAMES", "file_stem", "print_table", "remarks", "rows", "write_outputs"]
-
 ROW_NAMES = ("mode", "precision", "B", "rate", "normalized (95 %)", "runs", "status")
 
 

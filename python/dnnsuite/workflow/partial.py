@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
     from ..plots import Drawn, Request
 
-__all__ = [
-    "SUFFIX", "draw", "is_partial", "number_of", "options_of", "table_of", "unfused_names", "units_of", "write",
-]  # fmt: skip
-
 SUFFIX = "_partially_fused"
 _PREFIX = "hfta-"
 # The order in which HFTA leaves the units of its ResNet-18 unfused: blocks, classifier, stem.

@@ -18,14 +18,12 @@ from .._runs.resume import final
 from ..errors import Error, Unavailable
 from . import modes, plan
 from .launch import Launcher, Point
-from .points import drawn_Bs, fixed_Bs
+from .plan import drawn_Bs, fixed_Bs
 from .runs import Runs, baseline_of
 from .settings import WorkflowSettings
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["Workflow", "WorkflowReport"]
 
 # Times that a dry run is made which something else on the machine ended, before the search gives up.
 _TRIES = 3

@@ -16,10 +16,8 @@ from . import modes
 from .common_settings import CommonSettings
 from .launch import refused
 from .partial import unfused_names
-from .points import fixed_Bs
+from .plan import fixed_Bs
 from .settings import WorkflowSettings
-
-__all__ = ["check", "weigh"]
 
 _TIMES_PARAMETERS = 2  # an array has at least its weights and their gradients
 

@@ -38,8 +38,6 @@ from .launch import MAX_PROCESSES, Launcher, Point, replica_directories
 from .metrics import measured
 from .settings import WorkflowSettings
 
-__all__ = ["Runs"]
-
 _PAIRS = 8  # turns after warm-up that a fixed number of epochs is cut into, at least
 _FIRST_LOOK = 3  # rounds of the baseline and one more point, before all others are started
 # Guess of what a worker takes: an interpreter with torch and its model; and more for each model of an array.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Settings of a workflow: options of a user with every default resolved and every value checked."""
+"""Settings of a workflow: options of a user with every default resolved and every value checked, and HFTA's flags of
+the search for the largest B and of the Bs drawn from it, for each mode."""
 
 from __future__ import annotations
 
@@ -15,7 +16,6 @@ from ..profiler.monitor import check_monitor
 from . import modes
 from .common_settings import PRESETS, CommonSettings, at_least, one_of, positive, resolve_common
 from .partial import is_partial, number_of
-from .search import FLAGS, SEARCHED, resolve_search
 
 __all__ = ["OPTIONS", "PRESETS", "WorkflowSettings", "resolve"]
 
@@ -30,19 +30,23 @@ _DEFAULTS: dict[str, Any] = {
 # Of HFTA's protocol and of a demonstration; schedules go on every five.
 _EQUALITY_STEPS = {"paper": 20, "default": 10, "quick": 10}
 
+SEARCHED = ("concurrent", "mps", "mig", "hfta")  # modes whose largest B is searched for
+# Name → (kind of number, meaning).
+FLAGS: dict[str, tuple[type, str]] = {
+    "dry_run_repeats": (int, "Dry runs that prove a B."),
+    "max_num_Bs": (int, "How many Bs to measure."),
+    "lambd": (float, "How dense the Bs are near 1."),
+    "dry_run_epochs": (int, "Epochs of a dry run."),
+    "dry_run_iters_per_epoch": (int, "Iterations of its epochs."),
+}
+
 # Options that a user may give, by the names of their fields.
-OPTIONS = frozenset(
-    {
-        "device", "device_model", "modes", "precisions", "bf16", "repeats", "epochs", "iters_per_epoch",
-        "batch_size",
-    }
-    | {
-        "seed", "preset", "plan", "max_B", "max_num_Bs", "lambd", "data", "dataroot", "threads", "timeout_s",
-        "plugins",
-    }
-    | {"options", "monitor", "units", "devices", "goal", "budget_s"}
-    | {f"{mode}_{name}" for mode in SEARCHED for name in FLAGS}
-)  # fmt: skip
+OPTIONS = frozenset({
+    "device", "device_model", "modes", "precisions", "bf16", "repeats", "epochs", "iters_per_epoch", "batch_size",
+    "seed", "preset", "plan", "max_B", "max_num_Bs", "lambd", "data", "dataroot", "threads", "timeout_s", "plugins",
+    "options", "monitor", "units", "devices", "goal", "budget_s",
+    *(f"{mode}_{name}" for mode in SEARCHED for name in FLAGS),
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -203,3 +207,55 @@ def _modes(values: Sequence[str] | None) -> list[str]:
 
 def _split(values: Sequence[str]) -> list[str]:
     return [part.strip() for value in values for part in str(value).split(",") if part.strip()]
+
+
+_OF_SEARCH = {
+    "dry_run_repeats": 1, "max_num_Bs": 5, "lambd": 4.0, "dry_run_epochs": 1, "dry_run_iters_per_epoch": 2,
+}  # fmt: skip
+_HFTA = {
+    mode: {
+        "dry_run_repeats": repeats, "max_num_Bs": Bs, "lambd": 4.0, "dry_run_epochs": 2,
+        "dry_run_iters_per_epoch": iters,
+    }
+    for mode, repeats, Bs, iters in (
+        ("concurrent", 10, 5, 10), ("mps", 10, 5, 10), ("mig", 1, 5, 10), ("hfta", 1, 10, 3),
+    )
+}  # fmt: skip
+
+
+def as_flag(mode: str, name: str) -> str:
+    """Return the command line's option, as HFTA spells it: `--hfta-max-num-Bs`."""
+    return f"--{mode}-{name.replace('_', '-')}"
+
+
+def resolve_search(asked: Mapping[str, Any], preset: Mapping[str, Any], paper: bool) -> dict[str, dict[str, Any]]:
+    """Resolve the settings of each mode: its own flag, else the flag for all modes, else the preset's.
+
+    Args:
+        asked: `hfta_max_num_Bs` and the like, and `max_num_Bs` and `lambd` for all modes.
+        preset: the job's; with `search`, settings of single modes.
+        paper: HFTA's own values stand where the preset says nothing of a mode.
+
+    Raises:
+        InvalidArgument: a value that is too small, by its flag.
+    """
+    common = {name: preset[name] for name in ("max_num_Bs", "lambd") if name in preset and not paper}
+    if "dry_run_iters" in preset and not paper:
+        common["dry_run_iters_per_epoch"] = preset["dry_run_iters"]
+    given = {name: asked[name] for name in ("max_num_Bs", "lambd") if asked.get(name) is not None}
+    found = {}
+    for mode in SEARCHED:
+        own = {n: asked[f"{mode}_{n}"] for n in FLAGS if asked.get(f"{mode}_{n}") is not None}
+        base = _HFTA[mode] if paper else _OF_SEARCH
+        found[mode] = {**base, **common, **dict(preset.get("search", {}).get(mode, {})), **given, **own}
+        _check(mode, own, found[mode])
+    return found
+
+
+def _check(mode: str, own: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        flag = as_flag(mode, name) if name in own else f"--{name.replace('_', '-')}"
+        if name == "lambd" and not value > 0:
+            raise InvalidArgument(f"{flag} {value}: must be positive")
+        if name != "lambd" and not value >= 1:
+            raise InvalidArgument(f"{flag} {value}: must be at least 1")

@@ -25,8 +25,6 @@ from .settings import OPTIONS, WorkflowSettings, resolve
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["begin", "run", "sweep"]
-
 
 def sweep(
     job: str,

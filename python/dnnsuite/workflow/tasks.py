@@ -23,8 +23,6 @@ from .clocks import clock_for
 if TYPE_CHECKING:
     from ..jobs import FusedJob
 
-__all__ = ["dry_run", "equality", "rate"]
-
 Result = dict[str, Any]
 
 _EQUALITY_BATCH = 4  # samples tell as much of equality as more do, and a CPU's time is the user's

@@ -25,8 +25,6 @@ from .._runs.interrupts import deferred
 from ..errors import Error
 from .nvidia import NO_INSTANCES, Environment, Tools
 
-__all__ = ["Undo", "mps_environment", "recover"]
-
 _MPS = "nvidia-cuda-mps"  # as names of processes begin, which the kernel cuts to 15 letters
 _END_S = 2.0
 

@@ -64,3 +64,21 @@ def test_the_numbers_have_their_distribution(models):
         assert abs(normal[i].std() - 1) < 0.05
         assert abs(uniform[i].mean() - 0.5) < 0.02
         assert abs(bernoulli[i].mean() - 0.25) < 0.02
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_slopes_of_rrelu_that_differ_between_models_are_each_models_own(training):
+    class Leaky(torch.nn.Module):
+        def __init__(self, slope):
+            super().__init__()
+            self.slope, self.scale = slope, torch.nn.Parameter(torch.ones(1))
+
+        def forward(self, x):
+            return torch.nn.functional.rrelu(x * self.scale, self.slope, self.slope, training)
+
+    x = torch.tensor([[-1.0, -2.0, 3.0]])
+    models = [Leaky(slope) for slope in (0.1, 0.2, 0.3)]
+    own = torch.stack([model(x) for model in models])
+    found = dnnsuite.fuse(models)(dnnsuite.stack(x, B=3))
+    assert found.shape == own.shape
+    torch.testing.assert_close(found, own)

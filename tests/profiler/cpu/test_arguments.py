@@ -3,7 +3,7 @@ import types
 
 import pytest
 
-from dnnsuite.profiler.cpu._arguments import RecordedArguments, argument_count
+from dnnsuite.profiler.cpu._nesting import RecordedArguments, argument_count
 
 SHAPES = [[9, 9], [7], [2, 3], [3, 4], []]
 

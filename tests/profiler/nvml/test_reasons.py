@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnnsuite.profiler.nvml import decode_reasons
-from dnnsuite.profiler.nvml._reasons import REASONS, SLOWED
+from dnnsuite.profiler.nvml._gpu_state import REASONS, SLOWED
 
 
 def test_the_documented_bits():

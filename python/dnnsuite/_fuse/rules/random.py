@@ -114,8 +114,10 @@ def _of_the_only_model(value: Any) -> Any:
 def leaky_by_chance(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute `rrelu` with slopes drawn for each model; the in-place variant is made from it."""
     given = dict(zip(_RRELU, args, strict=False)) | kwargs
-    lower, upper = given.get("lower", 1.0 / 8), given.get("upper", 1.0 / 3)
     x = given["input"].value
+    lower, upper = given.get("lower", 1.0 / 8), given.get("upper", 1.0 / 3)
+    if not isinstance(lower, (int, float)) or not isinstance(upper, (int, float)):
+        raise NotFusable("the slopes of rrelu differ from model to model")
     slope: Any = (lower + upper) / 2
     if given.get("training"):
         slope = fill("uniform_", x, next_stream(x.size(0)), (lower, upper))

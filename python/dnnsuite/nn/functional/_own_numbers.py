@@ -13,8 +13,6 @@ from torch import Tensor
 
 from ..array_module import per_model
 
-__all__ = ["takes_own_numbers"]
-
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 _ONE_FOR_ALL = (float, int, type(None), bool)
 _SHARED_IF_FLAT = "weight"  # `[C]` is a weight of the classes that all models share

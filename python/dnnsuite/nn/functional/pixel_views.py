@@ -12,8 +12,6 @@ from torch import Tensor
 from ... import ops
 from ...ops.memory_order import memory_order, way_back
 
-__all__ = ["contiguous_pixels", "joined_pixels"]
-
 
 def contiguous_pixels(x: Tensor) -> Tensor | None:
     """Copy a view `[B, N, *parts, *sides]` of images whose channels lie last in memory, and were cut into parts that

@@ -15,8 +15,6 @@ from ._utilization import exposed_communication, utilization
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["analyse"]
-
 _MOST_GAPS = 1000
 
 

@@ -20,8 +20,6 @@ from .intervals import Times
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["attribute", "defined_as", "innermost", "with_launches"]
-
 _LAUNCH = {
     "launch_t0_ns": "when the host began the call that launched it: the earliest runtime or driver call of its "
     "correlation id; missing when that call was not recorded",

@@ -17,8 +17,6 @@ from .intervals import Times, TimeSet, length_ns, of_windows, overlap_ns, overla
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["host_bound", "idle_gaps", "known_share"]
-
 _GAPS = {
     "device": "number of the GPU, as CUDA counts",
     "t0_ns": "end of the work before, or the window's begin",

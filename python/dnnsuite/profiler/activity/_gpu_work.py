@@ -18,8 +18,6 @@ from .tables import TABLES, join_columns, tables_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ActivityInstrument", "nvtx_environment", "variables_for_markers"]
-
 _REMEDY = "pip install 'dnnsuite[counters]', or set CUDA_HOME to a toolkit of CUDA 13"
 _RECLOCKED = (
     "kernels were stamped by CLOCK_REALTIME, though CUPTI took CLOCK_MONOTONIC: their times were moved, to within the "

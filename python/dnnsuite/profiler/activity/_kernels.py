@@ -11,8 +11,6 @@ from ..instrument import define
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["by_call", "by_class", "by_copy", "by_kernel", "by_range", "by_span"]
-
 _SUMS = {
     "calls": "how often it ran",
     "total_ns": "sum of durations; kernels that ran side by side count each",

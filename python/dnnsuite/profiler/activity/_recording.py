@@ -18,8 +18,6 @@ from .tables import TABLES, join_columns, tables_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ActivityRecording", "Recording", "load_records", "save_records"]
-
 _FORMAT = 1
 
 

@@ -16,8 +16,6 @@ from .intervals import TimeSet, intersect, length_ns, of_windows, overlap_ns, su
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["corrected_utilization_pct", "exposed_communication", "time_of", "utilization"]
-
 _UTILIZATION = {
     "device": "number of the GPU, as CUDA counts",
     "window_ns": "length of the windows",

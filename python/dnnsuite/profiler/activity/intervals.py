@@ -15,10 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...errors import InvalidArgument
 
-__all__ = [
-    "TimeSet", "Times", "intersect", "length_ns", "of_windows", "overlap_ns", "overlapping", "subtract", "union",
-]  # fmt: skip
-
 Times = NDArray[np.int64]
 
 

@@ -15,8 +15,6 @@ from ._classes import classify_names
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TABLES", "join_columns", "tables_of"]
-
 TABLES = ("kernels", "memops", "api", "overhead", "markers", "syncs", "graphs")
 
 _OPERATIONS = {

@@ -7,8 +7,9 @@ Names are resolved when first used, so that importing this opens no library.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..._lazy import lazy
 
 if TYPE_CHECKING:
     from ._support import Feature, support
@@ -21,32 +22,23 @@ if TYPE_CHECKING:
     from .utilization import core_utilization, format_core_utilization, step_utilization
     from .validation import validate
 
-_HOME_OF = {
-    "Metric": ".catalogue", "chips": ".catalogue", "metrics": ".catalogue",
-    "CountersInstrument": ".gpu_counters",
-    "CounterPlan": ".planner", "Group": ".planner", "Plan": ".planner", "plan": ".planner",
-    "PRESETS": ".presets", "Selection": ".presets", "select": ".presets",
-    "CORES": ".roles", "ROLES": ".roles", "Role": ".roles", "overlaps": ".roles", "resolve": ".roles",
-    "PmSamplingInstrument": ".sampling",
-    "Feature": "._support", "support": "._support",
-    "validate": ".validation",
-    "core_utilization": ".utilization", "format_core_utilization": ".utilization", "step_utilization": ".utilization",
-}  # fmt: skip
-
 __all__ = [
     "CORES", "PRESETS", "ROLES", "CounterPlan", "CountersInstrument", "Feature", "Group", "Metric", "Plan",
     "PmSamplingInstrument", "Role", "Selection", "chips", "core_utilization", "format_core_utilization", "metrics",
     "overlaps", "plan", "resolve", "select", "step_utilization", "support", "validate",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME_OF[name], __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "._support": "Feature support",
+        ".catalogue": "Metric chips metrics",
+        ".gpu_counters": "CountersInstrument",
+        ".planner": "CounterPlan Group Plan plan",
+        ".presets": "PRESETS Selection select",
+        ".roles": "CORES ROLES Role overlaps resolve",
+        ".sampling": "PmSamplingInstrument",
+        ".utilization": "core_utilization format_core_utilization step_utilization",
+        ".validation": "validate",
+    },
+)

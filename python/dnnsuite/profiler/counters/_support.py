@@ -14,8 +14,6 @@ from ...errors import Error, Unavailable
 from . import catalogue
 from .backend import CUPTI, Backend
 
-__all__ = ["Feature", "permission", "support"]
-
 _CAP_SYS_ADMIN = 21
 _PARAMS = "proc/driver/nvidia/params"
 _ALLOW = "load the driver's module with NVreg_RestrictProfilingToAdminUsers=0, or give the process CAP_SYS_ADMIN"

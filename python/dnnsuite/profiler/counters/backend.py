@@ -10,8 +10,6 @@ from ..._C import CounterDevice, RangeCounters, SampledCounters
 from ...host import register_vendor_folders
 from .catalogue import host
 
-__all__ = ["CUPTI", "Backend", "CuptiBackend"]
-
 
 class Backend(Protocol):
     """Counter interface of a GPU, as the instruments use it."""

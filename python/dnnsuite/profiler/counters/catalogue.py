@@ -11,10 +11,6 @@ from ..._C import CounterHost, counter_chips, cupti_version
 from ...errors import Unavailable, did_you_mean
 from .library import ready
 
-__all__ = [
-    "COLLECTIONS", "Metric", "accepts", "chips", "host", "metric_types", "metrics", "passes", "unit_of", "version",
-]  # fmt: skip
-
 COLLECTIONS = ("ranges", "sampling")
 TYPES = ("counter", "ratio", "throughput")
 

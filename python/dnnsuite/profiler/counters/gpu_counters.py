@@ -18,8 +18,6 @@ from .utilization import core_utilization, step_utilization
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MODES", "CountersInstrument"]
-
 MODES = ("steps", "kernels")
 MOST_ITERATIONS = 10  # of kernels mode, which is 10 to 100 times slower: TBD's own bound
 _RANGES = 64  # room of one segment

@@ -16,8 +16,6 @@ from pathlib import Path
 from ...errors import Unavailable
 from ...host import register_vendor_folders, vendor_folders
 
-__all__ = ["LIBRARY", "REMEDY", "candidates", "ready", "version_of"]
-
 LIBRARY = "libcupti.so.13"
 REMEDY = "pip install 'dnnsuite[counters]', whose CUPTI 13.1 needs no driver, or install NVIDIA's driver"
 _PROBE = """

@@ -11,8 +11,6 @@ from ...errors import InvalidArgument
 from .catalogue import passes
 from .validation import validate
 
-__all__ = ["CounterPlan", "Group", "Plan", "plan", "plan_kernels"]
-
 _CONTEXT, _DEVICE = "context", "device"
 _OF_THE_CONTEXT = "sm__cycles_active.avg"
 

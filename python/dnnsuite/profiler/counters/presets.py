@@ -12,8 +12,6 @@ from .catalogue import accepts, host, passes
 from .roles import CORES, ROLES, names, resolve
 from .validation import validate
 
-__all__ = ["PRESETS", "SAMPLED", "SHARED", "Selection", "select"]
-
 SHARED = ("time", "cycles", "gpu_active")
 """Denominators of other roles, counted with every group of metrics that has room for them."""
 PRESETS: dict[str, tuple[str, ...]] = {

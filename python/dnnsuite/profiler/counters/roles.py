@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from ...errors import InvalidArgument, Unavailable
 from .catalogue import accepts, host
 
-__all__ = ["CORES", "ROLES", "Role", "names", "overlaps", "resolve", "role", "same_role"]
-
 OF_PEAK = ".avg.pct_of_peak_sustained_elapsed"
 
 CORES = ("fma", "fp16", "tensor", "sfu")

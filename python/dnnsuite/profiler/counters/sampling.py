@@ -16,8 +16,6 @@ from .roles import overlaps
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PmSamplingInstrument", "anchor"]
-
 SHORTEST_INTERVAL_S = 1e-6
 _CLOCK_HZ = 1e9  # what cycles are reckoned at where there is no trigger by time; the true clock varies
 _BY_CYCLES = ("TU", "GA100")  # chips without a trigger by time

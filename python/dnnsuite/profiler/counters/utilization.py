@@ -20,10 +20,6 @@ from .roles import CORES
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "core_utilization", "format_core_utilization", "step_utilization", "utilization_lines", "utilization_record",
-]  # fmt: skip
-
 _DEFINITIONS = {
     "core": "kind of core; what shares hardware must not be added",
     "pct_of_busy": "its use while kernels ran: mean of the kernels' % of peak, weighted by their cycles; in %",

@@ -10,8 +10,6 @@ from ...errors import InvalidArgument
 from .catalogue import accepts, host, metric_types
 from .roles import same_role
 
-__all__ = ["suggestions", "validate"]
-
 
 def validate(names: Iterable[str], chip: str, collection: str = "ranges") -> None:
     """Check full names, with their submetrics, one by one: CUPTI refuses a set without naming the wrong one.

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 
 from .._op_classes import FRAME
 
-__all__ = ["CLOSURE", "class_of", "inner_phase", "is_compiled", "phase_of", "replayed_phases"]
-
 CLOSURE = "Optimizer.closure"
 """Annotation around a closure that an optimizer's step calls: what is in it is no update."""
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-__all__ = ["ForeignRecorders"]
-
 _WHAT = (("profile", "__init__"), ("profile", "__enter__"), ("emit_nvtx", "__enter__"), ("emit_itt", "__enter__"))
 
 

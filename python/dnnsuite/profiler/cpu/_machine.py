@@ -12,8 +12,6 @@ from ..sampler import Reading
 from . import _procfs
 from ._system import SystemReader
 
-__all__ = ["DEFINITIONS", "MachineReader"]
-
 DEFINITIONS = {
     "busy": "CPU time that was not idle, of all CPUs of the machine (or the container's view), since the last sample",
     "steal": "CPU time that the hypervisor gave to others while a CPU here wanted to run, of all CPUs",

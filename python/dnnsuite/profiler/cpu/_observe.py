@@ -13,8 +13,6 @@ from ._usage import CpuInstrument
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ObservedSteps", "observe_steps"]
-
 
 class ObservedSteps(NamedTuple):
     """Tables `ops` and `steps_cpu` of the instruments, and CpuInstrument's notes on the machine."""

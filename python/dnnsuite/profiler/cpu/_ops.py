@@ -16,15 +16,12 @@ from ...errors import Unavailable
 from ...timing import now_ns
 from .. import flops
 from ..instrument import define
-from ._arguments import RecordedArguments
 from ._classes import class_of, inner_phase, phase_of, replayed_phases
 from ._foreign import ForeignRecorders
-from ._nesting import innermost, nest
+from ._nesting import RecordedArguments, innermost, nest
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["OpsInstrument"]
 
 _COLUMNS = {
     "name": "operator, with its namespace, or what torch calls a step of its own",

@@ -7,11 +7,6 @@ import os
 import re
 from pathlib import Path
 
-__all__ = [
-    "KeptFile", "cpu_times_s", "frequencies_hz", "key_values", "pressure", "rapl_j", "read_text", "resident_bytes",
-    "sched_ns",
-]  # fmt: skip
-
 _TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 

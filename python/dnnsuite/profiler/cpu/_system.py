@@ -9,8 +9,6 @@ from pathlib import Path
 from ..sampler import Reading
 from . import _procfs
 
-__all__ = ["SystemReader"]
-
 _PRESSURES = ("cpu", "memory", "io")
 
 

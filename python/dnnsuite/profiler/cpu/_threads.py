@@ -12,8 +12,6 @@ from ..._C import PerfGroup, perf_events
 from ...errors import Unavailable
 from ._procfs import read_text
 
-__all__ = ["HARDWARE", "SOFTWARE", "Count", "ThreadCounters"]
-
 # Counted together: few enough for every PMU's counters, so that no group is multiplexed by its own size.
 HARDWARE = ("cycles", "instructions", "cache_references", "cache_misses")
 SOFTWARE = ("task_clock", "page_faults", "major_faults", "context_switches", "migrations")

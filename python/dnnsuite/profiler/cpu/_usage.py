@@ -19,8 +19,6 @@ from ._threads import Count, ThreadCounters
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CpuInstrument"]
-
 _COUNTERS = {
     "thread": "number of the thread, as the kernel counts",
     "thread_name": "its name when it was first seen",

@@ -15,8 +15,6 @@ from ._process import begin_peak, level
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MemoryInstrument"]
-
 _TABLE = {
     "class": "use of the memory",
     "bytes": "the largest of the observed steps",

@@ -12,8 +12,6 @@ from ...errors import Unavailable
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["CLASSES", "FeatureMaps", "state_tensors", "stored_bytes"]
-
 CLASSES = {
     "weights": "parameters and buffers",
     "gradients": "the parameters' .grad, when the optimizer steps",

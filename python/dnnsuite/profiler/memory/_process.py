@@ -6,8 +6,6 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple
 
-__all__ = ["MemoryLevel", "begin_peak", "level"]
-
 
 class MemoryLevel(NamedTuple):
     """Memory in bytes: on a GPU given out by torch's allocator (`peak`, `current`) and held by it (`cached`).

@@ -19,8 +19,6 @@ from ._process import begin_peak, level
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Profiler"]
-
 _MB = 1e6
 _FOLDER = "memory_csv_data"
 

@@ -4,7 +4,6 @@
 Needs no rights and, from Hopper on, shows the pipes of the SMs too (GPM).
 """
 
-from ._gpu_state import NvmlInstrument
-from ._reasons import SLOWED, decode_reasons
+from ._gpu_state import SLOWED, NvmlInstrument, decode_reasons
 
 __all__ = ["SLOWED", "NvmlInstrument", "decode_reasons"]

@@ -12,8 +12,6 @@ from ..sampler import Reading
 from ._gpm import Gpm
 from ._quantities import QUANTITIES, Value
 
-__all__ = ["NvmlDevice", "find_devices", "visible"]
-
 
 class NvmlDevice:
     """Handle of NVML: a GPU (`gpu0`) or a MIG slice (`gpu0/mig1`). A query that it refuses is made once."""

@@ -10,8 +10,6 @@ from typing import Any
 
 from ._quantities import Value
 
-__all__ = ["GPM_DEFINITIONS", "Gpm"]
-
 _MIB = 1 << 20
 
 # Metric id (nvml.h, nvmlGpmMetricId_t): name, factor to the unit, unit, definition.

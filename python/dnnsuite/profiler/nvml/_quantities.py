@@ -7,8 +7,6 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["DEFINITIONS", "QUANTITIES", "Value", "energy_j"]
-
 _MHZ = 1_000_000
 _POWER_INSTANT = 186  # NVML_FI_DEV_POWER_INSTANT
 

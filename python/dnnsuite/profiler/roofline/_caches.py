@@ -11,8 +11,6 @@ from typing import NamedTuple
 from ..._C import parse_cpu_list
 from ...errors import InvalidArgument
 
-__all__ = ["CacheLevel", "levels"]
-
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _MEMORY_TIMES = 4  # STREAM's rule: arrays of four times the last cache
 _LEAST_MEMORY_BYTES, _MOST_MEMORY_BYTES = 64 << 20, 1 << 30

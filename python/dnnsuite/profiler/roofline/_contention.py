@@ -12,8 +12,6 @@ from ..._C import spin
 from ..._files import cache_folder, read_json, write_json
 from ...errors import Error, InvalidArgument
 
-__all__ = ["Contention", "probe_contention"]
-
 _ITERATIONS = 2_000_000  # some milliseconds
 _ROUNDS = 3
 _BUSY = 1.10  # slower than alone by more: a measurement says as much about the neighbours

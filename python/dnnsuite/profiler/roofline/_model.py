@@ -12,8 +12,6 @@ from .peaks import Peaks
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Roofline", "RooflineSummary", "attainable_flops_per_s", "bound_s"]
-
 _SHORT_NS = 10_000  # calls of this length are mostly their own dispatch
 _FAR_PCT = 30.0
 _MINOR = 0.05  # a thread with less than this share of the busiest one's time is no lane

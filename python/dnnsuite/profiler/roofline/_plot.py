@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["draw"]
-
 _COLOURS = {"gemm": "tab:blue", "conv": "tab:orange", "attention": "tab:green", "recurrence": "tab:red"}
 _NAMED = 6  # operators that are named in the figure
 _APART = 1.5

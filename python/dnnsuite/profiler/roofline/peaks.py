@@ -21,8 +21,6 @@ from ...timing import now_ns
 from ._caches import CacheLevel, levels
 from ._contention import Contention, probe_contention
 
-__all__ = ["Peaks", "digest", "known_peaks", "machine_key", "measure_peaks", "peaks_file"]
-
 _VERSION = 1  # of the file: older ones are measured again
 SIZES = (512, 1024, 2048)
 GEMM_S, _TRIAD_NS, _REPEATS = 0.3, 10_000_000, 7

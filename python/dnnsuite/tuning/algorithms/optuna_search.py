@@ -18,8 +18,6 @@ from ...errors import InvalidArgument, Unavailable
 from ..space import Choice, Int, LogUniform, Range, named
 from .base import Algorithm, Decision, Order, Setting
 
-__all__ = ["OptunaSearch"]
-
 _MARK = "dnnsuite_trial"  # attribute: place in the sweep, then the states of the sampler's generators after it
 _WENT_ON = "dnnsuite_epoch"  # attribute: the last epoch after which it was decided to go on
 

@@ -8,10 +8,7 @@ from collections import deque
 
 from ...errors import InvalidArgument
 from ..space import Config, perturbed
-from .base import Algorithm, Decision, Order, Plan, Setting
-from .listed import drawn
-
-__all__ = ["PBT"]
+from .base import Algorithm, Decision, Order, Plan, Setting, drawn
 
 
 class PBT(Algorithm):

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ...plots import Drawn, Request
 
-__all__ = ["draw", "table_of", "write_outputs"]
-
 
 def write_outputs(
     root: Path, settings: ConvergenceSettings, read: Mapping[str, Mapping[str, Any]], verdict: Verdict

@@ -32,8 +32,6 @@ from .verdict import Verdict, Ways, judge
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["NAME", "WAYS", "ConvergenceReport", "run", "trajectories"]
-
 NAME = "convergence"
 WAYS = {"serial": "models one by one", "control": "models one by one, in float64", "hfta": "models as one array"}
 

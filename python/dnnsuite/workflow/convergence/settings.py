@@ -11,8 +11,6 @@ from typing import Any
 from ...errors import InvalidArgument
 from ..common_settings import CommonSettings, at_least, one_of, resolve_common
 
-__all__ = ["OPTIONS", "ConvergenceSettings", "resolve"]
-
 # Options that a user may give, by the names of their fields.
 OPTIONS = frozenset(
     {

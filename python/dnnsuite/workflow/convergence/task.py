@@ -9,8 +9,6 @@ from ..._files import write_json
 from ..._runs.spec import WorkerSpec
 from ..._runs.worker import Siblings
 
-__all__ = ["TRAJECTORY_FILE", "train"]
-
 TRAJECTORY_FILE = "trajectory.json"
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["MARGIN", "Verdict", "judge", "smoothed"]
-
 # Right arrays were seen up to 4 times as far as the control (they round in other places, too); wrong ones 1000 times.
 MARGIN = 10.0
 # An optimizer that divides by the size of gradients makes steps of roundings, so drift sets in sooner or later.

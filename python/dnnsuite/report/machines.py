@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: MIT
+"""Two machines side by side: speed, cost and energy of each job on the whole machine, and the numbers that decide."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import plots
+from .._runs.words import printable
+from .._shown import interval, rate
+from ..errors import InvalidArgument
+from ..results.comparison import Compared, overall
+from ..results.intervals import mean
+from ._costs import Costs, gpu_watts, per_million
+from ._entries import entries_of, finished, rows_of_report
+from ._report import described
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SHOWN = {"speed": "speed", "cost": "cost of an item", "energy": "energy of an item"}
+_TEMPLATE = Path(__file__).with_name("machines.html.j2")
+
+
+@dataclass(frozen=True)
+class Machines:
+    """A comparison of two machines.
+
+    Attributes:
+        names: names of the baseline and of the candidate.
+        systems: facts about each, by name.
+        points: the jobs, as :func:`dnnsuite.results.compare` judges them.
+        table: a row per job: `unit`, and for each machine `a_` and `b_` its items per second, cost per million items
+            and joules per item; `speed`, `cost` and `energy` are the candidate's over the baseline's.
+        means: geometric means of `speed`, `cost` and `energy` over the jobs; NaN where one is not known.
+    """
+
+    names: tuple[str, str]
+    systems: tuple[dict[str, str], dict[str, str]]
+    points: Sequence[Compared]
+    table: pd.DataFrame
+    means: dict[str, float]
+    currency: str = ""
+    prices: Sequence[Costs] = field(default_factory=list)
+
+    def text(self) -> str:
+        """Render the table and the means, at most 80 columns wide."""
+        known = [name for name in _SHOWN if math.isfinite(self.means[name])]
+        head = ["the whole machine", "A, /s", "B, /s", *(f"{name} B/A" for name in known)]
+        rows = [
+            [str(job)[:20], rate(row["a_per_s"], ""), rate(row["b_per_s"], ""), *(f"{row[name]:.3f}" for name in known)]
+            for job, row in self.table.iterrows()
+        ]
+        rows.append(["geometric mean", "", "", *(f"{self.means[name]:.3f}" for name in known)])
+        widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+        sides = [str.ljust, *[str.rjust] * (len(head) - 1)]
+        lines = [
+            "  ".join(side(cell, width) for side, cell, width in zip(sides, row, widths, strict=True))
+            for row in [head, *rows]
+        ]
+        return printable("\n".join(["", f"A  {self.names[0]}", f"B  {self.names[1]}", "", *lines])) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON has them; NaN is None."""
+        rows = self.table.reset_index().to_dict("records")
+        return {
+            "names": list(self.names), "systems": list(self.systems), "currency": self.currency,
+            "means": _plain(self.means),
+            "jobs": [_plain({str(name): value for name, value in row.items()}) for row in rows],
+        }  # fmt: skip
+
+    def html(self) -> str:
+        """Return one page that needs nothing else: both machines, the decisive numbers, each job, a figure."""
+        import jinja2
+        from matplotlib.figure import Figure
+
+        count, ratio, low, high = overall(self.points)
+        figure = Figure(figsize=(9, 1.2 + 0.3 * len(self.points)), layout="constrained")
+        plots.comparison(self.points, figure.subplots())
+        page = (_TEMPLATE.parent / "page.html.j2").read_text(encoding="utf-8")
+        style = re.search(r"<style>.*?</style>", page, re.S)
+        environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+        return printable(
+            environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
+                machines=self,
+                style=style[0] if style else "",
+                chart=plots.svg(figure),
+                count=count,
+                ratio=ratio,
+                within=interval(low, high, "{:.3f}".format),
+                facts=[*(self.systems[0] | self.systems[1])],
+                words=_SHOWN,
+                finite=math.isfinite,
+            )
+        )
+
+
+def machines(
+    tables: tuple[pd.DataFrame, pd.DataFrame],
+    points: Sequence[Compared],
+    names: tuple[str, str],
+    costs: Sequence[Costs],
+) -> Machines:
+    """Put two machines side by side.
+
+    Args:
+        tables: runs of the baseline and of the candidate, from :func:`dnnsuite.results.load`.
+        points: their comparison.
+        names: names of the two.
+        costs: price of an hour and power of each.
+    """
+    import pandas as pd
+
+    entries = [entries_of(rows_of_report(table)) for table in tables]
+    copies = [{each.job: each.copies for each in finished(of_one)} for of_one in entries]
+    sampled = [gpu_watts(of_one) for of_one in entries]
+    rows = {}
+    for point in points:
+        if not point.ratio > 0:
+            continue
+        counts = [of_one.get(point.point, 1) for of_one in copies]
+        rows[point.point] = {"unit": point.unit, "speed": point.ratio}
+        for side, cost, watts, count, of_copy in zip(
+            "ab", costs, sampled, counts, (point.baseline, point.candidate), strict=True
+        ):  # rates of machines with other numbers of copies are those of the machines already
+            whole = of_copy * (count if counts[0] == counts[1] else 1)
+            power = cost.watts or watts.get(point.point, math.nan) * count
+            rows[point.point] |= {
+                f"{side}_per_s": whole,
+                f"{side}_cost_per_million": per_million(cost, whole),
+                f"{side}_joules_per_item": power / whole,
+            }
+    found = pd.DataFrame.from_dict(rows, orient="index")
+    if found.empty:
+        raise InvalidArgument("no job was measured on both machines, so there is nothing to set beside the prices")
+    found.index.name = "job"
+    found["cost"] = found["b_cost_per_million"] / found["a_cost_per_million"]
+    found["energy"] = found["b_joules_per_item"] / found["a_joules_per_item"]
+    means = {
+        name: math.exp(mean(map(math.log, found[name]))) if found[name].notna().all() else math.nan for name in _SHOWN
+    }
+    systems = (described(entries[0]), described(entries[1]))
+    return Machines(names, systems, points, found, means, costs[0].currency, costs)
+
+
+def costs_of_two(per_hour: str | None, watts: str | None, currency: str) -> list[Costs]:
+    """Read `--cost-per-hour 2.1,3.4` and `--watts 400,650`: the baseline's, then the candidate's.
+
+    Raises:
+        InvalidArgument: not two numbers, or one that is not positive.
+    """
+    pairs = [_two(flag, given) for flag, given in (("--cost-per-hour", per_hour), ("--watts", watts))]
+    return [Costs(per_hour=pairs[0][i], watts=pairs[1][i], currency=currency) for i in range(2)]
+
+
+def _two(flag: str, given: str | None) -> list[float | None]:
+    if given is None:
+        return [None, None]
+    try:
+        first, second = map(float, given.split(","))
+    except ValueError:
+        raise InvalidArgument(
+            f"{flag} {given}: wants two numbers, for the baseline and the candidate: 2.1,3.4"
+        ) from None
+    return [first, second]
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()
+    }
