@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from ..nn.array_module import ArrayModule
-from .code.fused_attributes import ModuleCoverage, plain_attributes
-from .left_tensors import give_attributes, pictures, some_models, value_in_array_of_one
+from .code.fused_attributes import ModuleCoverage
+from .left_tensors import WatchedModels, give_attributes, is_users_state, some_models, value_in_array_of_one
 from .module_copies import copied
 from .rebound import rebind_later
 
@@ -103,13 +103,7 @@ class OwnAttributes:
             for mine, theirs in zip(tree(array), tree(part), strict=True)
             if (parts := mine.__dict__.get("_fused_parts")) is not None and parts.own
         ]
-        self._known = self._now()
-
-    def _now(self) -> list[list[dict[str, Any]]]:
-        seen: dict[int, Any] = {}
-        return [
-            [plain_attributes(one) | pictures(one, seen) for one in self._models(theirs)] for _, theirs in self._pairs
-        ]
+        self._watched = [WatchedModels(self._models(theirs), is_users_state) for _, theirs in self._pairs]
 
     def _models(self, module: torch.nn.Module) -> list[Any]:
         choice, own = self._part.__dict__.get("_fused_choice"), module.__dict__.get("_fused_parts")
@@ -122,14 +116,10 @@ class OwnAttributes:
 
     def give_back(self) -> None:
         """Set in the array's models what has changed since the last call."""
-        if not self._pairs:
-            return
-        now = self._now()
-        for (parts, theirs), own, known in zip(self._pairs, now, self._known, strict=True):
-            for index, (new, old) in enumerate(zip(own, known, strict=True)):
-                changed = [name for name, value in new.items() if old.get(name, self) != value]
+        for (parts, theirs), watched in zip(self._pairs, self._watched, strict=True):
+            models, trees = self._models(theirs), parts.trees[self._start : self._start + self._length]
+            for one, tree, changed in zip(models, trees, watched.changed(models, trees), strict=True):
                 if changed:
-                    give_attributes(self._models(theirs)[index], parts.trees[self._start + index], changed)
+                    give_attributes(one, tree, changed)
                     parts.withhold(changed)
                     parts.plain = None  # made again, with these
-        self._known = now

@@ -9,7 +9,6 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, optim
-from dnnsuite._fuse.code.plain_parts import HeldInPlace
 from helpers import make_models
 
 
@@ -54,19 +53,6 @@ CHANGES = {
     "a queue": lambda one: one.queue.append(2.0),
     "a list in a tuple": lambda one: one.pair[0].__setitem__(0, 2.0),
 }
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_changes_are_seen_once(name):
-    module = Holding()
-    held = HeldInPlace(module)
-    assert held.changed() == []
-    CHANGES[name](module)
-    assert len(held.changed()) == 1
-    assert held.changed() == []
-    without = HeldInPlace(module, list(vars(module)))
-    CHANGES[name](module)
-    assert without.changed() == []
 
 
 @pytest.mark.parametrize("how", ["by hand", "threads=1", "threads=2", "whole"])
