@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import types
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from .._torch import has_gradient_hook
 from ..errors import InvalidArgument
 from .comparison import same
+from .module_copies import copied
 
 FORWARD_HOOKS = [
     "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
@@ -118,11 +118,12 @@ def take_hooks(
 
 
 def bind_hooks(layer: torch.nn.Module, copies: dict[int, Any]) -> None:
-    """Let hooks of a layer that are methods of a copied module be the copy's; `copies` is by the id of the original."""
+    """Let hooks of a layer that are methods of a copied module, or functions that hold one, be the copy's; `copies` is
+    by the id of the original."""
     for hooks in (layer._forward_hooks, layer._forward_pre_hooks):
         for key, hook in list(hooks.items()):
-            if any(id(holder) in copies for holder in _holders(hook)):
-                hooks[key] = copy.deepcopy(hook, copies)
+            if type(hook) is types.FunctionType or any(id(holder) in copies for holder in _holders(hook)):
+                hooks[key] = copied(hook, copies)
 
 
 def _holders(hook: Any) -> tuple[Any, ...]:

@@ -12,7 +12,6 @@ from ..nn.array_module import ArrayModule
 from .code.fused_attributes import ModuleCoverage
 from .left_tensors import WatchedModels, give_attributes, is_users_state, some_models, value_in_array_of_one
 from .module_copies import copied
-from .rebound import rebind_later
 
 
 def tree(array: torch.nn.Module) -> Iterator[torch.nn.Module]:
@@ -67,7 +66,6 @@ def narrow(array: torch.nn.Module, start: int, length: int, known: dict[int, tor
     part: torch.nn.Module = copied(array, memo)
     part.__dict__.pop("_plain", None)
     part.__dict__.pop("_fused_choice", None)
-    rebind_later(tree(part), memo)
     for module in tree(part):
         set_width(module, length)
         if isinstance(module, ArrayModule):

@@ -27,7 +27,6 @@ from ...ops.partial_use import split_by_model
 from ..hooks import counterparts
 from ..left_tensors import give_attributes, may_change_in_place
 from ..module_copies import copied
-from ..rebound import rebound
 from ..rules.random import next_stream
 from ..rules.table import settle_since
 from ..single_model import model_of
@@ -379,8 +378,6 @@ def _detached_copy(value: Any, memo: dict[int, Any]) -> Any:
     # What a forward has made of parameters (a normalized weight) refers to their gradients, which no copy has.
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
-    if isinstance(value, types.FunctionType):  # of which copy makes no other
-        return rebound(value, memo)
     return copied(value, memo)
 
 
