@@ -114,28 +114,6 @@ def test_functions_that_models_hold_in_containers_and_objects(held):
     check(make_models(Model, 3))
 
 
-def test_functions_of_one_closure_have_one_in_a_copy():
-    class Model(torch.nn.Sequential):
-        def __init__(self):
-            super().__init__(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 4))
-            layer = self[0]
-
-            def use(other):
-                nonlocal layer
-                layer = other
-
-            self.use, self.run = use, lambda x: layer(x)
-
-        def forward(self, x):
-            return self.run(x)
-
-    array = dnnsuite.fuse(make_models(Model, 2))
-    model = dnnsuite.unfuse(array)[1]
-    model.use(model[2])
-    x = torch.randn(5, 4)
-    assert_near(model(x), model[2](x))
-
-
 @pytest.mark.parametrize("differ", [False, True])
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_forward_that_was_set_in_an_instance(change, differ):
