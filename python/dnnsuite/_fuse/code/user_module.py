@@ -18,7 +18,8 @@ from ...nn.own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_for
 from ...nn.random_streams import FUNCTION_STREAM
 from ...nn.sharing import copies_of_shared
 from ...ops.torch_on_arrays import register
-from ..hooks import hooks_so_far, remove_hooks_since
+from ..hooks import counterparts, hooks_so_far, remove_hooks_since
+from ..left_tensors import value_of_model
 from ..module_copies import copied
 from ..rebound import refers_outside
 from ..rules.table import settle_since
@@ -334,8 +335,8 @@ class UserModule(SparseBuffers, OwnTensors):
         one_by_one.note_change()
         parts = self._fused_parts
         if parts is not None and parts.own and name not in (*self._parameters, *self._buffers, *self._modules):
-            for tree in parts.trees:
-                setattr(tree, name, value)
+            for index, tree in enumerate(parts.trees):
+                setattr(tree, name, value_of_model(value, index, counterparts(self, tree)))  # type: ignore[arg-type]
             self.__dict__["_fused_withheld"] = self._fused_withheld - {name}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
