@@ -19,7 +19,15 @@ from .code.one_by_one import ModelParts
 from .code.own_values import names_of_own
 from .code.stand_in import StandIn
 from .comparison import same
-from .left_tensors import NotJoined, WatchedModels, give_attributes, joined_inside, may_change_in_place, unlike
+from .left_tensors import (
+    NotJoined,
+    WatchedModels,
+    give_attributes,
+    is_users_state,
+    joined_inside,
+    may_change_in_place,
+    unlike,
+)
 from .single_model import model_of
 
 _MISSING = object()
@@ -102,6 +110,32 @@ class Divergence:
             done.add(name)
             changed = _put(vars(module), name, made) or changed
         return done, changed
+
+
+class OwnAttributes:
+    """Attributes of models of `part` `[start, start + length)` of `array`, where models have their own.
+
+    Values that the models' code sets, such as a counter, go back to the array.
+    """
+
+    def __init__(self, array: torch.nn.Module, part: torch.nn.Module, start: int, length: int) -> None:
+        self._part, self._slots = part, slice(start, start + length)
+        held = [(path, vars(m).get("_fused_parts")) for path, m in array.__dict__.get("_root", array).named_modules()]
+        self._watched = [
+            (path, parts, WatchedModels(_models_at(part, path), is_users_state))
+            for path, parts in held
+            if parts is not None and parts.own
+        ]
+
+    def give_back(self) -> None:
+        """Set in the array's models what has changed since the last call."""
+        for path, parts, watched in self._watched:
+            models, trees = _models_at(self._part, path), parts.trees[self._slots]
+            for one, tree, changed in zip(models, trees, watched.changed(models, trees), strict=True):
+                if changed:
+                    give_attributes(one, tree, changed)
+                    parts.withhold(changed)
+                    parts.plain = None  # made again, with these
 
 
 def take_from_models(array: torch.nn.Module) -> bool:

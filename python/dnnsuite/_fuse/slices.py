@@ -10,7 +10,7 @@ import torch
 
 from ..nn.array_module import ArrayModule
 from .code.fused_attributes import ModuleCoverage
-from .left_tensors import WatchedModels, give_attributes, is_users_state, some_models, value_in_array_of_one
+from .left_tensors import some_models, value_in_array_of_one
 from .module_copies import copied
 
 
@@ -85,39 +85,3 @@ def _be_its_model(module: Any, parts: Any) -> None:
     own.update({name: value_in_array_of_one(own[name], modules) for name in module._fused_withheld & own.keys()})
     module._fused_report = ModuleCoverage()
     module._fused_restore(own)
-
-
-class OwnAttributes:
-    """Attributes of models of `part` `[start, start + length)` of `array`, where models have their own.
-
-    Values that the models' code sets, such as a counter, go back to the array.
-    """
-
-    def __init__(self, array: torch.nn.Module, part: torch.nn.Module, start: int, length: int) -> None:
-        self._start, self._length, self._part = start, length, part
-        self._paths = {module: path for path, module in part.__dict__.get("_root", part).named_modules()}
-        self._pairs = [
-            (parts, theirs)
-            for mine, theirs in zip(tree(array), tree(part), strict=True)
-            if (parts := mine.__dict__.get("_fused_parts")) is not None and parts.own
-        ]
-        self._watched = [WatchedModels(self._models(theirs), is_users_state) for _, theirs in self._pairs]
-
-    def _models(self, module: torch.nn.Module) -> list[Any]:
-        choice, own = self._part.__dict__.get("_fused_choice"), module.__dict__.get("_fused_parts")
-        if choice is not None and choice.looping and choice.follows():
-            return [model.get_submodule(self._paths[module]) for model in choice.models]
-        if own is None:  # a part of one model, which is that model
-            return [module]
-        models: list[Any] = own.models()
-        return models
-
-    def give_back(self) -> None:
-        """Set in the array's models what has changed since the last call."""
-        for (parts, theirs), watched in zip(self._pairs, self._watched, strict=True):
-            models, trees = self._models(theirs), parts.trees[self._start : self._start + self._length]
-            for one, tree, changed in zip(models, trees, watched.changed(models, trees), strict=True):
-                if changed:
-                    give_attributes(one, tree, changed)
-                    parts.withhold(changed)
-                    parts.plain = None  # made again, with these
