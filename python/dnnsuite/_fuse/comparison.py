@@ -98,9 +98,9 @@ class Comparison:
             self._under_way.discard(pair)
 
     def _are_parts(self, a: Any, b: Any) -> bool:
-        """Return True for modules whose places do not count: those of an array are of other classes than a model's, and
-        a model that is a part of another does not keep alive what it refers to."""
-        parts = (torch.nn.Module, type(None))
+        """Return True for modules and parameters whose places do not count: an array's are of other classes than a
+        model's, and a model that is a part of another does not keep alive what it refers to."""
+        parts = (torch.nn.Module, torch.nn.Parameter, type(None))
         return self._registered is None and isinstance(a, parts) and isinstance(b, parts)
 
     def _compare(self, a: Any, b: Any) -> bool:

@@ -23,17 +23,19 @@ _PLAIN_TYPES = frozenset(PLAIN)
 
 
 class _Content(Walk):
-    """Walk whose snapshot equals that of an equal copy; it does not look into modules and parameters, nor where a
-    reference leads that keeps nothing alive: those of a copy are the copy's."""
+    """Walk whose snapshot equals that of an equal copy; it does not look into modules, nor at parameters and where
+    a reference leads that keeps nothing alive: those of a copy are the copy's."""
 
     def look(self, value: Any, label: str | None, at: Path, put: Put | None = None, named: bool = False) -> Any:
         kind: Any = type(value)
         if kind in _PLAIN_TYPES:
             return kind, value
-        if issubclass(kind, (torch.nn.Module, torch.nn.Parameter)):
+        if issubclass(kind, torch.nn.Module):
             return self.identity(value)
         if issubclass(kind, (weakref.ref, *weakref.ProxyTypes)):
             return kind
+        if isinstance(value, torch.nn.Parameter):  # also one that is lent, of another class
+            return torch.nn.Parameter
         if issubclass(kind, torch.Tensor):
             return _Written(value, self.watch_by(functools.partial(_version, value)))
         if hasattr(kind, "__next__"):
@@ -44,6 +46,9 @@ class _Content(Walk):
         kind: Any = type(value)
         has_content = handler_of(kind) is look_at_object and not hides_state(kind)
         return kind if has_content and (dictionary_of(value) or slots_in(kind)) else super().identity(value)
+
+    def of_class(self, *arguments: Any, **named: Any) -> None:
+        """Look at none of the values of a class, which copies have in common."""
 
     def same(self) -> bool:
         return all(map(_identical, self._live, self._copies)) and super().same()
