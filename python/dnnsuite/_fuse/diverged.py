@@ -90,8 +90,8 @@ class Divergence:
         """Name the numbers and strings in which the models differ."""
         if not _sets(bare_class(module)):
             return set()
-        held = [plain_attributes(one) for part in self._parts for one in _models_at(part, path)]
-        return {name for name in held[0] if _differs(name, held)}
+        first, *others = map(plain_attributes, self._models(path)[0])
+        return {n for n, value in first.items() if not all(same(value, own.get(n, _MISSING)) for own in others)}
 
     def _join(self, path: str, module: Any, names: Set[str]) -> tuple[set[str], bool]:
         """Give the array's module what code of all models has left in it, tensors of all of them joined.
@@ -179,10 +179,6 @@ def _put(held: dict[str, Any], name: str, made: Any) -> bool:
     return not isinstance(made, torch.Tensor)  # no step asks for a tensor that a forward has left
 
 
-def _differs(name: str, held: Sequence[dict[str, Any]]) -> bool:
-    return any(_other(own.get(name, _MISSING), held[0][name]) for own in held[1:])
-
-
 def _set_apart(module: Any, models: Sequence[tuple[Any, int]], names: Set[str]) -> None:
     """Run the models one by one from now on, each with its own of the attributes `names`, as far as `models` have them.
 
@@ -197,10 +193,6 @@ def _set_apart(module: Any, models: Sequence[tuple[Any, int]], names: Set[str]) 
     module._fused_withhold(names)
     report = module._fused_report
     report.reason = report.reason or f"its code makes models differ in {min(names)}"
-
-
-def _other(a: Any, b: Any) -> bool:
-    return a is not b and (type(a) is not type(b) or repr(a) != repr(b))
 
 
 def _models_at(part: Any, path: str) -> list[Any]:

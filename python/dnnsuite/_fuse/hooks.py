@@ -14,7 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from .._torch import has_gradient_hook
 from ..errors import InvalidArgument
 from .comparison import same
-from .module_copies import copied
+from .module_copies import copied, held_by
 
 FORWARD_HOOKS = [
     "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
@@ -122,14 +122,11 @@ def bind_hooks(layer: torch.nn.Module, copies: dict[int, Any]) -> None:
     by the id of the original."""
     for hooks in (layer._forward_hooks, layer._forward_pre_hooks):
         for key, hook in list(hooks.items()):
-            if type(hook) is types.FunctionType or any(id(holder) in copies for holder in _holders(hook)):
+            if type(hook) is types.FunctionType or _leads_to(hook, copies):
                 hooks[key] = copied(hook, copies)
 
 
-def _holders(hook: Any) -> tuple[Any, ...]:
-    """Return the objects that a bound method or a partial function holds."""
-    if isinstance(hook, types.MethodType):
-        return (hook.__self__,)
-    if isinstance(hook, functools.partial):
-        return (*_holders(hook.func), *hook.args, *hook.keywords.values())
-    return ()
+def _leads_to(hook: Any, copies: dict[int, Any]) -> bool:
+    """Return True for a bound method, or a partial function, that holds something of which there is a copy."""
+    bound = isinstance(hook, (types.MethodType, functools.partial))
+    return id(hook) in copies or (bound and any(_leads_to(part, copies) for part in held_by(hook)))
