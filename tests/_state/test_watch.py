@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 import collections
 import copy
+import gc
 import itertools
 import random
 import types
@@ -88,6 +89,14 @@ def test_what_is_not_wanted_is_not_told():
     watch = Watch(held, lambda name, value: type(value) is list)
     held["dict"]["a"] = 1
     assert watch.changed(held) == []
+
+
+def test_a_file_stays_open(tmp_path):
+    with open(tmp_path / "log", "w") as file:
+        held = {"file": file, "logger": types.SimpleNamespace(stream=file)}
+        assert Watch(held, everything).changed(held) == []
+        gc.collect()
+        file.write("x")
 
 
 def test_parameters_may_be_written():

@@ -38,7 +38,7 @@ class _Content(Walk):
             return torch.nn.Parameter
         if issubclass(kind, torch.Tensor):
             return _Written(value, self.watch_by(functools.partial(_version, value)))
-        if hasattr(kind, "__next__"):
+        if hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):  # no file: it may be closed
             return kind, self.watch_by(functools.partial(_place, value))
         return super().look(value, label, at, put, named)
 
