@@ -224,9 +224,14 @@ def _without_places(code: types.CodeType) -> types.CodeType:
 
 
 def _share_state(a: types.FunctionType, b: types.FunctionType) -> bool:
-    """Return True if two functions keep state in the same place: variables of one closure, the same containers."""
+    """Return True if two functions keep state in the same place: variables of one closure, the same containers, or
+    modules, of which each model has its own."""
     both = ([*(f.__closure__ or ()), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()] for f in (a, b))
-    return all(x is y for x, y in zip(*both, strict=True))
+    return all(x is y or isinstance(_content(x), torch.nn.Module) for x, y in zip(*both, strict=True))
+
+
+def _content(held: Any) -> Any:
+    return content_of(held) if isinstance(held, types.CellType) else held
 
 
 def _equal(a: Any, b: Any) -> bool:
