@@ -165,7 +165,7 @@ def _joined(path: str, name: str) -> str:
 
 
 def _keep_flag(parameter: torch.Tensor) -> Kept:
-    return Kept(lambda: parameter.requires_grad, parameter.requires_grad_, lambda flag: ())
+    return Kept(lambda: parameter.requires_grad, lambda flag: parameter.requires_grad_(flag), lambda flag: ())
 
 
 def note_written(module: Any, name: str) -> None:
