@@ -9,6 +9,7 @@ import ctypes
 import dataclasses
 import functools
 import itertools
+import math
 import os
 import pathlib
 import random
@@ -63,6 +64,66 @@ class Computed:
 
 class OfItsClass:
     value = 1.0
+
+
+class Given:
+    """Descriptor that keeps its value in the object, under a name of its own."""
+
+    def __get__(self, holder, kind=None):
+        return vars(holder).get("_given", 1.0)
+
+    def __set__(self, holder, value):
+        vars(holder)["_given"] = value
+
+
+class Described:
+    value = Given()
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    value: float = 1.0
+
+
+class Speaker:
+    def __init__(self):
+        self.volume = 1.0
+
+    def say(self):
+        return self.volume
+
+
+def noted(holder):
+    holder.value = 1.0
+    return holder
+
+
+def with_a_base():
+    return type("Own", (type("Base", (), {"value": 1.0}),), {})()
+
+
+def give_base(value):
+    type(value).__bases__ = (type("Other", (), {"value": 10.0}),)
+    return value
+
+
+def give_class(value):
+    value.__class__ = type("Other", (), {"value": 10.0})
+    return value
+
+
+def one():
+    return types.FunctionType((lambda: 1.0).__code__, globals())
+
+
+def give_code(value):
+    value.__code__ = (lambda: 10.0).__code__
+    return value
+
+
+def spoken_louder(value):
+    value.__self__.volume = 10.0
+    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,6 +294,39 @@ KINDS = {
     "array of objects": Kind(lambda: np.array([1.0, "a"], dtype=object), first, set_first),
     "bytearray": Kind(lambda: bytearray(b"\x01"), first, lambda v: held_in(v, lambda v: v.__setitem__(0, 10))),
     "weak reference": Kind(WeaklyHeld, read_weakly, change_weakly),
+    "range": Kind(lambda: range(1), lambda v: 1.0 * len(v), lambda v: range(10)),
+    "type of a number": Kind(lambda: [1], lambda v: 10.0 if v[0] is True else 1.0, lambda v: [True]),
+    "sign of a zero": Kind(
+        lambda: {"z": 0.0},
+        lambda v: 10.0 if math.copysign(1, v["z"]) < 0 else 1.0,
+        lambda v: held_in(v, lambda v: v.update(z=-0.0)),
+    ),
+    "attribute of a class that comes late": Kind(
+        lambda: type("Own", (OfItsClass,), {})(),
+        lambda v: getattr(v, "late", 1.0),
+        lambda v: held_in(v, lambda v: setattr(type(v), "late", 10.0)),
+    ),
+    "frozen dataclass": Kind(Frozen, attribute, lambda v: held_in(v, lambda v: object.__setattr__(v, "value", 10.0))),
+    "descriptor": Kind(Described, attribute, set_value),
+    "class of an object": Kind(lambda: type("Own", (), {"value": 1.0})(), attribute, give_class),
+    "bases of a class": Kind(with_a_base, attribute, give_base),
+    "attribute of a function": Kind(lambda: noted(one()), attribute, set_value),
+    "attribute of a tensor": Kind(lambda: noted(torch.zeros(1)), attribute, set_value),
+    "code of a function": Kind(one, lambda v: v(), give_code),
+    "bound method": Kind(lambda: Speaker().say, lambda v: v(), spoken_louder),
+    "order of a dictionary": Kind(
+        lambda: {"a": 1.0, "b": 10.0},
+        lambda v: next(iter(v.values())),
+        lambda v: held_in(v, lambda v: v.update(a=v.pop("a"))),
+    ),
+    "singledispatch": Kind(
+        lambda: functools.singledispatch(lambda kind: 1.0),
+        lambda v: v(3),
+        lambda v: held_in(v, lambda v: v.register(int, lambda kind: 10.0)),
+    ),
+    "error": Kind(
+        lambda: ValueError(1.0), lambda v: v.args[0], lambda v: held_in(v, lambda v: setattr(v, "args", (10.0,)))
+    ),
     "generator": Kind(warm_up, late_number, lambda v: v),
     "iterator": Kind(lambda: iter([1.0] * BEFORE + [10.0] * 50), late_number, lambda v: v),
     "random.Random": Kind(lambda: random.Random(0), coin, lambda v: v),
@@ -651,3 +745,76 @@ def test_what_a_forward_counts_is_the_models(depth, threads, capture):
         for _ in range(9):
             runner.step(x)
     assert [leaf(array[index].top).held for index in range(B)] == [9] * B
+
+
+class Doubling(Net):
+    """Doubles its output by numbers of a generator of its own."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.numbers = random.Random(3)
+
+    def forward(self, x):
+        return self.inner(x) * (2.0 if self.numbers.random() < 0.5 else 1.0)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_models_that_move_a_generator_of_their_own_run_eagerly_for_good(threads):
+    alone = [Doubling(seed) for seed in range(B)]
+    array = dnnsuite.fuse([Doubling(seed) for seed in range(B)])
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.01) for one in alone]
+    x = torch.randn(B, 3, 4, generator=torch.Generator().manual_seed(7))
+    with dnnsuite.StepRunner(array, optim.SGD(array.parameters(), lr=0.01), plain_loss, threads=threads) as runner:
+        for _ in range(30):
+            losses = runner.step(x).losses()
+            for index, (own, optimizer) in enumerate(zip(alone, optimizers, strict=True)):
+                optimizer.zero_grad()
+                loss = own(x[index]).square().mean()
+                loss.backward()
+                optimizer.step()
+                torch.testing.assert_close(losses[index], loss.detach())
+        assert runner.mode.startswith("eager: ")
+    assert [one.numbers.getstate() for one in dnnsuite.unfuse(array)] == [one.numbers.getstate() for one in alone]
+
+
+def test_a_weak_reference_keeps_nothing_alive():
+    held = [Record(2.0)]
+    weak = weakref.ref(held[0])
+    array = dnnsuite.fuse([Net(seed) for seed in range(B)])
+
+    def factor():
+        record = weak()
+        return 10.0 if record is None else record.value
+
+    x = torch.randn(B, 3, 4, generator=torch.Generator().manual_seed(7))
+    with dnnsuite.StepRunner(array, optim.SGD(array.parameters(), lr=0.0), scaled(factor), threads=1) as runner:
+        before = [runner.step(x).losses() for _ in range(6)]
+        held.clear()
+        after = runner.step(x).losses()
+    assert weak() is None
+    torch.testing.assert_close(after, 25 * before[-1])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_memory_that_a_teacher_gets_between_steps(threads):
+    teacher, plain = torch.nn.Linear(4, 2), torch.nn.Linear(4, 2)
+    array = dnnsuite.fuse([Net(seed) for seed in range(B)])
+    plain.load_state_dict(teacher.state_dict())
+
+    def loss(array, x):
+        with torch.no_grad():
+            goal = teacher(x)
+        return (array.inner(x) - goal).square().flatten(1).mean(1)
+
+    x = torch.randn(B, 3, 4, generator=torch.Generator().manual_seed(7))
+    weight = array.inner.weight.detach().clone(), array.inner.bias.detach().clone()
+    with dnnsuite.StepRunner(array, optim.SGD(array.parameters(), lr=0.0), loss, threads=threads) as runner:
+        for step in range(9):
+            if step in (5, 7):
+                runner.synchronize()
+                for one in (teacher, plain):
+                    one.weight.data = 2 * one.weight.data
+            losses = runner.step(x).losses()
+            outputs = torch.baddbmm(weight[1].unsqueeze(1), x, weight[0].transpose(1, 2))
+            torch.testing.assert_close(losses, (outputs - plain(x).detach()).square().flatten(1).mean(1))
+        assert runner.mode == "captured"

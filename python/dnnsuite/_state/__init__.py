@@ -3,11 +3,24 @@
 
 from .kinds import look_at_module, register
 from .restore import Contents, Kept, keep_binding, keep_cell, keep_contents, keep_names, keep_reference
-from .walk import PLAIN, Path, Put, Same, Unknown, Walk, dictionary_of, hides_state, slots_of
+from .walk import (
+    PLAIN,
+    Path,
+    Put,
+    Same,
+    Unknown,
+    Walk,
+    dictionary_of,
+    hides_state,
+    holds_lookalikes,
+    holds_others,
+    mark,
+    slots_of,
+)
 from .watch import STANDS_FOR, Watch
 
 __all__ = [
     "PLAIN", "STANDS_FOR", "Contents", "Kept", "Path", "Put", "Same", "Unknown", "Walk", "Watch", "dictionary_of",
-    "hides_state", "keep_binding", "keep_cell", "keep_contents", "keep_names", "keep_reference", "look_at_module",
-    "register", "slots_of",
+    "hides_state", "holds_lookalikes", "holds_others", "keep_binding", "keep_cell", "keep_contents", "keep_names",
+    "keep_reference", "look_at_module", "mark", "register", "slots_of",
 ]  # fmt: skip

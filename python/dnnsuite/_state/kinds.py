@@ -50,14 +50,22 @@ def _by_identity(walk: Walk, value: Any, at: Path) -> Any:
     return walk.identity(value)
 
 
+def _tensor(walk: Walk, value: Any, at: Path) -> Any:
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return walk.identity(value)
+    layout = walk.watch_memory(value) if value.layout == torch.strided else ()
+    return walk.identity(value), layout, walk.attributes(value, (*at, 1)) if vars(value) else ()
+
+
 def _code(walk: Walk, value: Any, at: Path) -> Any:
     walk.code.append(value)
-    return walk.identity(value)
+    code = walk.watch_by(lambda: value.__code__, by_identity=True)
+    return walk.identity(value), walk.identity(code), walk.attributes(value, (*at, 1), all_names=True)
 
 
 def _method(walk: Walk, value: Any, at: Path) -> Any:
     walk.code.append(value)
-    return walk.identity(value.__func__), walk.look(value.__self__, "", (*at, 1))
+    return walk.look(value.__func__, "", (*at, 0)), walk.look(value.__self__, "", (*at, 1))
 
 
 def _builtin(walk: Walk, value: Any, at: Path) -> Any:
@@ -92,6 +100,7 @@ def _sequence(walk: Walk, value: Any, at: Path) -> Any:
         walk.watch(value, bare(bare.__iter__(value)))
     if len(value) > _LOOKED_AT_BY_ELEMENTS and _all_plain(bare.__iter__(value)):
         found: Any = tuple(bare.__iter__(value))
+        walk.plain(found)
     else:
         found = walk.parts(bare.__iter__(value), at if kind is bare else (*at, 0), None if bare is tuple else value)
     return found if kind is bare else (found, walk.attributes(value, (*at, 1)))
@@ -107,6 +116,7 @@ def _mapping(walk: Walk, value: Any, at: Path) -> Any:
     walk.watch_by(lambda: tuple(bare.__iter__(value)))  # dictionaries are equal in any order
     if len(value) > _LOOKED_AT_BY_ELEMENTS and _all_plain(dict.values(value)) and _all_plain(dict.keys(value)):
         found: Any = tuple(bare.items(value))
+        walk.plain(dict.values(value))
     else:
         found = walk.items(value, at if kind is dict else (*at, 0))
     return found if kind is dict else (found, walk.attributes(value, (*at, 1)))
@@ -151,12 +161,12 @@ def _variable(walk: Walk, value: Any, at: Path) -> Any:
 
 
 def _reference(walk: Walk, value: Any, at: Path) -> Any:
-    target = walk.watch_by(value, by_identity=True)
-    return "reference", walk.look(target, "()", (*at, 1))
+    walk.watch_by(lambda: value() is None)
+    return "reference", walk.look_weakly(value(), (*at, 1))
 
 
 def _proxy(walk: Walk, value: Any, at: Path) -> Any:
-    return "proxy", walk.look(value.__repr__.__self__, "", (*at, 1))
+    return "proxy", walk.look_weakly(value.__repr__.__self__, (*at, 1))
 
 
 def _generator_of_numbers(read: Any) -> Handler:
@@ -220,7 +230,8 @@ def _path(walk: Walk, value: Any, at: Path) -> Any:
 
 
 def _error(walk: Walk, value: Any, at: Path) -> Any:
-    return walk.identity(value), walk.look(value.args, ".args", (*at, 1)), walk.attributes(value, (*at, 2))
+    held = walk.watch_by(lambda: value.args)
+    return walk.identity(value), walk.look(held, ".args", (*at, 1)), walk.attributes(value, (*at, 2))
 
 
 def _getter(walk: Walk, value: Any, at: Path) -> Any:
@@ -253,7 +264,7 @@ _SIMPLE_OF_C = ctypes.c_int.__mro__[1]
 register(object, look_at_object)
 _register_each(
     (
-        *(torch.Tensor, torch.UntypedStorage, torch.jit.ScriptModule, types.CodeType),
+        *(torch.UntypedStorage, torch.jit.ScriptModule, types.CodeType),
         *(_OPERATOR, type(torch.ops.aten.add), threading.Thread),
         *(logging.Logger, logging.Handler, type(threading.Lock()), type(threading.RLock())),
     ),
@@ -268,6 +279,7 @@ _register_each(weakref.ProxyTypes, _proxy)
 _register_each((operator.attrgetter, operator.itemgetter, operator.methodcaller), _getter)
 _register_each((type({}.keys()), type({}.values()), type({}.items())), _view)
 register(dict, _mapping)
+register(torch.Tensor, _tensor)
 register(types.MappingProxyType, _read_only)
 register(types.FunctionType, _code)
 register(types.MethodType, _method)

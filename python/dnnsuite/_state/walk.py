@@ -39,10 +39,12 @@ PLAIN = (
 )
 _PLAIN_TYPES = frozenset((*PLAIN, torch.Size, datetime.datetime))  # looked up faster than `isinstance` decides
 _POINTER = 8  # bytes
+_BASES = operator.attrgetter("__mro__")
 _NO_VALUES = (
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type),
     *(property, classmethod, staticmethod, functools.cached_property),
 )
+_OF_C = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _ASKS_CODE = ("__getattr__", "__getattribute__")
 
 Path = tuple[int, ...]
@@ -97,6 +99,7 @@ class Walk:
     Attributes:
         snapshot: equal only to one of an unchanged value.
         unknown: what it does not tell.
+        marks: what tells its plain values from equal ones of other types.
         objects: those that stand in it by their identity.
         code: functions and classes that code may call from here.
         holds_values: True if there is something that code computes or decides with.
@@ -117,23 +120,40 @@ class Walk:
         self.objects: list[Any] = []
         self.code: list[Any] = []
         self.holds_values = False
+        self._marks: list[Any] = []
         self.places: list[tuple[Path, Any, Put]] = []
         self._collects = places
         self._live: list[Any] = []
         self._copies: list[Any] = []
+        self._by_identity: tuple[list[Any], list[Any]] = [], []
+        self._spaces: set[type] = set()
+        self._below_weak = 0
         self._looks: list[tuple[Callable[[], Any], Any, bool]] = []
+        self._objects_of: list[Any] = []
+        self._tensors: list[torch.Tensor] = []
+        self._addresses: list[int] = []
+        self._kinds: list[Any] = []
+        self._classes: dict[type, tuple[type, ...]] = {}
         self._seen: dict[int, int] = {}
         self._kept: list[Any] = []  # so that no other object gets the identity of one that was seen
         self._labels: list[str] = [where]
         self._names: list[str | None] = [name]
         self.snapshot = self.look(root, None, (), put)
+        self.marks = tuple(self._marks)
+        self._kept.clear()  # what a weak reference leads to may go
 
     # -- for those who compare -------------------------------------------------------------------------------------
 
     def same(self) -> bool:
         """Return True if nothing has changed since the walk; False where that takes another walk to tell."""
         try:
-            if self._live != self._copies:
+            if self._live != self._copies or any(map(holds_others, *self._by_identity)):
+                return False
+            if list(map(type, self._objects_of)) != self._kinds:
+                return False
+            if any(map(operator.is_not, map(_BASES, self._classes), self._classes.values())):
+                return False
+            if list(map(torch.Tensor.data_ptr, self._tensors)) != self._addresses:
                 return False
             for read, before, by_identity in self._looks:
                 now = read()
@@ -149,6 +169,7 @@ class Walk:
         """Take the snapshot of a part, `at` this path in that of the whole; `label` says where it is in its holder."""
         if type(value) in _PLAIN_TYPES or isinstance(value, PLAIN):
             self.holds_values = True
+            self._marks.append(mark(value))
             if put is not None and self._collects:
                 self.places.append((at, value, put))
             return value
@@ -176,6 +197,9 @@ class Walk:
         """Compare a container with this shallow copy from now on."""
         self._live.append(container)
         self._copies.append(copy)
+        if holds_lookalikes(copy):
+            self._by_identity[0].append(container)
+            self._by_identity[1].append(copy)
 
     def watch_by(self, read: Callable[[], Any], by_identity: bool = False) -> Any:
         """Read a value, and compare it with what `read` returns later."""
@@ -183,9 +207,25 @@ class Walk:
         self._looks.append((read, value, by_identity))
         return value
 
+    def watch_memory(self, tensor: torch.Tensor) -> Any:
+        """Return the layout of a tensor, and look at it again where `.data = ...` has given it other memory."""
+        self._tensors.append(tensor)
+        self._addresses.append(tensor.data_ptr())
+        address = tensor.data_ptr() if tensor.is_cuda else 0  # a graph of CUDA keeps it
+        return tuple(tensor.shape), tensor.stride(), tensor.dtype, address
+
+    def look_weakly(self, value: Any, at: Path) -> Any:
+        """Take the snapshot of what a weak reference leads to, which the walk must not keep alive."""
+        self._below_weak += 1
+        try:
+            return self.look(value, "()", at)
+        finally:
+            self._below_weak -= 1
+
     def identity(self, value: Any) -> Any:
         """Return what stands for an object that is compared by its identity."""
-        self.objects.append(value)
+        if not self._below_weak:
+            self.objects.append(value)
         return Same(value)
 
     def stop(self, value: Any, what: str) -> Any:
@@ -193,6 +233,10 @@ class Walk:
         name = next((one for one in reversed(self._names) if one is not None), None)
         self.unknown.append(Unknown(what, "".join(self._labels), name))
         return self.identity(value)
+
+    def plain(self, values: Iterable[Any]) -> None:
+        """Note plain values that stand in the snapshot as they are."""
+        self._marks += map(mark, values)
 
     def parts(self, values: Iterable[Any], at: Path, held: Any = None) -> tuple[Any, ...]:
         """Take the snapshots of elements; those of a list can be replaced in `held`."""
@@ -213,6 +257,10 @@ class Walk:
     def attributes(self, value: Any, at: Path, all_names: bool = False) -> tuple[Any, ...]:
         """Take the snapshots of the attributes of an object that count: its own, those in slots, and its class's."""
         kind: Any = type(value)
+        if not self._below_weak:
+            self._objects_of.append(value)
+            self._kinds.append(kind)
+        self._classes[kind] = kind.__mro__
         own = not all_names and _is_the_users(kind) and not _asks_code(kind)
         names = self.names if own else None
         found: list[Any] = []
@@ -220,13 +268,13 @@ class Walk:
         if held is not None:
             self.watch(held, dict(held))
             for name in held if names is None else [name for name in held if name in names]:
-                self._attribute(found, value, name, held[name], at, own)
+                self._attribute(found, functools.partial(operator.setitem, held, name), name, held[name], at, own)
         for slot in slots_in(kind):
             if names is None or slot.__name__ in names:
                 now = self.watch_by(functools.partial(_in_slot, slot, value), by_identity=True)
                 if now is not _MISSING:
-                    self._attribute(found, value, slot.__name__, now, at, own)
-        for base in _users_bases(kind):
+                    self._attribute(found, functools.partial(slot.__set__, value), slot.__name__, now, at, own)
+        for base in _users_bases(kind.__mro__):
             self.of_class(base, found, at, names, held or ())
         self.code.append(kind)
         return tuple(found)
@@ -242,16 +290,42 @@ class Walk:
             if (names is None or name in names)
             and name not in hidden
             and not (name.startswith(("__", "_abc_")) or isinstance(value, _NO_VALUES))
-            and not hasattr(type(value), "__set__")
+            and not isinstance(value, _OF_C)
         ]
-        if shown:
+        if kind not in self._spaces:  # another name may come in
+            self._spaces.add(kind)
             self.watch(space, dict(space))
         for name in shown:
-            self._attribute(found, kind, name, space[name], at)
+            self._attribute(found, functools.partial(setattr, kind, name), name, space[name], at)
 
-    def _attribute(self, found: list[Any], holder: Any, name: str, value: Any, at: Path, named: bool = True) -> None:
+    def _attribute(self, found: list[Any], put: Put, name: str, value: Any, at: Path, named: bool = True) -> None:
         inner = (*at, len(found), 1)
-        found.append((name, self.look(value, f".{name}", inner, functools.partial(setattr, holder, name), named)))
+        found.append((name, self.look(value, f".{name}", inner, put, named)))
+
+
+#: Kinds of values that may equal others which code tells from them: 1, 1.0 and True; 0.0 and -0.0; [1] and [True].
+_LOOKALIKES = frozenset((bool, int, float, complex, list, tuple, dict, set, frozenset))
+
+
+def holds_lookalikes(container: Any) -> bool:
+    """Return True if equality does not tell all about the values of a container."""
+    values = container.values() if isinstance(container, dict) else container
+    return not _LOOKALIKES.isdisjoint(map(type, values))
+
+
+def holds_others(now: Any, before: Any) -> bool:
+    """Return True if a container holds other objects than an equal copy."""
+    if isinstance(before, (set, frozenset)):
+        return set(map(type, now)) != set(map(type, before))
+    if isinstance(before, dict):
+        return any(map(operator.is_not, now.values(), before.values()))
+    return any(map(operator.is_not, now, before))
+
+
+def mark(value: Any) -> Any:
+    """Return what tells a plain value from one that is equal to it: its type, and the sign of a zero."""
+    kind = type(value)
+    return str(value) if kind is float and not value else kind
 
 
 # -- classes -------------------------------------------------------------------------------------------------------
@@ -288,8 +362,8 @@ def _asks_code(kind: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _users_bases(kind: Any) -> tuple[Any, ...]:
-    return tuple(base for base in kind.__mro__ if _is_python(base) and _is_the_users(base))
+def _users_bases(bases: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(base for base in bases if _is_python(base) and _is_the_users(base))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from .walk import PLAIN, Path, Put, Walk, dictionary_of, handler_of, hides_state, look_at_object, slots_in
+from .walk import PLAIN, Path, Put, Walk, dictionary_of, handler_of, hides_state, look_at_object, mark, slots_in
 
 _PLAIN_TYPES = frozenset(PLAIN)
 
@@ -29,7 +29,7 @@ class _Content(Walk):
     def look(self, value: Any, label: str | None, at: Path, put: Put | None = None, named: bool = False) -> Any:
         kind: Any = type(value)
         if kind in _PLAIN_TYPES:
-            return kind, value
+            return mark(value), value
         if issubclass(kind, torch.nn.Module):
             return self.identity(value)
         if issubclass(kind, (weakref.ref, *weakref.ProxyTypes)):
@@ -37,7 +37,8 @@ class _Content(Walk):
         if isinstance(value, torch.nn.Parameter):  # also one that is lent, of another class
             return torch.nn.Parameter
         if issubclass(kind, torch.Tensor):
-            return _Written(value, self.watch_by(functools.partial(_version, value)))
+            written = _Written(value, self.watch_by(functools.partial(_version, value)))
+            return written, self.attributes(value, (*at, 1)) if kind is torch.Tensor and vars(value) else ()
         if hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):  # no file: it may be closed
             return kind, self.watch_by(functools.partial(_place, value))
         return super().look(value, label, at, put, named)
@@ -49,9 +50,6 @@ class _Content(Walk):
 
     def of_class(self, *arguments: Any, **named: Any) -> None:
         """Look at none of the values of a class, which copies have in common."""
-
-    def same(self) -> bool:
-        return all(map(_identical, self._live, self._copies)) and super().same()
 
 
 class _Written:
@@ -86,9 +84,10 @@ def _value_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if read is None else read(tensor)
 
 
-def _version(tensor: torch.Tensor) -> tuple[int, int]:
+def _version(tensor: torch.Tensor) -> tuple[int, int, int]:
     value = _value_of(tensor)
-    return id(value), 0 if value.is_inference() else value._version
+    address = value.data_ptr() if value.layout == torch.strided else 0
+    return id(value), address, 0 if value.is_inference() else value._version
 
 
 def _place(iterator: Any) -> Any:
@@ -97,14 +96,6 @@ def _place(iterator: Any) -> Any:
         warnings.simplefilter("ignore")
         return repr(iterator.__reduce__())
     return None
-
-
-def _identical(live: Any, copy: Any) -> bool:
-    if len(live) != len(copy):
-        return False
-    if isinstance(copy, dict):
-        return all(map(is_, dict.values(live) if isinstance(live, dict) else live.values(), copy.values()))
-    return isinstance(copy, set) or all(map(is_, live, copy))
 
 
 class Watch:

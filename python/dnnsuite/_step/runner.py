@@ -47,6 +47,7 @@ __all__ = ["StepRunner"]
 Optimizers = ArrayOptimizer | Sequence[ArrayOptimizer]
 Each = tuple[ArrayOptimizer, ...]
 Scaler = GradScaler | torch.amp.GradScaler
+_RESTLESS = 12  # steps in a row that divide the array anew
 _FEW_BYTES = 2**26  # that are kept: to page them in again costs a small model's step
 
 
@@ -151,6 +152,7 @@ class StepRunner(NotCopied):
         self._closed = False
         self._dispatch = Dispatch(self.threads if self._on_cpu else 0, queue_depth, choose=width is None)
         self._warm = self._looked = False
+        self._set_ups = 0  # in a row, one in each step
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
             self._let_memory_go = memory.hold_while(self)
         self._removed = RemovedParameters()
@@ -347,13 +349,22 @@ class StepRunner(NotCopied):
         known = known and rules == updates.rules and not self._left_out.changed()
         if known and not self._modes.changed():
             if not self._python.changed():
+                self._set_ups = 0
                 return vectors
             self._follow_python()
         else:
-            self.synchronize()
-            self._known.edited()
-            self._set_up(self._array, self._optimizers, self._widths)
+            self._set_up_anew()
         return self._updates.vectors()
+
+    def _set_up_anew(self) -> None:
+        """Divide the array again; where each step asks for it, no recording would ever serve: record none."""
+        self.synchronize()
+        self._known.edited()
+        self._set_ups += 1
+        if self._set_ups < _RESTLESS or self._stale:
+            self._set_up(self._array, self._optimizers, self._widths)
+        else:
+            self._discard("each step leaves another Python value in the models than plain numbers and strings")
 
     def _follow_python(self) -> None:
         """Copy Python values that have changed in the array's modules to the shards, or divide it again."""
@@ -361,9 +372,9 @@ class StepRunner(NotCopied):
         try:
             changed = self._python.carry_over()
         except NotPlain:
-            self._known.edited()
-            self._set_up(self._array, self._optimizers, self._widths)
+            self._set_up_anew()
         else:
+            self._set_ups = 0
             self._deal.python_changed(*changed)
 
     def _try(self, step: SubmittedStep, trial: WidthTrial | LoopTrial) -> None:

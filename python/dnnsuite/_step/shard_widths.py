@@ -42,6 +42,8 @@ class ShardWidths:
         self._layouts = self._widths_by_layout(same)
         self.width, self._trial = self._choose(same)
         self._loop_trial: LoopTrial | None = None
+        if same is not None and same.models == self.models:  # trials go on
+            self._loop_trial = same._loop_trial
         self.parted: bool = same is not None and same.parted  # each model has a shard, as they go different ways
         self._key = loop_key(array, self.models, asked.threads, asked.capture)
 
@@ -61,6 +63,8 @@ class ShardWidths:
             return min(asked.width or self.models, self.models), None
         if before is not None and before._trial is not None and before._trial.done:
             return 1 if before.width == 1 else self._wide, before._trial
+        if before is not None and before._trial is not None and before.models == self.models:
+            return before.width, before._trial
         if self._layouts is not None:  # until the layout of a batch is seen
             return self._wide, None
         if state_bytes(self._array).shared:  # each shard would compute again what its models share

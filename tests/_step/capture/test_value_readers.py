@@ -28,5 +28,5 @@ def test_objects_that_stand_by_identity_and_unknown_ones_are_listed():
     assert reader.walk().objects[0] is tensor
     assert [(one.where, one.name) for one in reader.unknown()] == [("the global held[2]", "held")]
     space["held"] = 1
-    assert reader() == 1
+    assert reader()[0] == 1
     assert list(reader.unknown()) == []

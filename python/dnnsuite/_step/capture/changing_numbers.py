@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..._state import Put
+from ..._state import Put, mark
 from ..batches import with_parts
 from .arithmetic import is_number
 from .python_state import Path, put_python_value, python_value_at
@@ -146,7 +146,9 @@ class ChangingNumbers:
     def rest_held(self, state: HeldState) -> frozenset[Any]:
         """Remove these numbers from a Python state."""
         return frozenset(
-            ((path, key), value) for (path, key), value in state.items() if HeldNumber(path, key) not in self.places
+            ((path, key), value, mark(value))
+            for (path, key), value in state.items()
+            if HeldNumber(path, key) not in self.places
         )
 
 

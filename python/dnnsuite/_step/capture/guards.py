@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ..._fuse import attributes_alone, models_apart, numbers_read
+from ..._state import PLAIN
 from ..._torch import global_hooks, has_gradient_hook
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
@@ -272,9 +273,7 @@ def _is_plain(value: Any, depth: int) -> bool:
     return False
 
 
-_SELF_COPIES = (
-    type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, torch.dtype, torch.device,
-)  # fmt: skip
+_SELF_COPIES = (type, types.BuiltinFunctionType, types.ModuleType)
 _NO_FACTS = (frozenset(vars(torch.nn.Module())) - {"training"}) | {"_root", "_plain", "_last_setting", "B"}
 #: Of an array's own bookkeeping, `_fused_...`, the attributes that a step depends on; `_one_by_one` tells of others.
 _FUSED_FACTS = frozenset(("_fused_code", "_fused_withheld"))
@@ -323,8 +322,10 @@ class _Facts:
 
     def of(self, value: Any) -> Any:
         """Make such a copy of `value`."""
-        if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
+        if isinstance(value, PLAIN):
             return type(value), value
+        if isinstance(value, types.FunctionType):
+            return value, value.__code__, self.of(vars(value))
         if isinstance(value, _SELF_COPIES):
             return value
         if type(value) in (list, tuple, torch.Size):

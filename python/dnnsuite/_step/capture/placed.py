@@ -124,12 +124,12 @@ class PlacedScript:
         others = {slot: plan.roots[slot] for slot in plan.external if found[slot] is None}
         constants = {slot: tensor for slot, tensor in plan.roots.items() if slot not in plan.external}
         light = replace(plan, static=dict.fromkeys(plan.static, _NOTHING), roots=constants)
-        return cls(script.bound(light, []), light, places, others, frozenset(_written(plan, others)))
+        return cls(script.bound(light), light, places, others, frozenset(_written(plan, others)))
 
     def on(self, roles: Mapping[str, torch.Tensor]) -> Script:
         """Make the script for another shard."""
         found = {slot: place.of(roles) for slot, place in self.places.items()}
-        return self.script.bound(self.plan, self.plan.on(self.others | found))
+        return self.script.bound(self.plan, self.others | found)
 
 
 Copy = tuple[int, int]  # how many there are, and which one

@@ -17,18 +17,16 @@ from typing import Any
 import torch
 
 from ..._fuse import holds_module, joined, models_apart, names_of_own, stands_in
-from ..._state import Walk, hides_state, slots_of
+from ..._state import PLAIN, Walk, hides_state, holds_lookalikes, holds_others, mark, slots_of
 from ...nn.array_module import ArrayModule
 from .arithmetic import is_number
 from .guards import is_state, modules_of
 from .held_objects import HeldObjects
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, range)
+_PLAIN = (*PLAIN, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)  # looked up in a fraction of the time of `isinstance`
-_NO_STATE = (
-    torch.nn.Module, torch.Tensor, type, types.ModuleType, types.FunctionType, types.MethodType,
-    types.BuiltinFunctionType,
-)  # fmt: skip
+_NO_STATE = (torch.nn.Module, torch.Tensor, type, types.ModuleType, types.BuiltinFunctionType)
+_FUNCTIONS = (types.FunctionType, types.MethodType)
 _WRITTEN = "_fused_written"  # how often each attribute of a user's module was set from outside
 _MANY = 20_000  # objects that are looked into; of more `unseen.py` tells
 Path = tuple[Any, ...]
@@ -66,7 +64,9 @@ class Holder:
 
     def changed(self) -> bool:
         """Return True if it may have changed since the copy."""
-        return _differ(self.held, self.known)
+        if _differ(self.held, self.known):
+            return True
+        return holds_lookalikes(self.known) and holds_others(self.held, self.known)
 
     def changes(self) -> dict[Any, Any]:
         """Collect new and changed values by attribute, key or index; `_GONE` for those removed."""
@@ -95,7 +95,7 @@ def _items(held: Any) -> dict[Any, Any]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    return a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and bool(a == b))
+    return a is b or (mark(a) == mark(b) and type(a) is type(b) and isinstance(a, _PLAIN) and bool(a == b))
 
 
 def holders_of(modules: Sequence[torch.nn.Module]) -> Iterator[Holder]:
@@ -174,7 +174,7 @@ def _held_by(value: Any) -> Any:
         return None
     if isinstance(value, (dict, list)):
         return value
-    if isinstance(value, _NO_STATE) or not hasattr(value, "__dict__"):
+    if isinstance(value, (*_NO_STATE, *_FUNCTIONS)) or not hasattr(value, "__dict__"):
         return None
     return vars(value)
 
@@ -264,6 +264,37 @@ def _put_inside(held: Any, changes: dict[Any, Any]) -> None:
             held.pop(key, None)
 
 
+class _Forms:
+    """What dictionaries do not compare: the classes of objects, and the order of items."""
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        kept = [value for value in values if not isinstance(value, _NO_STATE) and not is_leaf(value)]
+        self._objects = [value for value in kept if not isinstance(value, (dict, list))]
+        self._dictionaries = [value for value in kept if isinstance(value, dict)]
+        self.keep()
+
+    def _classes(self) -> list[Any]:
+        kinds = list(map(type, self._objects))
+        return [*kinds, *(kind.__mro__ for kind in kinds)]
+
+    def keep(self) -> None:
+        self._before = self._classes(), list(map(list, self._dictionaries))
+
+    def changed(self) -> bool:
+        """Return True if there is another class, or another order of items that were there before."""
+        classes, orders = self._before
+        now = list(map(list, self._dictionaries))
+        if now != orders and any(map(_reordered, now, orders)):
+            return True
+        return self._classes() != classes
+
+
+def _reordered(now: list[Any], before: list[Any]) -> bool:
+    left = set(now)
+    stayed = [key for key in before if key in left]
+    return now[: len(stayed)] != stayed
+
+
 class PythonState:
     """Python state of an array and of the copies of its modules that shards run."""
 
@@ -279,22 +310,31 @@ class PythonState:
         first = self._copies[0] if self._copies else []
         self._changing = [holder for holder in holders_of(first) if holder.path[0] in changing]
         self._objects = HeldObjects(self._values())
+        self._forms = _Forms(value for _, _, value in self._state() if type(value) not in _PLAIN_TYPES)
         self._compare()
+
+    def _state(self) -> Iterator[tuple[Path, Any, Any]]:
+        return _state_in((holder.path, holder.held) for holder in self._holders)
 
     def _values(self) -> Iterator[tuple[Any, list[Any]]]:
         """Yield each value in the array's state, and its counterparts in the copies."""
-        for path, key, value in _state_in((holder.path, holder.held) for holder in self._holders):
+        for path, key, value in self._state():
             if isinstance(value, torch.Tensor) or (not isinstance(value, _PLAIN) and is_leaf(value)):
                 yield value, [_found_at(modules, path, key) for modules in self._copies]
 
     def _compare(self) -> None:
         """Put everything that is compared in each step in two lists, which one call compares."""
         self._compared = [h.held for h in self._holders], [h.known for h in self._holders]
+        layers = {number for number, module in enumerate(self._modules) if isinstance(module, ArrayModule)}
+        users = [h for h in self._holders if h.path[0] not in layers and holds_lookalikes(h.known)]
+        self._by_identity = [h.held for h in users], [h.known for h in users]
         self._compared_changing = [h.held for h in self._changing], [h.known for h in self._changing]
 
     def changed(self) -> bool:
         """Return True if the array may have changed since the last comparison."""
-        return _differ(*self._compared) or self._objects.changed()
+        if _differ(*self._compared) or any(map(holds_others, *self._by_identity)):
+            return True
+        return self._objects.changed() or self._forms.changed()
 
     def carry_over(self) -> list[str]:
         """Copy changes of the array to the copies; return their names.
@@ -302,7 +342,7 @@ class PythonState:
         Raises:
             NotPlain: a value cannot be copied; the copies must be made again.
         """
-        if self._objects.other_objects():
+        if self._objects.other_objects() or self._forms.changed():
             raise NotPlain
         self._objects.carry_over()
         found = self._found(self._holders)
@@ -364,6 +404,7 @@ class PythonState:
             self._look()
         for holder in (*self._holders, *self._changing):
             holder.keep()
+        self._forms.keep()
         self._compare()
 
     def state(self) -> dict[tuple[Path, Any], Any]:

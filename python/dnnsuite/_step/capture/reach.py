@@ -42,6 +42,7 @@ _INSTALLED = (
 
 
 _ENVIRONMENT = frozenset(("environ", "getenv"))
+_CODE_OF = operator.attrgetter("__code__")
 _NOTES = frozenset(("_plain", "_last_setting"))  # of an array's module about itself
 
 
@@ -51,17 +52,25 @@ class Bindings:
     def __init__(self) -> None:
         self._places: dict[tuple[int, str], tuple[Any, str]] = {}
         self._known: list[Any] = []
+        self._functions: list[Any] = []
+        self._codes: list[Any] = []
 
     def add(self, owner: Any, space: Any, name: str) -> None:
         """Remember what stands under a name in the namespace of `owner`."""
         if (id(owner), name) not in self._places:
             self._places[id(owner), name] = space, name
-            self._known.append(space.get(name))
+            found = space.get(name)
+            self._known.append(found)
+            if isinstance(found, types.FunctionType):
+                self._functions.append(found)
+                self._codes.append(found.__code__)
 
     def changed(self) -> bool:
-        """Return True if something else stands under one of the names."""
+        """Return True if something else stands under one of the names, or a function got other code."""
         now = [space.get(name) for space, name in self._places.values()]
-        return any(map(operator.is_not, now, self._known))
+        if any(map(operator.is_not, now, self._known)):
+            return True
+        return any(map(operator.is_not, map(_CODE_OF, self._functions), self._codes))
 
 
 class Reach:
@@ -214,7 +223,7 @@ class Reach:
         if isinstance(value, (types.FunctionType, type, types.ModuleType)):
             self._follow(value)
             self._inside(value)
-        if not isinstance(value, _FUNCTIONS) and not _is_installed(value):
+        if _holds_values(value):
             self._add(NameReader(self._scope, space, f"the global {name}", name), id(space), name)
 
     def _inside(self, value: Any) -> None:
@@ -253,6 +262,13 @@ def _told_apart(value: Any) -> Any:
     if isinstance(value, (*_FUNCTIONS, types.ModuleType)):
         return value if not isinstance(value, types.ModuleType) else value.__name__
     return weakref.ref(value) if isinstance(value, type) else type(value)
+
+
+def _holds_values(value: Any) -> bool:
+    """Return True for a global that code may read a value of: a function has attributes, too."""
+    if isinstance(value, types.FunctionType):
+        return bool(vars(value)) and not _installed(value)
+    return not isinstance(value, types.BuiltinFunctionType) and not _is_installed(value)
 
 
 def _installed(function: types.FunctionType) -> bool:

@@ -12,7 +12,7 @@ import contextlib
 import copy
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -147,6 +147,13 @@ class Script:
         self.plan = plan
         self._order = [plan.inputs.index(slot) for slot in dict.fromkeys(plan.inputs)]
         self._static = list(plan.static.values())
+        self._watch(plan.roots)
+
+    def _watch(self, begin: Mapping[int, torch.Tensor]) -> None:
+        """Note where the memory of those tensors is that views were made of: `.data = ...` gives them another."""
+        viewed = {slot for call in self.plan.views for slot in slots_of(call.arguments)} & self.plan.external
+        self._begin = {slot: begin[slot] for slot in viewed if slot in begin}
+        self._addresses = list(map(torch.Tensor.data_ptr, self._begin.values()))
 
     def written(self) -> list[torch.Tensor]:
         """List the tensors from before a step, or views of them, that the step writes into."""
@@ -161,10 +168,13 @@ class Script:
                 found |= {source[s] for s in written_slots(operator, call.arguments) if s in source}
         return [tensor for slot, tensor in zip(self.plan.static, self._static, strict=True) if slot in found]
 
-    def bound(self, plan: ReplayPlan, static: list[torch.Tensor]) -> Script:
-        """Make this script for other tensors, without a guard; `plan` equals its own plan except for `static`."""
+    def bound(self, plan: ReplayPlan, begin: Mapping[int, torch.Tensor] | None = None) -> Script:
+        """Make this script for a step that begins with other tensors, by slot, without a guard; `plan` equals its own
+        plan except for `static`."""
         other = copy.copy(self)
-        other.plan, other._static, other.guard, other._leave = plan, static, None, None
+        other.plan, other.guard, other._leave = plan, None, None
+        other._static = [] if begin is None else plan.on(begin)
+        other._watch(begin or {})
         return other
 
     def leaves_in(self, array: torch.nn.Module) -> bool:
@@ -173,6 +183,9 @@ class Script:
         return bool(self.plan.left)
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+        if self._begin and list(map(torch.Tensor.data_ptr, self._begin.values())) != self._addresses:
+            self._static = self.plan.on(self._begin)
+            self._watch(self._begin)
         before = get_graph_optimize()  # of this thread
         set_graph_optimize(False)
         try:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..._code import content_of
-from ..._state import PLAIN, Path, Put, Unknown, Walk
+from ..._state import PLAIN, Path, Put, Unknown, Walk, mark
 
 _PLAIN_TYPES = frozenset(PLAIN)
 
@@ -48,8 +48,9 @@ class Reader:
         held = self.held()
         if type(held) in _PLAIN_TYPES:
             self._walk = None
-            return held
-        return self._walked(held).snapshot
+            return held, mark(held)
+        walk = self._walked(held)
+        return walk.snapshot, walk.marks
 
     def _walked(self, held: Any) -> Walk:
         walk = self._walk
@@ -69,7 +70,8 @@ class Reader:
     def places(self) -> Iterator[tuple[Path, Any, Put]]:
         """Yield each plain value that can be replaced: its path in the snapshot, itself, and what replaces it."""
         walk = self._scope.walk(self.held(), self._where, self._name, places=True, put=self.put)
-        yield from walk.places
+        for path, value, put in walk.places:
+            yield (0, *path), value, put
 
 
 class CellReader(Reader):
