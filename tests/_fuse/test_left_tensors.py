@@ -7,6 +7,7 @@ import torch
 import dnnsuite
 from dnnsuite import optim
 from dnnsuite._fuse.left_tensors import choose_models, joined, left_in, one_model, some_models, value_in_array_of_one
+from dnnsuite.errors import InvalidArgument
 from dnnsuite.nn.model_tensor import ModelTensor
 from helpers import assert_near
 
@@ -69,6 +70,19 @@ def test_an_edit_takes_what_is_left_along(edit, length):
     change(array)
     x = batch(len(seeds), length)
     assert_near(array(x), torch.stack([model(x[i]) for i, model in enumerate(models(seeds))]))
+
+
+class Refusing:
+    def select(self, slots, **fresh):
+        raise InvalidArgument("no")
+
+
+@pytest.mark.parametrize("edit", [lambda array: array.drop(0, Refusing()), lambda array: array.clone(1, Refusing())])
+def test_a_refused_edit_leaves_them_as_they_were(edit):
+    array, x = used(), batch(length=3)
+    with pytest.raises(InvalidArgument, match="no"):
+        edit(array)
+    assert_near(array(x), torch.stack([model(x[i]) for i, model in enumerate(models())]))
 
 
 def test_a_single_model_has_its_own():

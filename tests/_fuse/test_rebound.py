@@ -85,6 +85,35 @@ def check(models):
         assert_near(array(x)[index], expected[index])
 
 
+class Holder:
+    def __init__(self, function):
+        self.function = function
+
+
+HELD = {
+    "dictionary": (lambda f: {"f": f}, lambda held: held["f"]),
+    "tuple": (lambda f: (f,), lambda held: held[0]),
+    "deep": (lambda f: [{"a": [{"b": f}]}], lambda held: held[0]["a"][0]["b"]),
+    "object": (Holder, lambda held: held.function),
+    "partial": (lambda f: functools.partial(lambda by, x: by * f(x), 1.0), lambda held: held),
+}
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_functions_that_models_hold_in_containers_and_objects(held):
+    make, find = HELD[held]
+
+    class Model(torch.nn.Sequential):
+        def __init__(self):
+            super().__init__(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 4))
+            self.functions = make(lambda x: 2.0 * self[2](self[0](x)))
+
+        def forward(self, x):
+            return find(self.functions)(x)
+
+    check(make_models(Model, 3))
+
+
 @pytest.mark.parametrize("differ", [False, True])
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_forward_that_was_set_in_an_instance(change, differ):

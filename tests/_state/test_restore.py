@@ -13,7 +13,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, optim
-from dnnsuite._fuse.code.kept_outside import contents_of
+from dnnsuite._fuse.code.kept_state import contents_of
 from dnnsuite._state import Contents, Unknown
 
 B, STEPS = 3, 6

@@ -9,7 +9,7 @@ from .code.one_by_one import generator_loans, models_apart, plain_models_of, rea
 from .code.own_values import names_of_own, numbers_read
 from .code.stand_in import attributes_alone, stands_in
 from .coverage import Cover, coverage, notes, take_notes
-from .diverged import Divergence, take_from_models
+from .diverged import Divergence, OwnAttributes, take_from_models
 from .edits import EditsInPlace, edition_of
 from .fusing import fuse, unfuse, width
 from .hooks import has_backward_hook, hooks_in, hooks_so_far, take_hooks
@@ -18,7 +18,7 @@ from .loop_choice import asks_for_numbers, differ_by_numbers, loops, run_in_a_lo
 from .rebound import arrays_in, holds_module
 from .rules import dimensions as _dimensions  # noqa: F401
 from .rules import elementwise, gradients, random, shapes  # noqa: F401
-from .slices import OwnAttributes, narrow, views
+from .slices import narrow, views
 from .state import StateBytes, state_bytes
 
 __all__ = [

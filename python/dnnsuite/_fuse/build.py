@@ -34,7 +34,8 @@ from .hooks import (
 )
 from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, know_layers_of, says_all
 from .module_copies import copied
-from .rebound import rebind
+from .rebound import refuse_what_cannot_follow
+from .single_model import give_extra
 from .sparse_buffers import sparse_once
 from .state import stacked_parameter, stacked_tensor, tie
 from .unfused import ASKED
@@ -73,11 +74,15 @@ class Fusion:
     def tree(self) -> torch.nn.Module:
         """Build the root of the array."""
         self._visit(self.models, "")
+        for part in self.models[0].modules():
+            refuse_what_cannot_follow(part, self._visited, self._registered)
         root = self._copied()
         for part in root.modules():
             if type(part) is torch.nn.Sequential:
                 part.__class__ = Sequential
             bind_hooks(part, self._memo)
+            if isinstance(part, ArrayModule):
+                give_extra(part, part, self._memo)
         for first, models in self._shells:
             module = self._memo.get(id(first))
             if module is None or is_fused(module):  # the latter: in another place of the model, too
@@ -90,7 +95,6 @@ class Fusion:
             if unlike:
                 self._set_apart(module, models, unlike)
         tie(root, self.models)
-        rebind(root, self._memo, self._registered)
         return root
 
     def _join_remade(self, module: torch.nn.Module, models: Sequence[torch.nn.Module]) -> set[str]:

@@ -24,6 +24,7 @@ import torch.fx
 from torch.utils.hooks import RemovableHandle
 
 from .._code import content_of, keeps_state, names_of
+from ..nn.model_tensor import physical
 
 _BY_VALUE = (
     *(bool, int, float, complex, str, bytes, bytearray, range, slice, set, frozenset),
@@ -84,7 +85,7 @@ class Comparison:
         if a is b:
             return True
         if type(a) is not type(b) and not self.classes(type(a), type(b)):
-            return False
+            return self._are_parts(a, b) and a is not None and b is not None
         if type(a) in _PLAIN:
             return _equal(a, b)
         pair = (id(a), id(b))
@@ -96,9 +97,16 @@ class Comparison:
         finally:
             self._under_way.discard(pair)
 
+    def _are_parts(self, a: Any, b: Any) -> bool:
+        """Return True for modules and parameters whose places do not count: an array's are of other classes than a
+        model's, and a model that is a part of another does not keep alive what it refers to."""
+        parts = (torch.nn.Module, torch.nn.Parameter, type(None))
+        return self._registered is None and isinstance(a, parts) and isinstance(b, parts)
+
     def _compare(self, a: Any, b: Any) -> bool:
-        if type(a) in PROXIES:
-            return self.same(referred(a), referred(b))
+        if type(a) in PROXIES or isinstance(a, weakref.ref):
+            a, b = (referred(a), referred(b)) if type(a) in PROXIES else (a(), b())
+            return self._are_parts(a, b) or self.same(a, b)
         if isinstance(a, (torch.nn.Parameter, torch.nn.Module)):
             if self._registered is None:
                 return True
@@ -111,6 +119,7 @@ class Comparison:
         return self._elements(a, b) and self._attributes(a, b) and self._hidden(a, b)
 
     def tensors(self, a: torch.Tensor, b: torch.Tensor) -> bool:
+        a, b = physical(a), physical(b)
         alike = a.shape == b.shape and a.dtype == b.dtype and a.device == b.device and a.layout == b.layout
         return alike and a.requires_grad == b.requires_grad and all(map(torch.equal, dense_parts(a), dense_parts(b)))
 
@@ -146,7 +155,8 @@ class Comparison:
 
     def bound(self, a: Any, b: Any) -> bool:
         """Compare two bound methods, of Python or of C, or two C functions."""
-        return self._alike(a, b, ("__name__", "__func__", "__self__"))
+        parts = self._are_parts(a.__self__, b.__self__)
+        return self._alike(a, b, ("__name__",) if parts else ("__name__", "__func__", "__self__"))
 
     def graphs(self, a: torch.fx.Graph, b: torch.fx.Graph) -> bool:
         mine, other = a.python_code("self"), b.python_code("self")
@@ -197,7 +207,6 @@ _KINDS: tuple[tuple[Any, Callable[[Comparison, Any, Any], bool]], ...] = (
     (types.FunctionType, Comparison.functions),
     ((types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType), Comparison.bound),
     (functools.partial, lambda self, a, b: self.same(a.__reduce__(), b.__reduce__())),
-    (weakref.ref, lambda self, a, b: self.same(a(), b())),
     (torch.Generator, lambda self, a, b: a.device == b.device and self.same(a.get_state(), b.get_state())),
     (_STATELESS, lambda self, a, b: True),
     (type, Comparison.classes),
@@ -215,9 +224,14 @@ def _without_places(code: types.CodeType) -> types.CodeType:
 
 
 def _share_state(a: types.FunctionType, b: types.FunctionType) -> bool:
-    """Return True if two functions keep state in the same place: variables of one closure, the same containers."""
+    """Return True if two functions keep state in the same place: variables of one closure, the same containers, or
+    modules, of which each model has its own."""
     both = ([*(f.__closure__ or ()), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()] for f in (a, b))
-    return all(x is y for x, y in zip(*both, strict=True))
+    return all(x is y or isinstance(_content(x), torch.nn.Module) for x, y in zip(*both, strict=True))
+
+
+def _content(held: Any) -> Any:
+    return content_of(held) if isinstance(held, types.CellType) else held
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -265,9 +279,12 @@ def has_hidden_state(kind: Any) -> bool:
     return kind.__basicsize__ - base.__basicsize__ > known * _WORD or has_hidden_state(base)
 
 
-def same(a: Any, b: Any) -> bool:
+def same(a: Any, b: Any, registered: Mapping[int, str] | None = None) -> bool:
     """Return True if two attributes of two models mean the same to their code."""
-    return Comparison().same(a, b)
+    try:
+        return Comparison(registered).same(a, b)
+    except RecursionError:  # too deep a nest to compare
+        return False
 
 
 _NO_ATTRIBUTES = frozenset(vars(torch.nn.Module()))
@@ -282,16 +299,9 @@ def differences(models: Sequence[torch.nn.Module], registered: Mapping[int, str]
             if name in found or name in _NO_ATTRIBUTES:
                 continue
             both = name in first and name in other
-            if not both or not _same_or_too_deep(registered, first[name], other[name]):
+            if not both or not same(first[name], other[name], registered):
                 found[name] = index
     return found
-
-
-def _same_or_too_deep(registered: Mapping[int, str] | None, a: Any, b: Any) -> bool:
-    try:
-        return Comparison(registered).same(a, b)
-    except RecursionError:  # too deep a nest to compare
-        return False
 
 
 def registered_in(models: Sequence[torch.nn.Module]) -> dict[int, str]:

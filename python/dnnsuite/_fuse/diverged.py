@@ -7,7 +7,7 @@ from __future__ import annotations
 import collections
 import functools
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any
 
 import torch
@@ -18,11 +18,19 @@ from .code.fused_attributes import bare_class, is_fused, plain_attributes
 from .code.one_by_one import ModelParts
 from .code.own_values import names_of_own
 from .code.stand_in import StandIn
-from .left_tensors import NotJoined, give_attributes, joined_inside, may_change_in_place, picture, pictures
+from .comparison import same
+from .left_tensors import (
+    NotJoined,
+    WatchedModels,
+    give_attributes,
+    is_users_state,
+    joined_inside,
+    may_change_in_place,
+    unlike,
+)
 from .single_model import model_of
 
 _MISSING = object()
-Pictures = Sequence[Mapping[str, Any]]
 
 
 class Divergence:
@@ -34,7 +42,11 @@ class Divergence:
 
     def keep(self) -> None:
         """Take the attributes as they are now for what the array has."""
-        self._known = self._pictures()
+        self._watched = {
+            path: WatchedModels(self._models(path)[0], may_change_in_place)
+            for path, module in self._modules()
+            if _sets(bare_class(module)) or any(may_change_in_place(*held) for held in vars(module).items())
+        }
 
     def _modules(self) -> Iterator[tuple[str, Any]]:
         """Yield by name the user's modules whose models have no attributes of their own."""
@@ -42,23 +54,20 @@ class Divergence:
             if is_fused(module) and not getattr(module.__dict__["_fused_parts"], "own", False):
                 yield path, module
 
-    def _pictures(self) -> dict[str, Pictures]:
-        seen: dict[int, Any] = {}
-        return {
-            path: [pictures(one, seen) for part in self._parts for one in _models_at(part, path)]
-            for path, module in self._modules()
-            if _sets(bare_class(module)) or any(may_change_in_place(*held) for held in vars(module).items())
-        }
+    def _models(self, path: str) -> tuple[list[Any], list[Any]]:
+        """List the modules at `path` of the models of all shards, and for each the one in its shard."""
+        pairs = [(one, part) for part in self._parts for one in _models_at(part, path)]
+        return [one for one, _ in pairs], [part._root.get_submodule(path) for _, part in pairs]  # type: ignore
 
     def found(self) -> bool:
         """Give the models of the array what their code has left in those of its parts.
 
         Returns True if parts of the array have to be made anew.
         """
-        before, self._known = self._known, self._pictures()
         anew = False
         for path, module in list(self._modules()):
-            left = _changed(before.get(path, ()), self._known.get(path, ()))
+            watched = self._watched.get(path)
+            left = set[str]().union(*watched.changed(*self._models(path))) if watched is not None else set[str]()
             known = names_of_own(module)
             names = self._numbers(path, module) - known
             joined, changed = self._join(path, module, left) if left else (set(), False)
@@ -81,8 +90,8 @@ class Divergence:
         """Name the numbers and strings in which the models differ."""
         if not _sets(bare_class(module)):
             return set()
-        held = [plain_attributes(one) for part in self._parts for one in _models_at(part, path)]
-        return {name for name in held[0] if _differs(name, held)}
+        first, *others = map(plain_attributes, self._models(path)[0])
+        return {n for n, value in first.items() if not all(same(value, own.get(n, _MISSING)) for own in others)}
 
     def _join(self, path: str, module: Any, names: Set[str]) -> tuple[set[str], bool]:
         """Give the array's module what code of all models has left in it, tensors of all of them joined.
@@ -103,6 +112,32 @@ class Divergence:
         return done, changed
 
 
+class OwnAttributes:
+    """Attributes of models of `part` `[start, start + length)` of `array`, where models have their own.
+
+    Values that the models' code sets, such as a counter, go back to the array.
+    """
+
+    def __init__(self, array: torch.nn.Module, part: torch.nn.Module, start: int, length: int) -> None:
+        self._part, self._slots = part, slice(start, start + length)
+        held = [(path, vars(m).get("_fused_parts")) for path, m in array.__dict__.get("_root", array).named_modules()]
+        self._watched = [
+            (path, parts, WatchedModels(_models_at(part, path), is_users_state))
+            for path, parts in held
+            if parts is not None and parts.own
+        ]
+
+    def give_back(self) -> None:
+        """Set in the array's models what has changed since the last call."""
+        for path, parts, watched in self._watched:
+            models, trees = _models_at(self._part, path), parts.trees[self._slots]
+            for one, tree, changed in zip(models, trees, watched.changed(models, trees), strict=True):
+                if changed:
+                    give_attributes(one, tree, changed)
+                    parts.withhold(changed)
+                    parts.plain = None  # made again, with these
+
+
 def take_from_models(array: torch.nn.Module) -> bool:
     """Give the models of an array that ran one by one what their code has left in them: call before the array is
     copied, divided or edited, which makes its models anew.
@@ -119,37 +154,22 @@ def take_from_models(array: torch.nn.Module) -> bool:
         models = _models_at(array, path) if is_fused(module) else [module]
         if models[0] is module:
             continue
-        mine, seen, known = _state(module, {}), dict[int, Any](), names_of_own(module)
-        now = [_state(one, seen) for one in models]
-        names = {name for one in now for name, held in one.items() if mine.get(name, _MISSING) != held} - known
+        names = set[str]().union(*(unlike(vars(module), vars(one)) for one in models)) - names_of_own(module)
         parts = module.__dict__["_fused_parts"]
         if parts is not None and parts.own:
             own = True
             parts.withhold(names)
             parts.look()
         elif names:
-            _set_apart(module, [(one, 0) for one in models], names | known)
+            _set_apart(module, [(one, 0) for one in models], names | names_of_own(module))
             own = True
     return own
-
-
-def _state(module: torch.nn.Module, seen: dict[int, Any]) -> dict[str, Any]:
-    return plain_attributes(module) | pictures(module, seen)
-
-
-def _changed(before: Pictures, now: Pictures) -> set[str]:
-    """Name the attributes that have another picture in a model than before."""
-    if len(before) != len(now):  # models that ran all at once run one by one now
-        before = [before[0] if before else {}] * len(now)
-    pairs = list(zip(before, now, strict=True))
-    names = {name for own in now for name in own}
-    return {name for name in names if any(old.get(name) != new.get(name) for old, new in pairs)}
 
 
 def _put(held: dict[str, Any], name: str, made: Any) -> bool:
     """Put a value in an attribute, into the container that is there already; return True if its contents change."""
     now = held.get(name, _MISSING)
-    if picture(now) == picture(made):
+    if same(now, made):
         return False
     if type(now) is type(made) and type(now) in (list, dict, set, collections.deque):
         now.clear()
@@ -157,10 +177,6 @@ def _put(held: dict[str, Any], name: str, made: Any) -> bool:
     else:
         held[name] = made
     return not isinstance(made, torch.Tensor)  # no step asks for a tensor that a forward has left
-
-
-def _differs(name: str, held: Sequence[dict[str, Any]]) -> bool:
-    return any(_other(own.get(name, _MISSING), held[0][name]) for own in held[1:])
 
 
 def _set_apart(module: Any, models: Sequence[tuple[Any, int]], names: Set[str]) -> None:
@@ -177,10 +193,6 @@ def _set_apart(module: Any, models: Sequence[tuple[Any, int]], names: Set[str]) 
     module._fused_withhold(names)
     report = module._fused_report
     report.reason = report.reason or f"its code makes models differ in {min(names)}"
-
-
-def _other(a: Any, b: Any) -> bool:
-    return a is not b and (type(a) is not type(b) or repr(a) != repr(b))
 
 
 def _models_at(part: Any, path: str) -> list[Any]:

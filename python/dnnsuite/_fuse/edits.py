@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .._state import keep_contents, keep_names
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM
@@ -19,7 +20,7 @@ from ..ops.rows import SavedRows, changed_slots, has_rows
 from .build import Fusion
 from .edited_attributes import EditedAttributes
 from .fitting_models import remember, those_that_fit
-from .left_tensors import choose_models, keeps_more
+from .left_tensors import choose_models, keeps_more, left_in
 from .module_walk import tensors_of_each
 from .single_model import model_of
 from .slices import set_width
@@ -292,32 +293,29 @@ class _Before:
 
     def __init__(self, array: Any, companions: Sequence[Any], written: Sequence[int]) -> None:
         """`written` are the slots of which rows are written in place."""
-        self.companions = [(one, _kept(one)) for companion in companions for one in _with_parts(companion)]
         self.array, self.B = array, array.B
+        parts = [one for companion in companions for one in _with_parts(companion)]
+        modules = list(array._root.modules())
         held = [tensor for _, tensor, _ in tensors_of_each(array._root)] if written else []
-        states = [tensor for companion, _ in self.companions for tensor in _tensors_of(companion)]
+        states = [tensor for companion in parts for tensor in _tensors_of(companion)]
         own = [t for t in (*held, *states) if has_rows(t) and t.dim() and len(t) == array.B]
         self.rows = SavedRows(own, written)
         self.tensors = [(p, p.data, p.grad) for p in array.parameters()]
-        self.modules = [(m, dict(m._buffers), dict(m.__dict__)) for m in array._root.modules()]
+        self.left = [(left, left.value) for module in modules for left in left_in(module)]
+        self.kept = [keep_names(vars(one)) for one in (*modules, *parts)]
+        inside = [module._buffers for module in modules]
+        inside += [held for one in parts for held in (*vars(one).get("param_groups", ()), vars(one).get("state"))]
+        self.kept += [kept for held in inside for kept in keep_contents(held)]
 
     def put_back(self) -> None:
         self.rows.put_back()  # first: groups make copies of what they are given
         for parameter, data, grad in self.tensors:
             _become(parameter, data, grad)
-        for module, buffers, attributes in self.modules:
-            module._buffers.update(buffers)
-            module.__dict__.update(attributes)
+        for left, value in self.left:
+            left.become(value)
+        for kept in self.kept:
+            kept.restore()
         set_width(self.array, self.B)
-        for companion, (attributes, groups, state) in self.companions:
-            companion.__dict__.clear()
-            companion.__dict__.update(attributes)
-            for group, values in zip(attributes.get("param_groups", ()), groups, strict=True):
-                group.clear()
-                group.update(values)
-            if state:
-                companion.state.clear()
-                companion.state.update(state)
 
 
 def _tensors_of(companion: Any) -> Iterator[torch.Tensor]:
@@ -333,12 +331,6 @@ def _with_parts(companion: Any) -> Iterator[Any]:
     for part in (getattr(companion, "fused", None), *getattr(companion, "_schedulers", ())):
         if part is not None:
             yield from _with_parts(part)
-
-
-def _kept(companion: Any) -> tuple[dict[str, Any], list[dict[str, Any]], dict[Any, Any]]:
-    """Copy a companion's attributes, and an optimizer's groups and state."""
-    held = dict(vars(companion))
-    return held, [dict(group) for group in held.get("param_groups", ())], dict(held.get("state", ()))
 
 
 def _accepted(companion: Any, fresh: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import types
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from .._torch import has_gradient_hook
 from ..errors import InvalidArgument
 from .comparison import same
+from .module_copies import copied, held_by
 
 FORWARD_HOOKS = [
     "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
@@ -118,17 +118,15 @@ def take_hooks(
 
 
 def bind_hooks(layer: torch.nn.Module, copies: dict[int, Any]) -> None:
-    """Let hooks of a layer that are methods of a copied module be the copy's; `copies` is by the id of the original."""
+    """Let hooks of a layer that are methods of a copied module, or functions that hold one, be the copy's; `copies` is
+    by the id of the original."""
     for hooks in (layer._forward_hooks, layer._forward_pre_hooks):
         for key, hook in list(hooks.items()):
-            if any(id(holder) in copies for holder in _holders(hook)):
-                hooks[key] = copy.deepcopy(hook, copies)
+            if type(hook) is types.FunctionType or _leads_to(hook, copies):
+                hooks[key] = copied(hook, copies)
 
 
-def _holders(hook: Any) -> tuple[Any, ...]:
-    """Return the objects that a bound method or a partial function holds."""
-    if isinstance(hook, types.MethodType):
-        return (hook.__self__,)
-    if isinstance(hook, functools.partial):
-        return (*_holders(hook.func), *hook.args, *hook.keywords.values())
-    return ()
+def _leads_to(hook: Any, copies: dict[int, Any]) -> bool:
+    """Return True for a bound method, or a partial function, that holds something of which there is a copy."""
+    bound = isinstance(hook, (types.MethodType, functools.partial))
+    return id(hook) in copies or (bound and any(_leads_to(part, copies) for part in held_by(hook)))

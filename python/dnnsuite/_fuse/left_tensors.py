@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tensors that code of all models has left in attributes, and pictures of what models keep, unequal after a change.
+"""Tensors that code of all models has left in attributes, and which attributes are a user's state.
 
 Whatever takes some models of an array, or one, or adds some, takes theirs of these tensors too: each has all models'.
 """
@@ -9,24 +9,20 @@ from __future__ import annotations
 import collections
 import copy
 import logging
-import random
-import threading
 import types
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import is_
 from typing import Any
 
-import numpy as np
 import torch
 
+from .._state import STANDS_FOR, Watch, dictionary_of, slots_of
 from ..nn.model_tensor import ModelTensor
 from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
-from .comparison import dense_parts
+from .comparison import same
 from .hooks import counterparts
 from .module_copies import copied
 
-_DEEP = 3  # containers in containers that are looked into
 _LISTS = (list, tuple, collections.deque)
 _PLAIN_TYPES = frozenset(PLAIN_VALUES)
 #: Of these no content is looked into. Loggers belong to the process, and hold all others of it; operators never change.
@@ -55,30 +51,36 @@ def keeps_more(module: torch.nn.Module) -> bool:
     return apart or any(True for _ in left_in(module))
 
 
-def tensors_in(value: Any, depth: int = _DEEP) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any, seen: set[int] | None = None) -> Iterator[torch.Tensor]:
     """Yield a tensor, or those in a container or an object, and in such in there."""
     if isinstance(value, torch.Tensor):
         yield value
-    elif depth:
-        for part in parts_inside(value):
-            if type(part) not in _PLAIN_TYPES:
-                yield from tensors_in(part, depth - 1)
+        return
+    seen = set() if seen is None else seen
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    for part in parts_inside(value):
+        if type(part) not in _PLAIN_TYPES:
+            yield from tensors_in(part, seen)
 
 
 def parts_inside(value: Any) -> Iterable[Any]:
     """List what a container or an object of a user's holds."""
-    if isinstance(value, _LISTS):
+    if isinstance(value, (*_LISTS, set, frozenset)):
         return value
-    if isinstance(value, dict):
-        # Of a dictionary of the models' code its values, whatever that code does when it is asked for them.
-        return dict.values(value)
-    return attributes_inside(value).values()
+    inside = attributes_inside(value).values()
+    # Of a dictionary of the models' code its values, whatever that code does when it is asked for them.
+    return [*dict.values(value), *inside] if isinstance(value, dict) else inside
 
 
 def attributes_inside(value: Any) -> dict[str, Any]:
-    """Collect the attributes of an object of a user's; none of a module, a class or a function."""
-    held = {} if isinstance(value, OPAQUE) else getattr(value, "__dict__", {})
-    return held if type(held) is dict else {}
+    """Collect the attributes of an object of a user's, also those in slots; none of a module, a class or a function."""
+    if isinstance(value, OPAQUE):
+        return {}
+    held = dictionary_of(value) or {}
+    of_slots = {name: getattr(value, name) for name in slots_of(type(value)) if hasattr(value, name)}
+    return held | of_slots if of_slots else held
 
 
 def some_models(module: torch.nn.Module, start: int, length: int) -> dict[int, ModelTensor]:
@@ -160,160 +162,54 @@ def joined_inside(parts: Sequence[Any]) -> Any:
     if isinstance(first, (dict, set)) or not held[0] or any(own.keys() != held[0].keys() for own in held):
         raise NotJoined
     made = copy.copy(first)
-    vars(made).update({name: joined_inside([own[name] for own in held]) for name in held[0]})
+    for name in held[0]:
+        object.__setattr__(made, name, joined_inside([own[name] for own in held]))
     return made
 
 
-_DEEP_PICTURES = 64  # containers and objects in one another that are looked into
-_MANY = 4096  # elements of a container or an array that are looked at
-_NO_STATE = frozenset(
-    (torch.nn.Parameter, torch.Size, types.FunctionType, types.MethodType, type)
-)  # looked up in a fraction of the time of `isinstance`
-
-
-class _Held:
-    """An object as it was: equal to one of the same content; a tensor that was written since is equal to none.
-
-    All parameters and modules are equal: they are state that other code takes care of, and a module of an array is
-    of another class than that of a model.
-    """
-
-    __slots__ = ("content", "parameter", "value")
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, value: Any) -> None:
-        self.value, self.content = value, None
-        self.parameter = isinstance(value, (torch.nn.Parameter, torch.nn.Module))
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, _Held) and (self.parameter or other.parameter):
-            return self.parameter and other.parameter
-        if not isinstance(other, _Held) or type(other.value) is not type(self.value):
-            return False
-        if not isinstance(self.value, torch.Tensor):
-            return _same_content(self, other)
-        if self.value is other.value:
-            return bool(self.content == other.content)
-        return not (self._written() or other._written()) and _equal(self.value, other.value)
-
-    def _written(self) -> bool:
-        return bool(self.content != _version(self.value))
-
-
-class _Compared(threading.local):
-    """Pairs that the comparison under way in this thread has begun: one that is met again, by a second way or in a
-    cycle, counts as equal, for if it is not, the comparison ends there."""
-
-    def __init__(self) -> None:
-        self.pairs: set[tuple[int, int]] = set()
-
-
-_compared = _Compared()
-
-
-def _same_content(a: _Held, b: _Held) -> bool:
-    pairs, pair = _compared.pairs, (id(a), id(b))
-    if pair in pairs:
-        return True
-    outermost = not pairs
-    pairs.add(pair)
-    try:
-        return bool(a.content == b.content)
-    finally:
-        if outermost:
-            pairs.clear()
-
-
-def _version(tensor: torch.Tensor) -> int:
-    tensor = tensor.value if type(tensor) is ModelTensor else tensor
-    return 0 if tensor.is_inference() else tensor._version
-
-
-def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
-    if type(a) is ModelTensor and type(b) is ModelTensor:
-        a, b = a.value, b.value
-    alike = a.dtype == b.dtype and a.shape == b.shape and a.layout == b.layout
-    return alike and all(map(torch.equal, dense_parts(a), dense_parts(b)))
+STANDS_FOR[ModelTensor] = lambda tensor: tensor.value
 
 
 def may_change_in_place(name: str, value: Any) -> bool:
     """Return True for an attribute of a user's module that a forward may change without assigning it."""
-    kind = type(value)
+    return is_users_state(name, value) and type(value) not in _PLAIN_TYPES and not isinstance(value, PLAIN_VALUES)
+
+
+def is_users_state(name: str, value: Any) -> bool:
+    """Return True for an attribute that is a user's and no parameter, module or function."""
     return not (
-        kind in _NO_STATE
+        type(value) is torch.nn.Parameter
         or name in NO_ATTRIBUTES
         or name.startswith("_fused_")
-        or isinstance(value, (*PLAIN_VALUES, *OPAQUE))
+        or isinstance(value, (*OPAQUE, torch.Size))
     )
 
 
-def pictures(module: torch.nn.Module, known: dict[int, Any]) -> dict[str, Any]:
-    """Picture the attributes of a user's module by name, but for numbers and strings, and for modules and functions.
-
-    `known` are pictures taken at this moment, by identity.
-    """
-    return {
-        name: _picture(value, known, _DEEP_PICTURES)
-        for name, value in vars(module).items()
-        if may_change_in_place(name, value)
-    }
+def unlike(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> set[str]:
+    """Name the attributes of the user's in `theirs`, of a model, that `mine` do not have, or have otherwise."""
+    state = {name: value for name, value in theirs.items() if is_users_state(name, value)}
+    return {name for name, value in state.items() if not (name in mine and same(mine[name], value))}
 
 
-def picture(value: Any) -> Any:
-    """Picture one value."""
-    return _picture(value, {}, _DEEP_PICTURES)
+class WatchedModels:
+    """Attributes of `modules`, the same one of each model: those that `wanted(name, value)` chooses."""
 
+    def __init__(self, modules: Sequence[torch.nn.Module], wanted: Callable[[str, Any], bool]) -> None:
+        self._wanted = wanted
+        self._look(modules)
 
-def _picture(value: Any, known: dict[int, Any], depth: int) -> Any:
-    if isinstance(value, PLAIN_VALUES):
-        return type(value), value
-    if id(value) not in known:
-        known[id(value)] = held = _Held(value)
-        held.content = _content(value, known, depth)
-    return known[id(value)]
+    def _look(self, modules: Sequence[torch.nn.Module]) -> None:
+        self._modules, self._watches = modules, [Watch(vars(one), self._wanted) for one in modules]
 
-
-def _content(value: Any, known: dict[int, Any], depth: int) -> Any:
-    """Picture what is in an object; None for one that shows nothing, such as a module or a function."""
-    if isinstance(value, torch.Tensor):
-        return _version(value)
-    if not depth or isinstance(value, OPAQUE):
-        return None
-    if isinstance(value, (list, tuple, collections.deque)):
-        return len(value), [_picture(part, known, depth - 1) for part, _ in zip(value, range(_MANY), strict=False)]
-    if isinstance(value, dict):
-        parts = list(dict.items(value))[:_MANY]
-        held = [(_picture(key, known, 1), _picture(part, known, depth - 1)) for key, part in parts]
-        return len(value), held, _attributes(value, known, depth)
-    if isinstance(value, (set, frozenset)):
-        return frozenset(value)
-    if isinstance(value, np.ndarray):
-        return value.tobytes() if value.size <= _MANY and value.dtype != object else None
-    if isinstance(value, random.Random):
-        return value.getstate()
-    if isinstance(value, torch.Generator):
-        return value.get_state().tolist()
-    if isinstance(value, np.random.Generator):
-        return repr(value.bit_generator.state)
-    if isinstance(value, np.random.RandomState):
-        return repr(value.get_state(legacy=False))
-    if hasattr(type(value), "__next__"):
-        return _place(value)
-    return _attributes(value, known, depth)
-
-
-def _place(iterator: Any) -> Any:
-    """Describe how far an iterator has come; None if it does not say."""
-    with warnings.catch_warnings(), suppress(Exception):
-        warnings.simplefilter("ignore")
-        return repr(iterator.__reduce__())
-    return None
-
-
-def _attributes(value: Any, known: dict[int, Any], depth: int) -> Any:
-    held = dict(getattr(value, "__dict__", {}))
-    for base in type(value).__mro__:
-        for name, slot in vars(base).items() if "__slots__" in vars(base) else ():
-            if isinstance(slot, types.MemberDescriptorType) and hasattr(value, name):
-                held[name] = getattr(value, name)
-    return {name: _picture(part, known, depth - 1) for name, part in list(held.items())[:_MANY]}
+    def changed(self, modules: Sequence[torch.nn.Module], like: Sequence[torch.nn.Module]) -> list[set[str]]:
+        """Name what the code of each model has changed since the last call; models that were made since then began
+        with what their `like` have."""
+        found = [set(watch.changed(vars(one))) for watch, one in zip(self._watches, self._modules, strict=True)]
+        if len(modules) == len(self._modules) and all(map(is_, modules, self._modules)):
+            return found
+        self._look(modules)
+        before = set[str]().union(*found)
+        return [
+            before | {name for name in unlike(vars(first), vars(one)) if self._wanted(name, vars(one)[name])}
+            for first, one in zip(like, modules, strict=True)
+        ]

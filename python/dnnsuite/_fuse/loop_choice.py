@@ -15,9 +15,9 @@ import torch
 
 from .. import _tune as tune
 from .._torch import at_end_of_backward, transforming, tree_leaves
-from ..errors import InvalidArgument
 from ..nn.model_tensor import state
 from ..ops.device import on_cpu
+from .code.call_user_code import check_width
 from .code.fused_attributes import ModuleCoverage, bare_class, is_fused
 from .code.joined_outputs import joined
 from .code.plain_models import PlainModels
@@ -252,15 +252,6 @@ def _flat(value: Any) -> Iterable[Any]:
         yield from _flat(list(value.values()))
     else:
         yield value
-
-
-def check_width(value: torch.Tensor, B: int) -> None:
-    """Refuse a tensor that is not one of B models."""
-    if value.size(0) != B:
-        raise InvalidArgument(
-            f"the array holds B={B} models and takes [B, ...] with the model in dimension 0; got "
-            f"{list(value.shape)}. A batch that all models share is dnnsuite.stack(x, B={B}), which copies nothing"
-        )
 
 
 def run_in_a_loop(array: torch.nn.Module, loop: bool | None, why: str = "") -> None:

@@ -5,9 +5,10 @@ A module is copied attribute by attribute, whatever its class says of copies and
 layers calls the constructor, and others make new parameters, where a model of an array has those of the memo. A module
 also has a dozen dictionaries, most of them empty, which `copy.deepcopy` takes each through the protocol of pickle.
 
-Some kinds of values `copy.deepcopy` refuses, or copies so that the copy goes on with the original: locks, references
-that keep nothing alive, methods of C. A copy has its own of these. Open files, modules of Python and the like stay the
-same objects: a loop over the models has no others either.
+Some kinds of values `copy.deepcopy` refuses, or copies so that the copy uses the original: locks, references that keep
+nothing alive, methods of C, and functions that hold a module, as `old = m.forward; m.forward = lambda x: 2 * old(x)`
+makes them. A copy has its own of these. Open files, modules of Python and the like stay the same objects: a loop over
+the models has no others either.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ import operator
 import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from .._code import content_of
 from ..nn.own_tensors import OwnTensors
 from .comparison import PROXIES, referred
 
 _FIXED = frozenset(
     [
-        *(type(None), bool, int, float, complex, str, bytes, type, range, types.FunctionType, types.CodeType),
+        *(type(None), bool, int, float, complex, str, bytes, type, range, types.CodeType),
         *(torch.dtype, torch.device, torch.Size, torch.finfo, torch.iinfo, type(...), type(NotImplemented)),
     ]
 )
@@ -46,6 +48,36 @@ _REGISTRIES = frozenset(vars(torch.nn.Module()))
 _MISSING = object()
 #: Methods by which a class of modules says itself how it is copied.
 _PROTOCOL = ("__deepcopy__", "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
+
+
+def held_by(value: Any) -> tuple[Any, ...]:
+    """Return what a function, bound method, partial or collection holds."""
+    kind = type(value)
+    if kind is types.FunctionType:
+        keywords = tuple((value.__kwdefaults__ or {}).values())
+        return (*(value.__closure__ or ()), *(value.__defaults__ or ()), *keywords)
+    if kind is types.CellType:
+        return (content_of(value),)
+    if kind is types.MethodType:
+        return (value.__self__,)
+    if isinstance(value, functools.partial):
+        return (value.func, *value.args, *value.keywords.values())
+    if kind in (list, tuple):
+        return tuple(value)
+    return tuple(value.values()) if kind is dict else ()
+
+
+def tensors_and_modules_in(value: Any, seen: set[int] | None = None) -> Iterator[torch.nn.Module | torch.Tensor]:
+    """Yield the tensors and modules that a function, bound method, partial or collection holds."""
+    seen = set() if seen is None else seen
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, (torch.nn.Module, torch.Tensor)):
+        yield value
+    else:
+        for part in held_by(value):
+            yield from tensors_and_modules_in(part, seen)
 
 
 def copied(value: Any, memo: dict[int, Any]) -> Any:
@@ -98,6 +130,9 @@ class _Copy:
 
     def _module(self, value: torch.nn.Module) -> torch.nn.Module:
         kind: Any = type(value)
+        if self._is_array(value):
+            made: torch.nn.Module = self._memo.setdefault(id(value), self.of(self._root))
+            return made
         made = self._memo[id(value)] = (OwnTensors if issubclass(kind, OwnTensors) else object).__new__(kind)
         held, own = vars(made), vars(value)
         self._memo[id(own)] = held
@@ -117,8 +152,46 @@ class _Copy:
         return copy.deepcopy(value, self._memo)
 
     def _method(self, value: types.MethodType) -> Any:
-        owner = self.of(value.__self__)
-        return value if owner is value.__self__ else types.MethodType(value.__func__, owner)
+        """Bind a method to the copy; one of an array's layer is torch's own for a model's."""
+        old, function = value.__self__, value.__func__
+        owner = self.of(old)
+        name = getattr(function, "__name__", "")
+        if type(owner) is not type(old) and getattr(type(old), name, None) is function and hasattr(type(owner), name):
+            return getattr(type(owner), name).__get__(owner)
+        return value if owner is old else types.MethodType(function, owner)
+
+    def _function(self, value: types.FunctionType) -> types.FunctionType:
+        """Copy a function that holds a module which is copied, too; any other stays the same object."""
+        cells: tuple[Any, ...] = value.__closure__ or ()
+        if not (cells or value.__defaults__ or value.__kwdefaults__) or not self._leads(value):
+            return value
+        new = (cell for cell in cells if id(cell) not in self._memo and self._leads(cell))
+        late = {id(cell): (types.CellType(), cell) for cell in new}
+        self._memo.update({place: cell for place, (cell, _) in late.items()})
+        own = tuple(self._memo.get(id(cell), cell) for cell in cells)
+        made = types.FunctionType(value.__code__, value.__globals__, value.__name__, None, own)
+        self._memo[id(value)] = made  # before what it holds, which may hold it
+        for cell, old in late.values():
+            cell.cell_contents = self.of(old.cell_contents)
+        made.__defaults__ = value.__defaults__ and tuple(map(self._if_it_leads, value.__defaults__))
+        made.__kwdefaults__ = value.__kwdefaults__ and {
+            name: self._if_it_leads(part) for name, part in value.__kwdefaults__.items()
+        }
+        made.__dict__.update(value.__dict__)
+        made.__qualname__, made.__doc__, made.__module__ = value.__qualname__, value.__doc__, value.__module__
+        return made
+
+    def _if_it_leads(self, value: Any) -> Any:
+        return self.of(value) if self._leads(value) else value
+
+    def _leads(self, value: Any) -> bool:
+        """Return True if a function, or what it holds, holds a module that is copied."""
+        modules = (one for one in tensors_and_modules_in(value) if isinstance(one, torch.nn.Module))
+        return any(id(one) in self._memo or id(one) in self._inside or self._is_array(one) for one in modules)
+
+    def _is_array(self, module: torch.nn.Module) -> bool:
+        """Return True for the array that holds the root: in the place of a model it is the model."""
+        return self._root is not None and vars(module).get("_root") is self._root
 
     def _method_of_c(self, value: Any) -> Any:
         """Copy a method of C with its object, as `add` in `self.add = self.items.append`; a function stays as it is."""
@@ -195,6 +268,7 @@ class _Copy:
 _WAYS: tuple[tuple[Any, Callable[[_Copy, Any], Any]], ...] = (
     (_KEPT, lambda copy, value: value),
     (torch.Tensor, _Copy._tensor),
+    (types.FunctionType, _Copy._function),
     (types.MethodType, _Copy._method),
     ((types.BuiltinFunctionType, types.MethodWrapperType), _Copy._method_of_c),
     (tuple(_LOCKS), lambda copy, value: _LOCKS[type(value)]()),

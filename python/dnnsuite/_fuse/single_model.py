@@ -20,7 +20,7 @@ from .code.sequential import Sequential
 from .hooks import FORWARD_HOOKS, bind_hooks
 from .left_tensors import one_model
 from .module_copies import copied as deep_copy
-from .rebound import holds_module, plain, rebind_model, rebound
+from .rebound import holds_module
 from .sparse_buffers import give_back_sparse
 from .state import tie
 
@@ -102,12 +102,10 @@ def _model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
         if made is not None:
             bind_hooks(made, memo)
             if isinstance(module, ArrayModule):
-                _give_extra(module, made, memo)
+                give_extra(module, made, memo)
             else:
                 _give_back_class(module, made, index, memo)
     tie(model, [root])
-    plain(model)
-    rebind_model(model, root, memo)
     return model
 
 
@@ -119,10 +117,13 @@ def _copy_layer(layer: ArrayModule, index: int, memo: dict[int, Any]) -> None:
         memo[id(hooks)] = leaf.__dict__[name] = copy.copy(hooks)  # in the memo for their handles
 
 
-def _give_extra(layer: ArrayModule, leaf: torch.nn.Module, memo: dict[int, Any]) -> None:
-    """Give a layer of torch's what was set on the array's, before fuse or later: values, and functions that hold it."""
-    for name, value in layer.__dict__.get("extra_attributes", {}).items():
-        leaf.__dict__[name] = rebound(value, memo) if holds_module(value) else value
+def give_extra(layer: ArrayModule, copy: torch.nn.Module, memo: dict[int, Any]) -> None:
+    """Give a copy of a layer what was set on it, before fuse or later: values, and functions that hold modules."""
+    held = layer.__dict__.get("extra_attributes", {})
+    own = {name: deep_copy(value, memo) if holds_module(value) else value for name, value in held.items()}
+    copy.__dict__.update(own)
+    if copy is layer and own:
+        copy.__dict__["extra_attributes"] = own
 
 
 def _copy_state(module: torch.nn.Module, index: int, memo: dict[int, Any]) -> None:

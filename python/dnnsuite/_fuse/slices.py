@@ -9,10 +9,9 @@ from typing import Any
 import torch
 
 from ..nn.array_module import ArrayModule
-from .code.fused_attributes import ModuleCoverage, plain_attributes
-from .left_tensors import give_attributes, pictures, some_models, value_in_array_of_one
+from .code.fused_attributes import ModuleCoverage
+from .left_tensors import some_models, value_in_array_of_one
 from .module_copies import copied
-from .rebound import rebind_later
 
 
 def tree(array: torch.nn.Module) -> Iterator[torch.nn.Module]:
@@ -67,7 +66,6 @@ def narrow(array: torch.nn.Module, start: int, length: int, known: dict[int, tor
     part: torch.nn.Module = copied(array, memo)
     part.__dict__.pop("_plain", None)
     part.__dict__.pop("_fused_choice", None)
-    rebind_later(tree(part), memo)
     for module in tree(part):
         set_width(module, length)
         if isinstance(module, ArrayModule):
@@ -87,49 +85,3 @@ def _be_its_model(module: Any, parts: Any) -> None:
     own.update({name: value_in_array_of_one(own[name], modules) for name in module._fused_withheld & own.keys()})
     module._fused_report = ModuleCoverage()
     module._fused_restore(own)
-
-
-class OwnAttributes:
-    """Attributes of models of `part` `[start, start + length)` of `array`, where models have their own.
-
-    Values that the models' code sets, such as a counter, go back to the array.
-    """
-
-    def __init__(self, array: torch.nn.Module, part: torch.nn.Module, start: int, length: int) -> None:
-        self._start, self._length, self._part = start, length, part
-        self._paths = {module: path for path, module in part.__dict__.get("_root", part).named_modules()}
-        self._pairs = [
-            (parts, theirs)
-            for mine, theirs in zip(tree(array), tree(part), strict=True)
-            if (parts := mine.__dict__.get("_fused_parts")) is not None and parts.own
-        ]
-        self._known = self._now()
-
-    def _now(self) -> list[list[dict[str, Any]]]:
-        seen: dict[int, Any] = {}
-        return [
-            [plain_attributes(one) | pictures(one, seen) for one in self._models(theirs)] for _, theirs in self._pairs
-        ]
-
-    def _models(self, module: torch.nn.Module) -> list[Any]:
-        choice, own = self._part.__dict__.get("_fused_choice"), module.__dict__.get("_fused_parts")
-        if choice is not None and choice.looping and choice.follows():
-            return [model.get_submodule(self._paths[module]) for model in choice.models]
-        if own is None:  # a part of one model, which is that model
-            return [module]
-        models: list[Any] = own.models()
-        return models
-
-    def give_back(self) -> None:
-        """Set in the array's models what has changed since the last call."""
-        if not self._pairs:
-            return
-        now = self._now()
-        for (parts, theirs), own, known in zip(self._pairs, now, self._known, strict=True):
-            for index, (new, old) in enumerate(zip(own, known, strict=True)):
-                changed = [name for name, value in new.items() if old.get(name, self) != value]
-                if changed:
-                    give_attributes(self._models(theirs)[index], parts.trees[self._start + index], changed)
-                    parts.withhold(changed)
-                    parts.plain = None  # made again, with these
-        self._known = now

@@ -127,6 +127,11 @@ class Contents:
             kept.restore()
 
 
+def keep_contents(value: Any) -> Iterable[Kept]:
+    """Keep what a list, dictionary, set or the like holds; nothing of another kind of value."""
+    return next((_SAVERS[base](value) for base in type(value).__mro__ if base in _SAVERS), ())
+
+
 def _attributes(value: Any) -> Iterable[Kept]:
     held = dictionary_of(value)
     if held is not None:

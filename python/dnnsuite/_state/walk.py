@@ -396,6 +396,7 @@ def _in_slot(slot: Any, value: Any) -> Any:
 
 
 def dictionary_of(value: Any) -> Any:
+    """Return the dictionary of an object's attributes; None if it has none."""
     try:
         held = object.__getattribute__(value, "__dict__")
     except AttributeError:

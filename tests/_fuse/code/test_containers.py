@@ -3,25 +3,6 @@ import pytest
 import torch
 
 import dnnsuite
-from dnnsuite._fuse.code.plain_parts import Containers
-
-
-@pytest.mark.parametrize(
-    ("value", "change"),
-    [
-        ([1.0, 2.0], lambda held: held.append(3.0)),
-        ({"a": {"b": [1]}}, lambda held: held["a"]["b"].clear()),
-        ({1, 2}, lambda held: held.discard(1)),
-    ],
-)
-def test_a_change_in_place_is_told_once(value, change):
-    watched = Containers({"held": value, "number": 1, "module": [torch.nn.ReLU()]})
-    assert watched.holds("held")
-    assert not watched.holds("module")
-    assert not watched.changed()
-    change(value)
-    assert watched.changed() == ["held"]
-    assert not watched.changed()
 
 
 class Table(torch.nn.Module):

@@ -9,15 +9,14 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, optim
-from dnnsuite._fuse.code.plain_parts import HeldInPlace
 from helpers import make_models
 
 
 class Slots:
-    __slots__ = ("k",)
+    __slots__ = ("k", "w")
 
     def __init__(self):
-        self.k = 1.0
+        self.k, self.w = 1.0, [torch.ones(4)]
 
 
 @dataclasses.dataclass
@@ -33,13 +32,20 @@ class Holding(torch.nn.Module):
         self.space = types.SimpleNamespace(inner=[types.SimpleNamespace(k=1.0)])
         self.tensors, self.tensor, self.array = {"w": torch.ones(4)}, torch.ones(4), np.ones(4)
         self.queue, self.pair = collections.deque([1.0], maxlen=2), ([1.0], "x")
+        self.parts, self.last = (torch.ones(4), [{"deep": (torch.ones(4),)}]), collections.deque([torch.ones(4)])
 
     def factor(self):
         scale = self.config.k * self.slots.k * self.space.inner[0].k * float(self.array[0])
-        return scale * self.queue[-1] * self.pair[0][0] * self.tensors["w"] * self.tensor
+        of_tensors = self.slots.w[0] * self.parts[0] * self.parts[1][0]["deep"][0] * self.last[0]
+        return scale * self.queue[-1] * self.pair[0][0] * self.tensors["w"] * self.tensor * of_tensors
 
     def forward(self, x):
         return self.table["act"](self.layer(x) / (1 + float(x.abs().mean()))) * self.factor()
+
+
+class Captured(Holding):
+    def forward(self, x):
+        return self.table["act"](self.layer(x)) * self.factor()
 
 
 CHANGES = {
@@ -53,26 +59,20 @@ CHANGES = {
     "an array": lambda one: one.array.__setitem__(0, 2.0),
     "a queue": lambda one: one.queue.append(2.0),
     "a list in a tuple": lambda one: one.pair[0].__setitem__(0, 2.0),
+    "a tensor in a tuple": lambda one: one.parts[0].mul_(2),
+    "a tensor in a tuple deep inside": lambda one: one.parts[1][0]["deep"][0].mul_(2),
+    "a tensor in slots": lambda one: one.slots.w[0].mul_(2),
+    "a tensor in a queue": lambda one: one.last[0].mul_(2),
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_changes_are_seen_once(name):
-    module = Holding()
-    held = HeldInPlace(module)
-    assert held.changed() == []
-    CHANGES[name](module)
-    assert len(held.changed()) == 1
-    assert held.changed() == []
-    without = HeldInPlace(module, list(vars(module)))
-    CHANGES[name](module)
-    assert without.changed() == []
+WAYS = [(Holding, how) for how in ("by hand", "threads=1", "threads=2", "whole")]
 
 
-@pytest.mark.parametrize("how", ["by hand", "threads=1", "threads=2", "whole"])
+@pytest.mark.parametrize(("kind", "how"), [*WAYS, (Captured, "threads=1"), (Captured, "whole")])
 @pytest.mark.parametrize("name", CHANGES)
-def test_models_one_by_one_follow(name, how):
-    models = make_models(Holding, 3)
+def test_models_follow(name, kind, how):
+    models = make_models(kind, 3)
     array = dnnsuite.fuse(models)
     optimizer = optim.SGD(array.parameters(), lr=0.1)
     options = {"threads=1": {"threads": 1}, "threads=2": {"threads": 2}, "whole": {"threads": 1, "width": 3}}
@@ -102,3 +102,27 @@ def test_models_one_by_one_follow(name, how):
             torch.testing.assert_close(found[index], expected)
     if runner is not None:
         runner.close()
+
+
+class Counting(torch.nn.Module):
+    def __init__(self, own):
+        super().__init__()
+        self.layer, self.own, self.meter = torch.nn.Linear(4, 4), own, types.SimpleNamespace(count=0)
+
+    def forward(self, x):
+        self.meter.count += 1
+        return self.layer(x / (1 + float(x.abs().mean()))) * self.own[0] * self.meter.count
+
+
+@pytest.mark.parametrize("differ", [False, True])
+def test_an_object_that_is_set_in_all_models_is_each_ones_own(differ):
+    models = [Counting([1.0 + index * differ]) for index in range(3)]
+    array = dnnsuite.fuse(models)
+    x = torch.randn(3, 5, 4)
+    for _ in range(2):
+        for one in (array, *models):
+            one.meter = types.SimpleNamespace(count=0)
+        for _ in range(2):
+            found = array(x)
+            for index, model in enumerate(models):
+                torch.testing.assert_close(found[index], model(x[index]))

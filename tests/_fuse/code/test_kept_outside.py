@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from dnnsuite._fuse.code.kept_outside import KeptOutside
+from dnnsuite._fuse.code.kept_state import KeptOutside
 
 TOTAL, LOG, QUEUE = 0, [], collections.deque([1])
 CONTEXT = contextvars.ContextVar("context")

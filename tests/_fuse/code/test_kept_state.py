@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import dnnsuite
-from dnnsuite._fuse.code.kept_state import changed_buffers, keep, keep_again, put_back
+from dnnsuite._fuse.code.kept_state import KeptState
 from helpers import assert_near, make_models
 
 
@@ -44,13 +44,13 @@ def test_code_that_begins_anew_has_its_python_state_back(train):
 def test_what_was_kept_is_put_back():
     array = dnnsuite.fuse([Counting() for _ in range(2)])
     random.seed(1)
-    kept = keep(array._root)
+    kept = KeptState(array._root)
     log, first = array.log, random.random()
     array.calls, array.new = 5, 1
     log.append(1)
     array.queue.extend([1, 2])
     assert kept.numbers.moved()
-    put_back(kept)
+    kept.put_back()
     assert array.calls == 0
     assert array.log is log
     assert log == []
@@ -61,14 +61,14 @@ def test_what_was_kept_is_put_back():
 
 def test_a_later_forward_keeps_what_the_first_changed():
     root = torch.nn.Sequential(torch.nn.BatchNorm1d(4), torch.nn.BatchNorm1d(4).eval())
-    first = keep(root)
+    first = KeptState(root)
     root(torch.randn(5, 4))
-    names = changed_buffers(root, first)
+    names = first.changed_buffers()
     assert names == ["0.running_mean", "0.running_var", "0.num_batches_tracked"]
-    kept, before = keep_again(root, names, parameters=True), copy.deepcopy(root.state_dict())
+    kept, before = KeptState(root, parameters=True, buffers=names), copy.deepcopy(root.state_dict())
     root(torch.randn(5, 4))
     with torch.no_grad():
         root[1].weight.mul_(2)
-    put_back(kept)
+    kept.put_back()
     for name, value in root.state_dict().items():
         assert torch.equal(value, before[name])

@@ -45,11 +45,7 @@ def _enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any)
     def put_in(value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or value.dim() == 0:
             return value
-        if value.size(0) != B:
-            raise InvalidArgument(
-                f"the array holds B={B} models and takes [B, ...] with the model in dimension 0; got "
-                f"{list(value.shape)}. A batch that all models share is dnnsuite.stack(x, B={B}), which copies nothing"
-            )
+        check_width(value, B)
         return ModelTensor(value)
 
     def put_in_any(value: Any) -> Any:
@@ -80,6 +76,15 @@ def _enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any)
         here.forwards -= 1
         state.B, state.random = before, random
     return taken_out(output, B)
+
+
+def check_width(value: torch.Tensor, B: int) -> None:
+    """Refuse a tensor that is not one of B models."""
+    if value.size(0) != B:
+        raise InvalidArgument(
+            f"the array holds B={B} models and takes [B, ...] with the model in dimension 0; got "
+            f"{list(value.shape)}. A batch that all models share is dnnsuite.stack(x, B={B}), which copies nothing"
+        )
 
 
 def _settled(call: Callable[..., Any], mark: int, args: Any, kwargs: Any) -> Any:

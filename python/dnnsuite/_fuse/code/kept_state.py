@@ -1,55 +1,37 @@
 # SPDX-License-Identifier: MIT
-"""State that a forward may change before it has to start again: buffers, attributes, generators."""
+"""State that a forward may change, kept before one that may have to begin anew, and before a trial of another way:
+buffers, attributes and generators of its modules, and values outside of them that their code can change: globals,
+closures, values of classes, objects in arguments. A part of a model that changes something there cannot run model by
+model inside of code for all models.
+"""
 
 from __future__ import annotations
 
 import collections
-import copy
+import functools
 import random
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+import types
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
-from ..._state import Contents
+from ..._code import content_of
+from ..._state import Contents, Kept, keep_binding, keep_cell, keep_contents, keep_names
 from ..._torch import hidden_from_modes
 from ...nn.forward_state import state
-from ...nn.model_tensor import physical
+from ...nn.model_tensor import ModelTensor, physical
 from ...nn.random_streams import FUNCTION_STREAM
 from ..hooks import hooks_in
-from .fused_attributes import is_fused
-from .kept_outside import KeptOutside, contents_of
-from .stand_in import StandInDict
+from ..left_tensors import OPAQUE
+from .fused_attributes import NO_ATTRIBUTES, is_fused
+from .late_draws import is_followed, names_in, reachable
 
 _CONTAINERS = (list, dict, set, collections.deque)
-_REGISTRIES = frozenset(vars(torch.nn.Module()))
-
-
+_NO_VALUES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+_NOT_PUT_BACK = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)
 _MISSING = object()  # in place of the value of an attribute that was not there
-
-
-class KeptAttributes:
-    """Attributes of a user's module, and the contents of its plain containers."""
-
-    def __init__(self, module: Any) -> None:
-        held = {k: v for k, v in vars(module).items() if k not in _REGISTRIES and not k.startswith("_fused_")}
-        self.module, self.held = module, held
-        contents = [v for v in held.values() if type(v) in _CONTAINERS or isinstance(v, StandInDict)]
-        self.contents = [(value, copy.copy(value)) for value in contents]
-
-    def put_back(self) -> None:
-        mine = vars(self.module)
-        for name in [k for k in mine if k not in _REGISTRIES and not k.startswith("_fused_")]:
-            del mine[name]
-        mine.update(self.held)
-        for value, content in self.contents:
-            value.clear()
-            (value.extend if hasattr(value, "extend") else value.update)(content)
-
-    def changed(self) -> bool:
-        """Return True if the contents of a container are other ones."""
-        return any(not _same(value, content) for value, content in self.contents)
 
 
 class SharedNumbers:
@@ -84,109 +66,106 @@ class SharedNumbers:
             np.random.set_state(self._others[1])
 
 
-class Kept(NamedTuple):
-    """State before a forward that may have to start again."""
-
-    buffers: list[tuple[torch.nn.Module, str, torch.Tensor | None, torch.Tensor | None]]
-    parameters: list[tuple[torch.Tensor, torch.Tensor]]
-    flags: list[tuple[torch.Tensor, bool]]
-    attributes: list[KeptAttributes]
-    objects: Contents
-    numbers: SharedNumbers | None  # None: of a later forward
-    stream: tuple[torch.Tensor, torch.Tensor] | None = None  # of the functions that draw, and what it was
-    outside: KeptOutside | None = None
-    hooks: Sequence[tuple[dict[int, Any], dict[int, Any]]] = ()  # of the modules, and what they were
-
-    def acts_outside(self) -> bool:
-        """Return True if a forward has changed something outside of the modules."""
-        return self.outside is not None and self.outside.changed()
-
-
-def keep(root: Any, parameters: bool = False, objects: bool = True, others: bool = True) -> Kept:
-    """Copy every buffer under `root`, the flags of its parameters, and the Python state of its modules. The copies are
-    hidden from a recorder: they are made in some forwards only.
+class KeptState:
+    """State under `root` before a forward. The copies are hidden from a recorder: they are made in some forwards only.
 
     Args:
         parameters: copy the parameters too, for code that may write into them.
         objects: note flags, and copy what objects and nested containers hold, for code not seen to leave them alone.
         others: note the state of Python's and NumPy's generators, for code that may draw from them.
+        buffers: names of those that are copied, of a later forward, which changes what the first did and nothing else;
+            None for all.
+        outside: values outside of the modules.
     """
-    modules = list(root.modules())
-    with hidden_from_modes():
-        buffers = [
-            (module, name, buffer, None if buffer is None else buffer.clone())
-            for module in modules
-            for name, buffer in module._buffers.items()
-        ]
-        held = _held_parameters(modules if parameters else [])
-        flags = [
-            (parameter, parameter.requires_grad)
-            for module in (modules if objects else ())
-            for parameter in module._parameters.values()
-            if parameter is not None and parameter.is_leaf
-        ]
-        attributes = [KeptAttributes(m) for m in modules if is_fused(m)]
-        contents = contents_of(value for one in attributes if objects for value in one.held.values())
-    hooks = [(each, dict(each)) for module in modules for each in hooks_in(module) if each]
-    return Kept(buffers, held, flags, attributes, contents, SharedNumbers(others), _stream(), hooks=hooks)
+
+    def __init__(
+        self,
+        root: Any,
+        parameters: bool = False,
+        objects: bool = True,
+        others: bool = True,
+        buffers: Collection[str] | None = None,
+        outside: KeptOutside | None = None,
+    ) -> None:
+        self.outside, modules, first = outside, list(root.modules()), buffers is None
+        with hidden_from_modes():
+            self._buffers = [
+                (path, module, name, buffer, None if buffer is None else buffer.clone())
+                for path, module in root.named_modules()
+                for name, buffer in module._buffers.items()
+                if buffers is None or _joined(path, name) in buffers
+            ]
+            held = [p for module in modules for p in module._parameters.values() if p is not None]
+            self._parameters = [(p.data, p.detach().clone()) for p in (held if parameters else ())]
+            stream: Any = getattr(state.random, "_buffers", {}).get(FUNCTION_STREAM)  # for all parts of the array
+            self._stream = None if stream is None else (stream, stream.clone())
+        kept = [keep_names(vars(module), _is_a_users) for module in modules if is_fused(module)]
+        values = [value for one in kept for value in one.parts]
+        self._contents = contents_of(values if objects and first else ())
+        if not (objects and first):
+            self._contents.add(
+                each for value in values if isinstance(value, _CONTAINERS) for each in keep_contents(value)
+            )
+        if first:
+            kept += [each for module in modules for hooks in hooks_in(module) if hooks for each in keep_contents(hooks)]
+        if objects and first:
+            kept += [_keep_flag(p) for p in held if p.is_leaf]
+        self._attributes = kept
+        self.numbers = SharedNumbers(others) if first else None
+
+    def changed(self) -> bool:
+        """Return True if the contents of a container or an object of the modules are other ones."""
+        return self._contents.changed()
+
+    def acts_outside(self) -> bool:
+        """Return True if something outside of the modules has changed."""
+        return self.outside is not None and self.outside.changed()
+
+    def changed_buffers(self) -> list[str]:
+        """Name the buffers that have other values, or are others."""
+        found = []
+        with hidden_from_modes():
+            for path, module, name, buffer, value in self._buffers:
+                now: Any = module._buffers.get(name)
+                if now is None and buffer is None:
+                    continue
+                other: Any = value  # None, and other tensors than before, are not compared
+                if not (now is buffer and type(now) is torch.Tensor and (now.is_meta or torch.equal(now, other))):
+                    found.append(_joined(path, name))
+        return found
+
+    def put_back(self) -> None:
+        """Restore everything."""
+        if self.numbers is not None:
+            self.numbers.put_back()
+        for kept in self._attributes:
+            kept.restore()
+        self._contents.restore()
+        if self.outside is not None:
+            self.outside.put_back()
+        if self._stream is not None:
+            with hidden_from_modes():
+                self._stream[0].copy_(self._stream[1])
+        with torch.no_grad():
+            for parameter, before in self._parameters:
+                if not torch.equal(parameter, before):
+                    parameter.copy_(before)
+            for _, module, name, buffer, value in self._buffers:
+                module._buffers[name] = buffer
+                # One that autograd may have kept is not touched for nothing.
+                if buffer is None or value is None or buffer.is_meta:
+                    continue
+                held, value = physical(buffer), physical(value)  # a forward may have left its own in a buffer's place
+                if not torch.equal(held, value):
+                    held.copy_(value)
 
 
-def changed(kept: Kept) -> bool:
-    """Return True if a forward has changed the contents of a container or an object of the modules."""
-    return any(attributes.changed() for attributes in kept.attributes) or kept.objects.changed()
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
-def keep_again(root: Any, names: Collection[str], parameters: bool) -> Kept:
-    """Copy the buffers `names` under `root`, as `keep` does: for a later forward, which changes what the first did."""
-    modules = list(root.modules())
-    with hidden_from_modes():
-        buffers = []
-        for name in names:
-            path, _, last = name.rpartition(".")
-            module = root.get_submodule(path)
-            buffer = module._buffers.get(last)
-            buffers.append((module, last, buffer, None if buffer is None else buffer.clone()))
-        held = _held_parameters(modules if parameters else [])
-    attributes = [KeptAttributes(m) for m in modules if is_fused(m)]
-    return Kept(buffers, held, [], attributes, contents_of(()), None, _stream())
-
-
-def _stream() -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Copy the stream of functions that draw, which the array's root holds for all its parts."""
-    stream: torch.Tensor | None = getattr(state.random, "_buffers", {}).get(FUNCTION_STREAM)
-    if stream is None:
-        return None
-    with hidden_from_modes():
-        return stream, stream.clone()
-
-
-def _held_parameters(modules: Iterable[torch.nn.Module]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Pair the parameters that modules hold themselves with copies."""
-    held = (p for module in modules for p in module._parameters.values() if p is not None)
-    return [(parameter.data, parameter.detach().clone()) for parameter in held]
-
-
-def changed_buffers(root: Any, kept: Kept) -> list[str]:
-    """Name the buffers under `root` that have other values, or are others, than when they were kept."""
-    names = {id(module): f"{path}." if path else "" for path, module in root.named_modules()}
-    found = []
-    with hidden_from_modes():
-        for module, name, buffer, value in kept.buffers:
-            now: Any = module._buffers.get(name)
-            if now is None and buffer is None:
-                continue
-            other: Any = value  # None, and other tensors than before, are not compared
-            same = now is buffer and type(now) is torch.Tensor and (now.is_meta or torch.equal(now, other))
-            if not same:
-                found.append(names[id(module)] + name)
-    return found
-
-
-def _same(value: Any, content: Any) -> bool:
-    try:
-        return bool(value == content)  # at the speed of C where all are the same objects
-    except Exception:  # tensors and arrays have no one answer
-        return False
+def _keep_flag(parameter: torch.Tensor) -> Kept:
+    return Kept(lambda: parameter.requires_grad, lambda flag: parameter.requires_grad_(flag), lambda flag: ())
 
 
 def note_written(module: Any, name: str) -> None:
@@ -204,33 +183,129 @@ def undo_written(begun: int) -> None:
             vars(module)[name] = value
 
 
-def put_back(kept: Kept) -> None:
-    """Give buffers, parameters and attributes the values that they had."""
-    if kept.numbers is not None:
-        kept.numbers.put_back()
-    for attributes in kept.attributes:
-        attributes.put_back()
-    for hooks, known in kept.hooks:
-        hooks.clear()
-        hooks.update(known)
-    kept.objects.restore()
-    if kept.outside is not None:
-        kept.outside.put_back()
-    if kept.stream is not None:
+class KeptOutside:
+    """Values outside of the modules under `root` that a call of it, or of its `method`, can reach, with contents."""
+
+    def __init__(self, root: torch.nn.Module, method: str = "", arguments: Sequence[Any] = ()) -> None:
+        inside = set(map(id, root.modules()))
+        self._places: dict[Any, Kept] = {}
+        values: list[Any] = []
+        kinds = {base for module in root.modules() for base in type(module).__mro__}
+        functions = reachable(root, method) + [(one, names_in(one)) for one in _functions_in(arguments)]
+        for function, names in functions:
+            space = function.__globals__
+            for name in names & space.keys():
+                value = space[name]
+                if isinstance(value, type):
+                    kinds.add(value)
+                elif not isinstance(value, _NO_VALUES):
+                    self._places[id(space), name] = keep_binding(space, name)
+            for cell in function.__closure__ or ():
+                self._places[id(cell)] = keep_cell(cell)
+            values += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        all_names = set[str]().union(*(names for _, names in functions))
+        for kind in kinds:
+            self._class(kind, all_names)
+        kept = list(self._places.values())
+        values += [value for one in kept for value in one.parts]
+        values += _held_by_methods(arguments)
+        modules = {id(one): one for one in values if _is_outside(one, inside)}.values()
+        kept += [keep_names(vars(one), _is_a_users) for one in modules]
+        values += [value for one in kept[-len(modules) :] for value in one.parts] if modules else []
+        values += [one for one in arguments if not isinstance(one, torch.Tensor)]
         with hidden_from_modes():
-            kept.stream[0].copy_(kept.stream[1])
-    for parameter, flag in kept.flags:
-        if parameter.requires_grad != flag:
-            parameter.requires_grad_(flag)
-    with torch.no_grad():
-        for parameter, before in kept.parameters:
-            if not torch.equal(parameter, before):
-                parameter.copy_(before)
-        for module, name, buffer, value in kept.buffers:
-            module._buffers[name] = buffer
-            # One that autograd may have kept is not touched for nothing.
-            if buffer is None or value is None or buffer.is_meta:
-                continue
-            held, value = (physical(buffer), physical(value))  # a forward may have left its own in a buffer's place
-            if not torch.equal(held, value):
-                held.copy_(value)
+            self._objects = contents_of(values)
+        self._objects.add(kept)
+
+    def _class(self, kind: type, names: set[str]) -> None:
+        if not is_followed(kind.__module__):
+            return
+        for base in reversed(kind.__mro__):  # of a base, too: code may give the class its own
+            held = vars(base)
+            for name in names & held.keys():
+                value = held[name]
+                if isinstance(value, _NO_VALUES) or hasattr(type(value), "__get__"):
+                    self._places.pop((id(kind), name), None)
+                else:
+                    self._places[id(kind), name] = keep_binding(kind, name)
+
+    @property
+    def unknown(self) -> str:
+        """Name the kind of a value that cannot be put back; empty if there is none."""
+        kinds = (type(one) for one in self._objects.looked_into())
+        found = (kind for kind in kinds if hasattr(kind, "__next__") or issubclass(kind, _NOT_PUT_BACK))
+        return next((kind.__name__ for kind in found), "")
+
+    def changed(self) -> bool:
+        """Return True if something has changed since."""
+        return self._objects.changed()
+
+    def put_back(self) -> None:
+        """Restore everything."""
+        with hidden_from_modes():
+            self._objects.restore()
+
+
+def _is_outside(value: Any, inside: set[int]) -> bool:
+    return isinstance(value, torch.nn.Module) and is_fused(value) and id(value) not in inside
+
+
+def contents_in(modules: Iterable[torch.nn.Module]) -> Contents:
+    """Keep what the users' attributes of modules hold."""
+    return contents_of(v for one in modules for name, v in vars(one).items() if _is_a_users(name, v))
+
+
+def _is_a_users(name: str, value: Any) -> bool:
+    return name not in NO_ATTRIBUTES and not name.startswith("_fused_")
+
+
+def _functions_in(arguments: Sequence[Any]) -> Iterator[types.FunctionType]:
+    """Yield the Python functions among arguments, and those that they close over."""
+    waiting, seen = list(arguments), set[int]()
+    while waiting:
+        value = waiting.pop()
+        value = getattr(value, "__func__", value)
+        if isinstance(value, functools.partial):
+            waiting += [value.func, *value.args, *value.keywords.values()]
+        elif isinstance(value, types.FunctionType) and id(value) not in seen:
+            seen.add(id(value))
+            yield value
+            waiting += [content_of(cell) for cell in value.__closure__ or ()]
+        elif type(value) in (list, tuple):
+            waiting += value
+        elif type(value) is dict:
+            waiting += value.values()
+
+
+def _held_by_methods(arguments: Sequence[Any]) -> list[Any]:
+    """List the objects of which methods are among arguments, such as the list of `outputs.append`."""
+    owners = (getattr(value, "__self__", None) for value in arguments)
+    return [owner for owner in owners if owner is not None and not isinstance(owner, types.ModuleType)]
+
+
+_LARGE = 2**16  # elements of a tensor that is not copied
+_SYSTEM = frozenset(("logging", "threading", "_thread", "_io", "io", "weakref", "_weakrefset", "typing"))
+_OF_OURS = __name__.partition(".")[0]
+
+
+def contents_of(values: Iterable[Any]) -> Contents:
+    """Keep all that can be reached from `values` through containers, attributes and slots, not through modules. Not to
+    be kept, nor restored, where operators are recorded."""
+    return Contents(values, {torch.Tensor: _tensor}, _is_left_alone)
+
+
+def _is_left_alone(value: Any) -> bool:
+    module = type(value).__module__
+    return isinstance(value, OPAQUE) or module in _SYSTEM or module.startswith(_OF_OURS)
+
+
+def _tensor(value: torch.Tensor) -> Iterable[Kept]:
+    """Keep a tensor that is no parameter and no buffer; of one of all models also what it stands for."""
+    if type(value) not in (torch.Tensor, ModelTensor) or value.is_inference():
+        return
+    held = physical(value)
+    if type(value) is ModelTensor:
+        yield Kept(lambda: value.value, value.become, lambda content: ())
+    if not held.requires_grad and held.numel() <= _LARGE:
+        numbers = held.clone()
+        yield Kept(lambda: held._version, lambda content: held.copy_(numbers), lambda content: ())

@@ -72,49 +72,32 @@ class ModelNumber:
     def __bool__(self) -> bool:
         return self._agreed(operator.ne, 0)
 
-    def __add__(self, other: Any) -> Any:
-        return self._computed(operator.add, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._reflected(operator.add, other, sys._getframe(1))
-
-    def __sub__(self, other: Any) -> Any:
-        return self._computed(operator.sub, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._reflected(operator.sub, other, sys._getframe(1))
-
-    def __mul__(self, other: Any) -> Any:
-        return self._computed(operator.mul, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._reflected(operator.mul, other, sys._getframe(1))
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._computed(operator.truediv, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._reflected(operator.truediv, other, sys._getframe(1))
-
     def __neg__(self) -> ModelNumber:
         return ModelNumber([-value for value in self._values], self._name)
 
-    def __lt__(self, other: Any) -> bool:
-        return self._agreed(operator.lt, other)
-
-    def __le__(self, other: Any) -> bool:
-        return self._agreed(operator.le, other)
-
-    def __gt__(self, other: Any) -> bool:
-        return self._agreed(operator.gt, other)
-
-    def __ge__(self, other: Any) -> bool:
-        return self._agreed(operator.ge, other)
-
-    def __eq__(self, other: object) -> bool:
-        return self._agreed(operator.eq, other)
-
     __hash__ = None  # type: ignore[assignment]
+
+
+def _computing(function: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    def own(self: ModelNumber, other: Any) -> Any:
+        return self._computed(function, other)
+
+    def reflected(self: ModelNumber, other: Any) -> Any:
+        return self._reflected(function, other, sys._getframe(1))
+
+    return own, reflected
+
+
+def _comparing(function: Callable[[Any, Any], bool]) -> Any:
+    return lambda self, other: self._agreed(function, other)
+
+
+for _name in ("add", "sub", "mul", "truediv"):
+    _own, _reflected = _computing(getattr(operator, _name))
+    setattr(ModelNumber, f"__{_name}__", _own)
+    setattr(ModelNumber, f"__r{_name}__", _reflected)
+for _name in ("lt", "le", "gt", "ge", "eq"):
+    setattr(ModelNumber, f"__{_name}__", _comparing(getattr(operator, _name)))
 
 
 def _refused(self: ModelNumber, *args: Any, **kwargs: Any) -> Any:

@@ -18,15 +18,15 @@ from typing import Any
 
 import torch
 
+from ..._state import Watch
 from ..._torch import own_parametrizations, tree_flatten, tree_unflatten
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, outside, state
 from ...nn.random_streams import FUNCTION_STREAM, seeds_of
 from ...ops.partial_use import split_by_model
 from ..hooks import counterparts
-from ..left_tensors import give_attributes, pictures
+from ..left_tensors import give_attributes, may_change_in_place
 from ..module_copies import copied
-from ..rebound import rebound
 from ..rules.random import next_stream
 from ..rules.table import settle_since
 from ..single_model import model_of
@@ -93,27 +93,24 @@ class ModelParts:
         self.plain: PlainModels | None = None
         self._made_at = _changes  # copies of the module are made anew after a change
         self._trees_ran = False  # the plain models lack what the code of the trees has set
-        self._seen: dict[str, Any] | None = self._pictures() if self.own else None
+        self._seen = self._watches() if self.own else {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out, in a copy, the modules made for calls: they hold tensors of the last one, and are made again."""
-        return {**vars(self), "plain": None, "trees": self.trees if self.own else [], "_seen": None}
+        return {**vars(self), "plain": None, "trees": self.trees if self.own else [], "_seen": {}}
 
-    def _pictures(self) -> dict[str, Any]:
-        """Picture what the array's modules hold, by path."""
-        seen: dict[int, Any] = {}
-        return {path: pictures(part, seen) for path, part in self.module.named_modules() if is_fused(part)}
+    def _watches(self) -> dict[Any, Watch]:
+        """Watch what the array's modules hold."""
+        return {part: Watch(vars(part), may_change_in_place) for part in self.module.modules() if is_fused(part)}
 
     def follow(self) -> None:
         """Let models that have their own attributes have what was changed in place in those that they share."""
         if not self.own:
             return
-        before, self._seen = self._seen, self._pictures()
-        if before is None:
-            return
-        for path, now in self._seen.items():
-            known, part = before.get(path, {}), self.module.get_submodule(path)
-            changed = [name for name, value in now.items() if name in known and known[name] != value]
+        before, self._seen = self._seen, self._seen or self._watches()
+        for path, part in self.module.named_modules() if before else ():
+            watch = before.get(part)
+            changed = [] if watch is None else watch.changed(vars(part))
             names = [name for name in changed if name not in part._fused_withheld]
             for tree in self.trees if names else ():
                 own = dict(tree.named_modules()).get(path)
@@ -381,8 +378,6 @@ def _detached_copy(value: Any, memo: dict[int, Any]) -> Any:
     # What a forward has made of parameters (a normalized weight) refers to their gradients, which no copy has.
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
-    if isinstance(value, types.FunctionType):  # of which copy makes no other
-        return rebound(value, memo)
     return copied(value, memo)
 
 

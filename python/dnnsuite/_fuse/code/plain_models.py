@@ -25,8 +25,7 @@ from ..single_model import model_of, with_dense_gradients
 from ..slices import narrow
 from .checkpoints import torchs_checkpoints
 from .fused_attributes import NO_ATTRIBUTES, is_fused
-from .kept_outside import KeptOutside, contents_of, users_attributes
-from .kept_state import SharedNumbers
+from .kept_state import KeptOutside, SharedNumbers, contents_in
 from .late_draws import handles_gradients, may_write_parameters, names_that_draw
 from .lent_parameters import OwnGradients, lent, let_take, lies_in_another_order
 from .method_name import call_model, method_named
@@ -220,7 +219,7 @@ class PlainModels:
         outside = KeptOutside(model, method_named(args), [*args, *kwargs.values()])
         if outside.unknown:
             return f"its code can reach a {outside.unknown}, which a trial would move on"
-        contents = contents_of(v for held in attributes.values() for v in users_attributes(held).values())
+        contents = contents_in(model.modules())
         state.checkpointed = False
         numbers = SharedNumbers()
         acts = False

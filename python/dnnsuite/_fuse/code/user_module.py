@@ -18,7 +18,8 @@ from ...nn.own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_for
 from ...nn.random_streams import FUNCTION_STREAM
 from ...nn.sharing import copies_of_shared
 from ...ops.torch_on_arrays import register
-from ..hooks import hooks_so_far, remove_hooks_since
+from ..hooks import counterparts, hooks_so_far, remove_hooks_since
+from ..left_tensors import value_of_model
 from ..module_copies import copied
 from ..rebound import refers_outside
 from ..rules.table import settle_since
@@ -28,8 +29,7 @@ from . import one_by_one
 from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage, class_of_its_own
-from .kept_outside import KeptOutside
-from .kept_state import Kept, changed, changed_buffers, keep, keep_again, note_written, put_back, undo_written
+from .kept_state import KeptOutside, KeptState, note_written, undo_written
 from .late_draws import may_look_later, may_write_parameters
 from .method_name import method_named
 from .model_number import ModelNumber
@@ -134,7 +134,7 @@ class UserModule(SparseBuffers, OwnTensors):
                 del state.written[begun[0] :]
         return self._fused_all_at_once(args, kwargs) if again else self._fused_one_by_one(args, kwargs)
 
-    def _fused_call(self, mark: int, kept: Kept | None, args: Any, kwargs: Any) -> Any:
+    def _fused_call(self, mark: int, kept: KeptState | None, args: Any, kwargs: Any) -> Any:
         """Call the user's code; then compute the tensors deferred since `mark`, except its output."""
         with making(memory=True) if self._fused_making else nullcontext():
             name = method_named(args)
@@ -156,21 +156,21 @@ class UserModule(SparseBuffers, OwnTensors):
                 raise NotFusable("it draws random numbers by a function that knows one generator alone")
         return output
 
-    def _fused_note_call(self, method: str, kept: Kept | None) -> None:
+    def _fused_note_call(self, method: str, kept: KeptState | None) -> None:
         """Note that the code of `method` has run for all models at once in the current modes."""
-        if kept is not None and changed(kept):  # a later call that begins anew must find all as it was
+        if kept is not None and kept.changed():  # a later call that begins anew must find all as it was
             self._fused_unsure = True
-            self._fused_acts = self._fused_acts or kept.objects.changed()
+            self._fused_acts = True
         if kept is not None and kept.outside is not None:
             self._fused_acts_outside = kept.acts_outside()  # once only: a cache was filled
         if kept is not None and method in self._fused_looking:
-            names = [*self._fused_changed.get(method, ()), *changed_buffers(self, kept)]
+            names = [*self._fused_changed.get(method, ()), *kept.changed_buffers()]
             self._fused_changed[method] = tuple(dict.fromkeys(names))
         if not self._fused_report.asked:
             self._fused_known.add((method, self.training, torch.is_grad_enabled()))
         self._fused_report.calls += bool(self._fused_report.mapped)
 
-    def _fused_second_try(self, args: Any, kwargs: Any, error: Exception, kept: Kept | None) -> Any:
+    def _fused_second_try(self, args: Any, kwargs: Any, error: Exception, kept: KeptState | None) -> Any:
         """Run the models one by one after an error in code for all at once; an error there is the user's.
 
         It leaves no trace: the first model has run up to the error, and the others have not.
@@ -183,13 +183,13 @@ class UserModule(SparseBuffers, OwnTensors):
         except Exception as own:
             self._fused_report.reason, self._fused_parts = "", None
             if kept is not None:
-                put_back(kept)
+                kept.put_back()
             own.__dict__["_of_a_model"] = True
             raise own from None
         finally:
             state.B = before
 
-    def _fused_keep(self, args: Any, kwargs: Any) -> Kept | None:
+    def _fused_keep(self, args: Any, kwargs: Any) -> KeptState | None:
         """Copy what a method may change before its first run; None once it has run."""
         method = method_named(args)
         known = (method, self.training, torch.is_grad_enabled()) in self._fused_known
@@ -201,19 +201,20 @@ class UserModule(SparseBuffers, OwnTensors):
             if may_look_later(self, method):  # type: ignore[arg-type]
                 self._fused_looking.add(method)
         objects = not known or self._fused_acts
-        kept = keep(self, self._fused_writing[method], objects, others=first or self._fused_elsewhere)
-        if not (first or self._fused_acts_outside):
-            return kept
-        return kept._replace(outside=KeptOutside(self, method, [*args, *kwargs.values()]))  # type: ignore[arg-type]
+        outside = None
+        if first or self._fused_acts_outside:
+            outside = KeptOutside(self, method, [*args, *kwargs.values()])  # type: ignore[arg-type]
+        others = first or self._fused_elsewhere
+        return KeptState(self, self._fused_writing[method], objects, others, outside=outside)
 
-    def _fused_keep_late(self, method: str) -> Kept | None:
+    def _fused_keep_late(self, method: str) -> KeptState | None:
         """Copy what `method` changed in its first run, if a later one may look at values and begin anew."""
         names, writing = self._fused_changed.get(method, ()), self._fused_writing.get(method, False)
         if method not in self._fused_looking or not (names or writing):
             return None
-        return keep_again(self, names, writing)
+        return KeptState(self, writing, buffers=names)
 
-    def _fused_turn_back(self, kept: Kept | None, begun: tuple[int, int], reason: str, outer: Any) -> None:
+    def _fused_turn_back(self, kept: KeptState | None, begun: tuple[int, int], reason: str, outer: Any) -> None:
         """Undo what a try has changed, and note the `reason` to run the models one by one.
 
         Raises:
@@ -233,7 +234,7 @@ class UserModule(SparseBuffers, OwnTensors):
                     "changed; call array.per_model(name) with the name of this module before training"
                 )
         else:
-            put_back(kept)
+            kept.put_back()
         self._fused_report.reason = reason
         if acts and reason and outer is not None:
             raise NotFusable(f"{reason}, in {self._fused_original.__name__}, which changes values outside of it")
@@ -334,8 +335,8 @@ class UserModule(SparseBuffers, OwnTensors):
         one_by_one.note_change()
         parts = self._fused_parts
         if parts is not None and parts.own and name not in (*self._parameters, *self._buffers, *self._modules):
-            for tree in parts.trees:
-                setattr(tree, name, value)
+            for index, tree in enumerate(parts.trees):
+                setattr(tree, name, value_of_model(value, index, counterparts(self, tree)))  # type: ignore[arg-type]
             self.__dict__["_fused_withheld"] = self._fused_withheld - {name}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -351,11 +352,11 @@ def _refuse_new(module: Any, name: str, value: torch.nn.Module) -> None:
         )
 
 
-def _is_final(error: Exception, kept: Kept | None) -> bool:
+def _is_final(error: Exception, kept: KeptState | None) -> bool:
     """Return True for an error that running the models one by one would not avoid; put back what it left changed."""
     if isinstance(error, Refused) or hasattr(error, "_of_a_model"):
         if kept is not None:
-            put_back(kept)
+            kept.put_back()
         return True
     # In a backward pass it is of a second run, or torch's own to say that it has run enough.
     return kept is None or backward_pass() != -1

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..._state import Walk
+from ..._state import Walk, Watch
 
 
 class HeldObjects:
@@ -21,34 +21,30 @@ class HeldObjects:
 
     def __init__(self, values: Iterable[tuple[Any, Sequence[Any]]]) -> None:
         self._tensors: list[tuple[torch.Tensor, list[torch.Tensor]]] = []
-        self._objects: list[Any] = []
+        self._alone: list[torch.Tensor] = []  # a tensor has attributes, too, and may get other memory
+        self._objects: dict[str, Any] = {}
         for value, theirs in values:
             if isinstance(value, torch.Tensor):
                 self._tensors += _followed(value, theirs)
-            self._objects.append(value)  # a tensor has attributes, too
+                self._alone.append(value)
+            else:
+                self._objects[str(len(self._objects))] = value
         self.keep()
 
     def keep(self) -> None:
         """Remember their current contents."""
         self._versions = [tensor._version for tensor, _ in self._tensors]
-        self._walks = [Walk(value) for value in self._objects]
+        self._walks = list(map(Walk, self._alone))
+        self._watch, self._others = Watch(self._objects, lambda name, value: True), False
 
     def changed(self) -> bool:
         """Return True if one was changed in place."""
-        return self._other_tensors() or self.other_objects()
-
-    def _other_tensors(self) -> bool:
-        return [tensor._version for tensor, _ in self._tensors] != self._versions
+        return [tensor._version for tensor, _ in self._tensors] != self._versions or self.other_objects()
 
     def other_objects(self) -> bool:
-        """Return True if one that is not a tensor has changed: its copies must be made again."""
-        for number, walk in enumerate(self._walks):
-            if not walk.same():
-                now = Walk(walk.root)
-                if now.snapshot != walk.snapshot:
-                    return True
-                self._walks[number] = now
-        return False
+        """Return True if one has changed in more than a tensor's values: its copies must be made again."""
+        self._others = self._others or any(map(_other, self._walks)) or bool(self._watch.changed(self._objects))
+        return self._others
 
     def carry_over(self) -> None:
         """Copy the values of the array's tensors into the copies."""
@@ -57,6 +53,13 @@ class HeldObjects:
             for copy in copies if tensor._version != version else ():
                 copy.detach().copy_(tensor.detach())
         self.keep()
+
+
+def _other(walk: Walk) -> bool:
+    if walk.same():
+        return False
+    now = Walk(walk.root)
+    return (now.snapshot, now.marks) != (walk.snapshot, walk.marks)
 
 
 def _followed(tensor: torch.Tensor, theirs: Sequence[Any]) -> Iterator[tuple[torch.Tensor, list[torch.Tensor]]]:
