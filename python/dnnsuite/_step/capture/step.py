@@ -86,6 +86,7 @@ class CapturedStep:
         self._warm: set[Any] = set()  # layouts of batch of which a step was made
         self._shelf: dict[Any, Attempts] = {}  # by Python state and values
         self._key: Any = None
+        self._ready: tuple[list[Any], Any, Replay] | None = None  # values, layout and replay of the last step
         self._chosen: int | None = None
         self.refusal: str | None = no_capture
         self.replayed = False
@@ -105,6 +106,11 @@ class CapturedStep:
     def leaves(self) -> bool:
         """True if a step, also a replayed one, leaves tensors in attributes of modules."""
         return self._watch.leaves or self._exchange.leaves
+
+    @property
+    def quiet(self) -> bool:
+        """True if the last step was a replay of operators alone, which changes nothing in Python."""
+        return self.replayed and not (self._watch.leaves or self._exchange.leaves or self._numbers.places)
 
     @property
     def reads_live(self) -> bool:
@@ -127,18 +133,29 @@ class CapturedStep:
         return [*self.read(), self._given()]
 
     def __call__(
-        self, batch: Any, hyper: Sequence[dict[str, torch.Tensor]], seen: list[Any] | None = None
+        self, batch: Any, hyper: Sequence[dict[str, torch.Tensor]], seen: list[Any] | None = None, flat: Any = None
     ) -> torch.Tensor:
-        """Make a step; `seen` is what `read` has returned when the step was asked for."""
+        """Make a step.
+
+        Args:
+            seen: what `read` has returned when the step was asked for; the same list while nothing has changed.
+            flat: the batch, flattened, if that is known.
+        """
         if self.refusal is not None:
             return self._train(batch, hyper)
-        if self._turns() != self._turned:
-            self._turn_to_another_way()
-        inputs, key, numbers = guards.flatten(batch)
-        self._given.take(numbers)
-        given = len(inputs)
+        tensors, key, numbers = guards.flatten(batch) if flat is None else flat
+        given, inputs = len(tensors), [*tensors]
         for own in hyper:
             inputs += own.values()
+        turned = not self._turned or self._turns() == self._turned
+        if self._ready is not None and turned and not self.audits:
+            values, layout, replay = self._ready
+            if values is seen and layout == key:
+                return replay(inputs)
+        self._ready = None
+        if not turned:
+            self._turn_to_another_way()
+        self._given.take(numbers)
         attempt = self._attempt(key, inputs, [*(self.read() if seen is None else seen), numbers])
         if attempt is None or self.refusal is not None:
             return self._eager(batch, hyper)
@@ -151,12 +168,21 @@ class CapturedStep:
         losses = None if attempt is None else self._replay(attempt, inputs)
         if losses is not None:
             if self.audit is None:
+                self._note_ready(attempt, seen, key, numbers)
                 return losses
             return self.audit.compare(losses, lambda: self._train(batch, hyper))
         if attempt is None or self.refusal is not None:
             return self._eager(batch, hyper)
         with self._replays.recording():
             return self._watched(attempt, StepInputs(batch, hyper, inputs, len(inputs) - given))
+
+    def _note_ready(self, attempt: Attempt | None, seen: list[Any] | None, key: Any, numbers: tuple[Any, ...]) -> None:
+        """Replay the next step at once, if it is on a batch of the same layout and nothing else has changed: there is
+        one recording for all values of its tensors."""
+        if attempt is None or attempt.stage != "replay" or attempt.replay is None or seen is None:
+            return
+        if not (attempt.read or numbers or self._numbers.places or self._attempts.outcomes.knows(key)):
+            self._ready = seen, key, attempt.replay
 
     def _eager(self, batch: Any, hyper: Sequence[dict[str, torch.Tensor]]) -> torch.Tensor:
         """Run a step between captures on their stream: what it leaves in autograd's graph remembers its stream."""
@@ -191,7 +217,7 @@ class CapturedStep:
             if losses is None and attempt.paths.refusal is not None:
                 self._refuse(attempt.paths.refusal)
         elif attempt.stage == "replay" and attempt.replay is not None:
-            if all(read.holds(inputs) for read in attempt.read):
+            if not attempt.read or all(read.holds(inputs) for read in attempt.read):
                 losses = attempt.replay(inputs)
             else:
                 attempt.stage = "record"
@@ -237,6 +263,7 @@ class CapturedStep:
 
     def python_changed(self, names: Sequence[str], state: HeldState) -> None:
         """Take note that `names` have changed in the Python state of the modules, which is `state` now."""
+        self._ready = None
         if not self._replays.seeded:
             self._numbers.hold(self._python, state)
         self._python = state

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from .followed_step import FollowedStep, NotFollowed, WritesElsewhere, follow
 from .guards import newly_left, put_back, tensors_left
 from .looks import Replay, ValueChanged
 from .plan import StepRecording
-from .python_state import python_values
+from .python_state import held_in, python_values
 from .read_floats import HiddenReads
 from .record import StepRecorder
 from .script import NotScriptable, Scripts, described
@@ -80,7 +81,7 @@ class StepWatch:
         recorder = StepRecorder(given.tensors, given.fixed, self.replays.seeded, self.replays.home)
         in_math = followed_in_math(self.numbers.spaces)
         before = tensors_left(self.array)
-        with recorder, HiddenReads(recorder), in_math:
+        with recorder, HiddenReads(recorder, partial(held_in, self.array)), in_math:
             with self.unseen.watching():
                 losses = self.run(given)
             left = newly_left(self.array, before)
