@@ -146,8 +146,19 @@ class ChangingNumbers:
     def rest_held(self, state: HeldState) -> frozenset[Any]:
         """Remove these numbers from a Python state."""
         return frozenset(
-            ((path, key), value) for (path, key), value in state.items() if HeldNumber(path, key) not in self.places
+            ((path, key), type(value), value)
+            for (path, key), value in state.items()
+            if HeldNumber(path, key) not in self.places
         )
+
+
+def same_values(a: Any, b: Any) -> bool:
+    """Return True for two copies that nothing tells apart: True is not 1, which is not 1.0."""
+    if a is b or type(a) is not type(b):
+        return a is b
+    if type(a) in (tuple, list):
+        return len(a) == len(b) and all(map(same_values, a, b))
+    return bool(a == b)
 
 
 def _alike(a: Any, b: Any) -> bool:

@@ -14,6 +14,21 @@ from ..._state import PLAIN, Path, Put, Unknown, Walk
 _PLAIN_TYPES = frozenset(PLAIN)
 
 
+class ExactWalk(Walk):
+    """Walk that tells 1, 1.0 and True apart in containers and attributes: their values are compared by identity."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._exact = Guards()
+        super().__init__(*args, **options)
+
+    def watch(self, container: Any, copy: Any) -> None:
+        super().watch(container, copy)
+        self._exact.container(container, copy)
+
+    def same(self) -> bool:
+        return self._exact.hold() and super().same()
+
+
 class Scope:
     """Names that the code of a step uses for attributes: those of all its functions, for one hands an object to
     another. `names` is None where code makes names as it runs. `own` are the ids of the modules that the step trains.
@@ -25,7 +40,7 @@ class Scope:
 
     def walk(self, value: Any, where: str = "", name: str | None = None, **options: Any) -> Walk:
         """Walk through a value that the code reaches."""
-        return Walk(value, self.names, where, name, own=self.own, **options)
+        return ExactWalk(value, self.names, where, name, own=self.own, **options)
 
 
 class Reader:
