@@ -317,6 +317,7 @@ class PythonState:
         return False
 
     def _guard(self, guards: Guards) -> None:
+        """Guard all that `changed` looks at."""
         for holder in self._holders:
             guards.container(holder.held, holder.known)
         if self._any_objects:

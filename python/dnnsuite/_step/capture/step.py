@@ -137,7 +137,7 @@ class CapturedStep:
         """Make a step.
 
         Args:
-            seen: what `read` has returned when the step was asked for; the same list while nothing has changed.
+            seen: values that the code sees, read when the step was asked for; the same list while nothing has changed.
             flat: the batch, flattened, if that is known.
         """
         if self.refusal is not None:
