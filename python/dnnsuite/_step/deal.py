@@ -91,7 +91,8 @@ class Deal:
         self._flush, self._autocast = flush, autocast
         self._seen: Any = None
         self._ran = self._took = False
-        self.table, self._values = GuardTable(), None
+        self.table = GuardTable()
+        self._values: list[Any] | None = None
         self._reach = guards.reach_of(loss_function, shards[0].array, shards[0].whole)
         self.outside, self._layouts = OutsideState(self._reach.readers), set[Any]()
         names = self._reach.names

@@ -251,8 +251,7 @@ class StepRunner(NotCopied):
         if self._dispatch.later:
             with torch_threads(1):  # of two, one would wait busily on a core of the shards' threads
                 batch = self._lent.lend(batch)
-        flat = None if self._dispatch.later or not self._of_tensors else flat
-        step = self._step_of(batch, layout, flat)
+        step = self._step_of(batch, layout, None if self._dispatch.later or not self._of_tensors else flat)
         if audit and trial is None:
             self._audit(step)
         elif trial is None:

@@ -100,7 +100,8 @@ class GuardTable:
         looked at: a change in between is not lost."""
         before, self._guards = self._guards, None
         if before is not None:
-            self._pause = 0 if before.held > self._pause else min(2 * self._pause + 1, _LONGEST_PAUSE)
+            held: int = before.held  # type: ignore[attr-defined]  # stubgen leaves properties of such types out
+            self._pause = 0 if held > self._pause else min(2 * self._pause + 1, _LONGEST_PAUSE)
             self._left = self._pause
         if self._left:
             self._left -= 1
