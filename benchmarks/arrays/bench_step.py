@@ -7,13 +7,19 @@ Ways: `serial` (torch, one model after the other, Adam as torch runs it), `seria
 loss under torch.compile, Adam fused), `vmap` (gradients of stacked models by torch.func, one Adam over the stack),
 `vmap+compile` (all of that in one compiled function), `array` (dnnsuite, steps run as written), `captured` (dnnsuite,
 steps replayed; the default of StepRunner). Each model has its own batch and learning rate.
+
+`Python` is the share of a captured step outside of the call that runs its operators from C++: that call is timed in
+each step, and the step as a whole. What the call itself spends on taking its arguments counts as C++.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import sys
+import time
+import unittest.mock
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,9 +28,10 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import dnnsuite
 from dnnsuite import StepRunner, nn, optim
+from dnnsuite._step.capture import script
 from timing import interleaved
 
-Way = Callable[[], object]
+Way = Callable[..., object]
 SIZES = {"mlp_s": ((64, 128, 128, 10), 32), "mlp_m": ((784, 512, 256, 10), 64)}
 
 
@@ -97,17 +104,50 @@ def vmap(work: Workload, compiled: bool) -> Way:
     return torch.no_grad()(lambda: run(work.x, work.y))
 
 
-def array(work: Workload, capture: bool) -> Way:
+def loss_of_all(a: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(a(x), y)
+
+
+def array(work: Workload, capture: bool, loss: Way = loss_of_all) -> Way:
     fused = dnnsuite.fuse(work.models())
     optimizer = optim.Adam(fused.parameters(), lr=work.rates)
-    runner = StepRunner(
-        fused, optimizer, lambda a, x, y: nn.functional.cross_entropy(a(x), y), threads=1, capture=capture
-    )
+    runner = StepRunner(fused, optimizer, loss, threads=1, capture=capture)
     for _ in range(16):  # finds its width, and captures
         runner.step(work.x, work.y)
     expected = "captured" if capture else "eager: capture=False"
     assert runner.mode == expected, runner.mode
     return lambda: runner.step(work.x, work.y)
+
+
+def python_share(work: Workload, steps: int = 5, rounds: int = 400) -> float:
+    """Measure the share of a captured step's time outside of the call of its operators. The least of many short rounds
+    is taken: it was interrupted by nobody, so that it is time of the CPU."""
+    inside, make = [0], script.create_function
+
+    def timed(name: str, graph: object) -> Callable[..., object]:
+        run = make(name, graph)
+
+        def call(*arguments: object) -> object:
+            begin = time.perf_counter_ns()
+            result = run(*arguments)
+            inside[0] += time.perf_counter_ns() - begin
+            return result
+
+        return call
+
+    with (
+        unittest.mock.patch.object(script, "create_function", timed),
+        unittest.mock.patch.object(script, "FUNCTIONS", script.Functions()),
+    ):
+        step = array(work, True, lambda a, x, y: loss_of_all(a, x, y))  # whose recording nobody has
+    least_ns = {"whole": math.inf, "inside": math.inf}
+    for _ in range(rounds):
+        inside[0], begin = 0, time.perf_counter_ns()
+        for _ in range(steps):
+            step()
+        whole_ns = time.perf_counter_ns() - begin
+        least_ns = {"whole": min(least_ns["whole"], whole_ns), "inside": min(least_ns["inside"], inside[0])}
+    return 1 - least_ns["inside"] / least_ns["whole"]
 
 
 WAYS: dict[str, Callable[[Workload], Way]] = {
@@ -141,7 +181,8 @@ def main() -> None:
                 for way, t in timings.items()
                 if way != "serial"
             )
-            print(f"{name} B={B:<3} serial {base.min_s / B * 1e3:.3f} ms a model  {ratios}", flush=True)
+            share = f"  Python {python_share(work):.1%} of a captured step" if "captured" in names else ""
+            print(f"{name} B={B:<3} serial {base.min_s / B * 1e3:.3f} ms a model  {ratios}{share}", flush=True)
 
 
 if __name__ == "__main__":

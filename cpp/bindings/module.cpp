@@ -14,11 +14,13 @@ namespace dnnsuite::bindings {
 
 void init_activity(py::module_& m);
 void init_base(py::module_& m);
+void init_batches(py::module_& m);
 void init_decisions(py::module_& m);
 void init_host(py::module_& m);
 void init_cgroup(py::module_& m);
 void init_counters(py::module_& m);
 void init_gpu_counters(py::module_& m);
+void init_guards(py::module_& m);
 void init_library(py::module_& m);
 void init_nvtx(py::module_& m);
 void init_spans(py::module_& m);
@@ -54,6 +56,7 @@ PYBIND11_MODULE(_C, m) {
     m.doc() = "The instruments of dnnsuite: clock, timers, statistics.";
     py::register_local_exception_translator(dnnsuite::bindings::translate);
     dnnsuite::bindings::init_base(m);
+    dnnsuite::bindings::init_batches(m);
     dnnsuite::bindings::init_decisions(m);
     dnnsuite::bindings::init_host(m);
     dnnsuite::bindings::init_topology(m);
@@ -64,4 +67,5 @@ PYBIND11_MODULE(_C, m) {
     dnnsuite::bindings::init_nvtx(m);
     dnnsuite::bindings::init_spans(m);
     dnnsuite::bindings::init_gpu_counters(m);
+    dnnsuite::bindings::init_guards(m);
 }

@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['ActivitySession', 'Bandwidth', 'Bootstrap', 'Cgroup', 'Comparison', 'CounterDevice', 'CounterHost', 'CudaEvents', 'Disturbances', 'Entropy', 'Fixed', 'GroupTree', 'Interval', 'NvtxRange', 'PerfGroup', 'PerfValue', 'Precision', 'Process', 'RangeCounters', 'RunningStatistics', 'SampledCounters', 'Span', 'Spans', 'StdRel', 'StepTimer', 'StopRule', 'Summary', 'Trend', 'Warmup', 'add_library_folder', 'addition_ns', 'batch_means', 'bootstrap_mean', 'bootstrap_ratio', 'compare', 'counter_chips', 'counter_refusal', 'cuda_profiler_start', 'cuda_profiler_stop', 'cupti_function_name', 'cupti_version', 'decode_activity', 'exit_without_destructors', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'make_nvtx_range', 'make_span', 'mser5', 'now_ns', 'nvtx_mark', 'nvtx_start', 'nvtx_stop', 'parse_cpu_list', 'perf_events', 'quantile', 'rate', 'read_disturbances', 'read_hierarchies', 'read_topology', 'require_driver', 'seal_counter_image', 'spin', 'stream_triad', 'student_t', 'summarise', 'trend']
+__all__: list[str] = ['ActivitySession', 'Bandwidth', 'Bootstrap', 'Cgroup', 'Comparison', 'CounterDevice', 'CounterHost', 'CudaEvents', 'Disturbances', 'Entropy', 'Fixed', 'GroupTree', 'Guards', 'Interval', 'NvtxRange', 'PerfGroup', 'PerfValue', 'Precision', 'Process', 'RangeCounters', 'RunningStatistics', 'SampledCounters', 'Span', 'Spans', 'StdRel', 'StepTimer', 'StopRule', 'Summary', 'Trend', 'Warmup', 'add_library_folder', 'addition_ns', 'batch_means', 'bootstrap_mean', 'bootstrap_ratio', 'compare', 'counter_chips', 'counter_refusal', 'cuda_profiler_start', 'cuda_profiler_stop', 'cupti_function_name', 'cupti_version', 'decode_activity', 'exit_without_destructors', 'flatten', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'make_nvtx_range', 'make_span', 'mser5', 'now_ns', 'nvtx_mark', 'nvtx_start', 'nvtx_stop', 'parse_cpu_list', 'perf_events', 'quantile', 'rate', 'read_disturbances', 'read_hierarchies', 'read_topology', 'require_driver', 'seal_counter_image', 'spin', 'stream_triad', 'student_t', 'summarise', 'trend']
 class RunningStatistics:
     """
     Count, mean, variance, minimum and maximum of values seen one at a time.
@@ -865,6 +865,52 @@ class SampledCounters:
         """
         Windows since the last call: realtime_ns, monotonic_ns, overflows, t0_ns, t1_ns, values, image (sealed).
         """
+class Guards:
+    """
+    Places that Python code can read, and what was there when each was added.
+    """
+    @staticmethod
+    def __new__(type, *args, **kwargs):
+        """
+        Create and return a new object.  See help(type) for accurate signature.
+        """
+    def __len__(self):
+        """
+        Return len(self).
+        """
+    def attribute(self, owner: typing.Any, name: str) -> None:
+        """
+        Guard an attribute: the same object, or an equal one of its type.
+        """
+    def cell(self, cell: typing.Any) -> None:
+        """
+        Guard the object that a closure's cell holds.
+        """
+    def container(self, value: typing.Any, copy: typing.Any = None) -> None:
+        """
+        Guard a dict or a list: its keys and values are the same objects, in the same order. Any other
+        container equals the `copy` of it.
+        """
+    def hold(self) -> bool:
+        """
+        True if all is as it was; False at the first that is not, or cannot be compared.
+        """
+    def item(self, mapping: typing.Any, key: typing.Any) -> None:
+        """
+        Guard the object under a key, or that there is none.
+        """
+    def memory(self, buffer: typing.Any) -> None:
+        """
+        Guard the bytes of a buffer.
+        """
+    def result(self, function: typing.Any, by_identity: bool = False) -> None:
+        """
+        Guard what a call returns: the same object, or without `by_identity` an equal one of its type.
+        """
+    def table(self, guards: Guards) -> None:
+        """
+        Guard all that another table guards.
+        """
 def add_library_folder(folder: str) -> None:
     """
     Look for vendors' libraries there too.
@@ -944,6 +990,13 @@ def exit_without_destructors() -> bool:
     Have this process, a forked child, end in `exit` without libraries' destructors, its status unchanged.
     
     Returns False where the C library is not glibc.
+    """
+def flatten(batch: typing.Any, tensor: typing.Any, plain: tuple, numbers: tuple, opened: typing.Any) -> tuple:
+    """
+    Take a batch apart: its tensors, its signature (their layouts and the values of everything else), and its numbers.
+    
+    The signature is None if a value cannot be compared. `tensor` is the type of tensors, `plain` are those of values, `numbers`
+    those of numbers; `opened(value)` returns the names and the parts of any other value, or None.
     """
 def format_cpu_list(numbers: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:
     """

@@ -36,10 +36,10 @@ def test_the_mode_is_that_of_the_shard_furthest_from_a_replay():
     vectors = [{name: group[name] for name in optimizer.per_model} for group in optimizer.param_groups]
     batch = (torch.randn(2, 4, 3),)
     for _ in range(5):
-        assert deal.run(0, batch, vectors).shape == (1,)
+        assert deal.run(0, batch, (vectors, None, None)).shape == (1,)
         assert deal.mode == "warming up"
     for _ in range(5):
-        deal.run(1, batch, vectors)
+        deal.run(1, batch, (vectors, None, None))
     assert deal.mode == "captured"
 
 

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from .._C import Guards
 from .._fuse import (
     Divergence,
     EditsInPlace,
@@ -52,6 +54,13 @@ class CarriedPython:
         if self._edits == before:
             return False
         return known.depend_on_values or any(loops(one) or remembers(one) for one in self._arrays)
+
+    def join(self, guards: Guards) -> bool:
+        """Let `guards` guard all that `outdated` and `changed` look at; False in a pause."""
+        guards.attribute(EditsInPlace, "count")
+        guards.item(vars(self), "differing")
+        guards.result(functools.partial(runs_of, self._array))
+        return not self.differing and self._state.table.join(guards)
 
     def changed(self) -> bool:
         """Return True if a value of the array has changed since it was carried over."""

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
 
+from .._C import Guards
 from .._fuse import loops, run_in_a_loop
 from .._torch import caches_parametrizations, own_parametrizations
 from .capture import Audit, CapturedStep, CudaGraphs, Recordings, Scripts, guards
+from .capture.guards import GuardTable, guard_left_out
 from .outside import OutsideState, writes_outside
 from .part import LossFunction, StepPart
 from .shard import Shard, Vectors
@@ -27,18 +29,22 @@ _FORWARD_MODE = frozenset(
 
 def autocast_now(device: str = "cpu") -> Autocast:
     """Return the autocast of a type of device as the calling thread has it: device, enabled, dtype, cache enabled."""
-    enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
-    return device, enabled, dtype, torch.is_autocast_cache_enabled()
+    enabled, dtype, cache = (read() for read in readers_of_autocast(device))
+    return device, enabled, dtype, cache
+
+
+def readers_of_autocast(device: str) -> Sequence[Callable[[], Any]]:
+    """List functions that read the autocast of a type of device: enabled, dtype, cache enabled."""
+    enabled, dtype = torch.is_autocast_enabled, torch.get_autocast_dtype
+    return partial(enabled, device), partial(dtype, device), torch.is_autocast_cache_enabled
 
 
 def _under(autocast: Autocast) -> AbstractContextManager[Any]:
-    """Context manager: set that autocast in a thread that has none.
+    """Context manager: set that autocast in a thread that has another.
 
     On a GPU torch's cache of cast weights is off: a graph would read weights cast in an earlier step.
     """
     device, enabled, dtype, cache = autocast
-    if not enabled and not torch.is_autocast_enabled(device):
-        return contextlib.nullcontext()
     return torch.autocast(device, dtype, enabled, cache and device == "cpu")
 
 
@@ -56,10 +62,6 @@ def shards_of(
     for shard in shards:
         run_in_a_loop(shard.array, loop)
     return shards
-
-
-def _layout(batch: Any) -> Any:
-    return guards.flatten(batch)[1]
 
 
 class Deal:
@@ -88,7 +90,9 @@ class Deal:
         self.shards, self.ahead = shards, ahead
         self._flush, self._autocast = flush, autocast
         self._seen: Any = None
-        self._ran = False
+        self._ran = self._took = False
+        self.table = GuardTable()
+        self._values: list[Any] | None = None
         self._reach = guards.reach_of(loss_function, shards[0].array, shards[0].whole)
         self.outside, self._layouts = OutsideState(self._reach.readers), set[Any]()
         names = self._reach.names
@@ -136,33 +140,62 @@ class Deal:
         ran, self._ran = self._ran, False
         return ran
 
+    def took_python(self) -> bool:
+        """Return True if a step since the last call was more than operators: it may have changed Python values."""
+        took, self._took = self._took, False
+        return took
+
     @property
     def parted(self) -> bool:
         """True if models of one shard go different ways, by numbers that their code reads: recordings of shards of one
         are fewer."""
-        pairs = zip(self._captured, self.shards, strict=False)
-        return any(captured.parted and shard.length > 1 for captured, shard in pairs)
+        for captured, shard in zip(self._captured, self.shards, strict=False):
+            if captured.parted and shard.length > 1:
+                return True
+        return False
 
-    def code_changed(self) -> bool:
-        """Return True if another function stands in the place of one that the steps call."""
-        return bool(self._captured) and self._reach.bindings.changed()
+    def guard_code(self, guards: Guards) -> None:
+        """Guard that no other function stands in the place of one that the steps call, and that layers leave out what
+        they do."""
+        guard_left_out(guards, self.shards[0].whole, [(one.start, one.length) for one in self.shards])
+        if self._captured:
+            self._reach.bindings.guard(guards)
 
-    def reads_live(self, seen: Any, batch: Any) -> bool:
-        """Return True if a step with the values `seen`, from `read`, may read them anew while it runs; then
-        `note_done` is called after it."""
+    def look(self) -> None:
+        """Read the values that the code sees outside of its arguments, for a step that is asked for now."""
+        if self._captured and not self.table.hold():
+            fresh = self.table.renewed(self._guard)
+            self._values = self.read_outside()
+            self.table.keep(fresh)
+
+    def join(self, guards: Guards) -> bool:
+        """Let `guards` guard these values; False in a pause."""
+        return not self._captured or self.table.join(guards)
+
+    def _guard(self, guards: Guards) -> None:
+        for reader in self._reach.readers:
+            reader.guard(guards)
+
+    def reads_live(self, seen: Any, layout: Any) -> bool:
+        """Return True if a step with the values `seen`, from `read`, on a batch of this layout may read them anew while
+        it runs; then `note_done` is called after it."""
         before, self._seen = self._seen, seen
         if self.ahead or before != seen or any(captured.reads_live for captured in self._captured):
             self.outside.look()
             return True
-        return self.outside.any and not (self._replayed and _layout(batch) in self._layouts)
+        return self.outside.any and not (self._replayed and layout in self._layouts)
 
-    def note_done(self, batch: Any) -> None:
+    def note_done(self, layout: Any) -> None:
         """Note whether a step that has ended was replayed: the next on such a batch reads nothing anew then."""
-        layout = _layout(batch)
         if len(self.shards) == 1:  # several write in no order
             self.outside.note_own()
         if self._replayed and layout is not None:
             self._layouts.add(layout)
+
+    @property
+    def quiet(self) -> bool:
+        """True if the last step was a replay of operators alone in every shard."""
+        return bool(self._captured) and not self.ahead and all(one.quiet for one in self._captured)
 
     @property
     def _replayed(self) -> bool:
@@ -174,8 +207,10 @@ class Deal:
         return any(captured.follows for captured in self._captured)
 
     def read(self) -> list[Any] | None:
-        """Read the values that the code sees outside of its arguments, for a step that is asked for now."""
-        return self._captured[0].read() if self._captured else None
+        """Return the values that the code sees outside of its arguments, as `look` has found them last."""
+        if self._values is None:
+            self.look()
+        return self._values
 
     def read_outside(self) -> list[Any]:
         """Read the values outside of the array that the code sees."""
@@ -188,6 +223,7 @@ class Deal:
 
     def audit_next(self, audits: bool) -> list[Audit]:
         """Let replays of the next step be audits, or not; return those of the last step."""
+        self._took = True
         done = [captured.audit for captured in self._captured if captured.audit is not None]
         for captured in self._captured:
             captured.audits, captured.audit = audits, None
@@ -198,20 +234,34 @@ class Deal:
         for captured in self._captured:
             captured.python_changed(names, state)
 
-    def run_asked(self, index: int, batch: tuple[Any, ...], asked: tuple[Vectors, Any]) -> torch.Tensor:
-        """Run a step with the hyper-parameters and Python values of the moment at which it was asked for."""
-        return self.run(index, batch, *asked)
+    def run(self, index: int, batch: tuple[Any, ...], asked: Any) -> torch.Tensor:
+        """Run one step of `batch` on shard `index`; return its losses `[length]`.
 
-    def run(self, index: int, batch: tuple[Any, ...], vectors: Vectors, seen: list[Any] | None = None) -> torch.Tensor:
-        """Run one step of `batch` on shard `index`; return its losses `[length]`. `seen` is a result of `read`."""
+        Args:
+            asked: hyper-parameters and values, from `read`, of the moment at which the step was asked for; and the
+                batch, flattened, if it is a tuple of tensors of all models.
+        """
+        vectors, seen, flat = asked
         shard = self.shards[index]
-        with self._flush(), _under(self._autocast), own_parametrizations():
-            if index >= len(self._captured):
-                self._ran = True
-                return shard.step(batch, vectors)
-            captured = self._captured[index]
-            try:
-                return captured(shard.part(batch), shard.hyper(vectors), seen)
-            finally:
-                if not captured.replayed or captured.leaves:
-                    self._ran = True
+        flat = flat if shard.is_whole else None
+        device, autocast, *_ = self._autocast
+        with self._flush():
+            if not (autocast or torch.is_autocast_enabled(device) or caches_parametrizations()):
+                return self._run(shard, index, batch, vectors, seen, flat)
+            with _under(self._autocast), own_parametrizations():
+                return self._run(shard, index, batch, vectors, seen, flat)
+
+    def _run(
+        self, shard: Shard, index: int, batch: tuple[Any, ...], vectors: Vectors, seen: list[Any] | None, flat: Any
+    ) -> torch.Tensor:
+        if index >= len(self._captured):
+            self._ran = self._took = True
+            return shard.step(batch, vectors)
+        captured = self._captured[index]
+        try:
+            own = shard.part(batch) if flat is None else batch
+            return captured(own, shard.hyper(vectors), seen, flat)
+        finally:
+            if not captured.quiet:
+                self._took = True
+                self._ran = self._ran or not captured.replayed or captured.leaves

@@ -12,6 +12,7 @@ import torch
 
 from .. import _memory as memory
 from .. import _under_way as under_way
+from .._C import Guards
 from .._fuse import take_from_models
 from .._fuse import width as array_width
 from .._torch import mark_stepped
@@ -23,21 +24,12 @@ from .batches import LentBatches
 from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
 from .capture.audit import Audits
 from .carried_python import CarriedPython
-from .deal import Deal, autocast_now, parts_of, shards_of
+from .deal import Deal, autocast_now, parts_of, readers_of_autocast, shards_of
 from .denormals import Flushed
 from .dispatch import Dispatch
 from .outside import SharedDraws, width_beside_others
 from .part import LossFunction, StepPart
-from .refusals import (
-    check_batch,
-    check_counts,
-    check_optimizer,
-    check_scaler,
-    hooks_after_a_step,
-    in_parts,
-    warn_of_single_samples,
-)
-from .shard import Vectors
+from .refusals import check_batch, check_counts, check_optimizer, check_scaler, in_parts, warn_of_single_samples
 from .shard_widths import Asked, LoopTrial, ShardWidths, WidthTrial
 from .threads import NotCopied, SubmittedStep
 from .updates import RemovedParameters, Updates
@@ -188,8 +180,12 @@ class StepRunner(NotCopied):
         deal = self._dealt_out(array, optimizers, width, False, 0)
         self._dispatch.close()
         self._array, self._optimizers, self.B, self._widths = array, optimizers, B, widths
-        self._modes, self._autocast = guards.ArrayModes(array), autocast_now(self._device)
+        self._modes = guards.modes_of(array)
+        for read in readers_of_autocast(self._device):
+            self._modes.result(read)
         self._updates, self._lent = Updates(optimizers), LentBatches()
+        self._layout: Any = None  # of the last batch, which was checked
+        self._of_tensors = False  # that batch holds nothing else
         self._draws = SharedDraws(deal.read_outside)
         self._python = CarriedPython(array, deal.shards)
         for one in optimizers:
@@ -218,8 +214,11 @@ class StepRunner(NotCopied):
     def _run(self, deal: Deal, width: int) -> None:
         """Run steps of `deal` from now on. No step may be under way."""
         self._deal, self._dealt_width = deal, width
-        self._left_out = guards.LeftOut(self._array, [(one.start, one.length) for one in deal.shards])
-        self._dispatch.threads.deal(len(deal.shards), deal.run_asked)
+        self._guards: Guards | None = None  # of all that `_follow` looks at
+        self._steady = False  # the next step is replayed as the last one
+        self._code = Guards()
+        deal.guard_code(self._code)
+        self._dispatch.threads.deal(len(deal.shards), deal.run)
 
     def _width_by(self, widths: ShardWidths) -> int:
         """Take the width of `widths`, or all models for the caller's thread unless they go different ways."""
@@ -235,12 +234,16 @@ class StepRunner(NotCopied):
         """
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
-        after = [(one, hook) for one in self._optimizers for hook in hooks_after_a_step(one)]
-        vectors = self._follow()
-        ragged = check_batch(batch, self.B)
-        if not self._looked and not ragged:
-            self._looked = True
-            warn_of_single_samples(batch, self.B)
+        if self._guards is None or not self._guards.hold():
+            self._follow()
+        flat = guards.flatten(batch)
+        layout, ragged = flat[1], False
+        if layout is not None and layout == self._layout:
+            if self._steady and self._audits.passes():
+                return self._replayed(batch, flat)
+        else:
+            ragged, self._layout = self._checked(batch, layout)
+        after = self._updates.hooks
         captured, parted = self.mode == "captured", self._deal.parted
         audit = self._audits.due(captured)
         trial, loop = self._widths.follow(None if ragged else batch, lambda: self.mode, parted)
@@ -250,8 +253,7 @@ class StepRunner(NotCopied):
         if self._dispatch.later:
             with torch_threads(1):  # of two, one would wait busily on a core of the shards' threads
                 batch = self._lent.lend(batch)
-        asked = vectors, self._deal.read()
-        step = SubmittedStep(self._dispatch.threads.wait, batch, asked, len(self._deal.shards), len(self._optimizers))
+        step = self._step_of(batch, layout, None if self._dispatch.later or not self._of_tensors else flat)
         if audit and trial is None:
             self._audit(step)
         elif trial is None:
@@ -259,7 +261,8 @@ class StepRunner(NotCopied):
         else:
             self._try(step, trial)
         if not self._dispatch.later:
-            self._python.carry_back()
+            if self._deal.took_python():
+                self._python.carry_back()
         elif after or self._lent.awaited:
             self._settle()
             self._lent.hand_back()
@@ -268,7 +271,48 @@ class StepRunner(NotCopied):
         if self._on_cpu and not self._warm and self.mode != "warming up":
             self._warm = True  # what the steps on the way to a replay took is let go, as copies of the state
             memory.trim(_FEW_BYTES)
+        self._steady = self._settles(after)
         return step
+
+    def _step_of(self, batch: Any, layout: Any, flat: Any) -> SubmittedStep:
+        deal = self._deal
+        asked = self._updates.vectors, deal.read(), flat
+        return SubmittedStep(self._dispatch.threads.wait, batch, asked, len(deal.shards), len(self._optimizers), layout)
+
+    def _settles(self, hooks: Sequence[Any]) -> bool:
+        """Return True if a step on such a batch can be replayed at once, in the caller's thread: no choice is to be
+        made for it, nothing is to be done after it, and it needs no guard but those of `_guards` and the layout."""
+        dispatch = self._dispatch
+        return (
+            self._warm
+            and not (dispatch.several or hooks or self._deal.ahead or self._looping)
+            and self._of_tensors
+            and self._deal.quiet
+            and self._widths.steady
+            and self._dealt_width == self.width
+        )
+
+    def _replayed(self, batch: Any, flat: Any) -> SubmittedStep:
+        """Replay a step as the last one, which `_settles`."""
+        step = self._step_of(batch, flat[1], flat)
+        self._steady = False  # after an error
+        self._dispatch.threads.submit(step)
+        if self._deal.took_python():
+            self._python.carry_back()
+        else:
+            self._steady = True
+        return step
+
+    def _checked(self, batch: Any, layout: Any) -> tuple[bool, Any]:
+        """Check a batch of another layout; return True if models differ in size, and the layout if it needs no further
+        check."""
+        self._steady = False
+        self._of_tensors = all(type(part) is torch.Tensor for part in batch)
+        ragged = check_batch(batch, self.B)
+        if not self._looked and not ragged:
+            self._looked = True
+            warn_of_single_samples(batch, self.B)
+        return ragged, None if ragged else layout
 
     def _redeal(self, width: int, loop: bool, searches: bool) -> None:
         """Divide the models into shards of `width` if they are not. A search from wide to narrow shards records the
@@ -286,24 +330,26 @@ class StepRunner(NotCopied):
         """Begin a step, or run it: alone, or in the caller's thread. Wait for one that may read what the user changes
         before the next."""
         deal, draws, dispatch = self._deal, self._draws, self._dispatch
-        if dispatch.several:
-            deal.outside.check(dispatch.later and dispatch.threads.under_way)
-        alone = deal.follows or deal.takes_turns or draws.found or not draws.known or self._lent.awaited
-        if dispatch.several and alone:
+        if not dispatch.several:
+            deal.run_alone(True)
+            dispatch.submit(step, False)
+            return
+        deal.outside.check(dispatch.later and dispatch.threads.under_way)
+        if deal.follows or deal.takes_turns or draws.found or not draws.known or self._lent.awaited:
             deal.run_alone(True)
             draws.begin()
             try:
                 dispatch.run_alone(step)
             finally:
                 draws.end()
-            deal.note_done(step.batch)
+            deal.note_done(step.layout)
             return
         deal.run_alone(not dispatch.later)
-        live = dispatch.later and deal.reads_live(step.asked[1], step.batch)
+        live = dispatch.later and deal.reads_live(step.asked[1], step.layout)
         dispatch.submit(step, self.mode == "captured")
         if live:
             dispatch.threads.settle()
-            deal.note_done(step.batch)
+            deal.note_done(step.layout)
 
     def _audit(self, step: SubmittedStep) -> None:
         """Run a step in the caller's thread, replayed and eager from one state.
@@ -328,7 +374,7 @@ class StepRunner(NotCopied):
                 self._discard(str(step.error))
             raise step.error
         self._audits.end(bool(audits) and all(audit.compared for audit in audits))
-        deal.note_done(step.batch)
+        deal.note_done(step.layout)
 
     def _discard(self, why: str) -> None:
         """Forget what was recorded, and record nothing until `refresh`."""
@@ -338,23 +384,35 @@ class StepRunner(NotCopied):
         self._stale = why
         self._set_up(self._array, self._optimizers, self._widths)
 
-    def _follow(self) -> Vectors:
+    def _follow(self) -> None:
         """Divide the array into shards again if it (train or eval, frozen or not, hooks, other models), the optimizer
-        or autocast has changed since the last step; return the current hyper-parameters."""
-        updates = self._updates
-        known = not updates.changed and autocast_now(self._device) == self._autocast
-        known = known and not self._python.differing and not self._python.outdated(self._known)
-        rules, trained, vectors = updates.rules, updates.trained, updates.vectors()
-        known = known and trained == updates.trained and not self._deal.code_changed()
-        known = known and rules == updates.rules and not self._left_out.changed()
-        if known and not self._modes.changed():
-            if not self._python.changed():
-                self._set_ups = 0
-                return vectors
-            self._follow_python()
-        else:
+        or autocast has changed since the last step."""
+        self._guards, self._steady = None, False
+        known = self._modes.hold() and self._code.hold() and not self._updates.changed()
+        if not known or self._python.differing or self._python.outdated(self._known):
             self._set_up_anew()
-        return self._updates.vectors()
+            return
+        self._deal.look()
+        if self._python.changed():
+            self._follow_python()
+            return
+        self._set_ups = 0
+        every = Guards()
+        every.table(self._modes)
+        every.table(self._code)
+        parts = self._updates.table, self._deal, self._python
+        self._guards = every if all(part.join(every) for part in parts) else None
+
+    def _set_up_anew(self) -> None:
+        """Divide the array again; where each step asks for it, no recording would ever serve: record none."""
+        self.synchronize()
+        self._known.edited()
+        self._set_ups += 1
+        if self._set_ups < _RESTLESS or self._stale:
+            self._set_up(self._array, self._optimizers, self._widths)
+        else:
+            self._discard("each step leaves another Python value in the models than plain numbers and strings")
+        self._updates.changed()  # has not looked at the hooks yet
 
     def _set_up_anew(self) -> None:
         """Divide the array again; where each step asks for it, no recording would ever serve: record none."""

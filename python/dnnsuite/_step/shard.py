@@ -32,7 +32,7 @@ class Shard:
 
     def __init__(self, array: torch.nn.Module, parts: Sequence[StepPart], start: int, length: int) -> None:
         self.start, self.length, self.whole = start, length, array
-        self._is_whole = length == array_width(array)
+        self.is_whole = length == array_width(array)
         _refuse_backward_hooks(array)
         views = views_of(array, start, length)
         self.array = narrow(array, start, length, views)
@@ -104,7 +104,7 @@ class Shard:
 
     def narrow(self, tensor: torch.Tensor) -> torch.Tensor:
         """View this shard's part `[length, ...]` of a tensor `[B, ...]`."""
-        return tensor if self._is_whole else tensor.narrow(0, self.start, self.length)
+        return tensor if self.is_whole else tensor.narrow(0, self.start, self.length)
 
     def part(self, batch: Any) -> Any:
         """View this shard's part of a batch. A list holds one tensor per model; a shard of it is one model."""

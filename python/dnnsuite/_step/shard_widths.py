@@ -141,6 +141,11 @@ class ShardWidths:
             run_in_a_loop(self._array, None, trial.why)
 
     @property
+    def steady(self) -> bool:
+        """True if `follow` has nothing to choose for a replayed step on a batch of the last layout."""
+        return self._layouts is None and self._loop_trial is None and not self.searching
+
+    @property
     def searching(self) -> bool:
         """True while a search for a width is under way."""
         return self._trial is not None and not self._trial.done

@@ -22,15 +22,22 @@ RunShard = Callable[[int, tuple[Any, ...], Any], torch.Tensor]
 class SubmittedStep:
     """A training step of all models that was asked for and may still be under way. `losses()` waits for it."""
 
-    __slots__ = ("_losses", "_wait", "asked", "batch", "context", "error", "left", "number", "parts")
+    __slots__ = ("_losses", "_wait", "asked", "batch", "context", "error", "layout", "left", "number", "parts")
 
     def __init__(
-        self, wait: Callable[[SubmittedStep], None], batch: Any, asked: Any, shards: int, losses: int = 1
+        self,
+        wait: Callable[[SubmittedStep], None],
+        batch: Any,
+        asked: Any,
+        shards: int,
+        losses: int = 1,
+        layout: Any = None,
     ) -> None:
-        """`losses` is the number that each model has of them."""
+        """`losses` is the number that each model has of them, `layout` that of the caller's batch."""
         self._wait, self.batch, self.asked, self._losses = wait, batch, asked, losses
         self.parts: list[torch.Tensor | None] = [None] * shards
-        self.context = contextvars.copy_context()  # the caller's, for code that reads context variables
+        self.layout = layout
+        self.context: contextvars.Context | None = None  # the caller's, for code that reads context variables
         self.left = shards  # shards that have not ended the step
         self.number = 0  # of the steps submitted, from 1; 0 for one that ran in the caller's thread
         self.error: BaseException | None = None
@@ -147,6 +154,7 @@ class ShardThreads:
             self._raise_error()
             if self._closed:
                 raise InvalidArgument("this StepRunner is closed")
+            step.context = contextvars.copy_context()
             self._pending.append(step)
             self._submitted += 1
             step.number = self._submitted
@@ -269,6 +277,7 @@ class ShardThreads:
             last, step = taken
             losses, error = None, None
             try:
+                assert step.context is not None
                 losses = step.context.copy().run(self._run, last, step.batch, step.asked)
             except BaseException as raised:
                 error = raised

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Optimizers of a step, their current hyper-parameters, and parameters that the array no longer has."""
+"""Optimizers of a step: hooks, current hyper-parameters, and parameters that the array no longer has."""
 
 from __future__ import annotations
 
@@ -8,38 +8,69 @@ from typing import Any
 
 import torch
 
-from ..optim import ArrayOptimizer, HyperParameters
+from .._C import Guards
+from .._torch import containers_of_step_hooks
+from ..optim import ArrayOptimizer, HyperParameters, guard_values
+from .capture.guards import GuardTable
+from .refusals import hooks_after_a_step
 from .shard import Vectors
 
 
 class Updates:
-    """Optimizers whose groups are looked at before each step."""
+    """Optimizers whose groups and hooks are looked at before each step.
+
+    Attributes:
+        vectors: the current hyper-parameters; the same list as before while every value in it is the same.
+        hooks: those that wait for the end of a step, each with its optimizer.
+    """
 
     def __init__(self, optimizers: Sequence[ArrayOptimizer]) -> None:
         self._each = [(one, HyperParameters(), (*one.per_model, "max_grad_norm")) for one in optimizers]
-        self._revisions = [one.revision for one in optimizers]
-        self._vectors: Vectors = []
-        self.rules: list[Any] = []
-        self.trained: list[int] = []
-        self.vectors()
+        self.vectors: Vectors = []
+        self.hooks: list[tuple[ArrayOptimizer, Any]] = []
+        self._rules: list[Any] = []
+        self.table = GuardTable()
+        self._before = self._read()
 
-    @property
     def changed(self) -> bool:
-        """True once groups, flags or state of an optimizer have changed."""
-        return [one.revision for one, _, _ in self._each] != self._revisions
+        """Look at all of it; return True once groups, flags, rules or state of an optimizer have changed.
 
-    def vectors(self) -> Vectors:
-        """Return the current hyper-parameters; the same list as before while every value in it is the same.
-
-        `rules` are then those of the groups with these values, and `trained` the number of parameters of each group.
+        Raises:
+            InvalidArgument: an optimizer has a hook that cannot be called.
         """
+        if self.table.hold():
+            return False
+        fresh = self.table.renewed(self._guard)
+        self.hooks = [(one, hook) for one, _, _ in self._each for hook in hooks_after_a_step(one)]
+        if self._read() != self._before:
+            return True
+        self.table.keep(fresh)
+        return False
+
+    def _guard(self, guards: Guards) -> None:
+        for one, _, names in self._each:
+            held = vars(one)
+            for key in ("_changes", "param_groups", "step"):
+                guards.item(held, key)
+            for hooks in containers_of_step_hooks(one):
+                guards.container(hooks, hooks.copy())
+            groups = one.own_groups()
+            guards.container(groups)
+            for group in groups:
+                guards.container(group)
+                guards.container(dict.__getitem__(group, "params"))
+                guard_values(guards, group, names)
+
+    def _read(self) -> tuple[list[Any], ...]:
+        """Read the hyper-parameters; return how often each optimizer was changed, the rules of its groups, and how many
+        parameters each has."""
         found = [(one.own_groups(), hypers, names) for one, hypers, names in self._each]
         changed = [hypers.read(groups, names) for groups, hypers, names in found]  # all are looked at
         if any(changed):
-            self.rules = [one.rule(group, group) for one, _, _ in self._each for group in one.own_groups()]
-            self._vectors = [own for _, hypers, _ in found for own in hypers.copies]
-        self.trained = [len(dict.__getitem__(group, "params")) for groups, _, _ in found for group in groups]
-        return self._vectors
+            self._rules = [one.rule(group, group) for one, _, _ in self._each for group in one.own_groups()]
+            self.vectors = [own for _, hypers, _ in found for own in hypers.copies]
+        trained = [len(dict.__getitem__(group, "params")) for groups, _, _ in found for group in groups]
+        return [one.revision for one, _, _ in self._each], self._rules, trained
 
 
 class RemovedParameters:

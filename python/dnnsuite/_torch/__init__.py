@@ -17,6 +17,7 @@ Names are looked up once, when the package is imported: on a hot path they cost 
 from __future__ import annotations
 
 from .autograd import (
+    HOOKS_OF_GRADIENTS,
     at_end_of_backward,
     backward_pass,
     below_autograd,
@@ -31,7 +32,7 @@ from .checkpoints import Checkpoints
 from .clipping import take_over_clipping
 from .compiler import DYNAMO, made_by_dynamo, not_compiled
 from .cuda_graphs import capture_stream, end_failed_capture, first_cause
-from .hooks import GlobalHooks, before_each_step, global_hooks, mark_stepped, step_hooks
+from .hooks import GlobalHooks, before_each_step, containers_of_step_hooks, global_hooks, mark_stepped, step_hooks
 from .initial_values import take_over_fan_counts
 from .interpreter import create_function, get_graph_optimize, parse_ir, set_graph_optimize
 from .lookup import lost, reason_against
@@ -67,11 +68,12 @@ from .tensors import (
 from .trees import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = [
-    "ATTRIBUTES", "DYNAMO", "NAMES", "Attribute", "Checkpoints", "GlobalHooks", "Name", "StorageWeakRef",
-    "TorchDispatchMode", "abandon_loader", "all_threads_config", "assert_true", "at_end_of_backward",
-    "backward_pass", "before_each_step", "below_autograd", "caches_parametrizations", "capture_stream",
-    "create_function", "dispatch_modes", "end_failed_capture", "first_cause", "foreach_copy_", "foreach_mul_",
-    "foreach_norm", "forward_gradients", "function_apply_code", "get_graph_optimize", "global_hooks",
+    "ATTRIBUTES", "DYNAMO", "HOOKS_OF_GRADIENTS", "NAMES", "Attribute", "Checkpoints", "GlobalHooks", "Name",
+    "StorageWeakRef", "TorchDispatchMode", "abandon_loader", "all_threads_config", "assert_true",
+    "at_end_of_backward", "backward_pass", "before_each_step", "below_autograd", "caches_parametrizations",
+    "capture_stream", "containers_of_step_hooks", "create_function", "dispatch_modes", "end_failed_capture",
+    "first_cause", "foreach_copy_", "foreach_mul_", "foreach_norm", "forward_gradients",
+    "function_apply_code", "get_graph_optimize", "global_hooks",
     "gradient_asked", "has_gradient_hook", "hidden_from_function_modes", "hidden_from_modes",
     "innermost_function_mode", "loader_iterator", "loader_workers", "look_at_what_is_differentiated",
     "lost", "made_by_dynamo", "mark_parameter",

@@ -12,7 +12,9 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from .lookup import get, missing
 from .names import NAMES
 
-__all__ = ["GlobalHooks", "before_each_step", "global_hooks", "mark_stepped", "step_hooks"]
+__all__ = [
+    "GlobalHooks", "before_each_step", "containers_of_step_hooks", "global_hooks", "mark_stepped", "step_hooks",
+]  # fmt: skip
 
 
 class GlobalHooks:
@@ -71,12 +73,16 @@ def before_each_step(hook: Any) -> None:
 
 def step_hooks(optimizer: torch.optim.Optimizer) -> tuple[list[Any], list[Any]]:
     """Return users' hooks that torch calls before a step of this optimizer, and those after it."""
-    before, after = _global_step_hooks
-    own: Any = optimizer
+    before, after, own_before, own_after = containers_of_step_hooks(optimizer)
     return (
-        [*(hook for hook in before.values() if hook not in _own_step_hooks), *own._optimizer_step_pre_hooks.values()],
-        [*own._optimizer_step_post_hooks.values(), *after.values()],
+        [*(hook for hook in before.values() if hook not in _own_step_hooks), *own_before.values()],
+        [*own_after.values(), *after.values()],
     )
+
+
+def containers_of_step_hooks(optimizer: Any) -> list[Any]:
+    """Return the dictionaries of hooks before and after the steps of any optimizer, and of this one."""
+    return [*_global_step_hooks, optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks]
 
 
 def mark_stepped(optimizer: torch.optim.Optimizer) -> None:

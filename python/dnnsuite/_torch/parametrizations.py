@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from torch.nn.utils import parametrize
 
@@ -20,15 +20,19 @@ def caches_parametrizations() -> bool:
     return _known and parametrize._cache_enabled > 0
 
 
-@contextmanager
-def own_parametrizations() -> Iterator[None]:
+_NOTHING: AbstractContextManager[None] = nullcontext()
+
+
+def own_parametrizations() -> AbstractContextManager[None]:
     """Context manager: keep what is cached already from the code inside, and the other way round.
 
     torch takes two copies of a module for one: its cache is that of the class that a parametrization has made.
     """
-    if not caches_parametrizations():
-        yield
-        return
+    return _other_cache() if caches_parametrizations() else _NOTHING
+
+
+@contextmanager
+def _other_cache() -> Iterator[None]:
     held, parametrize._cache = parametrize._cache, {}
     try:
         yield

@@ -22,6 +22,7 @@ from ._clip import clip_grad_norm_ as clip_grad_norm_
 from ._clip import clip_grad_value_ as clip_grad_value_
 from ._clip import get_total_norm as get_total_norm
 from ._group import HyperParameters as HyperParameters
+from ._group import guard_values as guard_values
 from ._lbfgs import LBFGS as LBFGS
 from ._matrices import LAMB as LAMB
 from ._matrices import Adafactor as Adafactor

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 
 from .. import _under_way as under_way
+from .._C import Guards
 from ..errors import InvalidArgument
 from ._values import as_vector, check_range
 
@@ -257,9 +258,20 @@ class HyperParameters:
             for vector, (seen, memory, held) in zip(now, self._seen, strict=True)
         ):
             return False
-        self._seen = [_remembered(vector) for vector in now]
+        self._seen = list(map(_remembered, now))
         self.copies = [{name: _kept(v) for name in names if (v := _GET(group, name)) is not None} for group in groups]
         return True
+
+
+def guard_values(guards: Guards, group: ParameterGroup, names: Sequence[str]) -> None:
+    """Guard the values of `names` in a group; on a GPU nobody waits to look at them."""
+    for vector in [v for name in names if (v := _GET(group, name)) is not None]:
+        if vector.device.type == "cpu":
+            memory = vector.numpy()
+            if memory.flags.c_contiguous:
+                guards.memory(memory)
+            else:
+                guards.result(memory.tobytes)
 
 
 def _remembered(vector: torch.Tensor) -> tuple[torch.Tensor, Any, bytes]:

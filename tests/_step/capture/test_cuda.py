@@ -43,7 +43,7 @@ def train_on_cpu(replays, loss, make=model, features=(6,), count=8, lr=(0.1, 0.0
     losses = []
     torch.manual_seed(1)
     for batch in batches(count, features):
-        losses.append(deal.run(0, batch, vectors).detach().clone())
+        losses.append(deal.run(0, batch, (vectors, None, None)).detach().clone())
     return [torch.stack(losses), *(p.detach() for p in array.parameters())], deal.mode
 
 
@@ -172,7 +172,7 @@ def test_a_capture_leaves_no_count_of_its_own():
     )
     vectors = [{name: group[name].detach() for name in optimizer.per_model} for group in optimizer.param_groups]
     for batch in batches(6):
-        deal.run(0, batch, vectors)
+        deal.run(0, batch, (vectors, None, None))
     assert deal.mode == "eager: a step changes the Python value calls"
     assert deal.shards[0].array.calls == 6
 

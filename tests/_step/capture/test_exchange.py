@@ -4,7 +4,7 @@ import torch
 
 from dnnsuite._step.capture import guards
 from dnnsuite._step.capture.changing_numbers import ChangingNumbers
-from dnnsuite._step.capture.exchange import Attempt, Attempts, Exchange
+from dnnsuite._step.capture.exchange import Attempt, Exchange
 from dnnsuite._step.capture.library import Recordings
 from dnnsuite._step.capture.plan import make_plan
 from dnnsuite._step.capture.record import StepRecorder
@@ -24,7 +24,6 @@ class Shard:
         self.prepared = None
         reach = guards.reach_of(losses, self.array)
         self.exchange = Exchange(self.array, self, known, reach, ChangingNumbers(reach, self.array))
-        self.attempts = Attempts()
 
     def roles(self):
         return {"weight": self.array.weight.data}
@@ -49,8 +48,8 @@ class Shard:
         return self.array.weight.data.sum(1)
 
     def look(self, key="layout of batch"):
-        attempt = self.attempts.by_key[key] = Attempt()
-        self.exchange.look_around(attempt, self.attempts, key, (), "record")
+        attempt = Attempt()
+        self.exchange.look_around(attempt, key, (), "record")
         return attempt
 
     def record(self, attempt):

@@ -35,12 +35,12 @@ def test_a_signature_is_about_layout_and_values():
 def test_hooks_are_found():
     array = torch.nn.Sequential(torch.nn.Linear(2, 2))
     assert guards.hook(array) is None
-    modes = guards.ArrayModes(array)
+    modes = guards.modes_of(array)
     handle = array[0].register_forward_pre_hook(lambda *_: None)
     assert guards.hook(array) == "0"
-    assert modes.changed()
+    assert not modes.hold()
     handle.remove()
-    assert not modes.changed()
+    assert modes.hold()
     handle = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
     assert "global" in guards.hook(array)
     handle.remove()
@@ -49,18 +49,18 @@ def test_hooks_are_found():
 
 def test_modes_see_training_freezing_and_other_parameters():
     array = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout())
-    modes = guards.ArrayModes(array)
-    assert not modes.changed()
+    modes = guards.modes_of(array)
+    assert modes.hold()
     array[1].eval()
-    assert modes.changed()
+    assert not modes.hold()
     array[1].train()
     array[0].bias.requires_grad_(False)
-    assert modes.changed()
+    assert not modes.hold()
     array[0].bias.requires_grad_(True)
-    assert not modes.changed()
+    assert modes.hold()
     array[0].weight.data = array[0].weight.data.clone()
-    assert modes.changed()
-    assert not guards.ArrayModes(torch.nn.ReLU()).changed()
+    assert not modes.hold()
+    assert guards.modes_of(torch.nn.ReLU()).hold()
 
 
 FACTOR = 1.0

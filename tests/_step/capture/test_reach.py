@@ -5,6 +5,7 @@ import types
 
 import numpy as np
 
+from dnnsuite._C import Guards
 from dnnsuite._step.capture.reach import Reach
 
 CONFIG = types.SimpleNamespace(beta=1.0, unused=1.0)
@@ -148,6 +149,8 @@ def test_another_function_under_a_name_is_noticed(monkeypatch):
 
     reach = Reach()
     reach.call(loss)
-    assert not reach.bindings.changed()
+    guards = Guards()
+    reach.bindings.guard(guards)
+    assert guards.hold()
     monkeypatch.setitem(globals(), "helper", lambda: 2.0)
-    assert reach.bindings.changed()
+    assert not guards.hold()

@@ -59,9 +59,12 @@ def same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and (repr(a) == repr(b) if isinstance(a, (float, np.floating)) else bool(a == b))
 
 
+NUMBERS = (int, float, np.float64)
+
+
 def is_number(value: Any) -> bool:
     """Return True for a number that can be followed."""
-    return type(value) in (int, float, np.float64)
+    return type(value) in NUMBERS
 
 
 def is_special(value: Any) -> bool:

@@ -162,6 +162,13 @@ class Audits:
         self._every, self._replayed, self.passed = every, 0, 0
         self._next = min(self._after(0))
 
+    def passes(self) -> bool:
+        """Count a step that is to be replayed, unless it shall be audited: `due` then counts it."""
+        if self._every > 0 and self._replayed + 1 >= self._next:
+            return False
+        self._replayed += 1
+        return True
+
     def due(self, replayed: bool) -> bool:
         """Count a step that is asked for, if it is to be `replayed`; return True if it shall be audited."""
         self._replayed += replayed

@@ -13,7 +13,7 @@ from ..capture import guards
 from .changing_numbers import ChangingNumbers
 from .followed_step import FollowedStep
 from .library import Facts, Proven, Recordings, Subject, prove
-from .looks import NO_LOOKS, Looks, Outcomes, Paths, Replay
+from .looks import NO_LOOKS, Looks, Paths, Replay, begins
 from .placed import Read
 from .plan import StepRecording
 from .reach import Reach
@@ -54,7 +54,7 @@ class Exchange:
         """Read the facts of the shard anew: it has changed."""
         self._facts = ()
 
-    def look_around(self, attempt: Attempt, attempts: Attempts, key: Any, values: Sequence[Any], first: str) -> None:
+    def look_around(self, attempt: Attempt, key: Any, values: Sequence[Any], first: str) -> None:
         """Take over the recordings of another shard if there are any, or wait for the shard that makes one.
 
         Args:
@@ -71,7 +71,7 @@ class Exchange:
             seen = repr(self._numbers.rest_seen(values))  # 1 is not 1.0
             attempt.facts = *self._facts, key, seen, _torch_state(), tuple(self._numbers.places)
         found = known.find(attempt.facts) or known.adopt(attempt.facts, self._objects())
-        if self._take_over(found, attempt, attempts, key):
+        if self._take_over(found, attempt):
             return
         if not found and not known.lead(attempt.facts, self):
             attempt.stage = "wait"
@@ -90,20 +90,20 @@ class Exchange:
         """List the objects that the code sees by their identity."""
         return [one for reader in self._readers for one in reader.walk().objects]
 
-    def take_since(self, attempt: Attempt, attempts: Attempts, key: Any) -> bool:
-        """Take over recordings that other shards have made meanwhile, of other outcomes, or of other paths of
-        `attempt`; return True if there are."""
+    def take_since(self, attempt: Attempt) -> bool:
+        """Take over recordings that other shards have made meanwhile, of other paths of `attempt`; return True if there
+        are."""
         if self._known is None or not attempt.facts:
             return False
-        return self._take_over(self._known.find(attempt.facts), attempt, attempts, key)
+        return self._take_over(self._known.find(attempt.facts), attempt)
 
-    def _take_over(self, found: Sequence[Proven], attempt: Attempt, attempts: Attempts, key: Any) -> bool:
-        """Replay recordings of the step of `attempt` from now on: its only one, or one for each outcome of what Python
-        reads of a batch; return True if there is a new one."""
+    def _take_over(self, found: Sequence[Proven], attempt: Attempt) -> bool:
+        """Replay recordings of the step of `attempt` from now on: its only one, or one for each way that it takes;
+        return True if there is a new one."""
         assert self._subject is not None
         taken = False
         for made in found:
-            if self._is_known(made, attempt, attempts, key):
+            if self._is_known(made, attempt):
                 continue
             served = made.serve(self._subject)
             if served is None:
@@ -115,26 +115,19 @@ class Exchange:
                 attempt.stage = "follow"
                 continue
             own = Attempt("replay", attempt.facts, warm=True, replay=replay, read=read, looks=made.looks)
-            if replay.guard is None and made.looks.on_the_way:
+            if made.looks.values:
                 own.home, attempt.stage = attempt, "paths"
                 own.file()
                 continue
-            if replay.guard is None:
-                attempt.replay, attempt.read, attempt.stage = replay, read, "replay"
-                break
-            own.file()
-            attempts.add_outcome(own, key, None, replay.guard, made.looks)
-        if attempts.outcomes.knows(key):
-            attempts.drop(attempt)
+            attempt.replay, attempt.read, attempt.stage = replay, read, "replay"
+            break
         return taken
 
-    def _is_known(self, made: Proven, attempt: Attempt, attempts: Attempts, key: Any) -> bool:
+    def _is_known(self, made: Proven, attempt: Attempt) -> bool:
         """Return True if a recording is at hand, or none like it is wanted."""
         if any(one.step is made.numbers for one in attempt.numbered):
             return True
-        if made.guard is None and made.looks.on_the_way:
-            return attempt.paths.has(made.looks)
-        return attempts.outcomes.has(key, made.looks)
+        return bool(made.looks.values) and (attempt.paths.full or attempt.paths.has(made.looks))
 
     def follows(self, attempt: Attempt) -> bool:
         """Return True if the recording is a known list of operators, which needs no comparison; it is offered then."""
@@ -216,7 +209,7 @@ class Attempt:
 
     def file(self) -> None:
         """Become a path, if the recorded step decides its way by what it reads: others may be recorded beside it."""
-        if not self.looks.on_the_way or self.stage not in ("compare", "replay"):
+        if not self.looks.values or self.stage not in ("compare", "replay"):
             return
         if self.home is not None:
             self.home.paths.add(self)
@@ -225,33 +218,12 @@ class Attempt:
         self.stage, self.recording, self.replay, self.made = "paths", None, None, None
 
 
-class Attempts:
-    """Progress of the capture for the current Python values: an attempt for each layout of batch, or one for each
-    outcome where Python reads values of the batch."""
-
-    def __init__(self) -> None:
-        self.by_key: dict[Any, Attempt] = {}
-        self.outcomes = Outcomes()
-
-    def drop(self, attempt: Attempt) -> None:
-        """Forget an attempt."""
-        for key in [key for key, other in self.by_key.items() if other is attempt]:
-            del self.by_key[key]
-
-    def add_outcome(self, attempt: Attempt, key: Any, chosen: int | None, guard: Replay, looks: Looks) -> None:
-        """Restrict an attempt for the layout `key` to batches of which Python reads the values `looks`: `guard` tells
-        whether it does. The attempt was made after the outcome `chosen`."""
-        self.drop(attempt)
-        number = self.outcomes.add(key, chosen, guard, looks, attempt.facts)
-        self.by_key[key, number] = attempt
-
-
 def find_numbered(
     replays: Sequence[NumberedReplay], numbers: Sequence[Any], inputs: Sequence[torch.Tensor]
 ) -> tuple[NumberedReplay, list[Any]] | None:
     """Find the replay for these numbers, and the values of its arithmetic; None without one."""
     for one in replays:
         values = one.step.values(numbers)
-        if values is not None and all(read.holds(inputs) for read in one.read):
+        if values is not None and begins(one, inputs):
             return one, values
     return None

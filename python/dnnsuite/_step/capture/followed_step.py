@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from .changing_numbers import ChangingNumbers, Place
 from .guards import newly_left, tensors_left
 from .operators import Operator
 from .plan import OperatorCall, StepRecording, TensorSlot
+from .python_state import held_in
 from .read_floats import HiddenReads
 from .record import StepRecorder
 
@@ -201,7 +203,8 @@ def follow(
     try:
         for place, number in zip(places, trace.numbers, strict=True):
             numbers.put(place, number)
-        hidden, handed = HiddenReads(recorder), _HandOver(trace, recorder.handed)
+        hidden = HiddenReads(recorder, partial(held_in, numbers.array))
+        handed = _HandOver(trace, recorder.handed)
         with recorder, hidden, handed, followed_in_math(numbers.spaces):
             losses = step()
             left = newly_left(numbers.array, before)

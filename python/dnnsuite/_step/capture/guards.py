@@ -14,13 +14,15 @@ from typing import Any
 
 import torch
 
+from ..._C import Guards
+from ..._C import flatten as flattened
 from ..._fuse import attributes_alone, models_apart, numbers_read
 from ..._state import PLAIN
-from ..._torch import global_hooks, has_gradient_hook
+from ..._torch import HOOKS_OF_GRADIENTS, global_hooks
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
 from ..batches import opened
-from .arithmetic import is_number
+from .arithmetic import NUMBERS
 from .reach import Reach
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
@@ -73,107 +75,89 @@ def turns(array: torch.nn.Module) -> Callable[[], list[str]]:
     return lambda: [report.reason for report in reports]
 
 
-class ArrayModes:
-    """Modes of an array that may change between two steps: train or eval, settings of layers, hooks, frozen parameters,
-    its modules, parameters and buffers, and the addresses of these, which an edit changes, or `.data = ...`.
+class GuardTable:
+    """Guards of a part of what steps read, compared in C++: where they hold, Python looks at nothing.
 
-    Compared in every step, so the list is short."""
+    They are made anew after a change, and ever more seldom where something changes in every step.
+    """
 
-    def __init__(self, array: torch.nn.Module) -> None:
-        self._modules = [module for _, module in modules_of(array)]
-        self._layers = [vars(module) for module in self._modules if isinstance(module, ArrayModule)]
-        self._parameters = list(array.parameters())
-        self._tensors = [*self._parameters, *array.buffers()]
-        self._hooks = [getattr(m, name) for m in self._modules for name in _HOOKS]
-        self._set_by_hooks = [vars(one) for m in self._modules for one in hooks_of(m) if _only_computes(one)]
-        parts = [part for m in self._modules for part in (m._modules, m._parameters, m._buffers)]
-        self._parts = [part for part in parts if part], [dict(part) for part in parts if part]
-        self._before = self._read()
+    def __init__(self) -> None:
+        self._guards: Guards | None = None
+        self._pause = self._left = 0
 
-    def _read(self) -> tuple[Any, ...]:
-        return (
-            [m.training for m in self._modules],
-            [layer.get("_last_setting") for layer in self._layers],
-            [p.requires_grad for p in self._parameters],
-            any(map(has_gradient_hook, self._parameters)),
-            [tensor.data_ptr() for tensor in self._tensors],
-            list(map(dict, filter(None, self._hooks))),
-            [_plain_values(held) for held in self._set_by_hooks],
-            global_hooks.any(),
-            torch.get_default_dtype(),
-        )
+    def hold(self) -> bool:
+        """Return True if nothing has changed; False if the values themselves have to be looked at."""
+        return self._guards is not None and self._guards.hold()
 
-    def changed(self) -> bool:
-        """Return True if one of them has changed since this was made."""
-        return self._read() != self._before or self._has_other_parts()
+    def join(self, guards: Guards) -> bool:
+        """Let `guards` guard the same; False in a pause."""
+        if self._guards is None:
+            return False
+        guards.table(self._guards)
+        return True
 
-    def _has_other_parts(self) -> bool:
-        """Return True if a module, parameter or buffer was replaced."""
-        now, known = self._parts
-        try:
-            return now != known  # at the speed of C where all are the same objects
-        except RuntimeError:  # two tensors have no one answer
-            return True
+    def renewed(self, fill: Callable[[Guards], None]) -> Guards | None:
+        """Make the guards of what is there now, by `fill`; None in a pause. `keep` takes them once the values were
+        looked at: a change in between is not lost."""
+        before, self._guards = self._guards, None
+        if before is not None:
+            held: int = before.held  # type: ignore[attr-defined]  # stubgen leaves properties of such types out
+            self._pause = 0 if held > self._pause else min(2 * self._pause + 1, _LONGEST_PAUSE)
+            self._left = self._pause
+        if self._left:
+            self._left -= 1
+            return None
+        guards = Guards()
+        fill(guards)
+        return guards
+
+    def keep(self, guards: Guards | None) -> None:
+        """Compare these from now on."""
+        self._guards = guards
 
 
-class LeftOut:
-    """Layers that leave operators out for the models of a shard, as dropout without any rate does.
-
-    Compared in every step. What they do not leave out now may run for nothing later."""
-
-    def __init__(self, array: torch.nn.Module, shards: Sequence[tuple[int, int]]) -> None:
-        """`shards` are (start, length) of each."""
-        layers = [module for _, module in modules_of(array) if isinstance(module, ArrayModule)]
-        each = [(layer, *place) for layer in layers for place in shards]
-        self._known = [(layer, start, length) for layer, start, length in each if layer.leaves_out(start, length)]
-
-    def changed(self) -> bool:
-        """Return True if one of them leaves nothing out any more."""
-        return not all(layer.leaves_out(start, length) for layer, start, length in self._known)
+_LONGEST_PAUSE = 255  # steps
 
 
-def _plain_values(held: dict[str, Any]) -> dict[str, Any]:
-    """Select numbers, strings and the like among attributes; others are equal only if they are the same object."""
-    return {name: value if isinstance(value, _PLAIN) else id(value) for name, value in held.items()}
+def modes_of(array: torch.nn.Module) -> Guards:
+    """Guard what decides an array's step and may change between two: train or eval, settings of layers, hooks, frozen
+    parameters, its modules, parameters and buffers, and the addresses of these, which an edit changes, or
+    `.data = ...`."""
+    guards = Guards()
+    for _, module in modules_of(array):
+        guards.item(vars(module), "training")
+        if isinstance(module, ArrayModule):
+            guards.result(functools.partial(vars(module).get, "_last_setting"))
+        set_by_hooks = [vars(one) for one in hooks_of(module) if _only_computes(one)]
+        parts = [part for part in (module._modules, module._parameters, module._buffers) if part]
+        for held in (*(getattr(module, name) for name in _HOOKS), *set_by_hooks, *parts):
+            guards.container(held, held.copy())
+    for parameter in array.parameters():
+        for name in ("requires_grad", *HOOKS_OF_GRADIENTS):
+            guards.attribute(parameter, name)
+    for tensor in (*array.parameters(), *array.buffers()):
+        guards.result(tensor.data_ptr)
+    for held in global_hooks.containers:
+        guards.container(held, held.copy())
+    guards.result(torch.get_default_dtype)
+    return guards
+
+
+def guard_left_out(guards: Guards, array: torch.nn.Module, shards: Sequence[tuple[int, int]]) -> None:
+    """Guard that layers leave operators out for the models of a shard, (start, length), as dropout without any rate
+    does: what they do not leave out now may run for nothing later."""
+    for layer in (module for _, module in modules_of(array) if isinstance(module, ArrayModule)):
+        for place in shards:
+            if layer.leaves_out(*place):
+                guards.result(functools.partial(layer.leaves_out, *place))
 
 
 def flatten(batch: Any) -> tuple[list[torch.Tensor], tuple[Any, ...] | None, tuple[Any, ...]]:
     """Flatten a batch into its tensors, its signature (their layouts and the values of everything else), and numbers.
 
-    The signature is None if a value cannot be compared. Runs in every step, so it must be fast.
+    The signature is None if a value cannot be compared.
     """
-    tensors: list[torch.Tensor] = []
-    signature: list[Any] = []
-    numbers: list[Any] = []
-    known = _flatten(batch, tensors, signature, numbers)
-    return tensors, tuple(signature) if known else None, tuple(numbers)
-
-
-def _flatten(value: Any, tensors: list[torch.Tensor], signature: list[Any], numbers: list[Any]) -> bool:
-    kind = type(value)
-    if kind is torch.Tensor:
-        signature += (value.shape, value.stride(), value.dtype, value.requires_grad)
-        for place, other in enumerate(tensors):  # the same tensor twice is another step than two tensors
-            if other is value:
-                signature.append(place)
-        tensors.append(value)
-        return True
-    if kind is tuple or kind is list:
-        signature.append(len(value))
-        return all(_flatten(part, tensors, signature, numbers) for part in value)
-    if kind is dict:
-        signature.append(tuple(value))
-        return _flatten(tuple(value.values()), tensors, signature, numbers)
-    if is_number(value):
-        signature.append(kind)
-        numbers.append(value)
-        return True
-    found = None if isinstance(value, _PLAIN) else opened(value)
-    if found is not None:
-        signature += (kind, found[0])
-        return _flatten(tuple(found[1]), tensors, signature, numbers)
-    signature += (kind, value)
-    return isinstance(value, _PLAIN)
+    return flattened(batch, torch.Tensor, _PLAIN, NUMBERS, opened)
 
 
 def reach_of(

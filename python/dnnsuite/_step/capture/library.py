@@ -236,7 +236,7 @@ class SharedRecordings:
             self._known = [(seen, one) for seen, one in self._known if one.facts not in keys]
 
     def find(self, objects: Sequence[Any], facts: Facts) -> list[Proven]:
-        """Find the recordings of the same step, one for each outcome."""
+        """Find the recordings of the same step, one for each way through it."""
         with self._lock:
             return [made for seen, made in self._known if made.facts == facts and _are(seen, objects)]
 
@@ -323,7 +323,7 @@ class Recordings:
             return any(read.given is None for one in self._proven for read in one.reads)
 
     def find(self, facts: Facts) -> list[Proven]:
-        """Find the recordings of the same step, one for each outcome of what Python reads of the batch."""
+        """Find the recordings of the same step, one for each way through it."""
         with self._lock:
             return [one for one in self._proven if one.facts == facts]
 

@@ -19,7 +19,6 @@ import torch
 
 from .plan import MARK, OperatorCall, StepRecording, TensorSlot, slots_in, slots_of
 
-MAX_OUTCOMES = 4  # recordings of one layout of batch, for values that Python read of it
 _MANY = 64  # operators that are too many to run twice in each step
 _READ = re.compile(r" \(read (\d+)\)")  # at the end of an assertion's message
 _HEAVY = ("mm", "bmm", "addmm", "baddbmm", "convolution", "attention", "dnnsuite", "linear", "einsum")
@@ -185,67 +184,6 @@ class CheckedReplay:
             raise
 
 
-class Outcomes:
-    """Guards of the recordings of each layout of batch; they choose the recording by the values that Python would
-    read."""
-
-    def __init__(self) -> None:
-        self._guards: dict[Any, list[Replay]] = {}
-        self._values: dict[Any, list[tuple[Any, ...]]] = {}  # that each guard is for
-        self._facts: dict[Any, tuple[Any, ...]] = {}
-        self._unknown = 0
-        self._place = ""
-
-    def knows(self, key: Any) -> bool:
-        """Return True if values are read of batches of a layout."""
-        return key in self._guards
-
-    def chosen(self, key: Any, inputs: Sequence[torch.Tensor]) -> int:
-        """Choose among the recordings of a layout of which values are read: the number of the one whose guard holds,
-        -1 if none does."""
-        for number, guard in enumerate(self._guards[key]):
-            if holds(guard, inputs):
-                self._unknown = max(0, self._unknown - 1)
-                return number
-        self._unknown += 1
-        return -1
-
-    def has(self, key: Any, looks: Looks) -> bool:
-        """Return True if no recording with these values is wanted for a layout."""
-        return looks.before in self._values.get(key, ()) or self.full(key)
-
-    def facts(self, key: Any) -> tuple[Any, ...]:
-        """Return the facts by which other shards know the recordings of a layout."""
-        return self._facts[key]
-
-    def add(self, key: Any, chosen: int | None, guard: Replay, looks: Looks, facts: tuple[Any, ...] = ()) -> int:
-        """Add the guard of a recording of a layout, made after `chosen`; return its number.
-
-        Args:
-            looks: values that Python has read.
-            facts: those by which other shards know the recording.
-        """
-        guards, values = self._guards.setdefault(key, []), self._values.setdefault(key, [])
-        self._place, self._facts[key] = looks.place, facts
-        if chosen is not None and chosen >= 0:
-            guards[chosen], values[chosen] = guard, looks.before
-            return chosen
-        guards.append(guard)
-        values.append(looks.before)
-        return len(guards) - 1
-
-    def full(self, key: Any) -> bool:
-        """Return True if no further recording of this layout is made."""
-        return len(self._guards.get(key, ())) >= MAX_OUTCOMES
-
-    @property
-    def refusal(self) -> str | None:
-        """Reason to give up if most batches bring values that no recording knows; else None."""
-        if self._unknown <= 2 * MAX_OUTCOMES:
-            return None
-        return f"values of the batch that Python reads keep changing{self._place}"
-
-
 def holds(guard: Replay, inputs: Sequence[torch.Tensor]) -> bool:
     """Return True if the values that a guard compares are those of this step."""
     try:
@@ -255,8 +193,8 @@ def holds(guard: Replay, inputs: Sequence[torch.Tensor]) -> bool:
 
 
 MAX_PATHS = 64
+MAX_OUTCOMES = 4  # paths that depend on the batch alone
 _MANY_OF_ONE_READ = 4  # values of one read that are tried in a step
-_UNKNOWN = MAX_PATHS  # steps that no recording is right for, beyond others, after which there is no use in more
 
 
 class Path(Protocol):
@@ -269,7 +207,8 @@ class Path(Protocol):
 
 
 class Paths:
-    """Ways through a step of one layout, the last right one first."""
+    """Ways through a step of one layout, the last right one first. What Python reads of the batch is compared before a
+    replay by its guard, what it reads on the way in the replay."""
 
     def __init__(self) -> None:
         self._each: list[Any] = []
@@ -280,9 +219,20 @@ class Paths:
     @property
     def refusal(self) -> str | None:
         """Reason to give up if most steps go ways that no recording knows; else None."""
-        if self._unknown <= _UNKNOWN:
-            return None
-        return f"values that Python reads in a step keep leading it another way{self._place}"
+        if self._on_the_way:
+            why = f"values that Python reads in a step keep leading it another way{self._place}"
+            return why if self._unknown > MAX_PATHS else None
+        why = "values of the batch that Python reads keep changing"
+        return f"{why}{self._each[0].looks.place}" if self._unknown > 2 * MAX_OUTCOMES else None
+
+    @property
+    def _on_the_way(self) -> bool:
+        return not self._each or any(one.looks.on_the_way for one in self._each)
+
+    @property
+    def full(self) -> bool:
+        """True if no further recording is wanted."""
+        return not self._on_the_way and len(self._each) >= MAX_OUTCOMES
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._each)
@@ -331,7 +281,7 @@ class Paths:
         while rest := [path for path in rest if self._may_be(path.looks.values)]:
             path = self._next(rest)
             rest = [one for one in rest if one is not path]
-            if _begins(path, inputs):
+            if begins(path, inputs):
                 yield path
 
     def _next(self, rest: list[Any]) -> Any:
@@ -358,7 +308,7 @@ class Paths:
         )
 
 
-def _begins(path: Path, inputs: Sequence[torch.Tensor]) -> bool:
-    """Return True if a path is right for all that is known before the step."""
+def begins(path: Any, inputs: Sequence[torch.Tensor]) -> bool:
+    """Return True if a path, or a replay that takes numbers, is right for all that is known before the step."""
     guard = path.replay.guard
     return all(read.holds(inputs) for read in path.read) and (guard is None or holds(guard, inputs))

@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
+from ..._C import Guards
 from ..._fuse import holds_module, joined, models_apart, names_of_own, stands_in
 from ..._state import PLAIN, Walk, hides_state, holds_lookalikes, holds_others, mark, slots_of
 from ...nn.array_module import ArrayModule
 from .arithmetic import is_number
-from .guards import is_state, modules_of
+from .guards import GuardTable, is_state, modules_of
 from .held_objects import HeldObjects
 
 _PLAIN = (*PLAIN, torch.Size)
@@ -129,9 +130,7 @@ def python_values(array: torch.nn.Module, without: Collection[tuple[Path, Any]] 
     Args:
         without: (path, key) of values that are left out.
     """
-    named = list(modules_of(array))
-    for name, module in named[:]:
-        named += [(f"{name}.{path}", part) for path, part in models_apart(module)]
+    named = _named_modules(array)
     found: dict[str, Any] = {}
     for path, key, value in _state_in(_held_in([module for _, module in named])):
         plain = type(value) in _PLAIN_TYPES or isinstance(value, _PLAIN)
@@ -140,6 +139,19 @@ def python_values(array: torch.nn.Module, without: Collection[tuple[Path, Any]] 
         where = ".".join([named[path[0]][0], *map(str, path[1:]), str(key)]).lstrip(".")
         found[where] = value if plain else Walk(value).snapshot
     return found
+
+
+def _named_modules(array: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
+    """List the modules of an array, and those of models that run one by one, with their names."""
+    named = list(modules_of(array))
+    for name, module in named[:]:
+        named += [(f"{name}.{path}", part) for path, part in models_apart(module)]
+    return named
+
+
+def held_in(array: torch.nn.Module) -> Iterator[Any]:
+    """Yield the dictionaries and lists in which the modules of an array, and their objects, keep their state."""
+    return (held for _, held in _held_in([module for _, module in _named_modules(array)]))
 
 
 def python_numbers(array: torch.nn.Module) -> dict[tuple[Path, Any], Any]:
@@ -271,6 +283,7 @@ class _Forms:
         kept = [value for value in values if not isinstance(value, _NO_STATE) and not is_leaf(value)]
         self._objects = [value for value in kept if not isinstance(value, (dict, list))]
         self._dictionaries = [value for value in kept if isinstance(value, dict)]
+        self.any = bool(kept)
         self.keep()
 
     def _classes(self) -> list[Any]:
@@ -302,6 +315,7 @@ class PythonState:
         self._modules = _modules(array)
         self._copies = [_modules(one) for one in copies]
         self._now: dict[tuple[Path, Any], Any] = {}
+        self.table = GuardTable()
         self._look()
 
     def _look(self) -> None:
@@ -309,7 +323,8 @@ class PythonState:
         changing = {number for number, module in enumerate(self._modules) if _changes_itself(type(module))}
         first = self._copies[0] if self._copies else []
         self._changing = [holder for holder in holders_of(first) if holder.path[0] in changing]
-        self._objects = HeldObjects(self._values())
+        values = list(self._values())
+        self._objects, self._any_objects = HeldObjects(values), bool(values)
         self._forms = _Forms(value for _, _, value in self._state() if type(value) not in _PLAIN_TYPES)
         self._compare()
 
@@ -332,9 +347,24 @@ class PythonState:
 
     def changed(self) -> bool:
         """Return True if the array may have changed since the last comparison."""
+        if self.table.hold():
+            return False
+        fresh = self.table.renewed(self._guard)
         if _differ(*self._compared) or any(map(holds_others, *self._by_identity)):
             return True
-        return self._objects.changed() or self._forms.changed()
+        if self._objects.changed() or self._forms.changed():
+            return True
+        self.table.keep(fresh)
+        return False
+
+    def _guard(self, guards: Guards) -> None:
+        """Guard all that `changed` looks at."""
+        for holder in self._holders:
+            guards.container(holder.held, holder.known)
+        if self._any_objects:
+            guards.result(self._objects.changed)
+        if self._forms.any:
+            guards.result(self._forms.changed)
 
     def carry_over(self) -> list[str]:
         """Copy changes of the array to the copies; return their names.

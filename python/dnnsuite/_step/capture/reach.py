@@ -7,7 +7,6 @@ Functions, methods and classes of the user's are followed, by the names in their
 from __future__ import annotations
 
 import functools
-import operator
 import os
 import sys
 import sysconfig
@@ -19,6 +18,7 @@ from typing import Any
 
 import torch
 
+from ..._C import Guards
 from ..._code import any_names, functions_in, names_of, texts_of
 from ..._state import PLAIN, Path, Unknown, Walk, look_at_module, register
 from ...nn.array_module import ArrayModule
@@ -42,7 +42,6 @@ _INSTALLED = (
 
 
 _ENVIRONMENT = frozenset(("environ", "getenv"))
-_CODE_OF = operator.attrgetter("__code__")
 _NOTES = frozenset(("_plain", "_last_setting"))  # of an array's module about itself
 
 
@@ -51,26 +50,17 @@ class Bindings:
 
     def __init__(self) -> None:
         self._places: dict[tuple[int, str], tuple[Any, str]] = {}
-        self._known: list[Any] = []
-        self._functions: list[Any] = []
-        self._codes: list[Any] = []
 
     def add(self, owner: Any, space: Any, name: str) -> None:
-        """Remember what stands under a name in the namespace of `owner`."""
-        if (id(owner), name) not in self._places:
-            self._places[id(owner), name] = space, name
-            found = space.get(name)
-            self._known.append(found)
-            if isinstance(found, types.FunctionType):
-                self._functions.append(found)
-                self._codes.append(found.__code__)
+        """Remember a name in the namespace of `owner`."""
+        self._places.setdefault((id(owner), name), (space, name))
 
-    def changed(self) -> bool:
-        """Return True if something else stands under one of the names, or a function got other code."""
-        now = [space.get(name) for space, name in self._places.values()]
-        if any(map(operator.is_not, now, self._known)):
-            return True
-        return any(map(operator.is_not, map(_CODE_OF, self._functions), self._codes))
+    def guard(self, guards: Guards) -> None:
+        """Guard what stands under each name, and the code of functions."""
+        for space, name in self._places.values():
+            guards.item(space, name)
+            if isinstance(space.get(name), types.FunctionType):
+                guards.attribute(space.get(name), "__code__")
 
 
 class Reach:

@@ -14,7 +14,7 @@ import operator
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,19 +100,24 @@ class ReadFloats:
             return value
         return tree_map(lambda leaf: self.read(leaf) if self._is_mine(leaf) else leaf, value)
 
-    def end(self, failed: bool = False) -> None:
-        """End the step: a stand-in that is still held would be another number after the next step."""
-        if failed:  # its frames hold what they will
-            self.open = False
-            return
-        if any(one() is not None for one in self.made):
-            gc.collect()  # those in a circle of objects that nobody holds
+    def end(self) -> None:
+        """End the step, with the garbage that it has made. A stand-in that is still held would be another number after
+        the next step: the recording is refused."""
+        if self._held():
+            gc.collect()  # circles of objects that nobody holds
         self.open = False
-        for one in self.made:
-            number = one()
-            if number is not None:
-                self._refuse(number)
-                _put_value(number)
+        for number in self._held():
+            self._refuse(number)
+
+    def put_values(self, holders: Iterable[Any] | None = None) -> None:
+        """Put the values of stand-ins that are still held in their places: in these dictionaries and lists, or wherever
+        an object of Python's holds one, which takes a search through all of them."""
+        numbers = self._held()
+        if numbers:
+            _put_values(numbers, gc.get_referrers(*numbers) if holders is None else holders)
+
+    def _held(self) -> list[FollowedNumber]:
+        return [number for one in self.made if (number := one()) is not None]
 
     def _is_mine(self, value: Any) -> bool:
         return type(value) is FollowedNumber and value.trace is self
@@ -195,16 +200,19 @@ def _is_nan(tensor: torch.Tensor) -> torch.Tensor:
 _OF_MATH = {math.isfinite: _is_finite, math.isinf: _is_infinite, math.isnan: _is_nan}
 
 
-def _put_value(number: FollowedNumber) -> None:
-    """Put the value of a stand-in in its place wherever an object holds it."""
-    for holder in gc.get_referrers(number):
-        if isinstance(holder, types.FrameType):
+def _put_values(numbers: Sequence[FollowedNumber], holders: Iterable[Any]) -> None:
+    ids = set(map(id, numbers))
+    for holder in holders:
+        if isinstance(holder, types.FrameType) or holder is numbers:
+            continue
+        if isinstance(holder, types.CellType):
+            holder.cell_contents = plain(holder.cell_contents)
             continue
         held = holder if isinstance(holder, (dict, list, deque)) else getattr(holder, "__dict__", None)
         if held is not None:
             for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
-                if value is number:
-                    held[key] = number.value
+                if id(value) in ids:
+                    held[key] = value.value
 
 
 _MANY_READ = 64  # elements of a list that are compared in each step
@@ -217,10 +225,21 @@ class HiddenReads(TorchFunctionMode):
     """Function mode that makes hidden reads of a user's code visible to the recorder, or refuses them; floats that it
     reads become stand-ins."""
 
-    def __init__(self, recorder: StepRecorder) -> None:
+    def __init__(self, recorder: StepRecorder, holders: Callable[[], Iterable[Any]] = tuple) -> None:
+        """`holders` yields dictionaries and lists in which the step's code is likely to leave a float."""
         super().__init__()
+        self._holders = holders
         self._recorder, self._recording = recorder, recorder.recording
         self._floats = ReadFloats(recorder.recording)
+        self._froze = False
+
+    def __enter__(self) -> Any:
+        # What is there before the step is no part of a circle that the step has made: with it, the search for circles
+        # would take as long as the process is large.
+        self._froze = not gc.get_freeze_count()
+        if self._froze:
+            gc.freeze()
+        return super().__enter__()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -234,7 +253,18 @@ class HiddenReads(TorchFunctionMode):
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         super().__exit__(kind, error, trace)
-        self._floats.end(failed=kind is not None)
+        floats = self._floats
+        try:
+            if kind is None:
+                floats.end()
+                floats.put_values()  # into what the step has made
+            floats.open = False  # after an error its frames hold what they will
+        finally:
+            if self._froze:
+                gc.unfreeze()
+        if kind is None:
+            floats.put_values(self._holders())
+            floats.put_values()
 
     def _read(self, func: Any, tensor: torch.Tensor, place: str) -> Any:
         if func is torch.Tensor.item:

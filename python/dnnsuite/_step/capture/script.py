@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import operator
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -145,7 +146,8 @@ class Script:
     def __init__(self, plan: ReplayPlan, functions: Functions | None = None) -> None:
         self._run = (FUNCTIONS if functions is None else functions).of(_Writer(plan))
         self.plan = plan
-        self._order = [plan.inputs.index(slot) for slot in dict.fromkeys(plan.inputs)]
+        order = [plan.inputs.index(slot) for slot in dict.fromkeys(plan.inputs)]
+        self._taken = operator.itemgetter(*order) if len(order) > 1 else lambda inputs: [inputs[i] for i in order]
         self._static = list(plan.static.values())
         self._watch(plan.roots)
 
@@ -160,12 +162,12 @@ class Script:
         source = {slot: slot for slot in self.plan.static}
         found: set[int] = set()
         for call in self.plan.calls:
-            operator = known_operator(call.op)
+            known = known_operator(call.op)
             if call.views:
                 origins = [source[slot] for slot in slots_of(call.arguments) if slot in source]
                 source |= {slot: origins[0] for slot in slots_in(call.outputs) if origins}
             if call.writes:
-                found |= {source[s] for s in written_slots(operator, call.arguments) if s in source}
+                found |= {source[s] for s in written_slots(known, call.arguments) if s in source}
         return [tensor for slot, tensor in zip(self.plan.static, self._static, strict=True) if slot in found]
 
     def bound(self, plan: ReplayPlan, begin: Mapping[int, torch.Tensor] | None = None) -> Script:
@@ -190,7 +192,7 @@ class Script:
         set_graph_optimize(False)
         try:
             with below_autograd():
-                results = self._run(*[inputs[i] for i in self._order], *self._static)
+                results = self._run(*self._taken(inputs), *self._static)
             if self._leave is not None:
                 self._leave(zip(self.plan.left, results[1:], strict=False))
             losses: torch.Tensor = results[0]
@@ -274,13 +276,12 @@ class _Writer:
         return self._constant(f"{kind}[]", [float(v) for v in values] if kind == "float" else values)
 
     def _call(self, call: OperatorCall) -> None:
-        operator = known_operator(call.op)
+        known = known_operator(call.op)
         taken = [
-            self._argument(value, declared, call)
-            for declared, value in zip(operator.types, call.arguments, strict=True)
+            self._argument(value, declared, call) for declared, value in zip(known.types, call.arguments, strict=True)
         ]
         names, unpack = [], []
-        for output in call.outputs if operator.returns else ():
+        for output in call.outputs if known.returns else ():
             if isinstance(output, list):
                 names.append(f"{self._name()} : Tensor[]")
                 left = ", ".join(self._output(slot) for slot in output)
@@ -288,10 +289,10 @@ class _Writer:
             else:
                 names.append(self._output(output))
         left = ", ".join(names) + (" = " if names else "")
-        self._lines += [f"  {left}{operator.name.replace('.', '::')}({', '.join(taken)})", *unpack]
-        if operator.written_list is not None:
+        self._lines += [f"  {left}{known.name.replace('.', '::')}({', '.join(taken)})", *unpack]
+        if known.written_list is not None:
             # The interpreter would drop the operator if nothing read the list of tensors that it writes into.
-            self._looked_at.append(self._line("int", f"aten::len({taken[operator.written_list]})"))
+            self._looked_at.append(self._line("int", f"aten::len({taken[known.written_list]})"))
 
     def _output(self, slot: int | None) -> str:
         """Name a result; a tensor that is written in place keeps its name."""

@@ -17,7 +17,7 @@ from .audit import Audit
 from .changing_numbers import NO_STATE, BatchNumbers, ChangingNumbers, HeldState, on_filled
 from .comparison import reads_of
 from .cuda import CudaGraphs
-from .exchange import Attempt, Attempts, Exchange
+from .exchange import Attempt, Exchange
 from .library import Recordings, Subject
 from .looks import Looks, Replay, ValueChanged
 from .python_state import python_numbers
@@ -82,11 +82,11 @@ class CapturedStep:
 
     def reset(self) -> None:
         """Forget what was recorded; the next steps are watched again."""
-        self._attempts = Attempts()
+        self._attempts: dict[Any, Attempt] = {}  # by layout of batch
         self._warm: set[Any] = set()  # layouts of batch of which a step was made
-        self._shelf: dict[Any, Attempts] = {}  # by Python state and values
+        self._shelf: dict[Any, dict[Any, Attempt]] = {}  # by Python state and values
         self._key: Any = None
-        self._chosen: int | None = None
+        self._ready: tuple[list[Any], Any, Replay] | None = None  # values, layout and replay of the last step
         self.refusal: str | None = no_capture
         self.replayed = False
         self._changes = 0
@@ -105,6 +105,11 @@ class CapturedStep:
     def leaves(self) -> bool:
         """True if a step, also a replayed one, leaves tensors in attributes of modules."""
         return self._watch.leaves or self._exchange.leaves
+
+    @property
+    def quiet(self) -> bool:
+        """True if the last step was a replay of operators alone, which changes nothing in Python."""
+        return self.replayed and not (self._watch.leaves or self._exchange.leaves or self._numbers.places)
 
     @property
     def reads_live(self) -> bool:
@@ -127,36 +132,54 @@ class CapturedStep:
         return [*self.read(), self._given()]
 
     def __call__(
-        self, batch: Any, hyper: Sequence[dict[str, torch.Tensor]], seen: list[Any] | None = None
+        self, batch: Any, hyper: Sequence[dict[str, torch.Tensor]], seen: list[Any] | None = None, flat: Any = None
     ) -> torch.Tensor:
-        """Make a step; `seen` is what `read` has returned when the step was asked for."""
+        """Make a step.
+
+        Args:
+            seen: values that the code sees, read when the step was asked for; the same list while nothing has changed.
+            flat: the batch, flattened, if that is known.
+        """
         if self.refusal is not None:
             return self._train(batch, hyper)
-        if self._turns() != self._turned:
-            self._turn_to_another_way()
-        inputs, key, numbers = guards.flatten(batch)
-        self._given.take(numbers)
-        given = len(inputs)
+        tensors, key, numbers = guards.flatten(batch) if flat is None else flat
+        given, inputs = len(tensors), [*tensors]
         for own in hyper:
             inputs += own.values()
-        attempt = self._attempt(key, inputs, [*(self.read() if seen is None else seen), numbers])
+        turned = not self._turned or self._turns() == self._turned
+        if self._ready is not None and turned and not self.audits:
+            values, layout, replay = self._ready
+            if values is seen and layout == key:
+                return replay(inputs)
+        self._ready = None
+        if not turned:
+            self._turn_to_another_way()
+        self._given.take(numbers)
+        attempt = self._attempt(key, [*(self.read() if seen is None else seen), numbers])
         if attempt is None or self.refusal is not None:
             return self._eager(batch, hyper)
         if attempt.stage in ("begin", "wait"):
             first = "record" if attempt.warm or not self._replays.warms_up else "warm up"
-            self._exchange.look_around(attempt, self._attempts, key, self._values or (), first)
-            if self._attempts.outcomes.knows(key):
-                attempt = self._attempt_of_outcome(key, inputs)
+            self._exchange.look_around(attempt, key, self._values or (), first)
         self.audit = self._audit_of(attempt) if self.audits else None
         losses = None if attempt is None else self._replay(attempt, inputs)
         if losses is not None:
             if self.audit is None:
+                self._note_ready(attempt, seen, key, numbers)
                 return losses
             return self.audit.compare(losses, lambda: self._train(batch, hyper))
         if attempt is None or self.refusal is not None:
             return self._eager(batch, hyper)
         with self._replays.recording():
             return self._watched(attempt, StepInputs(batch, hyper, inputs, len(inputs) - given))
+
+    def _note_ready(self, attempt: Attempt | None, seen: list[Any] | None, key: Any, numbers: tuple[Any, ...]) -> None:
+        """Replay the next step at once, if it is on a batch of the same layout and nothing else has changed: there is
+        one recording for all values of its tensors."""
+        if attempt is None or attempt.stage != "replay" or attempt.replay is None or seen is None:
+            return
+        if not (attempt.read or numbers or self._numbers.places):
+            self._ready = seen, key, attempt.replay
 
     def _eager(self, batch: Any, hyper: Sequence[dict[str, torch.Tensor]]) -> torch.Tensor:
         """Run a step between captures on their stream: what it leaves in autograd's graph remembers its stream."""
@@ -186,12 +209,12 @@ class CapturedStep:
                 self._changed(str(error))
         elif attempt.stage == "paths":
             losses = attempt.paths.replay(inputs)
-            if losses is None and self._exchange.take_since(attempt, self._attempts, self._layout):
+            if losses is None and self._exchange.take_since(attempt):
                 losses = attempt.paths.replay(inputs)
             if losses is None and attempt.paths.refusal is not None:
                 self._refuse(attempt.paths.refusal)
         elif attempt.stage == "replay" and attempt.replay is not None:
-            if all(read.holds(inputs) for read in attempt.read):
+            if not attempt.read or all(read.holds(inputs) for read in attempt.read):
                 losses = attempt.replay(inputs)
             else:
                 attempt.stage = "record"
@@ -201,14 +224,11 @@ class CapturedStep:
         self.replayed = losses is not None
         return losses
 
-    def _attempt(self, key: Any, inputs: Sequence[torch.Tensor], values: list[Any]) -> Attempt | None:
-        if values != self._values or self._moved is not None:
+    def _attempt(self, key: Any, values: list[Any]) -> Attempt | None:
+        if self._moved is not None or values != self._values:
             self._turn_to_values(values)
         self._layout = key
-        if self._attempts.outcomes.knows(key):
-            return self._attempt_of_outcome(key, inputs)
-        self._chosen = None
-        attempts = self._attempts.by_key
+        attempts = self._attempts
         attempt = attempts.get(key)
         if attempt is None and key is not None and len(attempts) < MAX_SHAPES:
             attempt = attempts[key] = Attempt(warm=key in self._warm)
@@ -228,15 +248,16 @@ class CapturedStep:
     def _turn_to_another_way(self) -> None:
         """Forget recordings from before a part of the code began to run its models one by one, in this shard or
         another: the step as written rounds differently since then."""
-        for attempt in self._attempts.by_key.values():
+        for attempt in self._attempts.values():
             self._exchange.give_up(attempt, alone=False)
         self._exchange.forget_facts()
-        self._attempts, self._warm = Attempts(), set()
+        self._attempts, self._warm = {}, set()
         self._shelf = {self._key: self._attempts}
         self._turned, self.replayed = self._turns(), False
 
     def python_changed(self, names: Sequence[str], state: HeldState) -> None:
         """Take note that `names` have changed in the Python state of the modules, which is `state` now."""
+        self._ready = None
         if not self._replays.seeded:
             self._numbers.hold(self._python, state)
         self._python = state
@@ -255,7 +276,8 @@ class CapturedStep:
     def _turn_to_key(self, why: str, first: bool = False) -> None:
         """Use the recordings for all values that are not their inputs."""
         numbers = self._numbers
-        key = numbers.rest_held(self._python), numbers.rest_seen(self._values or ()), tuple(numbers.places)
+        seen = numbers.rest_seen(self._values or ())
+        key = numbers.rest_held(self._python), seen, repr(seen), tuple(numbers.places)  # 1 is not 1.0
         if key == self._key:
             return
         self._key = key
@@ -265,24 +287,10 @@ class CapturedStep:
             self._attempts = kept
         else:
             if not first:
-                self._attempts, self.replayed = Attempts(), False
+                self._attempts, self.replayed = {}, False
                 self._changed(numbers.why or why)
             self._shelf[key] = self._attempts
         self._exchange.forget_facts()
-
-    def _attempt_of_outcome(self, key: Any, inputs: Sequence[torch.Tensor]) -> Attempt | None:
-        """Find the attempt for a batch of which Python reads values; one of its own for each outcome."""
-        attempts, outcomes = self._attempts, self._attempts.outcomes
-        chosen, facts = outcomes.chosen(key, inputs), outcomes.facts(key)
-        if chosen < 0 and self._exchange.take_since(Attempt(facts=facts), attempts, key):
-            chosen = outcomes.chosen(key, inputs)
-        self._chosen = chosen
-        attempt = attempts.by_key.get((key, chosen))
-        if attempt is None and not outcomes.full(key):
-            attempt = attempts.by_key[key, chosen] = Attempt("record", facts, warm=True)
-        elif attempt is None and outcomes.refusal is not None:
-            self._refuse(outcomes.refusal)
-        return attempt
 
     def _watched(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Run a step on the way to a replay; after an error its layout of batch starts from the beginning."""
@@ -293,7 +301,7 @@ class CapturedStep:
             losses = self._next_stage(attempt, given)
         except BaseException:
             self._exchange.give_up(attempt, alone=False)
-            self._attempts.drop(attempt)
+            self._attempts.pop(self._layout, None)
             raise
         place = guards.hook(self._array)
         if place is not None and self.refusal is None:
@@ -342,9 +350,9 @@ class CapturedStep:
 
     def _refuse(self, why: str) -> None:
         self.refusal = why
-        for attempt in self._attempts.by_key.values():
+        for attempt in self._attempts.values():
             self._exchange.give_up(attempt)
-        self._attempts.by_key.clear()
+        self._attempts.clear()
         self._shelf.clear()
         self.replayed = False
 
@@ -361,7 +369,6 @@ class CapturedStep:
                 attempt.replay, attempt.recording = self._watch.prepare(recording, given), recording
                 attempt.read, attempt.looks = reads_of(recording, given.tensors), Looks.of(recording)
                 attempt.stage = "replay" if self._follows(attempt) else "compare"
-                self._choose_by_outcome(attempt, attempt.looks, attempt.replay)
             except NotScriptable as error:
                 recording.refuse(str(error))
         if self._unseen.in_doubt:
@@ -388,11 +395,6 @@ class CapturedStep:
             return False
         return self._exchange.follows(attempt)
 
-    def _choose_by_outcome(self, attempt: Attempt, looks: Looks, replay: Replay) -> None:
-        """Restrict the recording to batches with the same values, if Python has read values of the batch."""
-        if replay.guard is not None and attempt.home is None:
-            self._attempts.add_outcome(attempt, self._layout, self._chosen, replay.guard, looks)
-
     def _compare(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Run the step once replayed and once as written, from the same state."""
         assert attempt.recording is not None
@@ -415,6 +417,8 @@ class CapturedStep:
     def _new_path(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Take a step that no replay is right for: compare a recording of its way, or make one."""
         losses = attempt.paths.compare(given.tensors, lambda path: self._compare(path, given))
+        if losses is None and attempt.paths.full:
+            return self._watch.run(given)
         path = Attempt("record", attempt.facts, warm=True, home=attempt)
         return self._record(path, given) if losses is None else losses
 
@@ -424,14 +428,12 @@ class CapturedStep:
             return self._record(attempt, given)
         ready = len(attempt.numbered)
         try:
-            losses, why, followed = self._numbered.go_on(attempt, given, self._values or ())
+            losses, why = self._numbered.go_on(attempt, given, self._values or ())
         except ValueChanged as error:
             self._changed(str(error))
             return self._watch.run(given)
         for one in attempt.numbered[ready:]:
             self._exchange.keep(attempt, self._exchange.proven(attempt, one.replay, one.read, one.step))
-        if followed is not None:
-            self._choose_by_outcome(attempt, Looks.of(followed.recording), attempt.pending[-1].replay)
         if why is not None:  # they are values like others, that a recording is made for
             self._exchange.give_up(attempt)
             self._numbers.give_up(why)

@@ -7,6 +7,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..._C import Guards
 from ..._code import content_of
 from ..._state import PLAIN, Path, Put, Unknown, Walk, mark
 
@@ -52,6 +53,16 @@ class Reader:
         walk = self._walked(held)
         return walk.snapshot, walk.marks
 
+    def guard(self, guards: Guards) -> None:
+        """Guard what it reads, which it has read last."""
+        self._guard_place(guards)
+        held = self.held()
+        if type(held) not in _PLAIN_TYPES:
+            guards.result(self._walked(held).same)
+
+    def _guard_place(self, guards: Guards) -> None:
+        """Guard which value is in the place."""
+
     def _walked(self, held: Any) -> Walk:
         walk = self._walk
         if walk is None or walk.root is not held or walk.names is not self._scope.names or not walk.same():
@@ -83,6 +94,9 @@ class CellReader(Reader):
         super().__init__(scope, where, name)
         self._cell = cell
 
+    def _guard_place(self, guards: Guards) -> None:
+        guards.cell(self._cell)
+
     def held(self) -> Any:
         return content_of(self._cell)
 
@@ -98,6 +112,9 @@ class NameReader(Reader):
     def __init__(self, scope: Scope, space: dict[str, Any], where: str, name: str) -> None:
         super().__init__(scope, where, name)
         self._space = space
+
+    def _guard_place(self, guards: Guards) -> None:
+        guards.item(self._space, self._name)
 
     def held(self) -> Any:
         return self._space.get(self._name)
@@ -139,6 +156,9 @@ class DefaultsReader(Reader):
     def __init__(self, scope: Scope, function: types.FunctionType, name: str) -> None:
         super().__init__(scope, f"the defaults of {function.__qualname__}", name)
         self._function = function
+
+    def _guard_place(self, guards: Guards) -> None:
+        guards.attribute(self._function, self._name)
 
     def held(self) -> Any:
         return getattr(self._function, self._name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from .followed_step import FollowedStep, NotFollowed, WritesElsewhere, follow
 from .guards import newly_left, put_back, tensors_left
 from .looks import Replay, ValueChanged
 from .plan import StepRecording
-from .python_state import python_values
+from .python_state import held_in, python_values
 from .read_floats import HiddenReads
 from .record import StepRecorder
 from .script import NotScriptable, Scripts, described
@@ -80,7 +81,7 @@ class StepWatch:
         recorder = StepRecorder(given.tensors, given.fixed, self.replays.seeded, self.replays.home)
         in_math = followed_in_math(self.numbers.spaces)
         before = tensors_left(self.array)
-        with recorder, HiddenReads(recorder), in_math:
+        with recorder, HiddenReads(recorder, partial(held_in, self.array)), in_math:
             with self.unseen.watching():
                 losses = self.run(given)
             left = newly_left(self.array, before)
@@ -221,12 +222,10 @@ class NumberedSteps:
         one.step.update(self._numbers, values)
         return losses
 
-    def go_on(
-        self, attempt: Attempt, given: StepInputs, seen: Sequence[Any]
-    ) -> tuple[torch.Tensor, str | None, FollowedStep | None]:
+    def go_on(self, attempt: Attempt, given: StepInputs, seen: Sequence[Any]) -> tuple[torch.Tensor, str | None]:
         """Take a step on the way to a replay: compare it if its path was followed before, else follow it.
 
-        Returns its losses, why numbers cannot be inputs, and the step that was followed, if one was.
+        Returns its losses, and why numbers cannot be inputs.
 
         Raises:
             ValueChanged: if the replay is for other values of its tensors; nothing was run then.
@@ -234,12 +233,12 @@ class NumberedSteps:
         begin = self._now(seen)
         found = find_numbered(attempt.pending, begin, given.tensors)
         if found is not None:
-            return *self._compare(attempt, *found, begin, given, seen), None
+            return self._compare(attempt, *found, begin, given, seen)
         if len(attempt.pending) == MAX_WAYS or len(attempt.numbered) == MAX_WAYS:
             places = [one.step.place for one in (*attempt.pending, *attempt.numbered)]
             where = next(filter(None, places), "")
             why = f"a number that Python looks at keeps changing{where}"
-            return self._watch.run(given), why, None
+            return self._watch.run(given), why
         return self._follow(attempt, begin, given, seen)
 
     def _compare(
@@ -269,7 +268,7 @@ class NumberedSteps:
 
     def _follow(
         self, attempt: Attempt, begin: list[Any], given: StepInputs, seen: Sequence[Any]
-    ) -> tuple[torch.Tensor, str | None, FollowedStep | None]:
+    ) -> tuple[torch.Tensor, str | None]:
         """Run the step once with stand-ins for numbers, as a trial, and once as written."""
         assert attempt.recording is not None
         watch = self._watch
@@ -277,7 +276,7 @@ class NumberedSteps:
         try:
             python = KeptPython(watch.array, self._numbers.readers)
         except CannotBeKept as error:
-            return watch.run(given), str(error), None
+            return watch.run(given), str(error)
         state = watch.state_of(attempt.recording)
         try:
             followed = follow(
@@ -294,9 +293,9 @@ class NumberedSteps:
         if guards.ways(watch.array) != attempt.ways:
             attempt.stage = "record"
         if attempt.stage == "record" or followed is None:
-            return losses, why, None
-        why = self._refused(attempt, followed, begin, second, seen) or self._prepare(attempt, followed, given)
-        return losses, why, followed if why is None else None
+            return losses, why
+        why = self._refused(attempt, followed, begin, second, seen)
+        return losses, why or self._prepare(attempt, followed, given)
 
     def _refused(
         self, attempt: Attempt, followed: FollowedStep, begin: list[Any], second: StepRecording, seen: Sequence[Any]
