@@ -28,9 +28,9 @@ def own(names: list[str], kind: type) -> set[str]:
 
 def test_every_job_has_a_card() -> None:
     assert len(set(PLAIN)) == len(PLAIN)
-    assert set(FUSED) == own(jobs.names(jobs.FusedJob), jobs.FusedJob)
-    known = own(jobs.names(jobs.PlainJob), jobs.PlainJob)
-    assert set(PLAIN) == {name for name in known if jobs.get(name, jobs.PlainJob).family == "plain"}
+    assert set(FUSED) == own(jobs.names(swept=True), jobs.FusedJob)
+    known = own(jobs.names(), jobs.PlainJob)
+    assert set(PLAIN) == {name for name in known if jobs.get(name).family == "plain"}
 
 
 @pytest.mark.parametrize("card", CARDS)
@@ -40,13 +40,13 @@ def test_a_card_agrees_with_the_job(card: Card) -> None:
     assert card.deviations
     assert [change.split(":")[0].split()[0] for change in card.changes] == [str(n) for n in range(card.version, 0, -1)]
     if card.family == "plain":
-        job = jobs.get(card.job, jobs.PlainJob)
+        job = jobs.get(card.job)
         assert (card.unit, card.batch_size) == (job.unit, job.defaults["batch_size"])
         for name in ("lr", "learning_rate"):
             if name in job.defaults:
                 assert f"lr {job.defaults[name]:g}" in card.optimizer
     else:
-        fused = jobs.get(card.job, jobs.FusedJob)
+        fused = jobs.get(card.job, swept=True)
         assert (card.unit, card.batch_size) == (fused.unit, fused.preset("paper", "cpu")["batch_size"])
 
 

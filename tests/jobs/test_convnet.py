@@ -62,7 +62,7 @@ def test_the_size_of_resnet101():
 
 
 def test_the_family_and_its_units():
-    kinds = {name: jobs.get(name) for name in jobs.names(jobs.PlainJob) if name.startswith("convnet")}
+    kinds = {name: jobs.get(name) for name in jobs.names() if name.startswith("convnet")}
     batch_sizes = {name: kind.defaults["batch_size"] for name, kind in kinds.items()}
     assert batch_sizes == {
         "convnet": 64,

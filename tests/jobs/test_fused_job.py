@@ -3,9 +3,9 @@ from dnnsuite import jobs
 
 
 def test_every_fused_job_has_the_presets_of_a_workflow():
-    assert "bert" in jobs.names(jobs.FusedJob)
-    for name in jobs.names(jobs.FusedJob):
-        job = jobs.get(name, jobs.FusedJob)
+    assert "bert" in jobs.names(swept=True)
+    for name in jobs.names(swept=True):
+        job = jobs.get(name, swept=True)
         assert job.default_precisions("cpu") == ["fp32"]
         if issubclass(job, jobs.DeclaredJob):
             half = {"bf16", "fp16"} if job.workload.half else set()

@@ -31,7 +31,7 @@ def test_every_workload_describes_itself():
 
 def test_a_job_of_the_wrong_kind_is_answered_with_those_of_the_right_one():
     with pytest.raises(InvalidArgument, match=r"'atari' is no FusedJob, and one is needed here; there is .*bert"):
-        jobs.get("atari", jobs.FusedJob)
+        jobs.get("atari", swept=True)
 
 
 def test_an_unknown_job_is_answered_with_the_known_ones():

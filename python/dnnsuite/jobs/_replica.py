@@ -10,14 +10,13 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from .._seeds import seed_all
 from ..data import import_torchvision
 from ..errors import Error, InvalidArgument
 from . import distributed
 from ._job import JobConfig
-from ._plain_job import PlainJob
 
 if TYPE_CHECKING:
     import torch
@@ -26,57 +25,51 @@ OPTIONS = {"network": "resnet101", "devices": 0, "image_size": 224, "steps": 10}
 _RATE, _MOMENTUM = 0.01, 0.9
 
 
-class Replica(PlainJob):
+class Replica:
     """One of the processes: trains on images of normal noise that stay on the device, all of class 0; SGD 0.01."""
 
-    name, description, unit = "scaling", "one process of scaling", "images"
-    scope = "all"
-    defaults: ClassVar = {"batch_size": 128, "repeat": 10, "number": 10, **OPTIONS}
-    smoke: ClassVar = {}
-
     def __init__(self, config: JobConfig) -> None:
-        super().__init__(config)
-        self.place = distributed.place_of(self.scope)
-        self.device = distributed.device_of(self.place, self.device)
-
-    def setup(self) -> None:
         import torch
 
+        self._config, self._options = config, {**OPTIONS, **config.options}
+        self.place = distributed.place_of("all")
+        self.device = distributed.device_of(self.place, torch.device(config.device))
         distributed.join(self.place, self.device)
         sizes = range(2, self.place.world_size + 1)
         self._groups: dict[int, Any] = {n: torch.distributed.new_group(list(range(n))) for n in sizes}
-        random = torch.Generator(self.device).manual_seed(self.config.data_seed + self.place.rank)
-        side, count = self.options["image_size"], self.config.batch_size
+        random = torch.Generator(self.device).manual_seed(config.data_seed + self.place.rank)
+        side, count = self._options["image_size"], config.batch_size
         self._images = torch.randn(count, 3, side, side, generator=random, device=self.device)
         self._classes = torch.zeros(count, dtype=torch.int64, device=self.device)
+        self._dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(config.precision)
+        self._scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
 
-    def begin(self, world_size: int) -> None:
-        """Make a new model, shared by the first `world_size` processes, of which this is one."""
+    def begin(self, world_size: int) -> int:
+        """Make a new model, shared by the first `world_size` processes; return its number of parameters."""
         import torch
         from torch.nn.parallel import DistributedDataParallel
 
-        seed_all(self.config.seed)
-        self.model = network(self.options["network"]).to(self.device)
-        self._classify: torch.nn.Module = self.model
+        seed_all(self._config.seed)
+        model = network(self._options["network"]).to(self.device)
+        self._classify: torch.nn.Module = model
         if world_size > 1:
             devices = [self.device.index] if self.device.type == "cuda" else None
-            self._classify = DistributedDataParallel(self.model, devices, process_group=self._groups[world_size])
-        self.optimizer = torch.optim.SGD(self.model.parameters(), _RATE, _MOMENTUM)
+            self._classify = DistributedDataParallel(model, devices, process_group=self._groups[world_size])
+        self._optimizer = torch.optim.SGD(model.parameters(), _RATE, _MOMENTUM)
+        return sum(p.numel() for p in model.parameters())
 
-    def batch(self) -> torch.Tensor:
-        return self._images
-
-    def train(self, batch: torch.Tensor) -> torch.Tensor:
+    def step(self) -> torch.Tensor:
+        """Learn from the images; return the loss `[]`, without waiting for it."""
         import torch
 
-        with self.autocast():
-            scores = self._classify(batch)
+        with torch.autocast(self.device.type, self._dtype, enabled=self._dtype is not None):
+            scores = self._classify(self._images)
         loss = torch.nn.functional.cross_entropy(scores.float(), self._classes)
-        self.update(loss, self.optimizer)
-        return loss
-
-    def provenance(self) -> dict[str, Any]:
-        return {"parameters": sum(p.numel() for p in self.model.parameters())}
+        self._optimizer.zero_grad()
+        self._scaler.scale(loss).backward()
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+        return loss.detach()
 
 
 def network(name: str) -> Any:
@@ -197,21 +190,17 @@ def serve(descriptor: int) -> None:
 def _obey(connection: Connection, config: JobConfig) -> None:
     import torch
 
-    replica = Replica(config)
     cores = config.threads or len(os.sched_getaffinity(0))
-    torch.set_num_threads(max(1, cores // replica.place.world_size))
-    replica.setup()
+    torch.set_num_threads(max(1, cores // distributed.place_of("all").world_size))
+    replica = Replica(config)
     losses: list[torch.Tensor] = []
     connection.send(("done", None))
     for word, argument in iter(connection.recv, ("close", 0)):
         if word == "begin":
-            replica.begin(argument)
-            connection.send(("done", replica.provenance()["parameters"]))
+            connection.send(("done", replica.begin(argument)))
         elif word == "step":
-            replica.step()
-            losses.append(replica.last_loss)
+            losses.append(replica.step())
         elif word == "wait":
-            replica.synchronize()
-            connection.send(("done", [float(loss) for loss in losses]))
+            connection.send(("done", [float(loss) for loss in losses]))  # which waits for all of them
             losses.clear()
     distributed.finish()

@@ -9,8 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import InvalidArgument
-from ._job import JobConfig, register
-from ._plain_job import PlainJob
+from ._job import Job, JobConfig, register
 from ._replica import OPTIONS, Team
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ _CPU_DEVICES = 2
 
 
 @register("scaling")
-class Scaling(PlainJob):
+class Scaling(Job):
     """`network` on 1, 2, ... `devices` devices (0: all) by DistributedDataParallel, a process and `batch_size` each.
 
     Setup measures each number of devices, `steps` after 2 that do not count. `metrics` has the speeds in images per
@@ -80,16 +79,22 @@ class Scaling(PlainJob):
     def items_per_step(self) -> int:
         return self.config.batch_size * self.devices
 
-    def batch(self) -> None:
-        """Do nothing: each process has batches of its own."""
+    @classmethod
+    def precisions(cls, device: str) -> list[str]:
+        return ["fp32", "bf16", "fp16"]
 
-    def train(self, batch: None) -> torch.Tensor:
+    def step(self) -> None:
         import torch
 
         assert self._team is not None, "setup was not called"
         self._team.step(self.devices)
         self._pending.append(torch.tensor(math.nan))
-        return self._pending[-1]
+        self._last = self._pending[-1]
+
+    @property
+    def last_loss(self) -> torch.Tensor:
+        """The last step's loss, which `synchronize` fills in."""
+        return self._last
 
     def synchronize(self) -> None:
         if self._team is None or not self._pending:
@@ -101,7 +106,7 @@ class Scaling(PlainJob):
 
     def losses(self) -> list[float]:
         self.synchronize()
-        return super().losses()
+        return [float(self._last)]
 
     def metrics(self) -> dict[str, float]:
         speeds = {f"speed_{n}": speed for n, speed in self.speeds.items()}

@@ -36,25 +36,25 @@ ADADELTA = ("bert", "transformer", "resnet")
 
 
 def workload(name):
-    return jobs.get(name, jobs.FusedJob).workload
+    return jobs.get(name, swept=True).workload
 
 
 def config(name, B, models=None, **changes):
     generator = random.Random(7)
-    kind = jobs.get(name, jobs.FusedJob)
+    kind = jobs.get(name, swept=True)
     hyper = kind.hyperparameters(generator, max(B, 1))
     return jobs.JobConfig(**{"B": B, "batch_size": 8, "threads": 1, "options": TINY[name], "hyper": hyper, **changes})
 
 
 def test_all_of_hftas_are_there():
-    assert set(TINY) <= set(jobs.names(jobs.FusedJob))
+    assert set(TINY) <= set(jobs.names(swept=True))
     assert jobs.get("mobilenet_cifar10_v3s").name == "mobilenet_v3_small"
     assert jobs.get("mobilenet_cifar10_v3l").name == "mobilenet_v3_large"
 
 
 def test_a_plain_job_and_a_fused_one_have_one_name():
-    assert jobs.get("dcgan") is jobs.get("dcgan", jobs.PlainJob)
-    assert jobs.get("dcgan").unit == jobs.get("dcgan", jobs.FusedJob).unit == "images"
+    assert jobs.get("dcgan") is jobs.get("dcgan")
+    assert jobs.get("dcgan").unit == jobs.get("dcgan", swept=True).unit == "images"
     assert not issubclass(jobs.get("dcgan"), jobs.FusedJob)
 
 
@@ -71,7 +71,7 @@ def test_the_papers_models_have_hftas_parameters(name):
 
 @pytest.mark.parametrize("name", TINY)
 def test_fused_equals_separate(name):
-    record = jobs.get(name, jobs.FusedJob).check_equality(config(name, 3), steps=20)
+    record = jobs.get(name, swept=True).check_equality(config(name, 3), steps=20)
     assert record["passed"], record
     assert (record["steps"], record["models"]) == (20, 3)
 
@@ -86,7 +86,7 @@ def test_nothing_runs_model_by_model(name):
 def learning(name):
     """The tiny job, of which the loss has to fall: of DCGAN the discriminator alone."""
     if name != "dcgan":
-        return jobs.get(name, jobs.FusedJob)
+        return jobs.get(name, swept=True)
     whole = workload(name)
 
     def model(*args):  # of this module, so that the job counts as this test's
@@ -117,6 +117,6 @@ def test_loss_falls_on_the_data_of_this_machine(name, B):
 
 
 def test_data_are_asked_for_by_kind():
-    job = jobs.get("resnet", jobs.FusedJob)(config("resnet", 0, data="synthetic"))
+    job = jobs.get("resnet", swept=True)(config("resnet", 0, data="synthetic"))
     job.setup()
     assert job.provenance()["data"]["source"].startswith("synthetic")
