@@ -52,12 +52,6 @@ def test_all_of_hftas_are_there():
     assert jobs.get("mobilenet_cifar10_v3l").name == "mobilenet_v3_large"
 
 
-def test_a_plain_job_and_a_fused_one_have_one_name():
-    assert jobs.get("dcgan") is jobs.get("dcgan")
-    assert jobs.get("dcgan").unit == jobs.get("dcgan", swept=True).unit == "images"
-    assert not issubclass(jobs.get("dcgan"), jobs.FusedJob)
-
-
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_the_papers_models_have_hftas_parameters(name):
     declared = workload(name)
