@@ -30,7 +30,9 @@ def test_a_step_is_two_steps_of_adam():
         own.zero_grad()
         passed.backward()
         optimizers["generator"].step()
+        weights = job.weights()
         assert losses(job, 1) == [pytest.approx(float((judged + passed).detach()), rel=1e-5)]
+        assert len(job.weights()) == len(weights) == len(list(own.parameters()))  # though one is held
     for ours, theirs in zip(job.model.parameters(), own.parameters(), strict=True):
         # Adam moves by the learning rate whatever the gradient's size: where that is rounding, signs may differ.
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)

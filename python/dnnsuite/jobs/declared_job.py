@@ -118,6 +118,8 @@ class DeclaredJob(Job):
             self.trainee = built[0]
             hyper = {name: values[0] for name, values in self.hyper.items()}
             self._training = PlainTraining(self, self.trainee, hyper)
+        # Now: a job that trains parts in turn holds the others.
+        self._weights = [p for p in self.trainee.parameters() if p.requires_grad]
 
     def build(self, index: int) -> Trainee:
         """Build the plain model `index` with its losses."""
@@ -219,7 +221,7 @@ class DeclaredJob(Job):
         self.synchronize()
 
     def weights(self) -> list[torch.Tensor]:
-        return [p for p in self.trainee.parameters() if p.requires_grad]
+        return self._weights
 
     @property
     def last_loss(self) -> torch.Tensor:

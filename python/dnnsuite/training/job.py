@@ -119,8 +119,8 @@ class _BySteps:
 
 
 def is_job(name: str) -> bool:
-    """True if a workload has the name, and no file of configurations."""
-    return name in jobs.names(swept=True) and name != "imagenet-resnet50"
+    """True if a job has the name, and no file of configurations."""
+    return name in jobs.names() and name != "imagenet-resnet50"
 
 
 def values_of_job(name: str, preset: str, given: Mapping[str, Any], device: str) -> tuple[Workload, dict[str, Any]]:
@@ -134,7 +134,9 @@ def values_of_job(name: str, preset: str, given: Mapping[str, Any], device: str)
     """
     from .._runs.job_options import parse_options
 
-    kind = jobs.get(name, swept=True)
+    kind = jobs.get(name)
+    if kind.alone:
+        raise InvalidArgument(f"train does not take job {name}, which {kind.alone}")
     workload = getattr(kind, "workload", None)
     if not isinstance(workload, Workload) or not callable(workload.loss) or workload.accumulate > 1:
         raise InvalidArgument(f"job {name} is no workload of one loss and one update a step, which train takes")
