@@ -25,10 +25,7 @@ def index() -> str:
     ]
     for category in cards.CATEGORIES:
         of_category = [card for card in cards.all_cards() if card.category == category]
-        rows = (
-            f"| [{card.job}]({card.job}.md) | {card.task} | {card.model} | {card.unit} |"
-            for card in of_category
-        )
+        rows = (f"| [{card.job}]({card.job}.md) | {card.task} | {card.model} | {card.unit} |" for card in of_category)
         if of_category:
             parts += [f"\n## {category[0].upper()}{category[1:]}\n", "| job | task | model | unit |"]
             parts += ["|---|---|---|---|", *rows]

@@ -11,8 +11,8 @@ import pytest
 from dnnsuite import jobs
 from dnnsuite.data.catalogue import DATA_SETS
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.suites import SUITES
 from dnnsuite.jobs.cards import CATEGORIES, Card, all_cards, bibtex, card_of, page, references
+from dnnsuite.suites import SUITES
 
 CARDS = [pytest.param(card, id=card.job) for card in all_cards()]
 PACKAGE = Path(jobs.__file__).parents[1]

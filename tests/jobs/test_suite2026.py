@@ -112,7 +112,7 @@ def test_an_array_has_the_measures_of_its_models(name: str) -> None:
 
 
 def test_an_agent_is_no_array() -> None:
-    with pytest.raises(InvalidArgument, match="job ppo makes its batches with the model, .*: B must be 0, got 2"):
+    with pytest.raises(InvalidArgument, match=r"job ppo makes its batches with the model, .*: B must be 0, got 2"):
         set_up("ppo", B=2)
 
 

@@ -17,7 +17,9 @@ from dnnsuite.suites._method import observe
 
 def points(config: JobConfig, options: Any) -> BatchesInTurn:
     """Points `[4, 2]`, and 0 for batches 1 to 3 alone, else 1."""
-    return BatchesInTurn(lambda: iter([(torch.randn(4, 2), torch.tensor(float(not 1 <= i <= 3))) for i in range(99)]).__next__, {})
+    return BatchesInTurn(
+        lambda: iter([(torch.randn(4, 2), torch.tensor(float(not 1 <= i <= 3))) for i in range(99)]).__next__, {}
+    )
 
 
 def squared(model: Any, x: torch.Tensor, ones: torch.Tensor) -> torch.Tensor:

@@ -237,7 +237,7 @@ class Job(abc.ABC):
         return False
 
     def settle_loss_scale(self) -> None:  # noqa: B027  (one without loss scaling has nothing to do)
-        """Make steps until one is not skipped for its loss scale, for measured steps would lack the optimizer's work."""
+        """Make steps until the loss scale skips none, for measured steps would lack the optimizer's work."""
 
     def end_epoch(self) -> None:  # noqa: B027  (one without schedules has nothing to do)
         """Go on to the next epoch: learning-rate schedules."""
@@ -268,7 +268,6 @@ _OWN = {
     **dict.fromkeys(("dcgan", "dcgan_all"), ".dcgan"),
     **dict.fromkeys(("convnet", "convnet_fp16", "convnet_distributed", "convnet_distributed_fp16"), ".convnet"),
     "recom": ".recom",
-    "scaling": ".scaling",
     "bert": ".fused.bert",
     "transformer": ".fused.transformer",
     **dict.fromkeys(("mobilenet_v3_small", "mobilenet_v3_large", "resnet"), ".fused.images"),
@@ -280,7 +279,7 @@ _OWN = {
 _SPREAD = "is one model on every device, which is not swept"
 _ALONE = {
     **dict.fromkeys(("cart", "atari", "ppo"), "makes its batches with the model, which an array does not share"),
-    **dict.fromkeys(("dcgan_all", "convnet_distributed", "convnet_distributed_fp16", "scaling"), _SPREAD),
+    **dict.fromkeys(("dcgan_all", "convnet_distributed", "convnet_distributed_fp16"), _SPREAD),
     "loader": "reads images and trains nothing",
     "translator": "packs sentences by their lengths, which no array does",
 }

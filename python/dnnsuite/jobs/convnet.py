@@ -118,10 +118,7 @@ for _workload in (
     CONVNET,
     _HALF,
     replace(
-        CONVNET,
-        name="convnet_distributed",
-        description="ResNet-101 on every device of the machine",
-        **_EVERYWHERE,
+        CONVNET, name="convnet_distributed", description="ResNet-101 on every device of the machine", **_EVERYWHERE
     ),
     replace(
         _HALF,

@@ -335,7 +335,10 @@ class Workload:
             made = groups[place].optimizer
             found.setdefault(made.name, []).append((made, of[place]))
         return [
-            (same[0][0], same[0][1] if len(same) == 1 else [{"params": own, **made.filled(hyper)} for made, own in same])
+            (
+                same[0][0],
+                same[0][1] if len(same) == 1 else [{"params": own, **made.filled(hyper)} for made, own in same],
+            )
             for same in found.values()
         ]
 

@@ -101,9 +101,7 @@ def _silent(index: int, seen: Observations) -> None:
     """Tell nothing."""
 
 
-def _with_loader(
-    job: Job, order: Mapping[str, Any], repeat: int
-) -> tuple[Observations | None, dict[str, Any] | None]:
+def _with_loader(job: Job, order: Mapping[str, Any], repeat: int) -> tuple[Observations | None, dict[str, Any] | None]:
     """Return (observations with a loader in the timed loop, where its files come from), half as many as without; or
     Nones."""
     if job.feed == "loader" or not order.get("with_loader"):

@@ -96,9 +96,7 @@ class Played:
             self._ages = torch.where(ends, 0.0, self._ages)
         states, moves, old, values, ends = (torch.stack(each) for each in zip(*seen, strict=True))
         last = model(self._states.to(self._device))[1].float().cpu()
-        found = returns(
-            torch.ones_like(values), torch.cat([values, last[None]]), (~ends).float(), _DISCOUNT, _LAMBDA
-        )
+        found = returns(torch.ones_like(values), torch.cat([values, last[None]]), (~ends).float(), _DISCOUNT, _LAMBDA)
         return tuple(x.flatten(0, 1) for x in (states, moves, old, values, found, found - values))
 
 
