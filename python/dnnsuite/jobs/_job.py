@@ -83,7 +83,7 @@ class JobConfig:
 
 
 class Job(abc.ABC):
-    """What commands ask of a job. It knows nothing of modes, instruments or records.
+    """The interface of a job for every command. It knows nothing of modes, instruments or records.
 
     `declare` makes one of a `Workload`, which defines all of it. Only what no workload says is a class of its own; it
     has `defaults` (batch_size, repeat, number, and its options) and the smaller ones of a `smoke` run on two cores.
