@@ -102,7 +102,7 @@ CONVNET = Workload(
 # Most CPUs have no fp16 arithmetic: two images of 64 x 64 take ResNet-101 16 s there, 0.5 s in fp32 or bf16. Of two
 # images of 32 x 32 the last norm sees two values, whose gradients at the own learning rate often end in NaN.
 _HALF_TINY = {"image_size": 32, "arch": "resnet18", "lr": 0.01}
-_EVERYWHERE = {
+_EVERYWHERE: dict[str, Any] = {
     "spread": True,
     "data": functools.partial(photographs, scope="all"),
     "files": functools.partial(files, scope="all"),

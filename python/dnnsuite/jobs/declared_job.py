@@ -229,7 +229,8 @@ class DeclaredJob(Job):
 
     def metrics(self) -> dict[str, float]:
         """Return the metric on held-out data, the mean over the models, by its name, and what rollouts measure."""
-        found, own = self.held_out_metric(), getattr(self.batches, "metrics", dict)()
+        found = self.held_out_metric()
+        own: dict[str, float] = getattr(self.batches, "metrics", dict)()
         return own if found is None else {**own, self.workload.metric.name: sum(found) / len(found)}  # type: ignore[union-attr]
 
     def synchronize(self) -> None:
@@ -343,7 +344,7 @@ class DeclaredJob(Job):
         import torch
 
         scale = self.workload.loss_scale
-        given = {} if scale is None else {"init_scale": scale, "growth_interval": _STEADY}
+        given: dict[str, Any] = {} if scale is None else {"init_scale": scale, "growth_interval": _STEADY}
         return torch.amp.GradScaler(self.device.type, **given) if self.autocast_dtype == torch.float16 else None
 
     @classmethod
