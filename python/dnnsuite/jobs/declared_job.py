@@ -33,6 +33,12 @@ class DeclaredJob(Job):
 
     workload: ClassVar[Workload]
 
+    def __init_subclass__(cls) -> None:
+        if (workload := vars(cls).get("workload")) is not None:
+            cls.description, cls.unit, cls.default_precision = workload.description, workload.unit, workload.precision
+            cls.defaults = workload.settings("default")
+            cls.distributed, cls.scope = workload.spread, "all" if workload.spread else "student"
+
     def __init__(self, config: JobConfig) -> None:
         workload = self.workload
         if workload.device:
@@ -375,12 +381,6 @@ def declare(workload: Workload) -> type[DeclaredJob]:
     name = "".join(word.title() for word in workload.name.replace("-", "_").split("_")) + "Job"
     body = {
         "workload": workload,
-        "description": workload.description,
-        "unit": workload.unit,
-        "defaults": workload.settings("default"),
-        "default_precision": workload.precision,
-        "distributed": workload.spread,
-        "scope": "all" if workload.spread else "student",
         "__doc__": f"{workload.description}.",
         "__module__": getattr(workload.model, "__module__", None) or __name__,
         "__qualname__": name,
