@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from dnnsuite import jobs
+from dnnsuite.suites import SUITES
 from import_graph import Graph, private_imports
 from room_ranks import unplaced, upward
 from small_package import tree
@@ -170,13 +171,11 @@ TESTED_BY: dict[str, str] = {
     "jobs/toy_lstm.py": "jobs/test_first_workloads.py",
     "jobs/toy_reg.py": "jobs/test_first_workloads.py",
     "jobs/vae.py": "jobs/test_first_workloads.py",
-    "jobs/fused/dcgan.py": "jobs/fused/test_workloads.py",
     "jobs/fused/images.py": "jobs/fused/test_workloads.py",
     "jobs/fused/pointnet.py": "jobs/fused/test_workloads.py",
     "jobs/fused/samplers.py": "jobs/fused/test_workloads.py",
     "jobs/fused/transformer.py": "jobs/fused/test_workloads.py",
     "data/_fakes.py": "data/test_preparing.py",
-    "jobs/_data_parallel.py": "jobs/test_distributed.py",
     "pin/_running.py": "pin/test_partition.py",
     "cli/_options.py": "cli/test_workflow.py",
     "suites/_runner.py": "suites/test_run.py",
@@ -229,10 +228,9 @@ def test_some_rooms_never_import_torch():
 
 
 def test_jobs_of_the_suite_are_described_without_torch():
-    """The command that runs a suite asks every job for its settings, and computes nothing itself. A workload's
-    are in one file with its model."""
-    known = [jobs.get(name, jobs.PlainJob) for name in jobs.names(jobs.PlainJob)]
-    modules = {kind.__module__ for kind in known if kind.family == "plain"}
+    """The command that runs a suite asks every job for its settings, and computes nothing itself. Those of 2026 are in
+    one file with their models."""
+    modules = {jobs.get(name).__module__ for name in SUITES["baselines"]}
     ways = [GRAPH.way_to(TORCH, module) for module in sorted(modules & {*GRAPH.files})]
     refuse([" → ".join(map(str, way)) for way in ways if way])
 

@@ -31,7 +31,7 @@ import sys
 from dnnsuite import jobs
 import torch
 torch.set_num_threads(1)
-job = jobs.get(sys.argv[1], jobs.PlainJob)
+job = jobs.get(sys.argv[1])
 own = dict(job.defaults)
 repeat, number = own.pop("repeat"), own.pop("number")
 made = job(jobs.JobConfig(batch_size=own.pop("batch_size"), seed=100, data_seed=100, threads=1, options=own))

@@ -11,7 +11,7 @@ from dnnsuite.errors import InvalidArgument
 
 def test_a_plugin_in_a_folder_registers_its_workload(tmp_path: Path) -> None:
     (tmp_path / "my_plugin.py").write_text(
-        "from dnnsuite import jobs\n\n\n@jobs.register('mine')\nclass Mine(jobs.FusedJob):\n    pass\n"
+        "from dnnsuite import jobs\n\n\n@jobs.register('mine')\nclass Mine(jobs.Job):\n    pass\n"
     )
     program = f"""
 from dnnsuite import jobs

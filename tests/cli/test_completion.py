@@ -16,7 +16,7 @@ def test_words_complete_after_commas(incomplete: str, words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("dnnsuite run toy", ["toy_lstm", "toy_reg"]),
+        ("dnnsuite run toy_", ["toy_lstm", "toy_reg"]),
         ("dnnsuite data where mn", ["mnist"]),
         ("dnnsuite tune --algorithm h", ["hyperband", "halving"]),
         ("dnnsuite pro", ["profile"]),

@@ -99,6 +99,8 @@ def test_a_suite_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert "[ 1/ 1] toy-nap: passed in " in captured.err
     assert status("run", *TOY, "--resume") == 0  # the last one, whole already
     assert "0 of 1 to run" in capsys.readouterr().err
+    assert status("run", *TOY, "--resume", "--quiet") == 0
+    assert capsys.readouterr() == (f"{said['out']}/summary.txt\n", "")
 
 
 def test_a_failed_suite_is_status_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ def test_a_card(capsys: pytest.CaptureFixture[str]) -> None:
     assert "## Deviations from the original" in said
     assert "Mixed Precision Training, 2018" in said
     assert status("show", "dcgan", "--json") == 0
-    assert [card["family"] for card in json.loads(capsys.readouterr().out)] == ["plain", "fused"]
+    assert [card["job"] for card in json.loads(capsys.readouterr().out)] == ["dcgan"]
 
 
 def test_references_of_a_directory_of_runs(suite, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:  # noqa: F811

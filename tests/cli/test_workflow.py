@@ -84,6 +84,9 @@ def test_a_workflow_as_json_and_its_plot(
     assert "0 of 1 runs to do" in captured.err
     assert captured.out.endswith("tree/toy\n")
     assert Path("tree/toy/run0/cpu/cpu/fp32/serial/timing.csv").is_file()
+    assert status("workflow", "toy", "--plugin", "toy_jobs", "--resume", "--quiet") == 0
+    captured = capsys.readouterr()
+    assert (captured.err, captured.out.splitlines()[-1]) == ("", report["files"][-1])
     assert status("workflow", "toy", "--plugin", "toy_jobs", "--out", report["out"]) == 2
     assert "continue it with --resume or choose another --out" in capsys.readouterr().err
 

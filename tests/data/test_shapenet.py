@@ -79,7 +79,7 @@ def test_training_turns_and_shakes_and_follows_the_seed(root):
 @pytest.mark.parametrize(("name", "labels"), [("pointnet_cls", (2,)), ("pointnet_seg", (2, 16))])
 def test_the_jobs_train_on_it(name, labels, root):
     options = {"points": 16, "width": 16}
-    kind = jobs.get(name, jobs.FusedJob)
+    kind = jobs.get(name, swept=True)
     job = kind(jobs.JobConfig(B=2, batch_size=2, threads=1, dataroot=str(root), options=options))
     try:
         job.setup()

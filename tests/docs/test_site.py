@@ -48,7 +48,7 @@ def test_every_job_has_a_page_with_what_it_refers_to():
     for card in all_cards():
         assert card.deviations[0] in made[card.job]
         assert made[card.job].count("](https://") >= len(card.references)
-        assert f"[{card.job}]({card.job}.md) | {card.family} |" in job_pages.index()
+        assert f"[{card.job}]({card.job}.md) | {card.task} |" in job_pages.index()
 
 
 def test_every_private_name_of_torch_is_listed():

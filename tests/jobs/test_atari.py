@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.jobs import atari
 from job_runs import losses, make, parameters
 
 SMALL = {"num_steps": 8, "num_processes": 2}
@@ -42,10 +41,10 @@ def bandit(monkeypatch):
 
 def test_it_learns_what_pays(bandit):
     job = make("atari", 2, **{**SMALL, "num_steps": 16})
-    probability = lambda: job._think(torch.from_numpy(bandit.reset()[0]))[0].detach().exp()[0, 2].item()  # noqa: E731
+    probability = lambda: job.model(torch.from_numpy(bandit.reset()[0]))[0].detach().softmax(1)[0, 2].item()  # noqa: E731
     before = probability()
     assert before == pytest.approx(1 / 6, abs=0.02)
-    losses(job, 10)
+    losses(job, 10 * 16)
     assert probability() > 0.6
     assert job.metrics()["episode_return"] >= 2  # of 4; by chance it is 0.67
 
@@ -54,58 +53,60 @@ def test_the_model_is_the_originals():
     job = make("atari", 8, num_steps=128, num_processes=8)
     convolutions = (4 * 64 * 32 + 32) + (32 * 16 * 64 + 64) + (64 * 9 * 32 + 32)
     assert parameters(job) == convolutions + (32 * 49 * 512 + 512) + (512 + 1) + (512 * 6 + 6) == 866_439
-    assert job.items_per_step == 128 * 8
-    assert job.optimizer.defaults["lr"] == 7e-4
+    assert job.items_per_step == 128 * 8 / 16
+    assert job.optimizers[0].defaults["lr"] == 7e-4
     job.close()
 
 
+def rolled_out(job):
+    """All that a job of one mini-batch has played, in some order, without the loss's weights."""
+    return job.batches.batch_of(job.model, 0)[:-1]
+
+
 def test_a_rollout_of_pong():
-    job = make("atari", 2, **SMALL)
-    batch = job.batch()
-    assert batch.images.shape == (8, 2, 4, 84, 84)
-    assert batch.images.dtype == torch.uint8
-    assert torch.equal(batch.images[1, :, :3], batch.images[0, :, 1:])  # a stack moves on by one image
-    logits, values = job.model(batch.images.flatten(0, 1))
-    chosen = logits.log_softmax(1).gather(1, batch.actions.view(-1, 1)).view(8, 2)
-    torch.testing.assert_close(chosen.detach(), batch.log_probabilities, atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(values.view(8, 2).detach(), batch.values, atol=1e-5, rtol=1e-4)
+    job = make("atari", 2, **SMALL, num_mini_batch=1)
+    images, actions, chosen, values, _, advantages = rolled_out(job)
+    assert images.shape == (16, 4, 84, 84)
+    assert images.dtype == torch.uint8
+    logits, now = job.model(images)
+    torch.testing.assert_close(logits.log_softmax(1)[range(16), actions].detach(), chosen, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(now.detach(), values, atol=1e-5, rtol=1e-4)
+    assert float(advantages.mean()) == pytest.approx(0, abs=1e-5)
     job.close()
 
 
 def test_an_update_by_hand(bandit):
-    job = make("atari", 2, **{**SMALL, "num_mini_batch": 1})
+    one = {**SMALL, "num_mini_batch": 1}
+    images, actions, chosen, old, target, advantages = rolled_out(make("atari", 2, **one))
+    bandit.steps = 0
+    job = make("atari", 2, **one)
     separate = copy.deepcopy(job.model)
     optimizer = torch.optim.Adam(separate.parameters(), lr=7e-4, eps=1e-5)
-    batch = job.batch()
-    advantages = (batch.returns - batch.values).flatten()
-    advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-5)
-    actions = batch.actions.flatten()
     for _ in range(4):  # one mini-batch is everything, in whichever order
-        logits, values = separate(batch.images.flatten(0, 1))
+        logits, values = separate(images)
         policy = torch.distributions.Categorical(logits=logits)
-        ratio = (policy.log_prob(actions) - batch.log_probabilities.flatten()).exp()
+        ratio = (policy.log_prob(actions) - chosen).exp()
         gain = torch.min(ratio * advantages, ratio.clamp(0.9, 1.1) * advantages).mean()
-        old, target = batch.values.flatten(), batch.returns.flatten()
         clipped = old + (values - old).clamp(-0.1, 0.1)
         error = torch.max((values - target) ** 2, (clipped - target) ** 2).mean() / 2
         optimizer.zero_grad()
         (0.5 * error - gain - 0.01 * policy.entropy().mean()).backward()
         torch.nn.utils.clip_grad_norm_(separate.parameters(), 0.5)
         optimizer.step()
-    job.train(batch)
+        job.step()
     for ours, theirs in zip(job.model.parameters(), separate.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-3)
 
 
-def test_the_learning_rate_falls(bandit, monkeypatch):
-    assert atari.FRAMES_OF_A_TRAINING == 10_000_000
-    monkeypatch.setattr(atari, "FRAMES_OF_A_TRAINING", 16)
-    job = make("atari", 2, **{**SMALL, "num_steps": 4})
-    rates = []
-    for _ in range(4):
-        losses(job, 1)
-        rates.append(job.optimizer.param_groups[0]["lr"])
-    assert rates == pytest.approx([7e-4, 3.5e-4, 0, 0])
+def test_the_learning_rate_falls_over_ten_million_frames(bandit):
+    job = make("atari", 2, **SMALL)
+    rate = job.workload.rate
+    assert rate(0, 0) == rate(15, 0) == 1 > rate(16, 0)
+    updates = 10_000_000 // (128 * 8)
+    assert rate(16 * updates // 2, 0) == pytest.approx(0.5, abs=1e-3)
+    assert rate(16 * updates, 0) == rate(20 * updates, 0) == 0
+    losses(job, 17)
+    assert job.optimizers[0].param_groups[0]["lr"] == pytest.approx(7e-4 * rate(17, 0))
 
 
 def test_same_seed_same_losses():
@@ -121,7 +122,6 @@ def test_same_seed_same_losses():
 
 def test_close_ends_the_games(bandit):
     job = make("atari", 2, **SMALL)
-    job.close()
     job.close()
     assert bandit.closed == 1
 

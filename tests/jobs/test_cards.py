@@ -11,26 +11,17 @@ import pytest
 from dnnsuite import jobs
 from dnnsuite.data.catalogue import DATA_SETS
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.jobs.cards import CATEGORIES, Card, all_cards, bibtex, cards_of, page, references
+from dnnsuite.jobs.cards import CATEGORIES, Card, all_cards, bibtex, card_of, page, references
+from dnnsuite.suites import SUITES
 
-CARDS = [pytest.param(card, id=f"{card.family}-{card.job}") for card in all_cards()]
-PLAIN, FUSED = ([card.job for card in all_cards() if card.family == family] for family in ("plain", "fused"))
-
-
+CARDS = [pytest.param(card, id=card.job) for card in all_cards()]
 PACKAGE = Path(jobs.__file__).parents[1]
 MODELS = "".join(path.read_text() for room in ("models", "data") for path in (PACKAGE / room).glob("*.py"))
 
 
-def own(names: list[str], kind: type) -> set[str]:
-    """Jobs of the package itself: other tests register more."""
-    return {name for name in names if jobs.get(name, kind).__module__.startswith("dnnsuite.")}
-
-
-def test_every_job_has_a_card() -> None:
-    assert len(set(PLAIN)) == len(PLAIN)
-    assert set(FUSED) == own(jobs.names(jobs.FusedJob), jobs.FusedJob)
-    known = own(jobs.names(jobs.PlainJob), jobs.PlainJob)
-    assert set(PLAIN) == {name for name in known if jobs.get(name, jobs.PlainJob).family == "plain"}
+def test_every_job_has_one_card() -> None:
+    own = {name for name in jobs.names() if jobs.get(name).__module__.startswith("dnnsuite.")}  # other tests make more
+    assert sorted(card.job for card in all_cards()) == sorted(own)
 
 
 @pytest.mark.parametrize("card", CARDS)
@@ -39,15 +30,12 @@ def test_a_card_agrees_with_the_job(card: Card) -> None:
     assert card.data == "generated" or card.job in DATA_SETS[card.data].jobs
     assert card.deviations
     assert [change.split(":")[0].split()[0] for change in card.changes] == [str(n) for n in range(card.version, 0, -1)]
-    if card.family == "plain":
-        job = jobs.get(card.job, jobs.PlainJob)
-        assert (card.unit, card.batch_size) == (job.unit, job.defaults["batch_size"])
-        for name in ("lr", "learning_rate"):
-            if name in job.defaults:
-                assert f"lr {job.defaults[name]:g}" in card.optimizer
-    else:
-        fused = jobs.get(card.job, jobs.FusedJob)
-        assert (card.unit, card.batch_size) == (fused.unit, fused.preset("paper", "cpu")["batch_size"])
+    job = jobs.get(card.job)
+    original = job.settings("default") if card.job in SUITES["baselines"] else job.settings("paper")
+    assert (card.unit, card.batch_size) == (job.unit, original["batch_size"])
+    for name in ("lr", "learning_rate"):
+        if name in original:
+            assert f"lr {original[name]:g}" in card.optimizer
 
 
 def numbers(text: str) -> set[float]:
@@ -58,10 +46,8 @@ def numbers(text: str) -> set[float]:
 
 @pytest.mark.parametrize("card", CARDS)
 def test_numbers_of_a_card_are_those_of_the_code(card: Card) -> None:
-    kind = jobs.PlainJob if card.family == "plain" else jobs.FusedJob
-    job = jobs.get(card.job, kind)
-    own = inspect.getsource(sys.modules[job.__module__])
-    own += repr(job.defaults) if kind is jobs.PlainJob else repr(job.preset("paper", "cpu"))
+    job = jobs.get(card.job)
+    own = inspect.getsource(sys.modules[job.__module__]) + repr(job.defaults) + repr(job.settings("paper"))
     assert numbers(card.optimizer) <= numbers(own)
     assert numbers(card.model) <= numbers(own + MODELS)
 
@@ -82,10 +68,9 @@ def test_every_reference_is_used_and_printed() -> None:
     assert bibtex(["he2016"]).startswith("@inproceedings{he2016,")
 
 
-def test_names_of_two_families_and_typos() -> None:
-    assert [card.family for card in cards_of("dcgan")] == ["plain", "fused"]
+def test_a_typo() -> None:
     with pytest.raises(InvalidArgument, match=r"no job 'convnt' with a card \(did you mean 'convnet'"):
-        cards_of("convnt")
+        card_of("convnt")
 
 
 def test_all_cards_on_one_page() -> None:

@@ -6,7 +6,7 @@ import torch
 
 from dnnsuite import jobs
 from dnnsuite.errors import InvalidArgument
-from job_runs import losses, make, parameters
+from job_runs import losses, make
 
 SMALL = {"data": "synthetic", "arch": "resnet18", "image_size": 32, "lr": 0.02}
 
@@ -29,12 +29,13 @@ def test_half_precision_is_that_of_the_convolutions():
 def test_a_step_is_gradient_descent():
     job = make("convnet", batch_size=4, **SMALL)
     separate = copy.deepcopy(job.model)
-    x, classes = job.batch()
+    x, classes = job.batch(0)
     assert x.shape == (4, 3, 32, 32)
     scores = separate(x)
     loss = (scores.logsumexp(1) - scores[range(4), classes]).mean()
     loss.backward()
-    torch.testing.assert_close(job.train((x, classes)), loss)
+    job.step()
+    torch.testing.assert_close(job.last_loss, loss.detach())
     with torch.no_grad():
         for ours, theirs in zip(job.model.parameters(), separate.parameters(), strict=True):
             torch.testing.assert_close(ours, theirs - 0.02 * theirs.grad, rtol=1e-4, atol=1e-5)
@@ -55,14 +56,14 @@ def test_the_size_of_resnet101():
         for place in range(blocks):
             expected += block(channels, width, place == 0)
             channels = 4 * width
-    job = make("convnet", data="synthetic", image_size=32)
-    assert job.provenance()["model"]["arch"] == "resnet101"
-    assert parameters(job) == expected + 2048 * 1000 + 1000 == 44549160
-    assert losses(job, 1)
+    workload = jobs.get("convnet").workload
+    with torch.device("meta"):
+        model = workload.model(workload.options, {})
+    assert sum(p.numel() for p in model.parameters()) == expected + 2048 * 1000 + 1000 == 44549160
 
 
 def test_the_family_and_its_units():
-    kinds = {name: jobs.get(name) for name in jobs.names(jobs.PlainJob) if name.startswith("convnet")}
+    kinds = {name: jobs.get(name) for name in jobs.names() if name.startswith("convnet")}
     batch_sizes = {name: kind.defaults["batch_size"] for name, kind in kinds.items()}
     assert batch_sizes == {
         "convnet": 64,
@@ -89,7 +90,7 @@ def test_the_images_of_a_user(tmp_path):
 
     (tmp_path / "train").symlink_to(photographs.jpeg_folder(8)[0])
     job = make("convnet", **{**SMALL, "data": "real"}, dataroot=str(tmp_path), workers=0)
-    x, classes = job.batch()
+    x, classes = job.batch(0)
     assert set(classes.tolist()) <= set(range(8))
     assert job.provenance()["data"]["count"] == 8
     assert x.min() < 0 < x.max()

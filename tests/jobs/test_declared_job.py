@@ -264,7 +264,7 @@ def test_inspection_makes_what_a_run_would(Small):
 def test_its_job_is_of_the_module_that_declares_it(Small):
     assert Small.__module__ == __name__
     assert Small.__name__ == "SmallJob"
-    assert jobs.get("small", jobs.FusedJob) is Small
+    assert jobs.get("small", swept=True) is Small
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,22 @@ def test_a_second_rate_has_a_loader_in_the_loop(name):
     job.close()
 
 
+ARRAYS: dict[str, dict[str, Any]] = {  # the others have layers that arrays in other tests have
+    **{name: SMALL[name] for name in ("toy_reg", "toy_lstm", "recom")},
+    "wlm": {"batch_size": 4, "emsize": 8, "nhid": 8, "bptt": 4, "vocab_size": 300, "clip": 0.01},
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_an_array_is_equal_to_models_alone(name):
+    kind, options = jobs.get(name), dict(ARRAYS[name])
+    config = jobs.JobConfig(
+        B=2, batch_size=options.pop("batch_size", 2), precision="fp64", seed=1, data="synthetic",
+        hyper={key: [value / 2, value] for key, value in kind.workload.hyper.items()}, options=options,
+    )  # fmt: skip
+    assert kind.check_equality(config, steps=3)["passed"]
+
+
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [

@@ -29,9 +29,26 @@ def test_every_workload_describes_itself():
         assert "fp32" in workload.precisions("cpu")
 
 
-def test_a_job_of_the_wrong_kind_is_answered_with_those_of_the_right_one():
-    with pytest.raises(InvalidArgument, match=r"'atari' is no FusedJob, and one is needed here; there is .*bert"):
-        jobs.get("atari", jobs.FusedJob)
+def test_every_job_that_is_swept_has_the_presets_of_a_workflow():
+    assert "bert" in jobs.names(swept=True)
+    for name in jobs.names(swept=True):
+        job = jobs.get(name, swept=True)
+        assert job.default_precisions("cpu") == ["fp32"]
+        if issubclass(job, jobs.DeclaredJob):
+            half = set(job.workload.half)
+            assert set(job.precisions("cpu")) == {"fp32", "fp64"} | half
+            assert set(job.default_precisions("cuda")) == ({"fp32", "amp"} if half else {"fp32"})
+        for preset in ("quick", "default", "paper"):
+            assert {"epochs", "iters_per_epoch", "repeats"} <= job.preset(preset, "cpu").keys()
+
+
+@pytest.mark.parametrize("name", sorted(set(jobs.names()) - set(jobs.names(swept=True))))
+def test_a_job_that_is_not_swept_says_why_and_makes_no_array(name):
+    why = jobs.get(name).alone
+    with pytest.raises(InvalidArgument, match=f"job {name} {why}; there is .*bert"):
+        jobs.get(name, swept=True)
+    with pytest.raises(InvalidArgument, match=f"job {name} {why}: B must be 0, got 2"):
+        jobs.get(name)(jobs.JobConfig(B=2))
 
 
 def test_an_unknown_job_is_answered_with_the_known_ones():
@@ -43,16 +60,16 @@ def test_a_name_is_given_once():
     with pytest.raises(InvalidArgument, match="already BertJob"):
 
         @jobs.register("bert")
-        class Other(jobs.FusedJob):
+        class Other(jobs.Job):
             pass
 
 
 def test_a_name_of_ours_is_taken_before_it_was_used():
     code = (
         "from dnnsuite import jobs\n"
-        "class Mine(jobs.PlainJob): ...\n"
+        "class Mine(jobs.Job): ...\n"
         "try: jobs.register('atari')(Mine)\n"
         "except ValueError as error: print(error)\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said == "job 'atari' is already Atari\n"
+    assert said == "job 'atari' is already AtariJob\n"

@@ -40,14 +40,14 @@ PAPER = {
 
 def set_up(name: str, kind: Any = None, **config: Any) -> Any:
     options = {**TINY[name], **config.pop("options", {})}
-    job = (kind or jobs.get(name, jobs.PlainJob))(JobConfig(**{"batch_size": 8, "options": options, **config}))
+    job = (kind or jobs.get(name))(JobConfig(**{"batch_size": 8, "options": options, **config}))
     job.setup()
     return job
 
 
 def quick(name: str, changes: dict[str, Any], steps: int | None = None) -> dict[str, Any]:
     """Train at the quick preset with something changed; what is learned beside the target."""
-    workload = dataclasses.replace(jobs.get(name, jobs.PlainJob).workload, **changes)
+    workload = dataclasses.replace(jobs.get(name).workload, **changes)
     kind = type(name, (jobs.DeclaredJob,), {"workload": workload, "name": name})
     own = workload.settings("quick") | ({"base_steps": 2} if name == "lora" else {})
     repeat, number, size = (own.pop(key) for key in ("repeat", "number", "batch_size"))
@@ -76,12 +76,12 @@ def test_without_an_update_the_target_is_missed(name: str) -> None:
 
 @pytest.mark.parametrize("name", TINY)
 def test_with_the_wrong_sign_the_target_is_missed(name: str) -> None:
-    loss = jobs.get(name, jobs.PlainJob).workload.loss
+    loss = jobs.get(name).workload.loss
     assert not quick(name, {"loss": lambda model, *batch: -loss(model, *batch)}, steps=8)["reached"]
 
 
 def test_with_shuffled_labels_the_target_is_missed() -> None:
-    loss = jobs.get("dcnv2", jobs.PlainJob).workload.loss
+    loss = jobs.get("dcnv2").workload.loss
 
     def shuffled(model: Any, numbers: torch.Tensor, clicks: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
         return loss(model, numbers, clicks[torch.randperm(len(clicks))], *values)
@@ -91,7 +91,7 @@ def test_with_shuffled_labels_the_target_is_missed() -> None:
 
 @pytest.mark.parametrize("name", ARRAYS)
 def test_an_array_is_equal_to_models_alone(name: str) -> None:
-    kind = jobs.get(name, jobs.FusedJob)
+    kind = jobs.get(name, swept=True)
     hyper = {key: [value / 2, value] for key, value in kind.workload.hyper.items()}
     options = TINY[name]
     config = JobConfig(B=2, batch_size=8, seed=1, options=options, hyper=hyper)
@@ -112,13 +112,13 @@ def test_an_array_has_the_measures_of_its_models(name: str) -> None:
 
 
 def test_an_agent_is_no_array() -> None:
-    with pytest.raises(InvalidArgument, match="makes its batches with the model: B must be 0, got 2"):
+    with pytest.raises(InvalidArgument, match=r"job ppo makes its batches with the model, .*: B must be 0, got 2"):
         set_up("ppo", B=2)
 
 
 @pytest.mark.parametrize("name", PAPER)
 def test_paper_sizes_are_the_sources(name: str) -> None:
-    workload = jobs.get(name, jobs.PlainJob).workload
+    workload = jobs.get(name).workload
     options = {**workload.options, **workload.presets["paper"].options}
     with torch.device("meta"):
         model = workload.model(options, workload.hyper)
@@ -126,7 +126,7 @@ def test_paper_sizes_are_the_sources(name: str) -> None:
 
 
 def test_operations_are_about_six_for_each_parameter_of_a_token() -> None:
-    workload = jobs.get("gpt", jobs.PlainJob).workload
+    workload = jobs.get("gpt").workload
     options = {**workload.options, **workload.presets["paper"].options}
     assert workload.flops_per_item(options) == pytest.approx(6 * 124e6 + 12 * 12 * 768 * 512, rel=0.02)
 

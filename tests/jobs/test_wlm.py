@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from dnnsuite import jobs
+from dnnsuite.data import words
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.suites.mila import unit_of
 
@@ -34,8 +35,8 @@ def test_the_model_is_the_originals(name, vocabulary):
     job = made(name, batch_size=2, options={})
     embedding, head = vocabulary * 656, 656 * vocabulary + vocabulary
     gru = 2 * (3 * 656 * 656 * 2 + 2 * 3 * 656)
-    assert job.provenance()["parameters"] == embedding + gru + head
-    assert job.provenance()["parameters"] == {"wlm": 48_865_918, "wlmfp16": 48_868_544}[name]
+    assert job.provenance()["parameters_per_model"] == embedding + gru + head
+    assert embedding + gru + head == {"wlm": 48_865_918, "wlmfp16": 48_868_544}[name]
     assert job.items_per_step == 2 * 35 == 2 * unit_of("wlm", job.unit)["items"]
     assert jobs.get(name).default_precision == ("fp16" if name == "wlmfp16" else "fp32")
 
@@ -43,10 +44,10 @@ def test_the_model_is_the_originals(name, vocabulary):
 def test_a_step_by_hand():
     job = made()
     separate = copy.deepcopy(job.model)
-    rows, state = job._rows, torch.zeros(2, 4, 24)
+    state = torch.zeros(2, 4, 24)
     for k in range(2):
-        logits, state = separate(rows[8 * k : 8 * k + 8], state.detach())
-        targets = rows[8 * k + 1 : 8 * k + 9]
+        tokens, targets, _ = job.batch(k)
+        logits, state = separate(tokens, state.detach())
         probability = logits.softmax(2).gather(2, targets[..., None])
         loss = -probability.log().mean()
         separate.zero_grad()
@@ -63,15 +64,15 @@ def test_a_step_by_hand():
 
 def test_the_text_is_read_in_rows_and_begins_again():
     job = made()
-    text = torch.tensor(job.words.train)
+    text = torch.tensor(words.load("synthetic", None, 300).train)
     length = len(text) // 4
-    seen = [job.batch() for _ in range((length - 1) // 8 + 1)]
+    seen = [job.batch(i) for i in range((length - 1) // 8 + 1)]
     for row in range(4):
-        column = torch.cat([segment.tokens[:, row] for segment in seen[:-1]])
+        column = torch.cat([tokens[:, row] for tokens, _, _ in seen[:-1]])
         assert torch.equal(column, text[row * length : row * length + len(column)])
-    assert torch.equal(seen[0].targets.view(8, 4)[:-1], seen[0].tokens[1:])
-    assert [segment.first for segment in seen] == [True] + [False] * (len(seen) - 2) + [True]
-    assert torch.equal(seen[-1].tokens, seen[0].tokens)
+    assert torch.equal(seen[0][1][:-1], seen[0][0][1:])
+    assert [float(goes_on) for _, _, goes_on in seen] == [0.0] + [1.0] * (len(seen) - 2) + [0.0]
+    assert torch.equal(seen[-1][0], seen[0][0])
 
 
 def test_same_seed_same_losses():
@@ -86,9 +87,12 @@ def test_same_seed_same_losses():
 
 def test_the_loss_scale_is_static():
     job = made("wlmfp16", precision="fp16")
+    scaler = job.scaler()
     for _ in range(3):
         job.step()
-    assert job._scaler.get_scale() == 128.0
+        scaler.scale(torch.ones(()))
+    assert scaler.get_scale() == 128.0
+    assert (job.steps_tried, job.steps_skipped) == (3, 0)
 
 
 def test_refused():

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 
 import torch
 
-from dnnsuite.jobs import PlainJob, distributed, register
+from dnnsuite.jobs import Job, distributed, register
 
 
 @register("toy-nap")
-class Nap(PlainJob):
+class Nap(Job):
     """Sleeps a little for each step; its loss falls."""
 
     description = "sleeps"
@@ -25,8 +25,28 @@ class Nap(PlainJob):
     defaults: ClassVar[dict[str, Any]] = {"batch_size": 4, "repeat": 4, "number": 2, "workers": 3, "nap_s": 0.002}
     smoke: ClassVar[dict[str, Any]] = {"repeat": 2, "number": 1}
 
+    @classmethod
+    def precisions(cls, device: str) -> list[str]:
+        return ["fp32", "bf16", "fp16"]
+
     def setup(self) -> None:
         self.steps = 0
+
+    def step(self) -> None:
+        began_ns = time.monotonic_ns()
+        batch = self.batch()
+        self.data_wait_ns += time.monotonic_ns() - began_ns
+        self.loss = self.train(batch).detach()
+
+    @property
+    def last_loss(self) -> torch.Tensor:
+        return self.loss
+
+    def losses(self) -> list[float]:
+        return [float(self.loss)]
+
+    def synchronize(self) -> None:
+        pass
 
     def batch(self) -> Any:
         time.sleep(self.options["nap_s"])
@@ -162,12 +182,17 @@ class Team(Nap):
     def items_per_step(self) -> int:
         return self.config.batch_size * self.place.world_size
 
+    def weights(self) -> list[torch.Tensor]:
+        return list(self.line.parameters())
+
     def batch(self) -> Any:
         return torch.randn(self.config.batch_size, 2, generator=self.generator)
 
     def train(self, batch: Any) -> torch.Tensor:
         loss = (self.model(batch) - batch.sum(1, keepdim=True)).square().mean()
-        self.update(loss, self.optimizer)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
         return loss
 
     def metrics(self) -> dict[str, float]:

@@ -36,7 +36,7 @@ def test_nineteen_jobs_in_the_originals_order() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_jobs_own_script_is_the_job(name: str) -> None:
     try:
-        Job = jobs.get(name, jobs.PlainJob)
+        Job = jobs.get(name)
     except Error as error:
         pytest.skip(str(error))
     half = Job.default_precision == "fp16"

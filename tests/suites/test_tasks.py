@@ -18,6 +18,7 @@ def work(folder: Path, job: str) -> tuple[int, dict, str]:
     """(exit status, result.json, standard error)."""
     details = {
         "name": job,
+        "preset": "",
         "repeat": 4,
         "number": 2,
         "arguments": {"batch_size": 4, "number": 2},

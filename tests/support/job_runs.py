@@ -27,5 +27,5 @@ def losses(job, steps):
 def parameters(job):
     """Their number, which the record must have too."""
     number = sum(p.numel() for p in job.model.parameters())
-    assert job.provenance()["parameters"] == number
+    assert job.provenance()["parameters_per_model"] == number
     return number

@@ -32,7 +32,7 @@ def trained(name: str, folder: Path, **changes: Any) -> training.Trained:
 def test_losses_are_those_of_the_job(name: str, tmp_path: Path) -> None:
     found = trained(name, tmp_path / "run")
     config = jobs.JobConfig(batch_size=SIZES.get(name, 4), seed=3, data_seed=3, options=SMALL[name], steps=6)
-    job = jobs.get(name, jobs.FusedJob)(config)
+    job = jobs.get(name, swept=True)(config)
     job.setup()
     for row in found.history:
         losses = []

@@ -19,12 +19,12 @@ from dnnsuite._runs.spec import WorkerSpec
 from dnnsuite._runs.turn_task import TurnTaker
 from dnnsuite._runs.worker import Siblings
 from dnnsuite.errors import BadData
-from dnnsuite.jobs import FusedJob, JobConfig, register
+from dnnsuite.jobs import Job, JobConfig, register
 from dnnsuite.workflow.clocks import clock_for
 
 
 @register("toy")
-class Toy(FusedJob):
+class Toy(Job):
     """Sleeps a little for each step; its loss falls."""
 
     description = "sleeps"

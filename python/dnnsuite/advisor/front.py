@@ -118,7 +118,7 @@ def _subject(job: str, given: Mapping[str, Any]) -> tuple[JobSubject, int]:
 
     asked = {name: value for name, value in given.items() if value is not None}
     device = choose_device(asked.pop("device", "auto"))
-    kind = jobs.get(job, jobs.FusedJob)
+    kind = jobs.get(job, swept=True)
     preset = kind.preset(asked.pop("preset", "quick"), device)
     offered = kind.precisions(device)
     precision = asked.pop("precision", "fp32")

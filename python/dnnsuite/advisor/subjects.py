@@ -24,7 +24,7 @@ class JobSubject:
     def __init__(self, job: str, config: JobConfig) -> None:
         from .. import jobs
 
-        self._kind, self._config, self.device = jobs.get(job, jobs.FusedJob), config, config.device
+        self._kind, self._config, self.device = jobs.get(job, swept=True), config, config.device
 
     def stepper(self, B: int, threads: int) -> _JobStepper:
         return _JobStepper(self._made(B, threads))

@@ -19,7 +19,7 @@ def _jobs() -> Iterable[str]:
 def _workflows() -> Iterable[str]:
     from .. import jobs
 
-    return [*jobs.names(jobs.FusedJob), "convergence", "resnet_partially_fused"]
+    return [*jobs.names(swept=True), "convergence", "resnet_partially_fused"]
 
 
 def _suites() -> Iterable[str]:

@@ -38,11 +38,11 @@ def advise(
     A few steps are measured, alone and as small arrays; the speed of larger ones is predicted with an interval.
     """
     from .._runs.plugins import import_plugins
-    from ..jobs import FusedJob, get
+    from ..jobs import get
 
     import_plugins(plugin or [], [os.getcwd()])
     for job in jobs:
-        get(job, FusedJob)  # a wrong name is refused before others are measured
+        get(job, swept=True)  # a wrong name is refused before others are measured
     options = {
         "preset": preset, "device": device, "precision": precision, "batch_size": batch_size, "data": data,
     }  # fmt: skip

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NAME = "convergence"
 
 
-def compare(asked: dict[str, Any], out: str | None, resume: bool, dry_run: bool, as_json: bool) -> int:
+def compare(asked: dict[str, Any], out: str | None, resume: bool, dry_run: bool, as_json: bool, quiet: bool) -> int:
     """Run the comparison, or print its plan.
 
     Raises:
@@ -40,16 +40,16 @@ def compare(asked: dict[str, Any], out: str | None, resume: bool, dry_run: bool,
     if dry_run:
         return _describe(options, as_json)
     where = Path(out) if out else default_out(NAME, WORKFLOW_FILE, resume)
-    return _run(where, resume, options, as_json)
+    return _run(where, resume, options, as_json, quiet)
 
 
-def _run(where: Path, resume: bool, options: dict[str, Any], as_json: bool) -> int:
+def _run(where: Path, resume: bool, options: dict[str, Any], as_json: bool, quiet: bool) -> int:
     from .._runs.folder import WORKFLOW_FILE
     from .._runs.interrupts import Interrupted
     from ..workflow import convergence
 
     try:
-        report = convergence.run(where, resume, **options)
+        report = convergence.run(where, resume, quiet=quiet, **options)
     except (Interrupted, Error, OSError) as error:
         if not isinstance(error, InvalidArgument) and (where / WORKFLOW_FILE).is_file():
             kept = len(list((where / "runs").glob("[!.]*/run.json")))

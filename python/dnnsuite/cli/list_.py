@@ -20,7 +20,7 @@ def list_jobs(
 ) -> int:
     """List jobs, workflows, modes, categories and suites.
 
-    Workflows are the jobs with a fused form; modes are the ways in which a workflow runs them.
+    Workflows are the jobs that can be swept; modes are the ways in which a workflow runs them.
     """
     from .. import jobs
     from .._runs.plugins import import_plugins
@@ -29,7 +29,7 @@ def list_jobs(
 
     import_plugins(plugin or [], [os.getcwd()])
     known = {name: _about(name) for name in jobs.names()}
-    fused = {name: _about(name, jobs.FusedJob) for name in jobs.names(jobs.FusedJob)}
+    fused = {name: known[name] for name in jobs.names(swept=True)}
     ways = {mode.name: mode.description for mode in MODES.values()}
     if as_json:
         print(
@@ -61,16 +61,13 @@ def _print(sections: dict[str, dict[str, str]]) -> None:
             print("\n".join(wrapped(text, f"  {name}".ljust(column), width=width)))
 
 
-def _about(name: str, kind: type | None = None) -> str:
+def _about(name: str) -> str:
     """Return a line about a job: from its card, which needs no torch; of a job without one, its description."""
     from .. import jobs
     from ..jobs import cards
 
-    family = "fused" if kind is jobs.FusedJob else "plain"
-    own = [card for card in cards.all_cards() if card.job == name]
-    for card in sorted(own, key=lambda card: card.family != family):
-        return f"{card.task}: {card.model.split(';')[0]}"
-    return str(jobs.get(name, kind or jobs.Job).description)
+    own = next((card for card in cards.all_cards() if card.job == name), None)
+    return f"{own.task}: {own.model.split(';')[0]}" if own else str(jobs.get(name).description)
 
 
 def _by_category() -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from ._options import RESUME, AllowChanged, Number, Text, Texts
+from ._options import RESUME, AllowChanged, Number, Quiet, Text, Texts
 from ._status import say, tell
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def run(
     show: Annotated[
         bool, typer.Option("--show", help="Print the names of the jobs; with --json, as a jobs file to edit.")
     ] = False,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> int:  # fmt: skip
     """Run a benchmark suite in isolated shares of the machine.
@@ -92,7 +93,7 @@ def run(
     if cluster is not None or cluster_option:
         where = Path(out) if out else default_out(stem, CLUSTER_FILE, resume)
         return _run_on_cluster(suite, asked, where, cluster or "slurm", cluster_option or [], resume, as_json)
-    return _run(suite, asked, Path(out) if out else default_out(stem, SUITE_FILE, resume), resume, as_json)
+    return _run(suite, asked, Path(out) if out else default_out(stem, SUITE_FILE, resume), resume, as_json, quiet)
 
 
 def _split(values: list[str] | None) -> list[str] | None:
@@ -135,13 +136,13 @@ def _describe(suite: Suite, settings: SuiteSettings, plan: Plan, as_json: bool) 
     return 0
 
 
-def _run(suite: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool) -> int:
+def _run(suite: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool, quiet: bool) -> int:
     from .._runs.interrupts import Interrupted
     from ..errors import Error, InvalidArgument
     from ..suites import SUITE_FILE, run_suite
 
     try:
-        finished = run_suite(suite, asked, out, resume)
+        finished = run_suite(suite, asked, out, resume, quiet=quiet)
     except (Interrupted, Error, OSError) as error:
         kept = len(list((out / "runs").glob("[!.]*/run.json")))
         if not isinstance(error, InvalidArgument) and (out / SUITE_FILE).is_file():

@@ -52,15 +52,13 @@ def _chosen(job: str, of_runs: bool) -> list[Card]:
     from ..jobs import cards
 
     if not of_runs or not Path(job).is_dir():
-        return cards.cards_of(job)
-    table = results.load(job)
+        return [cards.card_of(job)]
     found = []
-    for name, kinds in table.groupby("job")["kind"]:
-        family = "fused" if set(kinds) <= {"workflow", "hfta", "trial"} else "plain"
+    for name in sorted(set(results.load(job)["job"])):
         own = [card for card in cards.all_cards() if card.job == name]
         if not own:
             say(f"{name} has no card")
-        found += [card for card in own if card.family == family or len(own) == 1]
+        found += own
     return found
 
 

@@ -89,7 +89,7 @@ def tune(
     from .._runs.plugins import import_plugins
 
     import_plugins(plugin or [], [os.getcwd()])
-    jobs.get(job, jobs.FusedJob)  # before anything slow is imported
+    jobs.get(job, swept=True)  # before anything slow is imported
     from .._runs.device import choose_device
     from .._runs.folder import OUT, stamp
     from .._runs.job_options import parse_options
@@ -105,7 +105,7 @@ def tune(
     _refuse_beside_devices(devices, device, on_cluster)
     chosen = shares_of(devices, 1)[0].device if devices else choose_device(device)
     where = _directory(job, out, resume, share, OUT, stamp())
-    own = parse_options(option or [], jobs.get(job, jobs.FusedJob).option_defaults(), job)
+    own = parse_options(option or [], jobs.get(job, swept=True).option_defaults(), job)
     found = JobSweep(job, preset, chosen, own, data, dataroot, iters_per_epoch, batch_size, seed)
     found.check_metric(metric)
     _algorithm(algorithm, 1, eta, skip_last)  # refused before anything is made

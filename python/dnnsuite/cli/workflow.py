@@ -11,7 +11,7 @@ import typer
 
 from ..errors import Error, InvalidArgument
 from . import convergence
-from ._options import PRESETS, RESUME, AllowChanged, Json, Number, Text, Texts
+from ._options import PRESETS, RESUME, AllowChanged, Json, Number, Quiet, Text, Texts
 from ._search_flags import with_search_flags
 from ._status import FAILED, say
 
@@ -82,6 +82,7 @@ def workflow(
     resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
     allow_changed: AllowChanged = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the runs in their order; run nothing.")] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
     **search: Any,
 ) -> int:
@@ -103,7 +104,7 @@ def workflow(
         if devices:
             raise InvalidArgument(f"--devices divides the repeats of rates; {convergence.NAME} has none")
         own = {"job": job, "lrs": lrs, "models": models, "hfta_tree": hfta_tree}
-        return convergence.compare({**asked, **own}, out, resume, dry_run, as_json)
+        return convergence.compare({**asked, **own}, out, resume, dry_run, as_json, quiet)
     if given := [flag for flag, value in (("--job", job), ("--lrs", lrs), ("--models", models)) if value is not None]:
         raise InvalidArgument(f"{given[0]} is an option of `dnnsuite workflow {convergence.NAME}`")
     if dry_run:
@@ -111,11 +112,11 @@ def workflow(
     from .._runs.folder import WORKFLOW_FILE, default_out
 
     where = Path(out) if out else default_out(name, WORKFLOW_FILE, resume)
-    return _run_workflow(name, asked, where, resume, as_json, hfta_tree)
+    return _run_workflow(name, asked, where, resume, as_json, hfta_tree, quiet)
 
 
 def _run_workflow(
-    name: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool, hfta_tree: str | None = None
+    name: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool, hfta_tree: str | None, quiet: bool
 ) -> int:
     from .._runs.folder import WORKFLOW_FILE
     from .._runs.interrupts import Interrupted
@@ -124,7 +125,7 @@ def _run_workflow(
     if hfta_tree is not None and not resume:
         _check_tree(Path(hfta_tree), name, asked)
     try:
-        report = sweep(name, asked, out, resume)
+        report = sweep(name, asked, out, resume, quiet=quiet)
     except (Interrupted, Error, OSError) as error:
         kept = len(list((out / "runs").glob("[!.]*/run.json")))
         if not isinstance(error, InvalidArgument) and (out / WORKFLOW_FILE).is_file():

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument
@@ -38,6 +38,17 @@ class BatchesInTurn:
             self._next += 1
         self._next += 1
         return self._draw()
+
+
+class Pooled:
+    """Batches that were made beforehand, in turn; `record` is as that of `ArrayBatches`."""
+
+    def __init__(self, made: Sequence[tuple[torch.Tensor, ...]], record: Mapping[str, Any]) -> None:
+        self._made, self.record, self.sizes = made, dict(record), dict[str, Any]()
+
+    def batch(self, i: int) -> tuple[torch.Tensor, ...]:
+        """Return batch i since training began."""
+        return self._made[i % len(self._made)]
 
 
 class WholeBatch:

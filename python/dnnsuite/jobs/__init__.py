@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Training workloads by name. A `Workload` is one value that every command takes: `run`, `workflow`, `tune`, ...
 
-`declare` makes a `FusedJob` of it, which trains one plain model or many as one array. A `PlainJob` is a class of one
-plain model, for what no value says. A job's module is imported when the job is asked for.
+`declare` makes a `Job` of it, which trains one plain model or many as one array. What no value says is a class of its
+own. A job's module is imported when the job is asked for.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ._fused_job import FusedJob as FusedJob
 from ._job import Job as Job
 from ._job import JobConfig as JobConfig
 from ._job import get as get
@@ -26,16 +25,14 @@ from .workload import Workload as Workload
 
 if TYPE_CHECKING:
     from ._model_parts import Trainee
-    from ._plain_job import PlainJob
     from .declared_job import DeclaredJob, declare, widened
 
 __all__ = [
-    "Batches", "DeclaredJob", "FusedJob", "Group", "Job", "JobConfig", "Made", "Metric", "PlainJob", "Preset", "Rate",
-    "Trainee", "Workload", "declare", "get", "names", "register", "widened",
+    "Batches", "DeclaredJob", "Group", "Job", "JobConfig", "Made", "Metric", "Preset", "Rate", "Trainee",
+    "Workload", "declare", "get", "names", "register", "widened",
 ]  # fmt: skip
 _HOME_OF = {
     "DeclaredJob": (".declared_job", "DeclaredJob"),
-    "PlainJob": ("._plain_job", "PlainJob"),
     "Trainee": ("._model_parts", "Trainee"),
     "declare": (".declared_job", "declare"),
     "widened": (".declared_job", "widened"),

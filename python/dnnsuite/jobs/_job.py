@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""The interface of a training workload for timing, observing and running it, and the registry by name."""
+"""The interface of a job for timing, observing, sweeping and running it, and the registry by name."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
 import importlib
+import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..errors import InvalidArgument, did_you_mean, some_of
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..data import Origin
+
+_PROTOCOL = ("batch_size", "repeat", "number")  # settings that are no option
 
 JobT = TypeVar("JobT", bound="type[Job]")
 
@@ -75,19 +83,34 @@ class JobConfig:
 
 
 class Job(abc.ABC):
-    """Model, data, optimizer, unit and defaults. It knows nothing of modes, instruments or records."""
+    """The interface of a job for every command. It knows nothing of modes, instruments or records.
+
+    `declare` makes one of a `Workload`, which defines all of it. Only what no workload says is a class of its own; it
+    has `defaults` (batch_size, repeat, number, and its options) and the smaller ones of a `smoke` run on two cores.
+    """
 
     name: ClassVar[str]
     description: ClassVar[str]
     unit: ClassVar[str]
-    #: Jobs of two families may have one name: `dcgan` is a plain job of the suite, and a fused one.
-    family: ClassVar[str] = ""
-    #: Families in which one is looked for where this kind is asked for, in order; none for all of them.
-    families: ClassVar[tuple[str, ...]] = ()
+    scope: ClassVar[str] = "student"  # one copy per slot; "all": one that has the machine
+    distributed: ClassVar[bool] = False  # of several processes where `scope` is "all": one for each device
+    default_precision: ClassVar[str] = "fp32"
+    defaults: ClassVar[Mapping[str, Any]] = {"batch_size": 1, "repeat": 30, "number": 1}
+    smoke: ClassVar[Mapping[str, Any]] = {}
+    #: Source of the batches in the timed loop: `memory`, or a `loader` that is waited for.
+    feed: str = "memory"
+    #: False for what has no weights in this process; a suite wants to see the weights of all others change.
+    trains: ClassVar[bool] = True
+    #: Why no array or sweep is made of it; empty where there can be one.
+    alone: ClassVar[str] = ""
+    data_wait_ns = 0  # time spent in batches so far
+    steps_tried = steps_skipped = 0  # of the optimizers, under loss scaling
 
     def __init__(self, config: JobConfig) -> None:
         if config.B < 0:
             raise InvalidArgument(f"B must be 0 (one plain model) or more, got {config.B}")
+        if config.B and self.alone:
+            raise InvalidArgument(f"job {self.name} {self.alone}: B must be 0, got {config.B}")
         if config.batch_size < 1:
             raise InvalidArgument(f"batch_size must be 1 or more, got {config.batch_size}")
         allowed = self.precisions(config.device)
@@ -100,6 +123,9 @@ class Job(abc.ABC):
         for name, values in config.hyper.items():
             if len(values) != config.models:
                 raise InvalidArgument(f"hyper-parameter {name} has {len(values)} values for {config.models} models")
+        own = {name: value for name, value in self.defaults.items() if name not in _PROTOCOL}
+        option(config.options, list(own), self.name)
+        self.options = {**own, **config.options}
         self.config = config
 
     def __repr__(self) -> str:
@@ -107,13 +133,53 @@ class Job(abc.ABC):
         return f"{type(self).__name__}({self.name!r}, {size}, {self.config.precision} on {self.config.device})"
 
     @classmethod
-    @abc.abstractmethod
     def precisions(cls, device: str) -> list[str]:
-        """Return the precisions that the workload can train in on `device`."""
+        """Return the precisions that the job can train in on `device`."""
+        return ["fp32"]
+
+    @classmethod
+    def default_precisions(cls, device: str) -> list[str]:
+        """Return the precisions of a workflow that is asked for none: those of HFTA's that the job has."""
+        offered = cls.precisions(device)
+        return [name for name in ("fp32", "amp") if name in offered] or offered
+
+    @classmethod
+    def settings(cls, preset: str) -> dict[str, Any]:
+        """Return batch size, observations, batches in each, and options of a suite's preset."""
+        return {**cls.defaults, **(cls.smoke if preset in ("smoke", "quick") else {})}
+
+    @classmethod
+    def option_defaults(cls) -> Mapping[str, Any] | None:
+        """Return the job's options and their defaults; None where only the job itself knows them."""
+        return None
+
+    @classmethod
+    def preset(cls, name: str, device: str) -> dict[str, Any]:
+        """Return defaults of a workflow by name (`quick`, `default`, `paper`): those of a `Preset`."""
+        raise InvalidArgument(f"job {cls.name} has no preset of a workflow")
+
+    @classmethod
+    def hyperparameters(cls, generator: random.Random, models: int) -> dict[str, list[float]]:
+        """Draw the hyper-parameters of `models` models, as a sweep would."""
+        return {}
+
+    @classmethod
+    def check_equality(cls, config: JobConfig, steps: int = 3) -> dict[str, Any]:
+        """Train the fused array and B separate torch models alike and compare their losses; see the job."""
+        raise InvalidArgument(f"job {cls.name} has no array to compare")
+
+    @classmethod
+    def inspect(cls, config: JobConfig) -> int:
+        """Load the data and make one model, as runs will, so that errors are raised before the first run.
+
+        Returns:
+            Bytes of one model's parameters; 0 if unknown.
+        """
+        return 0
 
     @abc.abstractmethod
     def setup(self) -> None:
-        """Load the data and make models and optimizers."""
+        """Load the data and make models and optimizers; start loaders."""
 
     @abc.abstractmethod
     def step(self) -> None:
@@ -131,6 +197,51 @@ class Job(abc.ABC):
     def provenance(self) -> dict[str, Any]:
         """Return the provenance of the data, their licence, and a description of the model."""
 
+    @property
+    def device(self) -> torch.device:
+        """The device of the models."""
+        import torch
+
+        return torch.device(self.config.device)
+
+    @property
+    def last_loss(self) -> torch.Tensor:
+        """Mean over the models of the last step's losses, `[]`. Reading its value waits for the step."""
+        import torch
+
+        return torch.tensor(self.losses()).mean()
+
+    def metrics(self) -> dict[str, float]:
+        """Return measures of learning beside the loss (PSNR, reward, ...), by name. Never called in a window."""
+        return {}
+
+    def quality(self, preset: str, metrics: Mapping[str, float]) -> dict[str, Any] | None:
+        """Return the metric beside its target in a preset, and whether it was reached; None without a target."""
+        return None
+
+    def weights(self) -> list[torch.Tensor]:
+        """Return the parameters that training changes."""
+        return []
+
+    def with_loader(self) -> Origin | None:
+        """Draw batches from a loader of files from now on, as the original suite's timed loop did.
+
+        Returns:
+            Where the files come from; None if the job has no such loader, and goes on as before.
+        """
+        return None
+
+    def hold_batches(self, count: int) -> bool:
+        """Train on the next `count` batches in turn from now on, kept on the device; return False if that is not
+        possible."""
+        return False
+
+    def settle_loss_scale(self) -> None:  # noqa: B027  (one without loss scaling has nothing to do)
+        """Make steps until the loss scale skips none, for measured steps would lack the optimizer's work."""
+
+    def end_epoch(self) -> None:  # noqa: B027  (one without schedules has nothing to do)
+        """Go on to the next epoch: learning-rate schedules."""
+
     def close(self) -> None:  # noqa: B027  (one without threads has nothing to free)
         """Free threads and memory."""
 
@@ -140,44 +251,38 @@ class Job(abc.ABC):
         return self.config.batch_size * self.config.models
 
 
-_REGISTRY: dict[str, dict[str, type[Job]]] = {}  # by family, then by name
-# The package's own and their modules, which register themselves. Modules of plain jobs import torch in the functions
-# that use it: a command that starts a suite asks for settings only, and leaves torch to its workers.
-_PLAIN_JOBS = {  # of the benchmark suite, in its order
+_REGISTRY: dict[str, type[Job]] = {}
+# The package's own and their modules, which register themselves: first the suite of 2019, in its order.
+_OWN = {
+    "toy_reg": ".toy_reg",
+    "toy_lstm": ".toy_lstm",
+    "vae": ".vae",
     "loader": ".loader",
+    "reso": ".reso",
     "translator": ".translator",
-    "wlm": ".wlm",
-    "wlmfp16": ".wlm",
+    **dict.fromkeys(("wlm", "wlmfp16"), ".wlm"),
     "cart": ".cart",
     "atari": ".atari",
     "ssd": ".ssd",
     "fast_style": ".fast_style",
-    "dcgan": ".dcgan",
-    "convnet": ".convnet",
-    "convnet_fp16": ".convnet",
-    "convnet_distributed": ".convnet",
-    "convnet_distributed_fp16": ".convnet",
-    "dcgan_all": ".dcgan",
-    "scaling": ".scaling",
-}
-_FUSED_JOBS = {  # workloads: some of that suite, and HFTA's workflows
-    "toy_reg": ".toy_reg",
-    "toy_lstm": ".toy_lstm",
-    "vae": ".vae",
-    "reso": ".reso",
+    **dict.fromkeys(("dcgan", "dcgan_all"), ".dcgan"),
+    **dict.fromkeys(("convnet", "convnet_fp16", "convnet_distributed", "convnet_distributed_fp16"), ".convnet"),
     "recom": ".recom",
     "bert": ".fused.bert",
     "transformer": ".fused.transformer",
-    "dcgan": ".fused.dcgan",
-    "mobilenet_v3_small": ".fused.images",
-    "mobilenet_v3_large": ".fused.images",
-    "pointnet_cls": ".fused.pointnet",
-    "pointnet_seg": ".fused.pointnet",
-    "resnet": ".fused.images",
+    **dict.fromkeys(("mobilenet_v3_small", "mobilenet_v3_large", "resnet"), ".fused.images"),
+    **dict.fromkeys(("pointnet_cls", "pointnet_seg"), ".fused.pointnet"),
     "imagenet-resnet50": ".imagenet_resnet50",
     **{name: f".suite2026.{name}" for name in ("gpt", "lora", "moe", "mamba", "dpo", "dit", "dcnv2", "ppo")},
 }
-_OWN = {"plain": _PLAIN_JOBS, "fused": _FUSED_JOBS}  # where two have one name, the first is meant
+# Why there is no array or sweep of these; known without their modules, of which a list of names imports none.
+_SPREAD = "is one model on every device, which is not swept"
+_ALONE = {
+    **dict.fromkeys(("cart", "atari", "ppo"), "makes its batches with the model, which an array does not share"),
+    **dict.fromkeys(("dcgan_all", "convnet_distributed", "convnet_distributed_fp16"), _SPREAD),
+    "loader": "reads images and trains nothing",
+    "translator": "packs sentences by their lengths, which no array does",
+}
 # Names by which HFTA's scripts know its workflows.
 _ALIASES = {"mobilenet_cifar10_v3s": "mobilenet_v3_small", "mobilenet_cifar10_v3l": "mobilenet_v3_large"}
 
@@ -186,81 +291,74 @@ def register(name: str) -> Callable[[JobT], JobT]:
     """Register the decorated class as the job `name`.
 
     Raises:
-        InvalidArgument: another class of its family has the name.
+        InvalidArgument: another class has the name.
 
     >>> from dnnsuite import jobs
     >>> @jobs.register("my_job")  # doctest: +SKIP
-    ... class MyJob(jobs.PlainJob): ...
+    ... class MyJob(jobs.Job): ...
     """
 
-    def add(workload: JobT) -> JobT:
-        known = _REGISTRY.setdefault(workload.family, {})
-        _load(workload.family, name)  # a name of ours is taken before anyone has used it
-        if name in known and _home(known[name]) != _home(workload):
-            raise InvalidArgument(f"job {name!r} is already {known[name].__qualname__}")
-        workload.name = name
-        known[name] = workload
-        return workload
+    def add(job: JobT) -> JobT:
+        _load(name)  # a name of ours is taken before anyone has used it
+        if name in _REGISTRY and _home(_REGISTRY[name]) != _home(job):
+            raise InvalidArgument(f"job {name!r} is already {_REGISTRY[name].__qualname__}")
+        job.name, job.alone = name, _ALONE.get(name, job.alone)
+        _REGISTRY[name] = job
+        return job
 
     return add
 
 
-def _load(family: str, name: str) -> None:
+def _load(name: str) -> None:
     """Import the module of a job of ours, which registers it, if it is not registered yet."""
-    if name not in _REGISTRY.get(family, {}) and name in _OWN.get(family, {}):
-        importlib.import_module(_OWN[family][name], __package__)
+    if name not in _REGISTRY and name in _OWN:
+        importlib.import_module(_OWN[name], __package__)
 
 
-def _home(workload: type) -> tuple[str, str]:
+def _home(job: type) -> tuple[str, str]:
     """Module and name of a class, the same for one that is defined anew when its module is run or loaded again."""
-    spec = getattr(sys.modules.get(workload.__module__), "__spec__", None)
-    return spec.name if spec else workload.__module__, workload.__qualname__
+    spec = getattr(sys.modules.get(job.__module__), "__spec__", None)
+    return spec.name if spec else job.__module__, job.__qualname__
 
 
-def _families(kind: type) -> list[str]:
-    """List the families that a workload of `kind` may be in, in order of search."""
-    families = getattr(kind, "families", ())
-    return [*families] if families else [*_OWN, *(known for known in _REGISTRY if known not in _OWN)]
-
-
-def names(kind: type = Job) -> list[str]:
+def names(swept: bool = False) -> list[str]:
     """List the names of all jobs, the package's own and registered ones.
 
     Args:
-        kind: `FusedJob` or `PlainJob` for those of one kind.
+        swept: only those that can be swept or trained as an array.
 
     >>> from dnnsuite import jobs
-    >>> "bert" in jobs.names(jobs.FusedJob)
-    True
+    >>> "cart" in jobs.names(), "cart" in jobs.names(swept=True)
+    (True, False)
     """
-    found = {name for family in _families(kind) for name in (*_OWN.get(family, ()), *_REGISTRY.get(family, ()))}
-    return sorted(found)
+    alone = {*_ALONE, *(name for name, kind in _REGISTRY.items() if kind.alone)} if swept else set()
+    return sorted({*_OWN, *_REGISTRY} - alone)
 
 
-def get(name: str, kind: type = Job) -> Any:
+def get(name: str, swept: bool = False) -> Any:
     """Return the class of the job `name`; names of HFTA's workflows are known too.
 
     Args:
         name: name of a job, as `dnnsuite list` prints it.
-        kind: `FusedJob` or `PlainJob` where both have the name; by default the plain one is meant.
+        swept: refuse a job that can be neither swept nor trained as an array.
 
     Raises:
-        InvalidArgument: there is none of this kind; the message has the nearest name.
+        InvalidArgument: there is none, or none that is swept; the message has the nearest name, or why.
 
     >>> from dnnsuite import jobs
     >>> jobs.get("toy_reg").unit
     'samples'
     """
     name = _ALIASES.get(name, name)
-    for family in _families(kind):
-        _load(family, name)
-        if name in _REGISTRY.get(family, {}):
-            return _REGISTRY[family][name]
-    if name in names():
-        others = some_of(names(kind), "`dnnsuite list`")
-        raise InvalidArgument(f"job {name!r} is no {kind.__name__}, and one is needed here; there is {others}")
-    known = names(kind)
-    raise InvalidArgument(f"no job {name!r}{did_you_mean(name, known)}; there is {some_of(known, '`dnnsuite list`')}")
+    _load(name)
+    if name not in _REGISTRY:
+        known = names(swept)
+        there = some_of(known, "`dnnsuite list`")
+        raise InvalidArgument(f"no job {name!r}{did_you_mean(name, known)}; there is {there}")
+    if swept and _REGISTRY[name].alone:
+        there = some_of(names(swept), "`dnnsuite list`")
+        raise InvalidArgument(f"job {name} {_REGISTRY[name].alone}; there is {there}")
+    return _REGISTRY[name]
 
 
 def option(options: Mapping[str, Any], allowed: Sequence[str], job: str) -> None:

@@ -12,6 +12,7 @@ import torch
 from .. import _fuse, optim
 from .._step import StepRunner, SubmittedStep
 from ..errors import InvalidArgument
+from . import distributed
 from .workload import Loss, Made, Values
 
 if TYPE_CHECKING:
@@ -96,12 +97,14 @@ class _PlainPart:
     """A part of a plain model, trained with the others held."""
 
     def __init__(self, job: DeclaredJob, trainee: Trainee, name: str, hyper: Values) -> None:
-        self._job, self._trainee, self._name = job, trainee, name
+        self._job, self._name = job, name
         self._number = list(job.workload.parts()).index(name)
         self._trained = _trained(trainee)
-        groups = _grouped(job, trainee, trainee, name)
-        self._own = [parameter for _, own in groups for parameter in own]
-        self.optimizers = [_made(torch.optim, made, hyper, group) for made, group in _by_class(groups, hyper)]
+        self._own = [parameter for own, parameter in self._trained.items() if _is_of(own, name)]
+        self.optimizers = [_made(torch.optim, *one, hyper) for one in _optimizers(job, trainee, trainee, name, hyper)]
+        _train_only(self._trained, name)  # gradients of these are averaged over the processes, if there are several
+        self._trainee = distributed.parallel(trainee, job.place, job.device)
+        _train_only(self._trained, "")
         self._scaler = job.scaler()
         self.skipped = 0
 
@@ -123,7 +126,7 @@ class _PlainPart:
         return loss.detach()
 
     def _update(self) -> None:
-        clip, scaler = self._job.workload.clip_norm, self._scaler
+        clip, scaler = self._job.workload.clip(self._job.options), self._scaler
         if scaler is not None:
             for optimizer in self.optimizers:
                 scaler.unscale_(optimizer)
@@ -143,15 +146,15 @@ class ArrayTraining:
     def __init__(self, job: DeclaredJob, array: Any, plain: Trainee) -> None:
         self._B, self._job = job.config.B, job
         names = list(job.workload.parts())
-        made = [_by_class(_grouped(job, array, plain, name), job.hyper) for name in names]
+        made = [_optimizers(job, array, plain, name, job.hyper) for name in names]
         if several := next((each for each in made if len(each) > 1), None):
             raise InvalidArgument(
                 f"workload {job.workload.name} trains by {' and '.join(one.name for one, _ in several)}: an array has "
                 "one class of optimizer for each part"
             )
-        clip = job.workload.clip_norm
+        clip = job.workload.clip(job.options)
         more = {} if clip is None else {"max_grad_norm": clip}
-        self.optimizers = [_made(optim, one, job.hyper, groups, **more) for ((one, groups),) in made]
+        self.optimizers = [_made(optim, one, groups, job.hyper, **more) for ((one, groups),) in made]
         self.schedules = _schedules(optim.lr_scheduler, job, job.hyper, self.optimizers)
         self._by_steps = _by_steps(optim.lr_scheduler, job, self.optimizers)
         losses = [_loss_of(job, number) for number in range(len(names))]
@@ -204,7 +207,7 @@ def _loss_of(job: DeclaredJob, number: int) -> Callable[..., torch.Tensor]:
     return losses
 
 
-def _made(room: Any, made: Made, hyper: Values, of: Any, **more: Any) -> Any:
+def _made(room: Any, made: Made, of: Any, hyper: Values, **more: Any) -> Any:
     """Make an optimizer of these parameters or groups, or a schedule of this optimizer."""
     if not hasattr(room, made.name):
         raise InvalidArgument(f"{room.__name__} has no {made.name}: models that train by it train one by one, B = 0")
@@ -213,7 +216,7 @@ def _made(room: Any, made: Made, hyper: Values, of: Any, **more: Any) -> Any:
 
 def _schedules(room: Any, job: DeclaredJob, hyper: Values, optimizers: list[Any]) -> list[Any]:
     schedule = job.workload.schedule
-    return [_made(room, schedule, hyper, one) for one in optimizers] if schedule else []
+    return [_made(room, schedule, one, hyper) for one in optimizers] if schedule else []
 
 
 def _by_steps(room: Any, job: DeclaredJob, optimizers: list[Any]) -> list[Any]:
@@ -245,33 +248,15 @@ def _trained(trainee: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
     return {name: p for name, p in trainee.named_parameters() if p.requires_grad}
 
 
-def _grouped(
-    job: DeclaredJob, trainee: torch.nn.Module, plain: torch.nn.Module, part: str
-) -> list[tuple[Made, list[torch.nn.Parameter]]]:
-    """Trained parameters of a part, by the optimizer of the group that holds them; `plain` is one plain model."""
-    groups, asked = job.workload.groups(), dict(plain.named_parameters())
-    found: list[tuple[Made, list[torch.nn.Parameter]]] = [(group.optimizer, []) for group in groups]
-    for name, parameter in _trained(trainee).items():
-        if _is_of(name, part):
-            own, one = name.removeprefix("model."), asked.get(name, parameter)
-            place = next((i for i, group in enumerate(groups) if group.holds(own, one)), None)
-            if place is None:
-                raise InvalidArgument(f"workload {job.workload.name}: no group of optimizers holds {own}")
-            found[place][1].append(parameter)
-    if not any(own for _, own in found):
+def _optimizers(
+    job: DeclaredJob, trainee: torch.nn.Module, plain: torch.nn.Module, part: str, hyper: Values
+) -> list[tuple[Made, list[Any]]]:
+    """Optimizers of the trained parameters of a part; `plain` is one plain model."""
+    trained = {name.removeprefix("model."): p for name, p in _trained(trainee).items() if _is_of(name, part)}
+    if not trained:
         raise InvalidArgument(f"the model has no part {part!r} with parameters")
-    return [(made, own) for made, own in found if own]
-
-
-def _by_class(groups: list[tuple[Made, list[torch.nn.Parameter]]], hyper: Values) -> list[tuple[Made, list[Any]]]:
-    """Optimizers with their parameters: those of one class are groups of one optimizer."""
-    of: dict[str, list[tuple[Made, list[torch.nn.Parameter]]]] = {}
-    for made, own in groups:
-        of.setdefault(made.name, []).append((made, own))
-    return [
-        (same[0][0], same[0][1] if len(same) == 1 else [{"params": own, **made.filled(hyper)} for made, own in same])
-        for same in of.values()
-    ]
+    asked = {name.removeprefix("model."): p for name, p in plain.named_parameters()}
+    return job.workload.optimizers(trained, hyper, asked)
 
 
 def _train_only(trained: dict[str, torch.nn.Parameter], part: str) -> None:

@@ -1,20 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Proximal policy optimisation: advantages and loss."""
+"""Proximal policy optimisation (Schulman et al., 2017): advantages and the loss of a mini-batch."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
-
-
-class Loss(NamedTuple):
-    """Loss of an update, and its parts; all `[]`."""
-
-    total: torch.Tensor
-    action: torch.Tensor
-    value: torch.Tensor
-    entropy: torch.Tensor
 
 
 def returns(
@@ -39,7 +28,7 @@ def returns(
 
 
 def clipped_loss(
-    logits: torch.Tensor,
+    log_probabilities: torch.Tensor,
     values: torch.Tensor,
     actions: torch.Tensor,
     old_log_probabilities: torch.Tensor,
@@ -48,20 +37,20 @@ def clipped_loss(
     advantages: torch.Tensor,
     *,
     clip: float,
-    value_coefficient: float,
-    entropy_coefficient: float,
-) -> Loss:
-    """Compute the loss of a mini-batch (Schulman et al., 2017); the value's loss is clipped like the policy's.
+    value: float,
+    entropy: float,
+) -> torch.Tensor:
+    """Compute the loss `[]`; the squared error of the value is clipped as the policy's gain is.
 
-    `logits` `[N, A]`; all others `[N]`. `old_...` are results of the policy that played.
+    Args:
+        log_probabilities: `[N, A]` of all actions; all others `[N]`, `old_...` of the policy that played.
+        clip: distance from the old policy, and from the old value.
+        value, entropy: weights of the value's error and of the entropy.
     """
-    log_probabilities = logits.log_softmax(1)
     chosen = log_probabilities.gather(1, actions.unsqueeze(1)).squeeze(1)
     ratio = (chosen - old_log_probabilities).exp()
-    limited = ratio.clamp(1 - clip, 1 + clip)
-    action = -torch.minimum(ratio * advantages, limited * advantages).mean()
+    gain = torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
     near = old_values + (values - old_values).clamp(-clip, clip)
-    value = 0.5 * torch.maximum((values - returns).square(), (near - returns).square()).mean()
-    entropy = -(log_probabilities.exp() * log_probabilities).sum(1).mean()
-    total = value_coefficient * value + action - entropy_coefficient * entropy
-    return Loss(total, action, value, entropy)
+    error = torch.maximum((values - returns).square(), (near - returns).square()).mean()
+    spread = -(log_probabilities.exp() * log_probabilities).sum(1).mean()
+    return value * error - gain - entropy * spread

@@ -1,127 +1,96 @@
 # SPDX-License-Identifier: MIT
-"""Proximal policy optimisation on Pong."""
+"""Proximal policy optimisation on Pong: a convolutional policy plays 128 frames in each of 8 games, and learns.
+
+A frame is what the policy sees and answers: the emulator makes 4 for each, which are not counted. A step learns from
+one of the mini-batches: every sixteenth plays anew, which is the wait for data. The batch size is the number of games
+(`num_processes`, which wins).
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from .._seeds import seed_all
 from ..data import games
 from ..errors import InvalidArgument
-from ._job import JobConfig, register
-from ._plain_job import PlainJob
+from ._job import JobConfig
+from .declared_job import declare, widened
+from .workload import Made, Preset, Values, Workload
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
 
-_LEARNING_RATE, _EPOCHS, _GAMMA, _LAMBDA, _GRADIENT_NORM = 7e-4, 4, 0.99, 0.95, 0.5
-FRAMES_OF_A_TRAINING = 10_000_000  # over which the learning rate falls to 0
+_EPOCHS, _GAMMA, _LAMBDA = 4, 0.99, 0.95
+_UPDATES = 10_000_000 // 1024  # of a training, in which the learning rate falls to 0, at 128 frames of 8 games
+_PARTS = 4  # mini-batches, if nothing else is asked for
 
 
-class Rollout(NamedTuple):
-    """A rollout of E environments for T steps: images uint8 `[T, E, 4, 84, 84]`; all others `[T, E]`, on the device."""
+class Played:
+    """Mini-batches of what the policy plays: images uint8 `[N, 4, 84, 84]`; actions, log-probabilities, values,
+    returns and advantages `[N]`, and the clip and weights of the loss `[3]`."""
 
-    images: torch.Tensor
-    actions: torch.Tensor
-    log_probabilities: torch.Tensor
-    values: torch.Tensor
-    returns: torch.Tensor
+    def __init__(self, config: JobConfig, options: Values) -> None:
+        import numpy as np
+        import torch
 
-
-@register("atari")
-class Atari(PlainJob):
-    """PPO with a convolutional policy; a step plays 128 frames in each of 8 games and learns 4 times from all of them.
-
-    A frame is what the policy sees and answers: the emulator makes 4 for each, which are not counted. The suite of 2019
-    counted updates times games, 128 frames each. Playing is the wait for data. Adam 7e-4, falling; the batch size is
-    the number of games (`num_processes`, which wins).
-    """
-
-    description = "PPO with a convolutional policy on 8 games of Pong"
-    unit = "frames"
-    defaults: ClassVar = {
-        "batch_size": 8,
-        "repeat": 30,
-        "number": 10,
-        "env_name": "PongNoFrameskip-v4",
-        "num_steps": 128,
-        "num_processes": 8,
-        "num_mini_batch": 4,
-        "clip_param": 0.1,
-        "value_loss_coef": 0.5,
-        "entropy_coef": 0.01,
-    }
-    smoke: ClassVar = {"repeat": 4, "number": 1, "num_processes": 2}
-
-    def __init__(self, config: JobConfig) -> None:
-        super().__init__(config)
-        steps, copies, parts = (self.options[name] for name in ("num_steps", "num_processes", "num_mini_batch"))
+        steps, copies, parts = (options[name] for name in ("num_steps", "num_processes", "num_mini_batch"))
         if min(steps, copies, parts) < 1 or steps * copies < parts:
             raise InvalidArgument(
                 f"num_steps {steps} x num_processes {copies} must be num_mini_batch {parts} or more, and each 1 or more"
             )
-        self._environment: Any = None
+        self._environment, source = games.atari(options["env_name"], copies, config.threads or 0)
+        self.record = {"source": source, "licence": "GPL-2.0 (the emulator)"}
+        self.sizes = {"actions": int(self._environment.single_action_space.n)}
+        self.batch_size, self._steps, self._device = copies, steps, torch.device(config.device)
+        self._count = parts
+        self._random = torch.Generator(self._device).manual_seed(config.data_seed)
+        self._scores, self._ended = np.zeros(copies), deque[float](maxlen=10)
+        self._images, _ = self._environment.reset(seed=config.data_seed)
+        weights = [options[name] for name in ("clip_param", "value_loss_coef", "entropy_coef")]
+        self._weights, self._parts = torch.tensor(weights), list[tuple[torch.Tensor, ...]]()
 
-    def setup(self) -> None:
-        import numpy as np
+    def batch_of(self, model: Any, i: int) -> tuple[torch.Tensor, ...]:
+        """Return the next mini-batch; of a new rollout if all have been learned from."""
         import torch
 
-        from ..models.nature_cnn import NatureCNN
+        if not self._parts:
+            with torch.no_grad():
+                whole = self._rollout(model)
+            count = len(whole[0])
+            size = count // self._count
+            for _ in range(_EPOCHS):
+                order = torch.randperm(count, generator=self._random, device=self._device)
+                rows = order[: size * self._count].split(size)
+                self._parts += [(*(part[own] for part in whole), self._weights) for own in rows]
+            self._parts.reverse()
+        return self._parts.pop()
 
-        options = self.options
-        self._environment, self._source = games.atari(
-            options["env_name"], options["num_processes"], self.config.threads or 0
-        )
-        seed_all(self.config.seed)
-        self.model = NatureCNN(int(self._environment.single_action_space.n)).to(self.device)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=_LEARNING_RATE, eps=1e-5)
-        self._random = torch.Generator(self.device).manual_seed(self.config.data_seed)
-        self._updates = 0
-        self._scores = np.zeros(options["num_processes"])
-        self._ended = deque[float](maxlen=10)
-        self._images, _ = self._environment.reset(seed=self.config.data_seed)
-
-    @property
-    def items_per_step(self) -> int:
-        return int(self.options["num_steps"] * self.options["num_processes"])
-
-    def batch(self) -> Rollout:
-        """Play: the present policy, in every game at once."""
-        import torch
-
-        with torch.no_grad():
-            return self._rollout()
-
-    def _rollout(self) -> Rollout:
+    def _rollout(self, model: Any) -> list[torch.Tensor]:
+        """Play the present policy in every game at once: frames and games are the first dimension."""
         import numpy as np
         import torch
 
         from ._ppo import returns
 
         seen, kept, rewards, alive = [], [], [], []
-        for _ in range(self.options["num_steps"]):
-            images = torch.from_numpy(self._images).to(self.device)
-            log_probabilities, value = self._think(images)
-            action = torch.multinomial(log_probabilities.exp(), 1, generator=self._random)
+        for _ in range(self._steps):
+            images = torch.from_numpy(self._images).to(self._device)
+            logits, value = (x.float() for x in model(images))
+            chances = logits.log_softmax(1)
+            action = torch.multinomial(chances.exp(), 1, generator=self._random)
             seen.append(images)
-            kept.append((action.squeeze(1), log_probabilities.gather(1, action).squeeze(1), value))
+            kept.append((action.squeeze(1), chances.gather(1, action).squeeze(1), value))
             reward, end = self._play(action.squeeze(1).cpu().numpy())
             rewards.append(reward)
             alive.append(1.0 - end)
         actions, chosen, values = (torch.stack(column) for column in zip(*kept, strict=True))
-        _, last = self._think(torch.from_numpy(self._images).to(self.device))
-        rewards_and_ends = torch.from_numpy(np.stack([rewards, alive]).astype(np.float32)).to(self.device)
-        everything = torch.cat((values, last.unsqueeze(0)))
-        found = returns(rewards_and_ends[0], everything, rewards_and_ends[1], _GAMMA, _LAMBDA)
-        return Rollout(torch.stack(seen), actions, chosen, values, found)
-
-    def _think(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-probabilities of actions and value of each state, in fp32."""
-        with self.autocast():
-            logits, value = self.model(images)
-        return logits.float().log_softmax(1), value.float()
+        last = model(torch.from_numpy(self._images).to(self._device))[1].float()
+        gained, lives = torch.from_numpy(np.stack([rewards, alive]).astype(np.float32)).to(self._device)
+        found = returns(gained, torch.cat((values, last.unsqueeze(0))), lives, _GAMMA, _LAMBDA)
+        advantages = found - values
+        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-5)
+        return [x.flatten(0, 1) for x in (torch.stack(seen), actions, chosen, values, found, advantages)]
 
     def _play(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         self._images, reward, terminated, truncated, _ = self._environment.step(actions)
@@ -131,65 +100,53 @@ class Atari(PlainJob):
         self._scores[end] = 0.0
         return reward, end
 
-    def train(self, batch: Rollout) -> torch.Tensor:
-        """Learn from a rollout; return the mean of the policy's losses `[]`."""
-        import torch
-
-        advantages = batch.returns - batch.values
-        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-5)
-        flat = Rollout(*(part.flatten(0, 1) for part in batch))
-        self._decay()
-        count = self.items_per_step
-        size = count // self.options["num_mini_batch"]
-        losses = []
-        for _ in range(_EPOCHS):
-            order = torch.randperm(count, generator=self._random, device=self.device)
-            for at in range(0, size * self.options["num_mini_batch"], size):
-                rows = order[at : at + size]
-                losses.append(self._learn(Rollout(*(part[rows] for part in flat)), advantages.flatten()[rows]))
-        self._updates += 1
-        return torch.stack(losses).mean()
-
-    def _learn(self, part: Rollout, advantages: torch.Tensor) -> torch.Tensor:
-        from ._ppo import clipped_loss
-
-        with self.autocast():
-            logits, values = self.model(part.images)
-        loss = clipped_loss(
-            logits.float(),
-            values.float(),
-            part.actions,
-            part.log_probabilities,
-            part.values,
-            part.returns,
-            advantages,
-            clip=self.options["clip_param"],
-            value_coefficient=self.options["value_loss_coef"],
-            entropy_coefficient=self.options["entropy_coef"],
-        )
-        self.update(loss.total, self.optimizer, _GRADIENT_NORM, self.model.parameters())
-        return loss.action.detach()
-
-    def _decay(self) -> None:
-        """The learning rate falls in a line, to 0 after 10 million frames."""
-        left = max(0.0, 1.0 - self._updates * self.items_per_step / FRAMES_OF_A_TRAINING)
-        for group in self.optimizer.param_groups:
-            group["lr"] = _LEARNING_RATE * left
-
     def metrics(self) -> dict[str, float]:
         """Return the mean score of the last 10 games that ended."""
         return {"episode_return": sum(self._ended) / len(self._ended)} if self._ended else {}
 
-    def provenance(self) -> dict[str, Any]:
-        sizes = ("num_steps", "num_processes", "num_mini_batch", "clip_param", "value_loss_coef", "entropy_coef")
-        return {
-            "data": {"source": self._source, "licence": "GPL-2.0 (the emulator)"},
-            "model": {"type": "NatureCNN", **{name: self.options[name] for name in sizes}},
-            "parameters": sum(p.numel() for p in self.model.parameters()),
-            "optimizer": f"Adam, lr {_LEARNING_RATE}, gradients clipped at {_GRADIENT_NORM}",
-        }
-
     def close(self) -> None:
-        if self._environment is not None:
-            self._environment.close()
-            self._environment = None
+        """End the games."""
+        self._environment.close()
+
+
+def model(options: Values, hyper: Values) -> torch.nn.Module:
+    from ..models.nature_cnn import NatureCNN
+
+    return NatureCNN(options["actions"])
+
+
+def loss(model: Any, images: torch.Tensor, *batch: torch.Tensor) -> torch.Tensor:
+    from ._ppo import clipped_loss
+
+    actions, chosen, values, found, advantages, (clip, value, entropy) = batch
+    logits, now = (widened(x) for x in model(images))
+    # The value's error counts half.
+    return clipped_loss(
+        logits.log_softmax(1), now, actions, chosen, values, found, advantages,
+        clip=clip, value=value / 2, entropy=entropy,
+    )  # fmt: skip
+
+
+declare(
+    Workload(
+        name="atari",
+        description="PPO with a convolutional policy on 8 games of Pong",
+        unit="frames",
+        options={
+            "env_name": "PongNoFrameskip-v4", "num_steps": 128, "num_processes": 8, "num_mini_batch": _PARTS,
+            "clip_param": 0.1, "value_loss_coef": 0.5, "entropy_coef": 0.01,
+        },
+        model=model,
+        data=Played,
+        loss=loss,
+        optimizer=Made("Adam", {"lr": "lr", "eps": 1e-5}),
+        hyper={"lr": 7e-4},
+        rate=lambda step, steps: max(0.0, 1 - step // (_EPOCHS * _PARTS) / _UPDATES),
+        clip_norm=0.5,
+        items_per_sample=lambda options: options["num_steps"] / (_EPOCHS * options["num_mini_batch"]),
+        presets={
+            "quick": Preset(1, 64, batch_size=2, observed=(4, 16), options={"num_processes": 2}),
+            "default": Preset(3, 1600, batch_size=8, observed=(30, 160)),
+        },
+    )
+)  # fmt: skip

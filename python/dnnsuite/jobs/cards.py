@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..errors import InvalidArgument, did_you_mean
 
-__all__ = ["CATEGORIES", "Card", "all_cards", "bibtex", "cards_of", "page", "references"]
+__all__ = ["CATEGORIES", "Card", "all_cards", "bibtex", "card_of", "page", "references"]
 
 CATEGORIES = (
     "image classification", "object detection", "translation", "language modelling", "recommendation",
@@ -32,7 +32,6 @@ class Card:
     """A job's card.
 
     Attributes:
-        family: `plain` for a job of a suite, `fused` for one of a workflow.
         data: a data set of `dnnsuite data`, or `generated`.
         batch_size: batch size of the original's protocol.
         references: keys in `references.bib`.
@@ -42,7 +41,6 @@ class Card:
     """
 
     job: str
-    family: str
     category: str
     task: str
     model: str
@@ -63,17 +61,16 @@ def all_cards() -> tuple[Card, ...]:
     return tuple(_read(path) for path in sorted(_FOLDER.glob("*.md")))
 
 
-def cards_of(job: str) -> list[Card]:
-    """Return the cards of a job: two where a job of a suite and one of a workflow share the name.
+def card_of(job: str) -> Card:
+    """Return the card of a job.
 
     Raises:
         InvalidArgument: there is none.
     """
-    found = [card for card in all_cards() if card.job == job]
-    if not found:
-        known = sorted({card.job for card in all_cards()})
+    known = {card.job: card for card in all_cards()}
+    if job not in known:
         raise InvalidArgument(f"no job {job!r} with a card{did_you_mean(job, known)}; there is {', '.join(known)}")
-    return sorted(found, key=lambda card: card.family, reverse=True)
+    return known[job]
 
 
 def _read(path: Path) -> Card:
@@ -86,7 +83,6 @@ def _read(path: Path) -> Card:
     }
     return Card(
         job=values["job"],
-        family=values["family"],
         category=values["category"],
         task=values["task"],
         model=values["model"],
@@ -122,13 +118,12 @@ def bibtex(keys: Iterable[str]) -> str:
 def page() -> str:
     """All cards as one page of Markdown, by category."""
     parts = [
-        "# Jobs\n\n`run` takes every job; fused ones also train as arrays. `dnnsuite show JOB --bibtex` "
+        "# Jobs\n\n`run` takes every job; most also train as arrays. `dnnsuite show JOB --bibtex` "
         "prints what a job refers to.\n"
     ]
     for category in CATEGORIES:
         parts.append(f"\n## {category[0].upper()}{category[1:]}\n")
         for card in (each for each in all_cards() if each.category == category):
             title, _, rest = card.text.partition("\n")
-            name = f"{card.job} ({card.family})" if len(cards_of(card.job)) > 1 else title.removeprefix("# ")
-            parts.append(f"\n### {name}\n" + rest.replace("\n## ", "\n#### "))
+            parts.append(f"\n### {title.removeprefix('# ')}\n" + rest.replace("\n## ", "\n#### "))
     return "".join(parts)

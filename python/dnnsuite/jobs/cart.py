@@ -1,121 +1,74 @@
 # SPDX-License-Identifier: MIT
-"""REINFORCE on the pole of a cart."""
+"""REINFORCE (Williams, 1992) on the pole of a cart: a policy of 4, 128, 2 plays `update_every` steps and learns.
+
+Returns are discounted by `gamma` up to the end of the episode, and standardised over all those steps. The suite of 2019
+let returns run on into the next episode: where each step is worth 1, a fall cost nothing, and nothing was learnt. Each
+step asks the policy for one action, which a CPU computes fastest, and playing is the wait for data.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from .._seeds import seed_all
 from ..data import games
 from ..errors import InvalidArgument
-from ._job import JobConfig, register
-from ._plain_job import PlainJob
+from ._job import JobConfig
+from .declared_job import declare
+from .workload import Made, Preset, Values, Workload
 
 if TYPE_CHECKING:
     import torch
 
 
-@register("cart")
-class CartPole(PlainJob):
-    """A policy of 4, 128, 2; a step is one of the environment, and every `update_every`th learns from those before it.
+class Played:
+    """Log-probabilities `[T]` of what the policy did, with their graph, and what followed `[T]`."""
 
-    REINFORCE (Williams, 1992): returns are discounted by `gamma` up to the end of the episode, and standardised over
-    all those steps; Adam, 1e-2. The suite of 2019 let returns run on into the next episode: where each step is worth 1,
-    a fall cost nothing, and nothing was learnt. It runs on the CPU, whatever the device: each step asks the policy for
-    one action. The loss is that of the last update, 0 before the first.
-    """
-
-    description = "REINFORCE with a policy of 128 units on CartPole, on the CPU"
-    unit = "env steps"
-    defaults: ClassVar = {"batch_size": 1, "repeat": 200, "number": 1000, "gamma": 0.99, "update_every": 1000}
-    smoke: ClassVar = {"repeat": 20, "number": 100, "update_every": 100}
-
-    def __init__(self, config: JobConfig) -> None:
+    def __init__(self, config: JobConfig, options: Values) -> None:
         import torch
 
-        super().__init__(config)
         if config.batch_size != 1:
             raise InvalidArgument(f"cart plays one environment: batch_size must be 1, got {config.batch_size}")
-        if self.options["update_every"] < 2:  # of one return there is no deviation
-            raise InvalidArgument(f"update_every must be 2 or more, got {self.options['update_every']}")
-        self.device = torch.device("cpu")
-        self._environment: Any = None
-
-    @classmethod
-    def precisions(cls, device: str) -> list[str]:
-        return ["fp32"]
-
-    def setup(self) -> None:
-        import torch
-
-        self._environment, self._source = games.cart_pole()
-        seed_all(self.config.seed)
-        self.model = torch.nn.Sequential(torch.nn.Linear(4, 128), torch.nn.ReLU(), torch.nn.Linear(128, 2))
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-2)
-        self._random = torch.Generator().manual_seed(self.config.data_seed)
-        self._rewards: list[float] = []
-        self._ends: list[bool] = []
-        self._log_probabilities: list[torch.Tensor] = []
-        self._loss = torch.zeros(())
+        if options["update_every"] < 2:  # of one return there is no deviation
+            raise InvalidArgument(f"update_every must be 2 or more, got {options['update_every']}")
+        self._environment, source = games.cart_pole()
+        self.record, self.sizes = {"source": source, "licence": "MIT"}, dict[str, Any]()
+        self._steps, self._gamma = options["update_every"], options["gamma"]
+        self._random = torch.Generator().manual_seed(config.data_seed)
         self._episode, self._episodes = 0.0, deque[float](maxlen=10)
-        self._observation, _ = self._environment.reset(seed=self.config.data_seed)
+        self._observation, _ = self._environment.reset(seed=config.data_seed)
 
-    def batch(self) -> torch.Tensor:
-        """Observation of the cart and the pole, `[1, 4]`."""
+    def batch_of(self, model: Any, i: int) -> tuple[torch.Tensor, ...]:
+        """Play the next steps."""
         import torch
 
-        return torch.from_numpy(self._observation).unsqueeze(0)
+        chosen, rewards, ends = [], [], []
+        for _ in range(self._steps):
+            seen = torch.from_numpy(self._observation).to(model[0].weight.dtype)
+            found = model(seen.unsqueeze(0)).log_softmax(1)
+            action = torch.multinomial(found.detach().exp(), 1, generator=self._random)
+            chosen.append(found[0, int(action)])
+            reward, end = self._play(int(action))
+            rewards.append(reward)
+            ends.append(end)
+        return torch.stack(chosen), standardized_returns(rewards, ends, self._gamma)
 
-    def train(self, batch: torch.Tensor) -> torch.Tensor:
-        import torch
-
-        log_probabilities = self.model(batch).log_softmax(1)
-        action = torch.multinomial(log_probabilities.detach().exp(), 1, generator=self._random)
-        self._log_probabilities.append(log_probabilities.gather(1, action)[0, 0])
-        self._play(int(action))
-        if len(self._rewards) == self.options["update_every"]:
-            self._learn()
-        return self._loss
-
-    def _play(self, action: int) -> None:
+    def _play(self, action: int) -> tuple[float, bool]:
         self._observation, reward, terminated, truncated, _ = self._environment.step(action)
-        self._rewards.append(float(reward))
-        self._ends.append(terminated or truncated)
         self._episode += float(reward)
-        if self._ends[-1]:
+        if terminated or truncated:
             self._observation, _ = self._environment.reset()
             self._episodes.append(self._episode)
             self._episode = 0.0
-
-    def _learn(self) -> None:
-        import torch
-
-        returns = standardized_returns(self._rewards, self._ends, self.options["gamma"])
-        loss = -(torch.stack(self._log_probabilities) * returns).sum()
-        self.update(loss, self.optimizer)
-        self._loss = loss.detach()
-        self._rewards.clear()
-        self._ends.clear()
-        self._log_probabilities.clear()
+        return float(reward), terminated or truncated
 
     def metrics(self) -> dict[str, float]:
         """Return the mean return of the last 10 episodes that ended."""
-        last = self._episodes
-        return {"episode_return": sum(last) / len(last)} if last else {}
-
-    def provenance(self) -> dict[str, Any]:
-        return {
-            "data": {"source": self._source, "licence": "MIT"},
-            "model": {"hidden": 128, "update_every": self.options["update_every"], "device": "cpu"},
-            "parameters": sum(p.numel() for p in self.model.parameters()),
-            "optimizer": "Adam, lr 0.01",
-        }
+        return {"episode_return": sum(self._episodes) / len(self._episodes)} if self._episodes else {}
 
     def close(self) -> None:
-        if self._environment is not None:
-            self._environment.close()
-            self._environment = None
+        """End the environment."""
+        self._environment.close()
 
 
 def standardized_returns(rewards: list[float], ends: list[bool], gamma: float) -> torch.Tensor:
@@ -129,3 +82,35 @@ def standardized_returns(rewards: list[float], ends: list[bool], gamma: float) -
         returns.append(total)
     values = torch.tensor(returns[::-1])
     return (values - values.mean()) / (values.std() + torch.finfo(torch.float32).eps)
+
+
+def model(options: Values, hyper: Values) -> torch.nn.Module:
+    import torch
+
+    return torch.nn.Sequential(torch.nn.Linear(4, 128), torch.nn.ReLU(), torch.nn.Linear(128, 2))
+
+
+def loss(model: Any, chosen: torch.Tensor, returns: torch.Tensor) -> torch.Tensor:
+    return -(chosen * returns).sum()
+
+
+declare(
+    Workload(
+        name="cart",
+        description="REINFORCE with a policy of 128 units on CartPole",
+        unit="env steps",
+        options={"gamma": 0.99, "update_every": 1000},
+        model=model,
+        data=Played,
+        loss=loss,
+        optimizer=Made("Adam", {"lr": "lr"}),
+        hyper={"lr": 1e-2},
+        items_per_sample=lambda options: options["update_every"],
+        half=(),
+        device="cpu",
+        presets={
+            "quick": Preset(1, 20, batch_size=1, observed=(20, 1), options={"update_every": 100}),
+            "default": Preset(1, 200, batch_size=1, observed=(200, 1)),
+        },
+    )
+)

@@ -1,151 +1,124 @@
 # SPDX-License-Identifier: MIT
-"""DCGAN on images of 64 x 64, on one device or on all."""
+"""DCGAN (Radford, Metz and Chintala, ICLR 2016): a generator and a discriminator, each with an Adam, on photographs.
+
+In each step the discriminator learns first. The photographs lie on the device; a second rate has a loader in the timed
+loop. `dcgan_all` has one process per device, with pictures and noise of its own.
+"""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+import functools
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from .._seeds import seed_all
-from ..data import Origin, imagenet
+from ..data import batches, crops, imagenet
 from ..errors import InvalidArgument
 from . import distributed
-from ._data_parallel import SpreadJob
-from ._job import JobConfig, register
+from ._job import JobConfig
+from .declared_job import declare, widened
+from .fused import samplers
+from .workload import Made, Preset, Values, Workload
 
 if TYPE_CHECKING:
     import torch
 
-_BATCHES = 8  # in the pool
-_REAL, _FAKE = 1.0, 0.0
-_DEFAULTS = {
-    "batch_size": 128,
-    "repeat": 50,
-    "number": 10,
-    "imageSize": 64,
-    "nz": 100,
-    "ngf": 64,
-    "ndf": 64,
-    "lr": 2e-4,
-    "beta1": 0.5,
-    "workers": 8,
-}
+_SIZE = 64
 
 
-@register("dcgan")
-class DCGAN(SpreadJob):
-    """Two Adams (0.0002, β₁ 0.5) on binary cross-entropy; discriminator first, then generator, in each step.
+def model(options: Values, hyper: Values) -> torch.nn.Module:
+    from ..models import GAN
 
-    Batches come from a pool made in setup: no loader is measured. The loss is the discriminator's; `metrics` has its
-    two parts and the generator's, by the original's names.
-    """
-
-    description = "DCGAN, width 64, images of 64 x 64"
-    unit = "images"
-    defaults: ClassVar = _DEFAULTS
-    smoke: ClassVar = {"batch_size": 4, "repeat": 12, "number": 1, "workers": 1}
-
-    def __init__(self, config: JobConfig) -> None:
-        super().__init__(config)
-        if self.options["imageSize"] != 64:
-            raise InvalidArgument(f"imageSize {self.options['imageSize']}: the layers of DCGAN are for images of 64")
-
-    def setup(self) -> None:
-        import torch
-
-        from ..models import Discriminator, Generator
-
-        config, options = self.config, self.options
-        distributed.join(self.place, self.device)
-        pool = imagenet.pool(
-            config.data,
-            config.dataroot,
-            config.batch_size,
-            _BATCHES,
-            options["imageSize"],
-            seed=config.data_seed,
-            workers=options["workers"],
-            rank=self.place.rank,
-            world_size=self.place.world_size,
-        )
-        self._origin = pool.origin
-        self._pool: Iterator[torch.Tensor] = itertools.cycle([self._prepared(*each) for each in pool.batches])
-        seed_all(config.seed)
-        self.generator = Generator(options["nz"], options["ngf"]).to(self.device)
-        self.discriminator = Discriminator(options["ndf"]).to(self.device)
-        self.model = torch.nn.ModuleList([self.generator, self.discriminator])
-        if self.place.rank:
-            seed_all(config.seed + self.place.rank)  # every process has its own noise
-        if self.device.type == "cuda":
-            torch.backends.cudnn.benchmark = True
-        self._generate, self._judge = (
-            distributed.parallel(part, self.place, self.device) for part in (self.generator, self.discriminator)
-        )
-        self._optimizers = [
-            torch.optim.Adam(part.parameters(), lr=options["lr"], betas=(options["beta1"], 0.999))
-            for part in (self.generator, self.discriminator)
-        ]
-        self._errors: dict[str, torch.Tensor] = {}
-
-    def _prepared(self, images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-        return images.to(self.device) * 2 - 1
-
-    def with_loader(self) -> Origin:
-        loader, origin = self.image_stream(self.options["imageSize"])
-        self._pool = (self._prepared(*batch) for batch in loader)
-        return origin
-
-    def batch(self) -> torch.Tensor:
-        """Images `[N, 3, 64, 64]` in [-1, 1]."""
-        return next(self._pool)
-
-    def train(self, batch: torch.Tensor) -> torch.Tensor:
-        import torch
-
-        generator, discriminator = self._optimizers
-        discriminator.zero_grad()
-        real = self._error(batch, _REAL)
-        self.backward(real)
-        noise = torch.randn(len(batch), self.options["nz"], 1, 1, device=self.device)
-        with self.autocast():
-            fake = self._generate(noise)
-        caught = self._error(fake.detach(), _FAKE)
-        self.backward(caught)
-        self.advance(discriminator)
-        generator.zero_grad()
-        passed = self._error(fake, _REAL)
-        self.backward(passed)
-        self.advance(generator)
-        self._errors = {"errD_real": real.detach(), "errG_fake": caught.detach(), "errG": passed.detach()}
-        return real + caught
-
-    def _error(self, images: torch.Tensor, label: float) -> torch.Tensor:
-        """Cross-entropy of what the discriminator says with `label`."""
-        import torch
-
-        with self.autocast():
-            logits = self._judge(images)
-        probabilities = logits.float().sigmoid()
-        return torch.nn.functional.binary_cross_entropy(probabilities, torch.full_like(probabilities, label))
-
-    def metrics(self) -> dict[str, float]:
-        return {name: float(value) for name, value in self._errors.items()}
-
-    def provenance(self) -> dict[str, Any]:
-        options = self.options
-        return {
-            "data": self._origin.record(),
-            "model": {name: options[name] for name in ("imageSize", "nz", "ngf", "ndf")},
-            "parameters": sum(p.numel() for p in self.model.parameters()),
-            "optimizer": f"two Adams, lr {options['lr']}, beta1 {options['beta1']}",
-            "processes": self.place.world_size,
-        }
+    return GAN(options["nz"], options["ngf"], options["ndf"])
 
 
-@register("dcgan_all")
-class DCGANOnAll(DCGAN):
-    """One process per device (`batch_size` images each), gradients averaged between them; alone, it is `dcgan`."""
+def images_and_noise(config: JobConfig, options: Values, scope: str = "student") -> batches.ArrayBatches:
+    """Images `[N, 3, 64, 64]` in [-1, 1] and noise `[N, nz, 1, 1]`."""
+    import torch
 
-    description = "DCGAN on every device of the machine"
-    scope, distributed = "all", True
+    if options["imageSize"] != _SIZE:
+        raise InvalidArgument(f"imageSize {options['imageSize']}: the layers of DCGAN are for images of {_SIZE}")
+    found = crops.load(config.data, config.dataroot, _SIZE, seed=config.data_seed)
+    place = distributed.place_of(scope)
+
+    def prepare(generator: torch.Generator, images: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return images.float() / 127.5 - 1, _noise(len(images), options, generator)
+
+    return batches.ArrayBatches(
+        torch.from_numpy(found.images).to(config.device), batch_size=config.batch_size,
+        seed=config.data_seed + (place.rank << 32), record=found.origin.record(), prepare=prepare,
+    )  # fmt: skip
+
+
+def files(config: JobConfig, options: Values, scope: str = "student") -> Any:
+    place = distributed.place_of(scope)
+    loader, origin = imagenet.stream(
+        config.data, config.dataroot, config.batch_size, _SIZE, seed=config.data_seed, workers=options["workers"],
+        rank=place.rank, world_size=place.world_size,
+    )  # fmt: skip
+    return loader, lambda batch: (batch[0] * 2 - 1, _noise(len(batch[0]), options, None)), origin
+
+
+def _noise(count: int, options: Values, generator: torch.Generator | None) -> torch.Tensor:
+    import torch
+
+    return torch.randn(count, options["nz"], 1, 1, generator=generator)
+
+
+def judged(gan: Any, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of the discriminator on real images and on the generator's."""
+    import torch
+
+    softplus = torch.nn.functional.softplus
+    found, made = widened(gan.discriminator(real)), widened(gan.discriminator(gan.generator(noise)))
+    return softplus(-found).mean() + softplus(made).mean()
+
+
+def passed(gan: Any, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of the generator's images with the label of real ones."""
+    import torch
+
+    return torch.nn.functional.softplus(-widened(gan.discriminator(gan.generator(noise)))).mean()
+
+
+def sample(generator: random.Random) -> dict[str, float]:
+    """Draw from HFTA's ranges."""
+    return {"lr": generator.uniform(1e-4, 1e-3), "beta1": generator.uniform(0.3, 0.99)}
+
+
+WORKLOAD = Workload(
+    name="dcgan",
+    description="DCGAN on images of 64 x 64, two Adams",
+    unit="images",
+    options={"imageSize": _SIZE, "nz": 100, "ngf": 64, "ndf": 64, "lr": 2e-4, "beta1": 0.5, "workers": 8},
+    hyper={"lr": 2e-4, "beta1": 0.5},
+    sample=sample,
+    model=model,
+    data=images_and_noise,
+    loss={"discriminator": judged, "generator": passed},
+    optimizer=Made("Adam", {"lr": "lr", "betas": ("beta1", 0.999)}),
+    presets={
+        "quick": Preset(
+            3, 16, batch_size=4, plan=(1, 4), budget_s=15.0, observed=(12, 1),
+            options={"ngf": 16, "ndf": 16, "workers": 1},
+        ),
+        "default": Preset(
+            3, 4, batch_size=16, plan=(1, 2, 4), budget_s=50.0, options={"ngf": 16, "ndf": 16}, cuda=samplers.ON_CUDA
+        ),
+        "paper": Preset(5, 300, batch_size=128, repeats=3, max_num_Bs=10),
+        "baselines": Preset(5, 300, batch_size=128, observed=(50, 10)),
+    },
+    files=files,
+)  # fmt: skip
+
+declare(WORKLOAD)
+declare(
+    replace(
+        WORKLOAD,
+        name="dcgan_all",
+        description="DCGAN on every device of the machine",
+        data=functools.partial(images_and_noise, scope="all"),
+        files=functools.partial(files, scope="all"),
+        spread=True,
+    )
+)

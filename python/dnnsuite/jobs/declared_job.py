@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .._seeds import seed_all
 from ..errors import InvalidArgument
-from ._fused_job import FusedJob
-from ._job import JobConfig, option, register
+from . import distributed
+from ._job import Job, JobConfig, option, register
 from .workload import Made, Workload
 
 if TYPE_CHECKING:
@@ -25,38 +25,46 @@ if TYPE_CHECKING:
 
 _HELD_OUT_SAMPLES = 512  # that a metric is of, where it names no other number
 _AS_PRESET = {"": "default", "baselines": "default", "fast": "default", "smoke": "quick"}  # of the suite of 2019
+_STEADY = 2**31 - 1  # steps after which a loss scale grows that is given
 
 
-class DeclaredJob(FusedJob):
+class DeclaredJob(Job):
     """A job of a `Workload`, for suites and workflows. Model i is made from the seed `config.seed + i`."""
 
     workload: ClassVar[Workload]
-    scope, distributed, default_precision = "student", False, "fp32"
-    feed, trains = "memory", True
+
+    def __init_subclass__(cls) -> None:
+        if (workload := vars(cls).get("workload")) is not None:
+            cls.description, cls.unit, cls.default_precision = workload.description, workload.unit, workload.precision
+            cls.defaults = workload.settings("default")
+            cls.distributed, cls.scope = workload.spread, "all" if workload.spread else "student"
 
     def __init__(self, config: JobConfig) -> None:
-        super().__init__(config)
         workload = self.workload
-        option(config.options, list(workload.options), self.name)
+        if workload.device:
+            config = replace(config, device=workload.device)
+        super().__init__(config)
+        self.place = distributed.place_of(self.scope)
+        if self.place.world_size > 1:
+            device = distributed.device_of(self.place, self.device)
+            self.config = config = replace(config, device=str(device))
         option(config.hyper, list(workload.hyper), self.name)
         self.options = {**workload.options, **config.options}
         own = {name: self.options.get(name, value) for name, value in workload.hyper.items()}
         self.hyper = {name: list(config.hyper.get(name, [value] * config.models)) for name, value in own.items()}
-        self.batches: Any = None  # the training data, Batches or Rollouts,, once they are loaded
+        self.batches: Any = None  # the training data, Batches or Rollouts, once they are loaded
         self._held: list[Batch] = []
         self._training: Training | None = None
         self._files: Any = None
         self.iteration = 0  # number of steps made; the next one takes the batch of this index
-        self.data_wait_ns = 0  # time spent in batches so far
-        self.steps_tried = self.steps_skipped = 0  # under loss scaling
         quick = workload.presets["default"]
         self.steps = config.steps or quick.epochs * quick.iters_per_epoch  # that a schedule by steps is for
 
     @classmethod
     def precisions(cls, device: str) -> list[str]:
         """Precisions of the workload: fp32, bf16, fp16 and fp64, and amp on a GPU, which is the better one of them."""
-        half = ["amp", "bf16", "fp16"] if device.startswith("cuda") else ["bf16", "fp16"]
-        return ["fp32", *(half if cls.workload.half else ()), "fp64"]
+        half = cls.workload.half
+        return ["fp32", *(["amp"] if half and device.startswith("cuda") else ()), *half, "fp64"]
 
     @classmethod
     def preset(cls, name: str, device: str) -> dict[str, Any]:
@@ -96,17 +104,19 @@ class DeclaredJob(FusedJob):
 
         _check_classes(self.workload)
         config = self.config
+        distributed.join(self.place, self.device)
         if config.threads:
             torch.set_num_threads(config.threads)
         batches = self.batches = self.batches or self.workload.data(config, self.options)
+        self.feed = getattr(batches, "feed", "memory")
         self.options.update(batches.sizes)
         if config.B and hasattr(batches, "batch_of"):
             raise InvalidArgument(f"job {self.name} makes its batches with the model: B must be 0, got {config.B}")
         if not self.workload.reseed:
             seed_all(config.seed)  # and what the model draws is drawn from there
         built = [self.build(i) for i in range(config.models)]
-        if self.workload.reseed:
-            seed_all(config.seed)
+        if self.workload.reseed or self.place.rank:
+            seed_all(config.seed + self.place.rank)  # of several processes each has random numbers of its own
         if config.B:
             self.trainee = self.fused(built)
             self._training = ArrayTraining(self, self.trainee, built[0])
@@ -114,6 +124,8 @@ class DeclaredJob(FusedJob):
             self.trainee = built[0]
             hyper = {name: values[0] for name, values in self.hyper.items()}
             self._training = PlainTraining(self, self.trainee, hyper)
+        # Now: a job that trains parts in turn holds the others.
+        self._weights = [p for p in self.trainee.parameters() if p.requires_grad]
 
     def build(self, index: int) -> Trainee:
         """Build the plain model `index` with its losses."""
@@ -128,13 +140,6 @@ class DeclaredJob(FusedJob):
             model = self.workload.model(self.options, hyper)
         trainee = Trainee(model, self.workload.calls()).to(self.config.device)
         return trainee.double() if self.config.precision == "fp64" else trainee
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the models."""
-        import torch
-
-        return torch.device(self.config.device)
 
     @property
     def model(self) -> torch.nn.Module:
@@ -170,15 +175,18 @@ class DeclaredJob(FusedJob):
                 loader, prepare = self._files
                 return self._on_device(prepare(next(loader)))
             if hasattr(self.batches, "batch_of"):
-                return self._on_device(self.batches.batch_of(self.model, index))
+                with self.autocast():
+                    return self._on_device(self.batches.batch_of(self.model, index))
             return self._on_device(self.batches.batch(index))
 
     def _on_device(self, batch: Sequence[torch.Tensor]) -> Batch:
         return tuple(self._placed(x) for x in batch)
 
-    def _placed(self, x: torch.Tensor) -> torch.Tensor:
+    def _placed(self, x: Any) -> Any:
         import torch
 
+        if not isinstance(x, torch.Tensor):
+            return x
         double = self.config.precision == "fp64" and x.is_floating_point()
         return x.to(self.config.device, torch.float64 if double else x.dtype)
 
@@ -194,7 +202,7 @@ class DeclaredJob(FusedJob):
         if found is None:
             return None
         loader, prepare, origin = found
-        self._files = loader, prepare
+        self._files, self.feed = (loader, prepare), "loader"
         return origin
 
     def step(self) -> None:
@@ -208,7 +216,6 @@ class DeclaredJob(FusedJob):
         self.steps_skipped += self.training.skipped > skipped
 
     def settle_loss_scale(self, most: int = 12) -> None:
-        """Make steps until one is not skipped for its loss scale. Does nothing without loss scaling."""
         import torch
 
         for _ in range(most if self.autocast_dtype == torch.float16 else 0):
@@ -220,18 +227,17 @@ class DeclaredJob(FusedJob):
         self.synchronize()
 
     def weights(self) -> list[torch.Tensor]:
-        """Return the parameters that training changes."""
-        return [p for p in self.trainee.parameters() if p.requires_grad]
+        return self._weights
 
     @property
     def last_loss(self) -> torch.Tensor:
-        """Mean over the models of the last step's losses, `[]`. Reading its value waits for the step."""
         return self.training.losses().mean()
 
     def metrics(self) -> dict[str, float]:
-        """Return the metric on held-out data, the mean over the models, by its name; empty without one."""
+        """Return the metric on held-out data, the mean over the models, by its name, and what rollouts measure."""
         found = self.held_out_metric()
-        return {} if found is None else {self.workload.metric.name: sum(found) / len(found)}  # type: ignore[union-attr]
+        own: dict[str, float] = getattr(self.batches, "metrics", dict)()
+        return own if found is None else {**own, self.workload.metric.name: sum(found) / len(found)}  # type: ignore[union-attr]
 
     def synchronize(self) -> None:
         import torch
@@ -270,7 +276,6 @@ class DeclaredJob(FusedJob):
         return [float(value) for value in torch.stack(found).mean(0)]
 
     def quality(self, preset: str, metrics: Mapping[str, float]) -> dict[str, Any] | None:
-        """Return the metric beside its target in a preset, and whether it was reached; None without a target."""
         metric = self.workload.metric
         target = metric.target.get(_AS_PRESET.get(preset, preset)) if metric else None
         if metric is None or target is None:
@@ -301,6 +306,8 @@ class DeclaredJob(FusedJob):
             self._files = None
         if hasattr(self.batches, "close"):
             self.batches.close()
+        if self.place.world_size > 1:
+            distributed.finish()
 
     @property
     def settled(self) -> bool:
@@ -318,7 +325,8 @@ class DeclaredJob(FusedJob):
     def items_per_step(self) -> int:
         """Items, in `unit`, of one step over all models."""
         samples = getattr(self.batches, "batch_size", self.config.batch_size)  # of data that are one batch: one
-        return int(samples * self.config.models * self.workload.items(self.options))
+        each = samples * self.config.models * self.workload.items(self.options)
+        return int(each * self.place.world_size)
 
     @property
     def autocast_dtype(self) -> torch.dtype | None:
@@ -341,7 +349,9 @@ class DeclaredJob(FusedJob):
         """Return a scaler of gradients where they can underflow."""
         import torch
 
-        return torch.amp.GradScaler(self.config.device) if self.autocast_dtype == torch.float16 else None
+        scale = self.workload.loss_scale
+        given: dict[str, Any] = {} if scale is None else {"init_scale": scale, "growth_interval": _STEADY}
+        return torch.amp.GradScaler(self.device.type, **given) if self.autocast_dtype == torch.float16 else None
 
     @classmethod
     def check_equality(cls, config: JobConfig, steps: int = 20) -> dict[str, Any]:
@@ -364,16 +374,13 @@ def declare(workload: Workload) -> type[DeclaredJob]:
     The class belongs to the module that defines the workload's model.
 
     Raises:
-        InvalidArgument: another job with a fused form has the name, or torch or dnnsuite lacks a class that it names.
+        InvalidArgument: another job has the name, or torch or dnnsuite lacks a class that it names.
     """
     if "torch" in sys.modules:  # else by `setup`: a suite is described without torch
         _check_classes(workload)
     name = "".join(word.title() for word in workload.name.replace("-", "_").split("_")) + "Job"
     body = {
         "workload": workload,
-        "description": workload.description,
-        "unit": workload.unit,
-        "defaults": workload.settings("default"),
         "__doc__": f"{workload.description}.",
         "__module__": getattr(workload.model, "__module__", None) or __name__,
         "__qualname__": name,

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""A network learns to give photographs the style of a picture."""
+"""A network learns to give photographs the style of a picture: TransformerNet judged by VGG-16's features.
+
+Content is compared at relu2_2, style by Gram matrices. Options beside the original's: `style_image`, a file (else a
+picture of 1/f noise), and `weights`, a file of torchvision's vgg16 (else they are random, which takes the same time to
+compute and means nothing). Batches come from a pool on the device; a second rate has a loader in the timed loop.
+"""
 
 from __future__ import annotations
 
-import itertools
 import pickle
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from .._seeds import seed_all
-from ..data import Origin, imagenet, photographs
+from ..data import imagenet, photographs
+from ..data.batches import Pooled
 from ..errors import InvalidArgument
-from ._job import JobConfig, register
-from ._plain_job import PlainJob
+from ._job import JobConfig
+from .declared_job import declare, widened
+from .workload import Made, Preset, Values, Workload
 
 if TYPE_CHECKING:
     import torch
@@ -22,117 +26,57 @@ if TYPE_CHECKING:
 _BATCHES = 4  # in the pool
 
 
-@register("fast_style")
-class FastStyle(PlainJob):
-    """TransformerNet judged by VGG-16's features: Adam 0.001, content at relu2_2 1e5, style (Gram matrices) 1e10.
+def model(options: Values, hyper: Values) -> torch.nn.Module:
+    from ..models import StyleJudge, TransformerNet, VGG16Features
 
-    Batches come from a pool made in setup: no loader is measured. Options beside the original's: `style_image`, a
-    file (else a picture of 1/f noise), and `weights`, a file of torchvision's vgg16 (else they are random, which
-    takes the same time to compute and means nothing).
-    """
+    net, features = TransformerNet(), VGG16Features()
+    if options["weights"]:
+        load_vgg16(features, options["weights"])
+    weights = options["content_weight"], options["style_weight"]
+    return StyleJudge(net, features, normalized(style_image(options)), *weights)
 
-    description = "style transfer: TransformerNet judged by VGG-16"
-    unit = "images"
-    defaults: ClassVar = {
-        "batch_size": 128, "repeat": 50, "number": 10, "workers": 8, "image_size": 64, "style_size": 64,
-        "content_weight": 1e5, "style_weight": 1e10, "lr": 1e-3, "style_image": None, "weights": None,
-    }  # fmt: skip
-    smoke: ClassVar = {"batch_size": 1, "repeat": 12, "number": 1}
 
-    def __init__(self, config: JobConfig) -> None:
-        super().__init__(config)
-        size = self.options["image_size"]
-        if size < 16 or size % 4:
-            raise InvalidArgument(f"image_size {size} is not a multiple of 4 of 16 or more")
+def style_image(options: Values) -> torch.Tensor:
+    """`[1, 3, style_size, style_size]`, 0 to 255."""
+    import numpy as np
+    import torch
+    from PIL import Image
 
-    @classmethod
-    def precisions(cls, device: str) -> list[str]:
-        return ["fp32", "bf16"]  # gradients of a weight of 1e10 are out of fp16's range
+    path, size = options["style_image"], options["style_size"]
+    image = photographs.decode(path) if path else Image.fromarray(photographs.Noise().picture(256, 256))
+    pixels = np.array(image.resize((size, size), Image.Resampling.LANCZOS), dtype=np.float32)
+    return torch.from_numpy(pixels).permute(2, 0, 1)[None]
 
-    def setup(self) -> None:
-        import torch
 
-        from ..models import TransformerNet, VGG16Features, gram_matrix
+def pictures(config: JobConfig, options: Values) -> Pooled:
+    """Images `[N, 3, H, W]` of 0 to 255."""
+    size = options["image_size"]
+    if size < 16 or size % 4:
+        raise InvalidArgument(f"image_size {size} is not a multiple of 4 of 16 or more")
+    pool = imagenet.pool(
+        config.data, config.dataroot, config.batch_size, _BATCHES, size, seed=config.data_seed,
+        workers=options["workers"],
+    )  # fmt: skip
+    return Pooled([(images.to(config.device) * 255,) for images, _ in pool.batches], pool.origin.record())
 
-        config, options = self.config, self.options
-        pool = imagenet.pool(
-            config.data,
-            config.dataroot,
-            config.batch_size,
-            _BATCHES,
-            options["image_size"],
-            seed=config.data_seed,
-            workers=options["workers"],
-        )
-        self._origin = pool.origin
-        self._pool: Iterator[torch.Tensor] = itertools.cycle([self._prepared(*each) for each in pool.batches])
-        seed_all(config.seed)
-        self.model = TransformerNet().to(self.device)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options["lr"])
-        self.features = VGG16Features()
-        if options["weights"]:
-            load_vgg16(self.features, options["weights"])
-        self.features.to(self.device)
-        style = self._style_image().expand(config.batch_size, -1, -1, -1)
-        self._style = [gram_matrix(seen) for seen in self.features(normalized(style))]
 
-    def _style_image(self) -> torch.Tensor:
-        """`[1, 3, style_size, style_size]`, 0 to 255."""
-        import numpy as np
-        import torch
-        from PIL import Image
-
-        path, size = self.options["style_image"], self.options["style_size"]
-        image = photographs.decode(path) if path else Image.fromarray(photographs.Noise().picture(256, 256))
-        pixels = np.array(image.resize((size, size), Image.Resampling.LANCZOS), dtype=np.float32)
-        return torch.from_numpy(pixels).permute(2, 0, 1)[None].to(self.device)
-
-    def _prepared(self, images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-        return images.to(self.device) * 255
-
-    def with_loader(self) -> Origin:
-        loader, origin = self.image_stream(self.options["image_size"])
-        self._pool = (self._prepared(*batch) for batch in loader)
-        return origin
-
-    def batch(self) -> torch.Tensor:
-        """Images `[N, 3, H, W]` of 0 to 255."""
-        return next(self._pool)
-
-    def train(self, batch: torch.Tensor) -> torch.Tensor:
-        import torch
-
-        from ..models import gram_matrix
-
-        with self.autocast():
-            made = self.features(normalized(self.model(batch)))
-            given = self.features(normalized(batch))
-        made, given = ([seen.float() for seen in part] for part in (made, given))
-        mse = torch.nn.functional.mse_loss
-        content = mse(made[1], given[1])
-        style = sum(mse(gram_matrix(seen), wanted) for seen, wanted in zip(made, self._style, strict=True))
-        loss = self.options["content_weight"] * content + self.options["style_weight"] * style
-        self.update(loss, self.optimizer)
-        return loss
-
-    def provenance(self) -> dict[str, Any]:
-        options = self.options
-        return {
-            "data": self._origin.record(),
-            "model": {
-                "image_size": options["image_size"],
-                "style": options["style_image"] or "1/f noise",
-                "vgg16": options["weights"] or "random weights",
-            },
-            "parameters": sum(p.numel() for p in self.model.parameters()),
-            "optimizer": f"Adam, lr {options['lr']}",
-        }
+def files(config: JobConfig, options: Values) -> Any:
+    loader, origin = imagenet.stream(
+        config.data, config.dataroot, config.batch_size, options["image_size"], seed=config.data_seed,
+        workers=options["workers"],
+    )  # fmt: skip
+    return loader, lambda batch: (batch[0] * 255,), origin
 
 
 def normalized(images: torch.Tensor) -> torch.Tensor:
     """Normalise images `[N, 3, H, W]` of 0 to 255 as networks trained on ImageNet expect."""
     mean, deviation = (images.new_tensor(value).view(3, 1, 1) for value in (imagenet.MEAN, imagenet.DEVIATION))
     return (images / 255 - mean) / deviation
+
+
+def loss(model: Any, images: torch.Tensor) -> torch.Tensor:
+    made, given = model.features(normalized(model.net(images))), model.features(normalized(images))
+    return model.difference(*([widened(seen) for seen in part] for part in (made, given)))
 
 
 def load_vgg16(features: VGG16Features, path: str) -> None:
@@ -145,3 +89,28 @@ def load_vgg16(features: VGG16Features, path: str) -> None:
         features.load_state_dict({name: state[f"features.{name}"] for name in names})
     except (OSError, EOFError, RuntimeError, KeyError, TypeError, pickle.UnpicklingError) as error:
         raise InvalidArgument(f"weights {path!r} are not those of torchvision's vgg16: {error!r}") from error
+
+
+declare(
+    Workload(
+        name="fast_style",
+        description="style transfer: TransformerNet judged by VGG-16",
+        unit="images",
+        options={
+            "workers": 8, "image_size": 64, "style_size": 64, "content_weight": 1e5, "style_weight": 1e10, "lr": 1e-3,
+            "style_image": "", "weights": "",
+        },
+        model=model,
+        data=pictures,
+        loss=loss,
+        optimizer=Made("Adam", {"lr": "lr"}),
+        hyper={"lr": 1e-3},
+        files=files,
+        half=("bf16",),  # gradients of a weight of 1e10 are out of fp16's range
+        presets={
+            "quick": Preset(3, 4, batch_size=1, plan=(1, 2), budget_s=15.0, observed=(12, 1)),
+            "default": Preset(3, 4, batch_size=4, plan=(1, 2), budget_s=50.0),
+            "baselines": Preset(3, 100, batch_size=128, repeats=3, max_num_Bs=4, observed=(50, 10)),
+        },
+    )
+)  # fmt: skip

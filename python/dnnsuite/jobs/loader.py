@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""Data loading without training: images are read, decoded, cut, mirrored, normalised and sent to the device."""
+"""Data loading without training: images are read, decoded, cut, mirrored, normalised and sent to the device.
+
+torchvision's ImageFolder and torch's DataLoader with `workers` processes, which have begun when setup ends. Each batch
+is waited for on the device. Without a folder of the user's own, `images` JPEG files are generated and kept in the
+cache.
+"""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .._seeds import seed_all
 from ..data import imagenet, photographs
 from ..data.endless import EndlessLoader
 from ..errors import InvalidArgument
-from ._job import JobConfig, register
-from ._plain_job import PlainJob
+from ._job import Job, JobConfig, register
 
 if TYPE_CHECKING:
     import torch
@@ -19,12 +24,8 @@ _SIZE = 224
 
 
 @register("loader")
-class Loader(PlainJob):
-    """torchvision's ImageFolder and torch's DataLoader with `workers` processes, which have begun when setup ends.
-
-    Each batch is waited for on the device. Without a folder of the user's own, `images` JPEG files are generated and
-    kept in the cache. There is no loss.
-    """
+class Loader(Job):
+    """Reads a batch in each step, and has neither model nor loss."""
 
     description = "JPEG files to batches on the device"
     unit = "images"
@@ -39,24 +40,15 @@ class Loader(PlainJob):
             raise InvalidArgument(f"workers {self.options['workers']} is negative")
         self._batches: EndlessLoader | None = None
 
-    @classmethod
-    def precisions(cls, device: str) -> list[str]:
-        return ["fp32"]
-
     def setup(self) -> None:
-
         config = self.config
         root = imagenet.find(config.data, config.dataroot)
-        if root is None:
-            folder, self._origin = photographs.jpeg_folder(self.options["images"])  # the same for every copy
-            dataset = imagenet.folder(folder, imagenet.augmented(_SIZE, normalized=True))
-        else:
-            dataset = imagenet.folder(root, imagenet.augmented(_SIZE, normalized=True))
-            self._origin = imagenet.origin_of(root, dataset)
+        folder, made = (root, None) if root else photographs.jpeg_folder(self.options["images"])  # for every copy
+        dataset = imagenet.folder(folder, imagenet.augmented(_SIZE, normalized=True))
+        self._origin = made or imagenet.origin_of(folder, dataset)
         seed_all(config.seed)
-        pinned = self.device.type == "cuda"
         self._batches = EndlessLoader(
-            dataset, config.batch_size, self.options["workers"], config.seed, pin_memory=pinned
+            dataset, config.batch_size, self.options["workers"], config.seed, pin_memory=self.device.type == "cuda"
         )
 
     def batch(self) -> list[torch.Tensor]:
@@ -66,11 +58,26 @@ class Loader(PlainJob):
         self.synchronize()
         return batch
 
-    def train(self, batch: list[torch.Tensor]) -> torch.Tensor:
-        return batch[0].new_zeros(())
+    def step(self) -> None:
+        began_ns = time.monotonic_ns()
+        self.batch()
+        self.data_wait_ns += time.monotonic_ns() - began_ns
+
+    def synchronize(self) -> None:
+        if self.device.type == "cuda":
+            import torch
+
+            torch.cuda.synchronize(self.device)
 
     def losses(self) -> list[float]:
         return []
+
+    @property
+    def last_loss(self) -> torch.Tensor:
+        """Zero: nothing is learned."""
+        import torch
+
+        return torch.zeros(())
 
     def close(self) -> None:
         if self._batches is not None:

@@ -75,7 +75,7 @@ declare(
         metric=Metric("test_mse", loss, "less", batches=1),
         optimizer=Made("SGD", {"lr": "lr"}),
         hyper={"lr": 0.01},
-        half=False,  # `dtype` says it
+        half=(),  # `dtype` says it
         items_per_sample=lambda options: (_WAVES - _HELD_OUT) * (options["length"] - 1),
         presets={
             "quick": Preset(3, 2, batch_size=1, plan=(1, 2), budget_s=15.0, observed=(12, 1), options={"length": 100}),

@@ -53,9 +53,7 @@ def default_rates(job: str, models: int) -> list[float]:
     Raises:
         InvalidArgument: the job has no learning rate.
     """
-    from ._fused_job import FusedJob
-
-    workload = getattr(get(job, FusedJob), "workload", None)
+    workload = getattr(get(job, swept=True), "workload", None)
     rate = None if workload is None else workload.hyper.get("lr")
     if rate is None:
         raise InvalidArgument(f"job {job} has no hyperparameter lr: name values with --lrs")
@@ -97,9 +95,7 @@ def train(
 
 
 def _declared(job: str) -> Any:
-    from ._fused_job import FusedJob
-
-    kind = get(job, FusedJob)
+    kind = get(job, swept=True)
     if not hasattr(kind, "workload"):
         raise InvalidArgument(f"job {job} is no declared workload (dnnsuite.jobs.declare), which this needs")
     return kind

@@ -24,6 +24,7 @@ Values = Mapping[str, Any]
 Loss = Callable[..., "torch.Tensor"]
 
 PRESETS = ("quick", "default", "paper")
+BASELINES = "baselines"  # preset of a job of the suite of 2019, which a suite takes where it is there
 _OBSERVATIONS = 30  # of a run, where a preset names no other number
 
 
@@ -223,10 +224,11 @@ class Workload:
         optimizer: optimizer of each model, or groups of its parameters with one each.
         schedule: schedule of the optimizer, one step at the end of each epoch.
         rate: factor of the learning rates by (step, steps of the run), as `Rate`.
-        clip_norm: norm at which the gradients of a model are clipped.
+        clip_norm: norm at which the gradients of a model are clipped, or the name of an option that has it.
         accumulate: equal parts of a batch whose gradients are added up before a step.
         after_step: function of the model after each step, without gradients: averages of weights, copies of targets.
-        presets: presets by name; a missing one is that of `default`.
+        presets: presets by name; a missing one is that of `default`. One called `baselines` has the sizes of the
+            suite of 2019, which a suite takes, and a workflow for `paper`.
         items_per_sample: number of items of `unit` in one sample of a batch, or a function of the options.
         flops_per_item: floating-point operations of one training step per item, a function of the options.
         units: parts of the model, names of modules each, as `NAME_partially_fused` leaves them unfused in turn.
@@ -234,7 +236,11 @@ class Workload:
         metric: measure on them. Both or neither.
         files: (configuration, options) → (an endless loader of files, a function of what it gives to a batch, the
             files' origin) for a second rate with a loader in the timed loop; None where there are none.
-        half: True if it can train in half precision by autocast.
+        half: precisions in which it can train by autocast: bf16, fp16.
+        precision: precision in which a suite trains it.
+        loss_scale: scale of the loss in fp16 as long as no step overflows; None for one that grows.
+        device: device that it always trains on; empty for that of the configuration.
+        spread: True if in a suite one process for each device of the machine trains the same model.
         reseed: seed torch's generators again after the model was made; False goes on where its weights have left them.
     """
 
@@ -251,16 +257,20 @@ class Workload:
     options: Values = dataclasses.field(default_factory=dict)
     schedule: Made | None = None
     rate: Callable[[int, int], float] | None = None
-    clip_norm: float | None = None
+    clip_norm: float | str | None = None
     accumulate: int = 1
     after_step: Callable[[Any], None] | None = None
-    items_per_sample: int | Callable[[Values], int] = 1
+    items_per_sample: float | Callable[[Values], float] = 1
     flops_per_item: Callable[[Values], float] | None = None
     units: Sequence[Sequence[str]] = ()
     held_out: Callable[[JobConfig, Values], Batches] | None = None
     metric: Metric | None = None
     files: Callable[[JobConfig, Values], tuple[Any, Any, Any] | None] | None = None
-    half: bool = True
+    half: Sequence[str] = ("bf16", "fp16")
+    precision: str = "fp32"
+    loss_scale: float | None = None
+    device: str = ""
+    spread: bool = False
     reseed: bool = True
 
     def __post_init__(self) -> None:
@@ -278,7 +288,7 @@ class Workload:
         if self.metric is not None and self.metric.better not in ("more", "less"):
             raise InvalidArgument(f"workload {self.name}: better is {self.metric.better!r}; accepted: more, less")
         targets = self.metric.target if self.metric else {}
-        if unknown := sorted({*self.presets, *targets} - set(PRESETS)):
+        if unknown := sorted({*self.presets, *targets} - {*PRESETS, BASELINES}):
             raise InvalidArgument(f"workload {self.name}: preset {unknown[0]!r} is none of {', '.join(PRESETS)}")
         if self.accumulate < 1:
             raise InvalidArgument(f"workload {self.name}: accumulate is {self.accumulate}, must be 1 or more")
@@ -297,7 +307,42 @@ class Workload:
         """Functions of a model and a batch: the losses of its parts, then the metric if it has one."""
         return (*self.parts().values(), *((self.metric.of,) if self.metric else ()))
 
-    def items(self, options: Values) -> int:
+    def optimizers(
+        self,
+        parameters: Mapping[str, torch.nn.Parameter],
+        hyper: Values,
+        plain: Mapping[str, torch.nn.Parameter] | None = None,
+    ) -> list[tuple[Made, list[Any]]]:
+        """Optimizers with what each trains: those of one class are groups of one optimizer.
+
+        Args:
+            parameters: those that are trained, by their names in the model.
+            hyper: hyperparameters, those of one model or lists for all models of an array.
+            plain: parameters of one plain model, which the predicates are asked of; by default the same.
+
+        Raises:
+            InvalidArgument: a parameter is in no group.
+        """
+        groups, of = self.groups(), {}  # type: ignore[var-annotated]
+        for name, parameter in parameters.items():
+            asked = (plain or parameters).get(name, parameter)
+            place = next((i for i, group in enumerate(groups) if group.holds(name, asked)), None)
+            if place is None:
+                raise InvalidArgument(f"workload {self.name}: no group of optimizers holds {name}")
+            of.setdefault(place, []).append(parameter)
+        found: dict[str, list[tuple[Made, list[Any]]]] = {}
+        for place in sorted(of):
+            made = groups[place].optimizer
+            found.setdefault(made.name, []).append((made, of[place]))
+        return [
+            (
+                same[0][0],
+                same[0][1] if len(same) == 1 else [{"params": own, **made.filled(hyper)} for made, own in same],
+            )
+            for same in found.values()
+        ]
+
+    def items(self, options: Values) -> float:
         """Return the number of items in one sample."""
         each = self.items_per_sample
         return each(options) if callable(each) else each
@@ -307,6 +352,10 @@ class Workload:
         if self.sample is not None:
             return self.sample(generator)
         return {name: value * 3 ** generator.uniform(-1, 1) for name, value in self.hyper.items()}
+
+    def clip(self, options: Values) -> float | None:
+        """Return the norm at which gradients are clipped, None where they are not."""
+        return options[self.clip_norm] if isinstance(self.clip_norm, str) else self.clip_norm
 
     def preset(self, name: str, device: str) -> dict[str, Any]:
         """Plain values of a preset on a device.
@@ -318,11 +367,13 @@ class Workload:
             raise InvalidArgument(
                 f"unknown preset {name!r}; accepted: {', '.join(PRESETS)}{did_you_mean(name, PRESETS)}"
             )
-        return self.presets.get(name, self.presets["default"]).on(device)
+        other = BASELINES if name == "paper" and BASELINES in self.presets else "default"
+        return self.presets.get(name, self.presets[other]).on(device)
 
     def settings(self, preset: str) -> dict[str, Any]:
         """Batch size, observations, batches in each, and options of a preset, as a suite takes them."""
-        found = self.presets.get(preset, self.presets["default"])
+        usual = self.presets.get(BASELINES, self.presets["default"])
+        found = usual if preset == "default" else self.presets.get(preset, usual)
         repeat, number = found.observations
         own = {"batch_size": found.batch_size, "repeat": repeat, "number": number}
         return {**own, **self.options, **found.options}

@@ -3,9 +3,9 @@
 `dnnsuite.fuse`."""
 
 from .bert import BERT
-from .dcgan import Discriminator, Generator
+from .dcgan import GAN, Discriminator, Generator
 from .espcn import ESPCN
-from .fast_style import TransformerNet, VGG16Features, gram_matrix
+from .fast_style import StyleJudge, TransformerNet, VGG16Features, gram_matrix
 from .lstm_lm import LSTMLanguageModel
 from .mlp import MLP
 from .pointnet import PointNetClassifier, PointNetSegmenter, TransformNet, orthogonality_loss
@@ -16,7 +16,7 @@ from .transformer_lm import TransformerLanguageModel
 from .vae import VAE, negative_elbo
 
 __all__ = [
-    "BERT", "ESPCN", "MLP", "VAE", "Discriminator", "Generator", "LSTMLanguageModel", "PointNetClassifier",
-    "PointNetSegmenter", "ResNet18", "ResNet50", "SineLSTM", "TransformNet", "TransformerLanguageModel",
+    "BERT", "ESPCN", "GAN", "MLP", "VAE", "Discriminator", "Generator", "LSTMLanguageModel", "PointNetClassifier",
+    "PointNetSegmenter", "ResNet18", "ResNet50", "SineLSTM", "StyleJudge", "TransformNet", "TransformerLanguageModel",
     "TransformerNet", "VGG16Features", "gram_matrix", "negative_elbo", "orthogonality_loss",
 ]  # fmt: skip

@@ -47,6 +47,15 @@ class Discriminator(nn.Module):
         return self.layers(x).view(-1, 1).squeeze(1)
 
 
+class GAN(nn.Module):
+    """The two networks."""
+
+    def __init__(self, latent: int, generator: int, discriminator: int) -> None:
+        super().__init__()
+        self.discriminator = Discriminator(discriminator)
+        self.generator = Generator(latent, generator)
+
+
 def initialize(module: nn.Module) -> None:
     """Initialise as in the paper: convolutions from a normal of deviation 0.02, weights of norms from one around 1."""
     if isinstance(module, (nn.Conv2d, nn.ConvTranspose2d)):

@@ -71,6 +71,39 @@ def gram_matrix(features: torch.Tensor) -> torch.Tensor:
     return flat @ flat.transpose(1, 2) / (flat.shape[1] * flat.shape[2])
 
 
+class StyleJudge(nn.Module):
+    """`net`, which learns, and what `features` see: they compare its images with the content and a picture's style.
+
+    Args:
+        net, features: modules as TransformerNet and VGG16Features.
+        style: normalised picture `[1, 3, H, W]`.
+        content_weight, style_weight: weights of the two parts of the loss.
+    """
+
+    style0: torch.Tensor
+    style1: torch.Tensor
+    style2: torch.Tensor
+    style3: torch.Tensor
+
+    def __init__(
+        self, net: nn.Module, features: nn.Module, style: torch.Tensor, content_weight: float, style_weight: float
+    ) -> None:
+        super().__init__()
+        self.net, self.features = net, features
+        self.weights = content_weight, style_weight
+        for i, seen in enumerate(features(style)):
+            self.register_buffer(f"style{i}", gram_matrix(seen))
+
+    def difference(self, made: list[torch.Tensor], given: list[torch.Tensor]) -> torch.Tensor:
+        """Compute the loss `[]` of the maps of images `made` from others that have the maps `given`."""
+        mse, (content_weight, style_weight) = nn.functional.mse_loss, self.weights
+        error = made[0].new_zeros(())
+        for seen, style in zip(made, (self.style0, self.style1, self.style2, self.style3), strict=True):
+            gram = gram_matrix(seen)
+            error = error + mse(gram, style.expand_as(gram))
+        return content_weight * mse(made[1], given[1]) + style_weight * error
+
+
 class _Residual(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()

@@ -9,14 +9,14 @@ from .._runs.failures import NotTraining
 from ._method import Observations
 
 if TYPE_CHECKING:
-    from ..jobs import PlainJob
+    from ..jobs import Job
 
 __all__ = ["check_training", "fingerprints"]
 
 _MANY = 0.1  # share of skipped steps that a reader must know of
 
 
-def fingerprints(job: PlainJob) -> list[tuple[float, float]]:
+def fingerprints(job: Job) -> list[tuple[float, float]]:
     """Sum and norm of each weight, which an optimizer's step changes."""
     import torch
 
@@ -29,7 +29,7 @@ def fingerprints(job: PlainJob) -> list[tuple[float, float]]:
         ]
 
 
-def check_training(job: PlainJob, before: list[tuple[float, float]], seen: Observations) -> dict[str, Any]:
+def check_training(job: Job, before: list[tuple[float, float]], seen: Observations) -> dict[str, Any]:
     """Record the training: weights, changed weights, share of skipped steps, flags.
 
     Args:

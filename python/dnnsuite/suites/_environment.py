@@ -14,7 +14,7 @@ from .. import host
 from .._runs import facts
 
 if TYPE_CHECKING:
-    from ..jobs import PlainJob
+    from ..jobs import Job
 
 __all__ = ["environment", "hashes"]
 
@@ -29,7 +29,7 @@ def hashes(job: type, arguments: Mapping[str, Any]) -> dict[str, str]:
 _PER_COPY = ("seed", "jr_id", "vcd", "cpu_cores", "report")  # arguments that tell copies apart
 
 
-def environment(job: PlainJob, uuids: list[str]) -> dict[str, Any]:
+def environment(job: Job, uuids: list[str]) -> dict[str, Any]:
     """Machine, versions, device and clocks at the end of the window. `uuids` are of the GPUs of the share."""
     import torch
 

@@ -16,7 +16,7 @@ from .. import timing
 from .._runs.failures import NotFinite
 
 if TYPE_CHECKING:
-    from ..jobs import PlainJob
+    from ..jobs import Job
 
 __all__ = ["SKIP", "Observations", "first_kept", "observe"]
 
@@ -76,7 +76,7 @@ class Observations:
 
 
 def observe(
-    job: PlainJob, repeat: int, number: int, tell: Callable[[int, Observations], None] = lambda i, seen: None
+    job: Job, repeat: int, number: int, tell: Callable[[int, Observations], None] = lambda i, seen: None
 ) -> Observations:
     """Time `repeat` observations of exactly `number` batches each.
 

@@ -291,8 +291,7 @@ class Runner:
 
 def _card(job: str) -> int | None:
     """Version of a job's card, None for a job of a user's own."""
-    own = [card for card in all_cards() if card.job == job]
-    return next((card.version for card in sorted(own, key=lambda card: card.family != "plain")), None)
+    return next((card.version for card in all_cards() if card.job == job), None)
 
 
 def orders(settings: SuiteSettings, entries: Sequence[SuiteEntry]) -> dict[str, Any]:

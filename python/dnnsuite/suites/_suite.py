@@ -220,7 +220,7 @@ def _changed(Job: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 def _training(job: str) -> Any:
     from .. import jobs
 
-    return jobs.get(job, jobs.PlainJob)
+    return jobs.get(job)
 
 
 def _job_of(definition: Definition) -> str:

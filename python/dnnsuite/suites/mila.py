@@ -58,7 +58,6 @@ _COMMANDS = {  # script → job, and the one that its flags for half precision s
     "fast_neural_style/neural_style/pytorch/run.sh": ("fast_style", "fast_style"),
     "generative_adversarial_networks/dcgan/pytorch/run.sh": ("dcgan", "dcgan"),
     f"{_CONVNETS}/run.sh": ("convnet", "convnet_fp16"),
-    "image_classification/scaling/pytorch/run.sh": ("scaling", "scaling"),
     f"{_CONVNETS}/run_distributed.sh": ("convnet_distributed", "convnet_distributed_fp16"),
     "recommendation/neural_collaborative_filtering/pytorch/run.sh": ("recom", "recom"),
 }

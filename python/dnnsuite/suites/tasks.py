@@ -25,7 +25,7 @@ from ._seed_format import RULE, eta_line, header, report_json, seed_report
 from .mila import unit_of
 
 if TYPE_CHECKING:
-    from ..jobs import PlainJob
+    from ..jobs import Job
 
 __all__ = ["measure"]
 
@@ -44,15 +44,15 @@ def measure(spec: WorkerSpec, siblings: Siblings) -> Result:
 
     order = spec.details
     repeat, arguments = order["repeat"], order["arguments"]
-    Job = jobs.get(spec.job, jobs.PlainJob)
-    digests = hashes(Job, arguments)
+    kind = jobs.get(spec.job)
+    digests = hashes(kind, arguments)
     if leads():
         print(header(arguments), flush=True)
     if spec.processes > 1:  # the share's variables count the threads of all of them
         import torch
 
         torch.set_num_threads(spec.config["threads"])
-    with closing(Job(jobs.JobConfig.from_dict(spec.config))) as job:
+    with closing(kind(jobs.JobConfig.from_dict(spec.config))) as job:
         job.setup()
         job.settle_loss_scale()
         setup_s = (timing.now_ns() - order["launched_ns"]) * 1e-9  # interpreter and imports too
@@ -71,11 +71,11 @@ def measure(spec: WorkerSpec, siblings: Siblings) -> Result:
         return found
 
 
-def _described(job: PlainJob, seen: Observations, trained: Mapping[str, Any], order: Mapping[str, Any]) -> Result:
+def _described(job: Job, seen: Observations, trained: Mapping[str, Any], order: Mapping[str, Any]) -> Result:
     """Figures of the observations, and what the job says of itself."""
     found = figures(seen, job.items_per_step)
     metrics = {name: float(value) for name, value in job.metrics().items()}
-    quality = job.quality(order["preset"], metrics) if hasattr(job, "quality") else None
+    quality = job.quality(order["preset"], metrics)
     missed = [MISSED] if quality and not quality["reached"] else []
     return {
         **found,
@@ -101,9 +101,7 @@ def _silent(index: int, seen: Observations) -> None:
     """Tell nothing."""
 
 
-def _with_loader(
-    job: PlainJob, order: Mapping[str, Any], repeat: int
-) -> tuple[Observations | None, dict[str, Any] | None]:
+def _with_loader(job: Job, order: Mapping[str, Any], repeat: int) -> tuple[Observations | None, dict[str, Any] | None]:
     """Return (observations with a loader in the timed loop, where its files come from), half as many as without; or
     Nones."""
     if job.feed == "loader" or not order.get("with_loader"):
@@ -116,7 +114,7 @@ def _with_loader(
 
 def _write(
     spec: WorkerSpec,
-    job: PlainJob,
+    job: Job,
     seen: Observations,
     reported: Observations,
     metrics: dict[str, float],

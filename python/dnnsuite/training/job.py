@@ -129,7 +129,9 @@ def values_of_job(name: str, preset: str, given: Mapping[str, Any], device: str)
     """
     from .._runs.job_options import parse_options
 
-    kind = jobs.get(name, jobs.FusedJob)
+    kind = jobs.get(name)
+    if kind.alone:
+        raise InvalidArgument(f"train does not take job {name}, which {kind.alone}")
     workload = getattr(kind, "workload", None)
     if not isinstance(workload, Workload) or not callable(workload.loss) or workload.accumulate > 1:
         raise InvalidArgument(f"job {name} is no workload of one loss and one update a step, which train takes")
@@ -177,7 +179,7 @@ def experiment_of_job(
             _Samples(batches, iters, size), _validation(workload, config, options, batches), 0,
             str(batches.record.get("source")), {"train": dict(batches.record), "valid": {}}, "samples",
         ),
-        optimizer=partial(_optimizer, workload, hyper),
+        optimizer=partial(_optimizer, workload, options, hyper),
         schedule=partial(_schedule, workload, hyper, until.get("epochs", 0)),
         lines="tbd-pytorch", loss=_first, metrics=_Metric(workload.metric),
         epochs=epochs, batch_size=size, valid_batch_size=1, precision=values["precision"], seed=values["seed"],
@@ -208,21 +210,14 @@ def _model(workload: Workload, options: Any, hyper: Any) -> Trained:
     return made
 
 
-def _optimizer(workload: Workload, hyper: Any, parameters: Iterable[Any]) -> Optimizer:
+def _optimizer(workload: Workload, options: Any, hyper: Any, parameters: Iterable[Any]) -> Optimizer:
     trained = [parameter for parameter in parameters if parameter.requires_grad]
-    groups = workload.groups()
-    if len({group.optimizer.name for group in groups}) > 1:
+    optimizers = workload.optimizers({parameter._of[1]: parameter for parameter in trained}, hyper)
+    if len(optimizers) > 1:
         raise InvalidArgument(f"job {workload.name} has several classes of optimizers; train takes jobs of one")
-    chosen: list[list[Any]] = [[] for _ in groups]
-    for parameter in trained:
-        place = next(i for i, group in enumerate(groups) if group.holds(parameter._of[1], parameter))
-        chosen[place].append(parameter)
-    made: Optimizer = getattr(torch.optim, groups[0].optimizer.name)(
-        [{"params": own, **group.optimizer.filled(hyper)} for group, own in zip(groups, chosen, strict=True) if own],
-        **groups[0].optimizer.filled(hyper),
-    )
-    if workload.clip_norm is not None:
-        clip = workload.clip_norm
+    ((kind, own),) = optimizers
+    made: Optimizer = getattr(torch.optim, kind.name)(own, **kind.filled(hyper))
+    if (clip := workload.clip(options)) is not None:
         made.register_step_pre_hook(lambda *_: _clip(trained, clip))
     if workload.after_step is not None:
         after, model = workload.after_step, trained[0]._of[0].model

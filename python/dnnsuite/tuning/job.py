@@ -11,7 +11,7 @@ import torch
 
 from .. import data, jobs
 from ..errors import InvalidArgument, did_you_mean
-from ..jobs import FusedJob, JobConfig, Workload
+from ..jobs import JobConfig, Workload
 from .space import Config
 
 _VERSIONS = {"v2": "mobilenet_v2", "v3s": "mobilenet_v3_small", "v3l": "mobilenet_v3_large"}
@@ -158,7 +158,7 @@ class JobSweep:
 
 
 def _workload(name: str) -> Workload:
-    kind = jobs.get(name, FusedJob)
+    kind = jobs.get(name, swept=True)
     workload = getattr(kind, "workload", None)
     if not isinstance(workload, Workload):
         raise InvalidArgument(f"job {name} is no declared workload, which tune needs: see jobs.declare")

@@ -55,7 +55,7 @@ class CommonSettings:
         from .. import jobs
 
         plain = {_AS_GIVEN.get(name, name): _text(value) for name, value in self.to_dict().items()}
-        return identity_of({"code": jobs.get(self.job, jobs.FusedJob)}, plain)
+        return identity_of({"code": jobs.get(self.job, swept=True)}, plain)
 
 
 def _text(value: Any) -> str:
@@ -105,11 +105,11 @@ def _fused_job(name: str) -> Any:
     from .. import jobs
 
     try:
-        return jobs.get(name, jobs.FusedJob)
+        return jobs.get(name, swept=True)
     except InvalidArgument:
         if name in jobs.names():
             raise
-        known = jobs.names(jobs.FusedJob)
+        known = jobs.names(swept=True)
         workflows = [*known, "convergence", *(f"{job}_partially_fused" for job in known)]
         raise InvalidArgument(
             f"no workflow {name!r}{did_you_mean(name, workflows)}; there is convergence, resnet_partially_fused, or a "

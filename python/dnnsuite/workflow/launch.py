@@ -47,7 +47,7 @@ def hyperparameters(job: str, seed: int, B: int) -> dict[str, list[float]]:
     """
     from .. import jobs
 
-    Job = jobs.get(job, jobs.FusedJob)
+    Job = jobs.get(job, swept=True)
     models = [Job.hyperparameters(random.Random(f"{seed}/{i}"), 1) for i in range(B)]
     return {name: [values[name][0] for values in models] for name in models[0]}
 

@@ -53,7 +53,7 @@ def units_of(job: str, own: Sequence[Sequence[str]] = ()) -> tuple[tuple[str, ..
 
     if own:
         return tuple(tuple(unit) for unit in own)
-    declared = getattr(getattr(jobs.get(job, jobs.FusedJob), "workload", None), "units", ())
+    declared = getattr(getattr(jobs.get(job, swept=True), "workload", None), "units", ())
     found = tuple(tuple(unit) for unit in declared) or _UNITS.get(job)
     if not found:
         raise InvalidArgument(

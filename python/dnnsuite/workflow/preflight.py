@@ -50,7 +50,7 @@ def weigh(settings: CommonSettings, unfused: Sequence[str] = ()) -> int:
     """
     from .. import jobs
 
-    kind = jobs.get(settings.job, jobs.FusedJob)
+    kind = jobs.get(settings.job, swept=True)
     config = jobs.JobConfig(
         device=settings.device, batch_size=settings.batch_size, seed=settings.seed, data_seed=settings.seed,
         data=settings.data, dataroot=settings.dataroot, options=dict(settings.options), unfused=list(unfused),

@@ -96,7 +96,7 @@ class Runs:
 
         self.record, self.settings, self.progress, self.launcher = record, settings, progress, launcher
         self.cores, self._before_arrays = cores, before_arrays
-        self.unit: str = jobs.get(settings.job, jobs.FusedJob).unit
+        self.unit: str = jobs.get(settings.job, swept=True).unit
         self.baseline: Point | None = None
         self._checked: Collection[str] | None = None
 
@@ -323,7 +323,7 @@ class Runs:
             precision=point.precision, B=point.B, repeat=repeat, verdict=Verdict.good(),
             machine=facts.machine(described), device=facts.device(settings.device, described), started=going.started,
             unit=self.unit, preset=settings.preset, seed=configs[0].seed if configs else settings.seed,
-            job_version=facts.source_hash(jobs.get(settings.job, jobs.FusedJob))[:12],
+            job_version=facts.source_hash(jobs.get(settings.job, swept=True))[:12],
             changed=self.record.changed, batch_size=settings.batch_size,
             processes=processes, threads=self.launcher.threads(point.mode, point.B),
             isolation=Isolation("none", details={"affinity": affinity, "memory": memory}),

@@ -113,7 +113,7 @@ def _continued(record: PlanFolder, job: str, asked: Mapping[str, Any], allowed: 
     state = record.state
     given = {**state.get("asked", {}), **{name: value for name, value in asked.items() if value is not None}}
     import_plugins(given.get("plugins", ()), [os.getcwd()])
-    was, name = state["settings"]["job"], jobs.get(job, jobs.FusedJob).name
+    was, name = state["settings"]["job"], jobs.get(job, swept=True).name
     odd = [f"the workflow is {job}, was {was}"] if name != was else []
     refuse_other_settings(record.root, odd + facts.changes(state["environment"], facts.environment()))
     settings = resolve(job, given)

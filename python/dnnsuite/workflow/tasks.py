@@ -21,7 +21,7 @@ from .._runs.worker import Siblings
 from .clocks import clock_for
 
 if TYPE_CHECKING:
-    from ..jobs import FusedJob
+    from ..jobs import Job
 
 Result = dict[str, Any]
 
@@ -66,7 +66,7 @@ def rate(spec: WorkerSpec, siblings: Siblings) -> Result:
         }  # fmt: skip
 
 
-def _without_loader(job: FusedJob, iters: int) -> dict[str, Any] | None:
+def _without_loader(job: Job, iters: int) -> dict[str, Any] | None:
     """One more epoch on batches that lie on the device; None if the job cannot hold them."""
     if not job.hold_batches(min(iters, _HELD_BATCHES)):
         return None
@@ -98,17 +98,17 @@ def equality(spec: WorkerSpec, siblings: Siblings) -> Result:
     config = jobs.JobConfig.from_dict(spec.config)
     if config.device == "cpu":
         config = replace(config, batch_size=min(config.batch_size, _EQUALITY_BATCH))
-    return {"equality": jobs.get(spec.job, jobs.FusedJob).check_equality(config, steps=spec.details["steps"])}
+    return {"equality": jobs.get(spec.job, swept=True).check_equality(config, steps=spec.details["steps"])}
 
 
-def _made(spec: WorkerSpec) -> FusedJob:
+def _made(spec: WorkerSpec) -> Job:
     from .. import jobs
 
-    made: FusedJob = jobs.get(spec.job, jobs.FusedJob)(jobs.JobConfig.from_dict(spec.config))
+    made: Job = jobs.get(spec.job, swept=True)(jobs.JobConfig.from_dict(spec.config))
     return made
 
 
-def _finite_losses(job: FusedJob, epoch: int) -> list[float]:
+def _finite_losses(job: Job, epoch: int) -> list[float]:
     losses = [float(loss) for loss in job.losses()]
     bad = [i for i, loss in enumerate(losses) if not math.isfinite(loss)]
     if bad:

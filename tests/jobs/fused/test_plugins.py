@@ -48,4 +48,4 @@ def test_the_page_on_workflows_says_what_happens():
     with contextlib.redirect_stdout(said):
         exec(compile(code, "docs/measure/workflow.md", "exec"), {"__name__": "my_module"})
     assert said.getvalue() == "True\n"
-    assert jobs.get("sums", jobs.FusedJob).unit == "rows"
+    assert jobs.get("sums", swept=True).unit == "rows"

@@ -40,7 +40,7 @@ def test_what_a_user_gives():
         ({"preset": "fast"}, "unknown preset 'fast'; accepted: quick, default, paper"),
         ({"precision": "int8"}, "unknown precision 'int8'"),
         ({"job": "blob"}, "no workflow 'blob'"),
-        ({"job": "cart"}, "is no FusedJob"),
+        ({"job": "cart"}, "job cart makes its batches with the model"),
     ],
 )
 def test_refused(given, message):

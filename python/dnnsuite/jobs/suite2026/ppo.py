@@ -16,6 +16,7 @@ from torch import nn
 
 from ...data.batches import WholeBatch
 from .._job import JobConfig
+from .._ppo import clipped_loss, returns
 from ..declared_job import declare
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
 
@@ -73,7 +74,7 @@ class Played:
         return torch.rand(self._poles, 4, generator=self._generator) * 0.1 - 0.05
 
     def batch_of(self, model: torch.nn.Module, i: int) -> tuple[torch.Tensor, ...]:
-        """States, moves, old chances, advantages, returns and old values, `[moves * poles / 4, ...]` each."""
+        """States, moves, old chances, old values, returns and advantages, `[moves * poles / 4, ...]` each."""
         if not self._parts:
             whole = self._play(model)
             for _ in range(_EPOCHS):
@@ -94,28 +95,18 @@ class Played:
             self._states = torch.where(ends[:, None], self._fresh(), after)
             self._ages = torch.where(ends, 0.0, self._ages)
         states, moves, old, values, ends = (torch.stack(each) for each in zip(*seen, strict=True))
-        following, gained, found = model(self._states.to(self._device))[1].float().cpu(), torch.zeros(()), []
-        for t in reversed(range(self._moves)):
-            lives = (~ends[t]).float()
-            surprise = 1 + _DISCOUNT * following * lives - values[t]
-            gained = surprise + _DISCOUNT * _LAMBDA * lives * gained
-            found.append(gained)
-            following = values[t]
-        advantages = torch.stack(found[::-1])
-        return tuple(x.flatten(0, 1) for x in (states, moves, old, advantages, advantages + values, values))
+        last = model(self._states.to(self._device))[1].float().cpu()
+        found = returns(torch.ones_like(values), torch.cat([values, last[None]]), (~ends).float(), _DISCOUNT, _LAMBDA)
+        return tuple(x.flatten(0, 1) for x in (states, moves, old, values, found, found - values))
 
 
 def loss(model: Any, *batch: torch.Tensor) -> torch.Tensor:
-    """Clipped surrogate, clipped error of the value, entropy (Schulman et al., 2017)."""
-    states, moves, old, advantages, returns, old_values = batch
+    states, moves, old, old_values, found, advantages = batch
     chances, values = model(states)
-    ratio = (chances.gather(-1, moves[..., None]).squeeze(-1) - old).exp()
     gains = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-    surrogate = torch.minimum(ratio * gains, ratio.clamp(1 - _CLIP, 1 + _CLIP) * gains).mean()
-    near = old_values + (values - old_values).clamp(-_CLIP, _CLIP)
-    error = torch.maximum((values - returns).square(), (near - returns).square()).mean()
-    entropy = -(chances.exp() * chances).sum(-1).mean()
-    return _VALUE * error - surrogate - _ENTROPY * entropy
+    return clipped_loss(
+        chances, values, moves, old, old_values, found, gains, clip=_CLIP, value=_VALUE, entropy=_ENTROPY
+    )
 
 
 def episode_length(model: Any, states: torch.Tensor) -> torch.Tensor:
