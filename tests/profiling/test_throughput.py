@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dnnsuite import results
+from dnnsuite import jobs, results
 from dnnsuite._runs.interrupts import Interrupted
 from dnnsuite._runs.reading import read_runs
 from dnnsuite.errors import InvalidArgument
@@ -124,10 +124,15 @@ def test_what_is_there_is_not_made_again_and_a_size_without_memory_is_tried_once
     four = again.set_index("batch_size").loc[4]
     assert four["runs"] == 2
     assert four["rate_low"] < four["rate"] < four["rate_high"]
-    with pytest.raises(InvalidArgument, match=r"made with other settings: seed was 0, is 9"):
+    with pytest.raises(InvalidArgument, match=r"made with other settings: seed is 9, was 0"):
         measure(dataclasses.replace(request, seed=9), out, resume=True, quiet=True)
     with pytest.raises(InvalidArgument, match="is not empty"):
         measure(request, out, quiet=True)
+    monkeypatch.setattr(jobs.get("hungry_throughput"), "step", lambda self: None)
+    with pytest.raises(InvalidArgument, match="--allow-changed code"):
+        measure(more, out, resume=True, quiet=True)
+    assert len(measure(more, out, resume=True, quiet=True, allow_changed=["code"])) == 3
+    assert "code" in json.loads((out / "throughput.json").read_text())["changed"]
 
 
 def test_until_the_rate_is_known(tmp_path: Path) -> None:

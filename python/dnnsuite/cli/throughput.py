@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from .._shown import duration, percent, rate, size
-from ._options import RESUME, Json, Number, Text, Texts
+from ._options import RESUME, AllowChanged, Json, Number, Text, Texts
 from ._status import FAILED, say, tell
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def throughput(
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Output directory.  [dnnsuite-runs/throughput-JOB-TIME]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
+    allow_changed: AllowChanged = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no progress.")] = False,
     as_json: Json = False,
 ) -> int:
@@ -82,17 +84,18 @@ def throughput(
     where = out or default_out(f"{name}-{job}", file, resume)
     if utilization:
         return _utilization(request, where, as_json)
-    return _measure(request, where, resume, quiet, as_json)
+    return _measure(request, where, (resume, allow_changed or ()), quiet, as_json)
 
 
-def _measure(request: Request, out: Path, resume: bool, quiet: bool, as_json: bool) -> int:
+def _measure(request: Request, out: Path, goes_on: tuple[bool, Sequence[str]], quiet: bool, as_json: bool) -> int:
     from .._runs.interrupts import Interrupted
     from ..plots import Request as Figure
     from ..profiling.throughput import measure
     from .plot import batch_sizes
 
     try:
-        table = measure(request, out, resume, quiet or as_json)
+        resume, allowed = goes_on
+        table = measure(request, out, resume, quiet or as_json, allowed)
     except Interrupted:
         say(f"what was measured is in {out}; go on: dnnsuite throughput {request.job} ... --resume --out {out}")
         raise

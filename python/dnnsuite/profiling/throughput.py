@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import jobs
 from .._runs import facts
 from .._runs.folder import THROUGHPUT_FILE, PlanFolder, opened
 from .._runs.group import Direct, GroupOutcome
+from .._runs.identity import identity_of
 from .._runs.interrupts import deferred, interruptible
 from .._runs.limits import memory_share_bytes
 from .._runs.neighbours import all_cores, free_cores
@@ -24,6 +26,7 @@ from .._runs.turn_session import BLOCK_S, Session
 from .._runs.turn_workers import TurnWorkers
 from .._runs.turns import Goal, Rounds
 from .._shown import rate as shown_rate
+from ..workflow.common_settings import text_of
 from ..workflow.metrics import measured
 from .throughput_files import log_of, save_log, save_table
 from .throughput_request import Request
@@ -35,18 +38,21 @@ if TYPE_CHECKING:
 _LEAST_BYTES = 1 << 30
 
 
-def measure(request: Request, out: Path, resume: bool = False, quiet: bool = False) -> pd.DataFrame:
+def measure(
+    request: Request, out: Path, resume: bool = False, quiet: bool = False, allow_changed: Sequence[str] = ()
+) -> pd.DataFrame:
     """Make the runs that `out` does not have yet; return the table of :func:`dnnsuite.results.by_batch_size`.
 
     All sizes of a repeat are started together and take turns. A size that fails is a row; the others are measured all
     the same. Ctrl-C loses the repeat under way alone.
 
     Raises:
-        InvalidArgument: `out` holds something else, or runs of another request.
+        InvalidArgument: `out` holds something else, or runs of another request or of other code of the job, which
+            `allow_changed` does not name.
         OutputError: `out` cannot be written.
     """
     with interruptible(), opened(out, THROUGHPUT_FILE, resume) as folder, Progress(quiet=quiet) as progress:
-        _claim(request, folder)
+        _claim(request, folder, allow_changed)
         try:
             _Measurement(request, folder, progress).finish()
         except BaseException as error:
@@ -123,7 +129,8 @@ class _Measurement:
     ) -> None:
         result = outcome.results[0] if outcome.workers else {}
         run = single.record(self._folder, started, outcome, result)
-        run = replace(run, details={name: result[name] for name in ("process", "provenance") if name in result})
+        details = {name: result[name] for name in ("process", "provenance") if name in result}
+        run = replace(run, details=details, changed={**run.changed, **self._folder.changed})
         if run.ok:
             run = _with_figures(run, session, size, result, fixed=self._request.stop_iteration is not None)
         place = single.finish(self._folder, directory, run)
@@ -152,23 +159,13 @@ def _told(run: RunRecord) -> str:
 _FREE = ("timeout_s", "repeats", "batch_sizes")
 
 
-def _claim(request: Request, folder: PlanFolder) -> None:
-    """Note the request, or refuse to mix it with another."""
-    now = request.to_dict()
-    then = folder.state.get("asked", now)
-    environment = facts.environment()
-    was = folder.state.get("environment", environment)
-    odd = facts.changes(was, environment)
-    refuse_other_settings(
-        folder.root,
-        odd
-        + [
-            f"{name} was {then.get(name)}, is {now[name]}"
-            for name in now
-            if name not in _FREE and then.get(name) != now[name]
-        ],
-    )
-    folder.state.update({"asked": now, "environment": environment, "status": "running"})
+def _claim(request: Request, folder: PlanFolder, allowed: Sequence[str]) -> None:
+    """Note what decides the numbers, or refuse to mix them with others: the request, and the code of the job."""
+    asked, environment = request.to_dict(), facts.environment()
+    refuse_other_settings(folder.root, facts.changes(folder.state.get("environment", environment), environment))
+    plain = {name: text_of(value) for name, value in asked.items() if name not in _FREE}
+    folder.identify(identity_of({"code": jobs.get(request.job)}, plain), allowed)
+    folder.state.update({"asked": asked, "environment": environment, "status": "running"})
     folder.save()
 
 

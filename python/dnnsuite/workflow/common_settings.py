@@ -54,11 +54,12 @@ class CommonSettings:
         """Return the identity of a workflow: its settings, and the code of its job with all that it reaches."""
         from .. import jobs
 
-        plain = {_AS_GIVEN.get(name, name): _text(value) for name, value in self.to_dict().items()}
+        plain = {_AS_GIVEN.get(name, name): text_of(value) for name, value in self.to_dict().items()}
         return identity_of({"code": jobs.get(self.job, swept=True)}, plain)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Return the value of a setting as it is given in a command."""
     if isinstance(value, dict):
         return ",".join(f"{name}={each}" for name, each in value.items())
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
