@@ -165,7 +165,10 @@ def _joined(path: str, name: str) -> str:
 
 
 def _keep_flag(parameter: torch.Tensor) -> Kept:
-    return Kept(lambda: parameter.requires_grad, lambda flag: parameter.requires_grad_(flag), lambda flag: ())
+    def write(flag: bool) -> None:
+        parameter.requires_grad_(flag)
+
+    return Kept(lambda: parameter.requires_grad, write, lambda flag: ())
 
 
 def note_written(module: Any, name: str) -> None:
