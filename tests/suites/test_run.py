@@ -309,7 +309,7 @@ def test_a_full_disk_ends_the_suite_and_keeps_what_is_whole(run_toy, tmp_path: P
 def test_a_job_that_cannot_be_had_is_told_and_tried_when_it_can(
     run_toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(job: str, kind: type) -> None:
+    def missing(job: str) -> None:
         raise Unavailable(f"{job} needs gymnasium", "", "pip install 'dnnsuite[rl]'")
 
     options = {"names": ["toy_reg"], "preset": "smoke", "copies": "1"}
