@@ -8,23 +8,14 @@ import transformers
 import dnnsuite
 from dnnsuite import adapters, optim
 from dnnsuite.errors import InvalidArgument
-from tiny_adapters import gpt2, llama, lora, one_by_one, peft, trained
+from tiny_adapters import gpt2, llama, lora, one_by_one, peft, prepared, sequences, trained
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
 
-LENGTHS = [[5], [7, 3, 3], [4, 6]]
 SMALL = {
     "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "vocab_size": 30,
 }  # fmt: skip
-
-
-def sequences(lengths=LENGTHS, prompt=0):
-    """Sequences of each model, whose first `prompt` tokens are no targets."""
-    generator = torch.Generator().manual_seed(3)
-    own = [[torch.randint(30, (n,), generator=generator) for n in row] for row in lengths]
-    return [[{"input_ids": ids, "labels": ids.masked_fill(torch.arange(len(ids)) < prompt, -100)} for ids in row]
-            for row in own]  # fmt: skip
 
 
 def qwen(window=None):
@@ -33,19 +24,6 @@ def qwen(window=None):
     if window:
         config = transformers.MistralConfig(**SMALL, sliding_window=window)
     return transformers.AutoModelForCausalLM.from_config(config)
-
-
-def prepared(base, configs):
-    """An array in float64 and PEFT's models, with factors that are not zero."""
-    base = base.double()
-    models = one_by_one(base, configs)
-    for model in models:
-        for name, parameter in model.named_parameters():
-            if "lora_B" in name or "ia3" in name:
-                torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(len(name)))
-    array = dnnsuite.adapt(base, configs)
-    array.replace(range(len(models)), models)
-    return array, models
 
 
 def of_peft(model, own):

@@ -42,7 +42,7 @@ def log_probs(array: Any, batch: Batch, *, reference: bool = False) -> torch.Ten
     labels = given.pop("labels")[..., 1:]
     if reference:
         with torch.no_grad():
-            if all(value.stride(0) == 0 for value in (*given.values(), labels)):
+            if all(value.stride(0) == 0 for value in batch.values()):
                 one = {name: value[:1] for name, value in given.items()}
                 return _reference(array, one, labels[:1]).expand(labels.shape)
             return _reference(array, given, labels)
@@ -88,20 +88,30 @@ def dpo(
 def orpo(array: Any, chosen: Batch, rejected: Batch, beta: Any = 0.1) -> torch.Tensor:
     """Loss of odds-ratio preference optimization `[B]` (Hong et al., EMNLP 2024); arguments as of `dpo`.
 
-    It is the mean cross-entropy of the chosen answers' targets, and `beta` times minus log sigmoid of the log odds
-    ratio of both, whose log-probabilities are means over a sequence's targets.
+    It is the mean cross-entropy of the chosen sequences, prompts included, less `beta` times the log sigmoid of the log
+    odds ratio of both answers, whose log-probabilities are means over their targets.
     """
-    pairs = [chosen, rejected]
-    rows = [log_probs(array, batch) for batch in pairs]
-    means = [own.sum(2) / _targets(array, batch).clamp(min=1) for own, batch in zip(rows, pairs, strict=True)]
-    odds = [mean - torch.log1p(-mean.exp().clamp(max=1 - torch.finfo(mean.dtype).eps)) for mean in means]
-    nll = -rows[0].sum((1, 2)) / _targets(array, chosen).sum(1).clamp(min=1)
-    ratio = logsigmoid(odds[0] - odds[1])
-    return nll - _beside(beta, nll) * _mean_of_pairs(ratio, array, pairs)
+    whole = {name: value for name, value in chosen.items() if name != "labels"}
+    all_chosen = log_probs(array, whole)
+    answers = all_chosen.masked_fill(_checked(array, chosen)["labels"][..., 1:] == IGNORED, 0)
+    odds = []
+    for rows, batch in ((answers, chosen), (log_probs(array, rejected), rejected)):
+        counts = _targets(array, batch)
+        mean = rows.sum(2) / counts.clamp(min=1)
+        odds.append(_log_odds(mean.masked_fill(counts == 0, -1)))
+    nll = -all_chosen.sum((1, 2)) / _targets(array, whole).sum(1).clamp(min=1)
+    return nll - _beside(beta, nll) * _mean_of_pairs(logsigmoid(odds[0] - odds[1]), array, [chosen, rejected])
+
+
+def _log_odds(log_p: torch.Tensor) -> torch.Tensor:
+    """log(p / (1 - p)) of log p < 0, which loses no digits near p = 0 or 1."""
+    near_one = log_p > -0.5
+    far = torch.log1p(-log_p.masked_fill(near_one, -1).exp())
+    return log_p - torch.where(near_one, torch.log(-torch.expm1(log_p.masked_fill(~near_one, -0.1))), far)
 
 
 def _mean_of_pairs(values: torch.Tensor, array: Any, pairs: list[Batch]) -> torch.Tensor:
-    there = torch.stack([_targets(array, batch) for batch in pairs]).sum(0) > 0
+    there = torch.stack([_targets(array, batch) for batch in pairs]).amin(0) > 0
     return values.masked_fill(~there, 0).sum(1) / there.sum(1).clamp(min=1)
 
 
