@@ -6,5 +6,6 @@ from ._peft import import_peft
 from .adapt import adapt
 from .array import AdapterArray
 from .collating import collate, micro_batches
+from .memory import Memory, memory
 
-__all__ = ["AdapterArray", "adapt", "collate", "import_peft", "losses", "micro_batches"]
+__all__ = ["AdapterArray", "Memory", "adapt", "collate", "import_peft", "losses", "memory", "micro_batches"]
