@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..ops._linear_cross_entropy import chunk_rows
+from ..ops import chunk_rows
 
 
 def log_probs_of(

@@ -28,7 +28,7 @@ class Memory:
     Attributes:
         base: the frozen model, once.
         adapters: adapters, and the optimizer's state of them.
-        activations: what the step keeps for the backward pass, or the gradients if they are more.
+        activations: tensors kept for the backward pass, or the gradients if they are more.
         models: number of models.
     """
 
@@ -54,18 +54,18 @@ class Memory:
 def memory(
     base: torch.nn.Module, configs: Sequence[Any], batch: Mapping[str, torch.Tensor], *, states: int = 2
 ) -> Memory:
-    """Predict the peak of a step of `losses.next_token` over an array of `configs`, from two steps of one model.
+    """Predict the most bytes that a step of `losses.next_token` needs, from two steps of one model.
 
-    It counts tensors; the allocator, and operators while they run, take some more of their own.
+    Tensors are counted; the allocator, and operators while they run, need some more.
 
     Args:
-        base: as of `adapt`.
-        configs: as of `adapt`.
-        batch: a batch of the array, as `collate` makes it, of which the mask is read.
+        base: a torch module without an adapter.
+        configs: one per model, what `adapt` takes.
+        batch: a batch of the array from `collate`, of which the mask is read.
         states: numbers that the optimizer keeps for each parameter: 2 of AdamW, 1 of SGD with momentum.
 
     Raises:
-        InvalidArgument: the batch is not one of so many models.
+        InvalidArgument: the batch is one of more or fewer models.
     """
     mask = batch["attention_mask"]
     if len(mask) != len(configs):

@@ -37,7 +37,7 @@ class NotInRows(Error):
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the tokens of a row belong.
+    """Owners of the tokens of a row.
 
     Attributes:
         layers: the array's own layers by their path in the base; none for the base alone.
