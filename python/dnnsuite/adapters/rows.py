@@ -164,7 +164,7 @@ def _attention(
     if query.shape[2] != key.shape[2] or len(query) != 1 or mask is not None:
         raise NotInRows(f"{type(module).__name__} attends to other tokens than those of its row")
     _now.attentions += 1
-    name = module.config._rows_base  # type: ignore[union-attr]
+    name = vars(module)["config"]._rows_base
     runs = _runs(_layout().sequences)
     tokens = [count * length for count, length in runs]
     whole = _interface(module, name)
@@ -220,7 +220,8 @@ class RowsModel:
 
     def __init__(self, shared: Any, paths: frozenset[str]) -> None:
         self._tree = shared.model(lambda own: _prepared(own, paths))
-        self.paths, self._training, self._in_parts = paths, None, False
+        self.paths, self._in_parts = paths, False
+        self._training: bool | None = None
         window = getattr(self._tree.config, "sliding_window", None)
         self._longest = window if isinstance(window, int) else sys.maxsize
         self._audited()
@@ -379,7 +380,7 @@ def _prepared(own: torch.nn.Module, paths: frozenset[str]) -> torch.nn.Module:
         own.set_submodule(path, _Place(path, own.get_submodule(path)))
     for module in own.modules():
         if vars(module).get("_gradient_checkpointing_func") is not None:
-            module._gradient_checkpointing_func = _checkpointed
+            vars(module)["_gradient_checkpointing_func"] = _checkpointed
     for config in _configs(own):
         config._rows_base = config._attn_implementation
     _attend_by(own, _NAME)
