@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from .. import nn
 from ..errors import Error
 from .head import log_probs_of
-from .lora import LoraLinear
+from .lora import LoraLinear, lora_of_rows, of_each_model
 
 _NAME = "dnnsuite_rows"  # of the attention function in transformers' table
 _PREFIX = "base_model.model."  # of the base's modules in one of PEFT's models
@@ -92,67 +92,11 @@ class _Place(torch.nn.Module):
         if layer is None:
             return self.base_layer(x, *args, **kwargs)
         if isinstance(layer, LoraLinear):
-            return _lora(layer, self.base_layer(x), x, layout.models)
+            return lora_of_rows(layer, self.base_layer(x), x, layout.models)
         if isinstance(layer, nn.Dropout) and not (layer.training and any(layer.rates)):
             layer.draw()  # which counts the call
             return x
-        return _of_each_model(layer, x, layout.models)
-
-
-def _of_each_model(layer: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, tokens: list[int]) -> torch.Tensor:
-    """Apply a layer of B models `[B, *, ...]` to the tokens `[1, L, ...]` of each, padded to the longest."""
-    parts = x.squeeze(0).split(tokens)
-    padded = layer(torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True))
-    return torch.cat([row[:count] for row, count in zip(padded, tokens, strict=True)]).unsqueeze(0)
-
-
-def _lora(layer: Any, result: torch.Tensor, x: torch.Tensor, tokens: list[int]) -> torch.Tensor:
-    """Add each model's update of a linear layer to the base's `result` on its tokens."""
-    if not layer.enabled:
-        return result
-    dropout, a, b = (getattr(layer, name)[layer.adapter] for name in ("lora_dropout", "lora_A", "lora_B"))
-    inputs = x.to(a.weight.dtype)
-    if layer.training and any(dropout.rates):
-        inputs = _of_each_model(dropout, inputs, tokens)
-    else:
-        dropout.draw()  # which counts the call
-    update = _Update.apply(inputs[0], a.weight, b.weight, layer.scale.tolist(), layer.ranks, tokens)
-    if b.bias is not None:
-        counts = torch.tensor(tokens, device=x.device)
-        update = update + (b.bias * layer.scale.unsqueeze(1)).repeat_interleave(counts, 0)
-    return (result + update).to(result.dtype)
-
-
-class _Update(torch.autograd.Function):
-    """s_b x A_b^T B_b^T on the rows of `x` `[L, in]` that are model b's, of its own rank."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any, a: Any, b: Any, scales: list[float], ranks: list[int], tokens: list[int]) -> Any:
-        update = x.new_empty(len(x), b.shape[1])
-        hidden = []
-        for i, (own, out) in enumerate(zip(x.split(tokens), update.split(tokens), strict=True)):
-            hidden.append(own @ a[i, : ranks[i]].T)
-            torch.mm(scales[i] * hidden[-1], b[i, :, : ranks[i]].T, out=out)
-        ctx.save_for_backward(x, a, b, *hidden)
-        ctx.layout = scales, ranks, tokens
-        return update
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, dy: torch.Tensor) -> tuple[Any, ...]:
-        x, a, b, *hidden = ctx.saved_tensors
-        scales, ranks, tokens = ctx.layout
-        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
-        da, db = torch.zeros_like(a), torch.zeros_like(b)
-        for i, (own, out) in enumerate(zip(x.split(tokens), dy.split(tokens), strict=True)):
-            rank = ranks[i]
-            dh = scales[i] * (out @ b[i, :, :rank])
-            torch.mm(dh.T, own, out=da[i, :rank])
-            db[i, :, :rank] = scales[i] * (out.T @ hidden[i])
-            if dx is not None:
-                first = sum(tokens[:i])
-                torch.mm(dh, a[i, :rank], out=dx[first : first + tokens[i]])
-        return dx, da, db, None, None, None
+        return of_each_model(layer, x, layout.models)
 
 
 def _attention(
