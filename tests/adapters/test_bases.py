@@ -203,6 +203,22 @@ def refused(base, configs):
     return str(error.value)
 
 
+class PackedWeight(torch.Tensor):
+    """A weight of floating point to those who ask, as torchao's are, which is none."""
+
+
+@pytest.mark.parametrize("kind", ["torchao", "hqq"])
+def test_a_base_that_another_library_quantized_is_refused(kind):
+    base = bert()
+    if kind == "torchao":
+        base.classifier.weight = torch.nn.Parameter(torch.zeros(2, 16).as_subclass(PackedWeight), requires_grad=False)
+    else:
+        base.classifier.register_parameter("W_q", torch.nn.Parameter(torch.zeros(8, dtype=torch.uint8), False))
+    said = refused(base, [lora(2)])
+    assert "quantized at classifier, a Linear" in said
+    assert "load it by bitsandbytes" in said
+
+
 def test_a_quantized_base_is_refused():
     base = bert()
     base.classifier.weight = torch.nn.Parameter(torch.zeros(2, 16, dtype=torch.int8), requires_grad=False)

@@ -11,8 +11,11 @@ import_torchvision()
 import peft  # noqa: E402
 import transformers  # noqa: E402
 
+import dnnsuite  # noqa: E402
+
 SEEDS = [5, 6, 7]
 LRS = [1e-2, 1e-3, 5e-3]
+LENGTHS = [[5], [7, 3, 3], [4, 6]]
 
 
 def bert(dropout=0.0, **options):
@@ -79,3 +82,24 @@ def tokens(models, steps=1):
 def targets_like(logits):
     """Classes for logits `[..., C]`."""
     return torch.randint(2, logits.shape[:-1], generator=torch.Generator().manual_seed(2))
+
+
+def sequences(lengths=LENGTHS, prompt=0):
+    """Sequences of each model, whose first `prompt` tokens are no targets."""
+    generator = torch.Generator().manual_seed(3)
+    own = [[torch.randint(30, (n,), generator=generator) for n in row] for row in lengths]
+    return [[{"input_ids": ids, "labels": ids.masked_fill(torch.arange(len(ids)) < prompt, -100)} for ids in row]
+            for row in own]  # fmt: skip
+
+
+def prepared(base, configs):
+    """An array in float64 and PEFT's models, with factors that are not zero."""
+    base = base.double()
+    models = one_by_one(base, configs)
+    for model in models:
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name or "ia3" in name:
+                torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(len(name)))
+    array = dnnsuite.adapt(base, configs)
+    array.replace(range(len(models)), models)
+    return array, models

@@ -90,3 +90,30 @@ def test_states_on_disk_leave_the_base_out_and_go_on(tmp_path):
 def test_a_base_is_a_module():
     with pytest.raises(InvalidArgument, match="base is a str"):
         swept("resnet18")
+
+
+def adapted(config, base):
+    from tiny_adapters import peft  # which takes seconds to import
+
+    lora = peft.LoraConfig(r=config["rank"], lora_alpha=5, lora_dropout=config["dropout"], target_modules=["0"])
+    return peft.get_peft_model(base, lora)
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
+def test_ranks_and_rates_of_dropout_share_an_array():
+    base = torch.nn.Sequential(*make_base(), torch.nn.Linear(8, 2).double())
+    ranks = ((2, 0.0, 1e-2), (3, 0.1, 3e-2), (6, 0.2, 1e-2), (5, 0.0, 5e-2))
+    space = [{"rank": rank, "dropout": rate, "lr": lr} for rank, rate, lr in ranks]
+    serial, arrays = (
+        dnnsuite.sweep(
+            adapted, space, (X, Y), base=base, evaluate=(X, Y), batch_size=16, epochs=4, mode=mode, width=width,
+            algorithm=SuccessiveHalving(4, 1, eta=2), out=False, quiet=True, threads=1,
+        )
+        for mode, width in (("serial", None), ("hfta", 2))
+    )  # fmt: skip
+    assert len({trial.group for trial in arrays.trials}) == 1
+    ordered = [one.history.sort_values(["trial", "epoch"]).to_dict("list") for one in (serial, arrays)]
+    assert ordered[0] == ordered[1]
+    best = arrays.best_model
+    assert next(iter(best.peft_config.values())).r == arrays.best_config["rank"]
+    assert torch.nn.functional.mse_loss(best.eval()(X), Y).item() == pytest.approx(arrays.best_value, rel=1e-12)

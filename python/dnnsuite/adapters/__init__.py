@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Arrays of fine-tunings: B adapters of PEFT's on one frozen base."""
 
+from . import losses
 from ._peft import import_peft
 from .adapt import adapt
 from .array import AdapterArray
+from .collating import collate, micro_batches
+from .memory import Memory, memory
 
-__all__ = ["AdapterArray", "adapt", "import_peft"]
+__all__ = ["AdapterArray", "Memory", "adapt", "collate", "import_peft", "losses", "memory", "micro_batches"]

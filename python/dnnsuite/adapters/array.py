@@ -58,6 +58,16 @@ class AdapterArray(Array):
             model.save_pretrained(str(own), **options)
         return folders
 
+    def padding(self) -> str:
+        """Return why `adapters.losses` compute with padded batches; "" if they run the base over real tokens alone."""
+        from .rows import NotInRows, rows_of  # needs PEFT
+
+        try:
+            rows_of(self)
+        except NotInRows as reason:
+            return str(reason)
+        return ""
+
     @contextlib.contextmanager
     def disable_adapter(self) -> Iterator[None]:
         """Context manager: the array computes what the base does, for every model."""

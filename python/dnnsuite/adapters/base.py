@@ -54,6 +54,10 @@ class SharedBase:
         held = model.state_dict(keep_vars=True)
         return frozenset(name for name, value in held.items() if id(value) in common)
 
+    def addresses(self) -> frozenset[int]:
+        """Return where the parameters lie that all models have in common."""
+        return frozenset(p.data_ptr() for p in self._frozen.values())
+
     def _buffers(self, statistics: bool = False) -> Iterator[torch.Tensor]:
         """Yield buffers of the base that no forward writes; with `statistics` those of norms in eval mode, too."""
         for module in self._base.modules():

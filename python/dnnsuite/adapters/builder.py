@@ -39,7 +39,9 @@ class AdapterBuilder:
             _refuse_quantized(path, module)
         know_layers_of([base])
         self._names = [name for name, _ in base.named_modules() if name]
-        self._shared = SharedBase(base, statistics=True)
+        self.base = base
+        self.shared = SharedBase(base, statistics=True)
+        self.rows: Any = None  # the base for batches in rows, or why there is none; `rows.rows_of` makes it
 
     def model(self, config: Any, which: str, seed: int | None = None) -> Any:
         """Make the model of a config, or of the folder of a saved adapter.
@@ -54,7 +56,7 @@ class AdapterBuilder:
         read = self._peft.PeftConfig.from_pretrained(os.fspath(config)) if saved else config
         made = self._loaded if saved else self._fresh
         with _seeded(seed):
-            model = self._shared.model(lambda own: made(own, config, which), writes_into_base(read))
+            model = self.shared.model(lambda own: made(own, config, which), writes_into_base(read))
         _refuse_attention(model, which)
         return model
 

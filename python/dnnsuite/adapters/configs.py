@@ -46,6 +46,15 @@ def configs_in(model: torch.nn.Module) -> Configs:
     return {path: part.peft_config for path, part in model.named_modules() if "peft_config" in vars(part)}
 
 
+def ranked_parts(model: torch.nn.Module) -> set[torch.nn.Module]:
+    """Find the parts of LoRA whose ranks and rates of dropout may differ between the models of an array."""
+    layers = [part for part in model.modules() if hasattr(part, "lora_A") and hasattr(part, "base_layer")]
+    kinds = ("lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_dropout")
+    return {
+        part for layer in layers for kind in kinds if hasattr(layer, kind) for part in getattr(layer, kind).modules()
+    }
+
+
 def take_configs(model: torch.nn.Module, configs: Configs) -> None:
     """Give `model` the `configs` of another, from `configs_in`, if they differ only in values that layers hold."""
     mine = configs_in(model)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -40,6 +40,62 @@ class LoraLinear(LoraLayer):
 
     def _parts(self) -> tuple[Any, Any, Any]:
         return self.lora_dropout[self.adapter], self.lora_A[self.adapter], self.lora_B[self.adapter]
+
+
+def of_each_model(layer: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, tokens: list[int]) -> torch.Tensor:
+    """Apply a layer of B models `[B, *, ...]` to the tokens `[1, L, ...]` of each, padded to the longest."""
+    parts = x.squeeze(0).split(tokens)
+    padded = layer(torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True))
+    return torch.cat([row[:count] for row, count in zip(padded, tokens, strict=True)]).unsqueeze(0)
+
+
+def lora_of_rows(layer: LoraLinear, result: torch.Tensor, x: torch.Tensor, tokens: list[int]) -> torch.Tensor:
+    """Add each model's update of a linear layer to the base's `result` on its tokens."""
+    if not layer.enabled:
+        return result
+    dropout, a, b = layer._parts()
+    inputs = x.to(a.weight.dtype)
+    if layer.training and any(dropout.rates):
+        inputs = of_each_model(dropout, inputs, tokens)
+    else:
+        dropout.draw()  # which counts the call
+    update = _Update.apply(inputs[0], a.weight, b.weight, layer.scale.tolist(), layer.ranks, tokens)
+    if b.bias is not None:
+        counts = torch.tensor(tokens, device=x.device)
+        update = update + (b.bias * layer.scale.unsqueeze(1)).repeat_interleave(counts, 0)
+    return (result + update).to(result.dtype)
+
+
+class _Update(torch.autograd.Function):
+    """s_b x A_b^T B_b^T on the rows of `x` `[L, in]` that are model b's, of its own rank."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, a: Any, b: Any, scales: list[float], ranks: list[int], tokens: list[int]) -> Any:
+        update = x.new_empty(len(x), b.shape[1])
+        hidden = []
+        for i, (own, out) in enumerate(zip(x.split(tokens), update.split(tokens), strict=True)):
+            hidden.append(own @ a[i, : ranks[i]].T)
+            torch.mm(scales[i] * hidden[-1], b[i, :, : ranks[i]].T, out=out)
+        ctx.save_for_backward(x, a, b, *hidden)
+        ctx.layout = scales, ranks, tokens
+        return update
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple[Any, ...]:
+        x, a, b, *hidden = ctx.saved_tensors
+        scales, ranks, tokens = ctx.layout
+        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        da, db = torch.zeros_like(a), torch.zeros_like(b)
+        for i, (own, out) in enumerate(zip(x.split(tokens), dy.split(tokens), strict=True)):
+            rank = ranks[i]
+            dh = scales[i] * (out @ b[i, :, :rank])
+            torch.mm(dh.T, own, out=da[i, :rank])
+            db[i, :, :rank] = scales[i] * (out.T @ hidden[i])
+            if dx is not None:
+                first = sum(tokens[:i])
+                torch.mm(dh, a[i, :rank], out=dx[first : first + tokens[i]])
+        return dx, da, db, None, None, None
 
 
 class LoraEmbedding(LoraLayer):

@@ -21,6 +21,7 @@ from ._gradient import clamp_gradients_, gradient_norms, scale_gradients_
 from ._group_norm import group_norm, has_group_norm
 from ._layer_norm import bias_dropout_add_layer_norm, layer_norm
 from ._linear import linear
+from ._linear_cross_entropy import chunk_rows as chunk_rows
 from ._linear_cross_entropy import linear_cross_entropy
 from ._matmul import matmul
 from ._max_over import max_over

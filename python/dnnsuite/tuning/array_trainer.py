@@ -23,7 +23,17 @@ from ..nn.random_streams import seed_slots
 from .batches import arguments_of, side_by_side, stacked
 from .feeds import Feed
 from .recipe import Recipe
-from .slots import advance, follows, load_state, rates_of, read_slot, write_metric_schedule, write_slot, write_values
+from .slots import (
+    advance,
+    corner,
+    follows,
+    load_state,
+    rates_of,
+    read_slot,
+    write_metric_schedule,
+    write_slot,
+    write_values,
+)
 from .torch_schedules import TorchSchedules, follows_metric
 from .trainee import size_of
 from .trial import Trial
@@ -58,6 +68,7 @@ class TrialArray:
         self._moves: dict[int, int] = {}  # times that its schedule has moved, by trial
         self._begun: dict[int, list[float]] = {}  # learning rates of its groups at its beginning, by trial
         self._of_base: dict[int, frozenset[str]] = {}  # names of tensors that no state needs, by trial
+        self._shapes: dict[int, dict[str, torch.Size]] = {}  # of a trial's own tensors, which an array may pad
         self._configs: Configs = {}  # of the adapters of a trial, which those of all may have in an array
         self._array: Any = None
         self._optimizer: Any = None
@@ -141,8 +152,10 @@ class TrialArray:
     def _trainee(self, trial: Trial) -> Any:
         trainee = self._recipe.build(trial)
         self._of_base[trial.number] = self._recipe.names_of_base(trainee)
+        held = trainee.state_dict()
+        self._shapes[trial.number] = {n: v.shape for n, v in held.items() if isinstance(v, torch.Tensor)}
         if trial.state is not None:
-            trainee.load_state_dict({**trainee.state_dict(), **trial.state["model"]})
+            trainee.load_state_dict({**held, **trial.state["model"]})
         self._configs = self._configs or configs_in(trainee)
         take_configs(trainee, self._configs)
         return trainee.train()
@@ -201,15 +214,21 @@ class TrialArray:
         """Copy the state of one of its trials."""
         held = read_slot(self._slot(trial), self._array, self._optimizer, self._schedule, self._of_base[trial.number])
         number = trial.number
+        held["model"] = self._own(trial, held["model"])
         return {**held, "epoch": trial.trained, "moves": self._moves[number], "begun": self._begun[number]}
 
     def weights(self, trial: Trial) -> dict[str, Any]:
         """Copy one of its trials' model, as the model's own `state_dict`."""
-        held = self._array.model_state_dict(self._slot(trial))
+        held = self._own(trial, self._array.model_state_dict(self._slot(trial)))
         return {
             name.removeprefix("model."): v.detach().to("cpu", copy=True) if isinstance(v, torch.Tensor) else v
             for name, v in held.items()
         }
+
+    def _own(self, trial: Trial, held: Mapping[str, Any]) -> dict[str, Any]:
+        """Cut what the array has padded of a trial's tensors off."""
+        shapes = self._shapes[trial.number]
+        return {name: corner(value, shapes[name]) if name in shapes else value for name, value in held.items()}
 
     def _slot(self, trial: Trial) -> int:
         return next(slot for slot, held in enumerate(self.trials) if held is trial)

@@ -14,7 +14,7 @@ import torch
 from .._fuse import fuse
 from .._seeds import seeded
 from ..adapters.base import SharedBase
-from ..adapters.configs import refuse_written_base
+from ..adapters.configs import configs_in, ranked_parts, refuse_written_base, take_configs
 from ..errors import InvalidArgument
 from .feeds import Feeds
 from .groups import Groups
@@ -227,11 +227,16 @@ def _measure_of(loss: Loss) -> Measure:
 def _signature(trainee: torch.nn.Module) -> Any:
     """Signature that models must share to be worth fusing: classes, shapes, and attributes that choose code."""
     found = []
+    ranked = ranked_parts(trainee)
     for name, part in trainee.named_modules():
-        shapes = [(n, None if t is None else tuple(t.shape), None if t is None else t.dtype)
+        shapes: list[Any] = [(n, None if t is None else tuple(t.shape), None if t is None else t.dtype)
                   for held in (part._parameters, part._buffers) for n, t in held.items()]  # fmt: skip
         chosen = [(n, v) for n, v in vars(part).items() if isinstance(v, (str, bool)) and n != "training"]
         kind = f"{type(part).__module__}.{type(part).__qualname__}"
+        if part in ranked:  # which an array pads
+            shapes = [(n, None if shape is None else len(shape), dtype) for n, shape, dtype in shapes]
+            if isinstance(part, (torch.nn.Dropout, torch.nn.Identity)):  # of a rate of its own
+                kind, chosen = "dropout", []
         found.append((name, kind, tuple(shapes), tuple(sorted(chosen))))
     return tuple(found)
 
@@ -249,8 +254,12 @@ def _copied(trainee: Trainee) -> Trainee:
 
 
 def _can_fuse(one: torch.nn.Module, other: torch.nn.Module) -> bool:
+    own = configs_in(other)
+    take_configs(other, configs_in(one))
     try:
         fuse([one, other], seeds=[0, 1])
     except InvalidArgument:
         return False
+    finally:
+        take_configs(other, own)
     return True

@@ -7,7 +7,7 @@ streams; on the CPU, as a file keeps them.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from ..errors import Error, reason
 from .torch_schedules import TorchSchedules, follows_metric
 
 __all__ = [
-    "advance", "follows", "load_state", "rates_of", "read_slot", "write_metric_schedule", "write_slot", "write_values",
+    "advance", "corner", "follows", "load_state", "rates_of", "read_slot", "write_metric_schedule", "write_slot",
+    "write_values",
 ]  # fmt: skip
 
 State = dict[str, Any]
@@ -70,7 +71,9 @@ def write_slot(state: State, slot: int, array: Any, optimizer: Any) -> None:
     for parameter, own in zip(_parameters(optimizer), state["optimizer"], strict=True):
         for name, value in own.items():
             if name in optimizer.state[parameter]:  # a momentum is in no step of an array without any
-                optimizer.state[parameter][name][slot] = value.to(parameter.device)
+                row = optimizer.state[parameter][name][slot]
+                common = [min(sizes) for sizes in zip(row.shape, value.shape, strict=True)]  # ranks are padded
+                corner(row.zero_(), common).copy_(corner(value, common))
     streams = nn.get_rng_state(array)
     for name, value in state["streams"].items():
         streams[name][slot] = value.to(streams[name].device)
@@ -92,6 +95,11 @@ def _put(group: Any, name: str, slot: int, value: Any) -> None:
     vector = group[name].clone()
     vector[slot] = value
     group[name] = vector
+
+
+def corner(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """View the part of a tensor that a smaller one has in a padded array."""
+    return tensor[tuple(map(slice, shape))] if len(shape) else tensor
 
 
 def rates_of(slot: int, optimizer: Any) -> list[float]:

@@ -29,6 +29,7 @@ from .watch import NumberedSteps, StepInputs, StepWatch, Train, refuse_writes_un
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
 _CHANGES_OUTSIDE = "the loss function changes a value outside of it"
 MAX_CHANGES = 8  # times that a step is recorded anew because a value was another one
+_FIRST_LAYOUTS = 3  # whose first step may be refused, as for state that it makes; then no more are recorded in vain
 
 
 class CapturedStep:
@@ -376,7 +377,8 @@ class CapturedStep:
             return losses
         attempt.ways = guards.ways(self._array)
         attempt.first = not attempt.warm
-        if attempt.ways != ways or (attempt.first and recording.refusal is not None):
+        again = attempt.first and len(self._warm) < _FIRST_LAYOUTS
+        if attempt.ways != ways or (again and recording.refusal is not None):
             attempt.stage, recording.refusal = "record", None  # once more, when all is there
         if attempt.first and self._values != self._now():
             recording.refuse(_CHANGES_OUTSIDE)

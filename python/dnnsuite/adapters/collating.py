@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+"""Batches of models whose numbers of sequences and lengths differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgument
+
+IGNORED = -100
+_PADS = {"labels": IGNORED}
+
+
+def collate(batches: Sequence[Sequence[Mapping[str, Any]]], pad: int = 0) -> dict[str, torch.Tensor]:
+    """Put a batch of each model's own into one, padded to the most sequences and the longest.
+
+    Args:
+        batches: one per model: a sequence of mappings with `input_ids` `[T]` (a tensor or a list) and perhaps others of
+            its length, as `labels`, where -100 is no target. A model may have none.
+        pad: value of `input_ids` where there is no token.
+
+    Returns:
+        Tensors `[B, N, T]` by name, with `attention_mask`, 1 where there is a token, and `labels`: the token itself
+        where none are given.
+
+    Raises:
+        InvalidArgument: a sequence is empty, its parts differ in length, or sequences differ in their names.
+
+    >>> from dnnsuite import adapters
+    >>> batch = adapters.collate([[{"input_ids": [5, 6, 7]}], [{"input_ids": [8]}, {"input_ids": [9, 4]}]])
+    >>> batch["labels"].tolist()
+    [[[5, 6, 7], [-100, -100, -100]], [[8, -100, -100], [9, 4, -100]]]
+    """
+    rows = [
+        (model, place, _checked(s, model, place)) for model, own in enumerate(batches) for place, s in enumerate(own)
+    ]
+    if not rows:
+        raise InvalidArgument("collate got no sequence for any model")
+    names = set(rows[0][2])
+    shape = len(batches), max(map(len, batches)), max(len(own["input_ids"]) for _, _, own in rows)
+    made = {name: torch.full(shape, _PADS.get(name, pad if name == "input_ids" else 0)) for name in names}
+    for model, place, own in rows:
+        if set(own) != names:
+            raise InvalidArgument(
+                f"collate: sequence {place} of model {model} has {sorted(own)}, others {sorted(names)}"
+            )
+        for name, value in own.items():
+            made[name][model, place, : len(value)] = value
+    return made
+
+
+def _checked(sequence: Mapping[str, Any], model: int, place: int) -> dict[str, torch.Tensor]:
+    where = f"collate: sequence {place} of model {model}"
+    if "input_ids" not in sequence:
+        raise InvalidArgument(f"{where} has no input_ids, but {sorted(sequence)}")
+    own = {name: torch.as_tensor(value, dtype=torch.int64) for name, value in sequence.items()}
+    length = len(own["input_ids"])
+    own.setdefault("attention_mask", torch.ones(length, dtype=torch.int64))
+    own.setdefault("labels", own["input_ids"].masked_fill(own["attention_mask"] == 0, IGNORED))
+    for name, value in own.items():
+        if value.shape != (length,) or not length:
+            raise InvalidArgument(
+                f"{where} has {name} of shape {list(value.shape)}: give one or more numbers per token"
+            )
+    return own
+
+
+def micro_batches(batch: Mapping[str, torch.Tensor], sequences: int) -> Iterator[dict[str, torch.Tensor]]:
+    """Cut a batch into parts of at most so many sequences of each model, whose losses add up to those of the whole.
+
+    A model of batch 16 beside one of batch 4, in parts of 4, has sequences in four parts and the other in one; each
+    part has `targets` `[B]`, the targets of a model in the whole batch, by which `losses.next_token` divides.
+    Parts without a sequence, at the end, are left out.
+    """
+    counts = targets_of(batch)
+    for first in range(0, batch["input_ids"].shape[1], sequences):
+        yield {**{name: value[:, first : first + sequences] for name, value in batch.items()}, "targets": counts}
+
+
+def targets_of(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Count the targets of each model `[B]` in float32: the labels that follow another token."""
+    given = batch.get("targets")
+    return (batch["labels"][..., 1:] != IGNORED).sum((1, 2)).float() if given is None else given

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""Objectives of language models for arrays of adapters: a loss `[B]` of each model's own sequences.
+
+All of them are functions of one thing, the log-probability of each next token, which `log_probs` computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.nn.functional import logsigmoid
+
+from .. import _under_way as under_way
+from .. import nn
+from ..errors import InvalidArgument
+from ..ops.shared import beside
+from .collating import IGNORED, targets_of
+
+__all__ = ["dpo", "log_probs", "next_token", "orpo"]
+
+Batch = Mapping[str, torch.Tensor]
+
+
+def log_probs(array: Any, batch: Batch, *, reference: bool = False) -> torch.Tensor:
+    """Compute the log-probability of each token after those before it.
+
+    Tokens that the mask leaves out cost nothing where the base is a causal language model of transformers':
+    `array.padding()` says why it is padded if it is. Logits exist a piece at a time then.
+
+    Args:
+        array: an array of adapters on a causal language model.
+        batch: tensors `[B, N, T]`: `input_ids`, `attention_mask` (all tokens without it), and `labels`, -100 where a
+            token is no target (all that the mask keeps without them); further ones go to the model.
+        reference: True for those of the base without adapters, without gradients; once if all models share the batch.
+
+    Returns:
+        `[B, N, T - 1]`, 0 where the next token is no target.
+    """
+    given = _checked(array, batch)
+    labels = given.pop("labels")[..., 1:]
+    if reference:
+        with torch.no_grad():
+            if all(value.stride(0) == 0 for value in batch.values()):
+                one = {name: value[:1] for name, value in given.items()}
+                return _reference(array, one, labels[:1]).expand(labels.shape)
+            return _reference(array, given, labels)
+    return _log_probs(array, given, labels)
+
+
+def next_token(array: Any, batch: Batch) -> torch.Tensor:
+    """Mean cross-entropy `[B]` of the targets of each model; 0 for a model that has none.
+
+    A batch is as in `log_probs`; of one that `micro_batches` cut, it is the part's share in the mean.
+    """
+    batch = _checked(array, batch)
+    counts = targets_of(batch)
+    inputs = {name: value for name, value in batch.items() if name != "targets"}
+    return -log_probs(array, inputs).sum((1, 2)) / counts.clamp(min=1)
+
+
+def dpo(
+    array: Any, chosen: Batch, rejected: Batch, beta: Any = 0.1, *, reference: Any = None, label_smoothing: Any = 0.0
+) -> torch.Tensor:
+    """Loss of direct preference optimization `[B]` (Rafailov et al., NeurIPS 2023), the mean over each model's pairs.
+
+    Args:
+        chosen: the answers that are preferred, as in `log_probs`; pair n is sequence n of both. A pair without targets
+            in either counts for nothing.
+        rejected: the others.
+        beta: strength of the bond to the base, a number or one per model `[B]`.
+        reference: log-probabilities of the base, a pair of sums `[B, N]` (chosen, rejected), for data that comes again;
+            without them they are computed.
+        label_smoothing: probability that a pair's order is wrong, a number or one per model.
+    """
+    pairs = [chosen, rejected]
+    if reference is None:
+        reference = [log_probs(array, batch, reference=True).sum(2) for batch in pairs]
+    mine = [log_probs(array, batch).sum(2) for batch in pairs]
+    gain = (mine[0] - reference[0]) - (mine[1] - reference[1])
+    scaled = _beside(beta, gain) * gain
+    smoothing = _beside(label_smoothing, gain)
+    losses = -logsigmoid(scaled) * (1 - smoothing) - logsigmoid(-scaled) * smoothing
+    return _mean_of_pairs(losses, array, pairs)
+
+
+def orpo(array: Any, chosen: Batch, rejected: Batch, beta: Any = 0.1) -> torch.Tensor:
+    """Loss of odds-ratio preference optimization `[B]` (Hong et al., EMNLP 2024); arguments as of `dpo`.
+
+    It is the mean cross-entropy of the chosen sequences, prompts included, less `beta` times the log sigmoid of the log
+    odds ratio of both answers, whose log-probabilities are means over their targets.
+    """
+    whole = {name: value for name, value in chosen.items() if name != "labels"}
+    all_chosen = log_probs(array, whole)
+    answers = all_chosen.masked_fill(_checked(array, chosen)["labels"][..., 1:] == IGNORED, 0)
+    odds = []
+    for rows, batch in ((answers, chosen), (log_probs(array, rejected), rejected)):
+        counts = _targets(array, batch)
+        mean = rows.sum(2) / counts.clamp(min=1)
+        odds.append(_log_odds(mean.masked_fill(counts == 0, -1)))
+    nll = -all_chosen.sum((1, 2)) / _targets(array, whole).sum(1).clamp(min=1)
+    return nll - _beside(beta, nll) * _mean_of_pairs(logsigmoid(odds[0] - odds[1]), array, [chosen, rejected])
+
+
+def _log_odds(log_p: torch.Tensor) -> torch.Tensor:
+    """log(p / (1 - p)) of log p < 0, which loses no digits near p = 0 or 1."""
+    near_one = log_p > -0.5
+    far = torch.log1p(-log_p.masked_fill(near_one, -1).exp())
+    return log_p - torch.where(near_one, torch.log(-torch.expm1(log_p.masked_fill(~near_one, -0.1))), far)
+
+
+def _mean_of_pairs(values: torch.Tensor, array: Any, pairs: list[Batch]) -> torch.Tensor:
+    there = torch.stack([_targets(array, batch) for batch in pairs]).amin(0) > 0
+    return values.masked_fill(~there, 0).sum(1) / there.sum(1).clamp(min=1)
+
+
+def _targets(array: Any, batch: Batch) -> torch.Tensor:
+    """Number of targets of each sequence `[B, N]`."""
+    return (_checked(array, batch)["labels"][..., 1:] != IGNORED).sum(2)
+
+
+def _beside(value: Any, like: torch.Tensor) -> Any:
+    return beside(torch.as_tensor(value, dtype=like.dtype, device=like.device).expand(len(like)), like)
+
+
+def _checked(array: Any, batch: Batch) -> dict[str, torch.Tensor]:
+    """Return a batch with its mask and labels."""
+    given = dict(batch)
+    ids = given.get("input_ids")
+    if not isinstance(ids, torch.Tensor) or ids.dim() != 3 or len(ids) != array.B:
+        shape = list(ids.shape) if isinstance(ids, torch.Tensor) else type(ids).__name__
+        raise InvalidArgument(f"a batch for {array.B} models has input_ids [{array.B}, N, T]; got {shape}")
+    mask = given.setdefault("attention_mask", torch.ones_like(ids))
+    labels = given.get("labels")
+    given["labels"] = ids.masked_fill(mask == 0, IGNORED) if labels is None else labels.masked_fill(mask == 0, IGNORED)
+    return given
+
+
+def _log_probs(array: Any, inputs: dict[str, torch.Tensor], labels: torch.Tensor) -> torch.Tensor:
+    from .rows import NotInRows, rows_of
+
+    under_way.finish_to_compute(array)
+    if inputs.keys() <= {"input_ids", "attention_mask", "position_ids"}:
+        try:
+            rows, layers = rows_of(array)
+            return rows.log_probs(layers, array.training, inputs, labels)
+        except NotInRows:
+            pass
+    return _padded(array(**_with_tokens(inputs)).logits, labels)
+
+
+def _with_tokens(inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Let each sequence have a token: a model that attends to nothing may compute NaN, which gradients spread."""
+    mask = inputs["attention_mask"]
+    first = torch.nn.functional.one_hot(mask.new_zeros(mask.shape[:-1]).long(), mask.shape[-1]).to(mask.dtype)
+    return {**inputs, "attention_mask": torch.where(mask.any(-1, keepdim=True), mask, first)}
+
+
+def _reference(array: Any, inputs: dict[str, torch.Tensor], labels: torch.Tensor) -> torch.Tensor:
+    from .rows import NotInRows, rows_of
+
+    try:
+        return rows_of(array)[0].log_probs({}, False, inputs, labels)
+    except NotInRows:
+        base = array._builder and array._builder.base
+    if base is None:
+        raise InvalidArgument("this array was unpickled without its base: give the reference's log-probabilities")
+    flat = {name: value.flatten(0, 1) for name, value in _with_tokens(inputs).items()}
+    training = base.training
+    try:
+        logits = base.eval()(**flat).logits
+    finally:
+        base.train(training)
+    return _padded(logits.unflatten(0, labels.shape[:2]), labels)
+
+
+def _padded(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    rows = logits[:, :, :-1].flatten(1, 2)
+    wide = rows if rows.dtype == torch.float64 else rows.float()
+    losses = nn.functional.cross_entropy(wide, labels.flatten(1), ignore_index=IGNORED, reduction="none")
+    return -losses.unflatten(1, labels.shape[1:])
