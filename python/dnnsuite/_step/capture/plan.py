@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,9 +26,9 @@ class ReplayPlan:
     numbers: dict[int, type] = field(default_factory=dict)  # those of `inputs` that are Python's numbers
     left: dict[tuple[int, str], int] = field(default_factory=dict)  # slots of what it leaves in modules, by place
 
-    def on(self, found: dict[int, torch.Tensor]) -> list[torch.Tensor]:
+    def on(self, found: Mapping[int, torch.Tensor]) -> list[torch.Tensor]:
         """List the tensors of `static` for a step that begins with the tensors `found`, by slot."""
-        values = self.roots | found
+        values = {**self.roots, **found}
         for call in self.views:
             values.update(zip(call.outputs, _run(call, values), strict=True))
         return [values[slot] for slot in self.static]

@@ -256,8 +256,9 @@ def _told_apart(value: Any) -> Any:
 
 def _holds_values(value: Any) -> bool:
     """Return True for a global that code may read a value of: a function has attributes, too."""
-    if isinstance(value, types.FunctionType):
-        return bool(vars(value)) and not _installed(value)
+    if isinstance(value, types.FunctionType):  # a decorator of a package may have wrapped it
+        file = getattr(sys.modules.get(value.__module__), "__file__", None)
+        return bool(vars(value)) and not (_installed(value) and file is not None and is_installed(file))
     return not isinstance(value, types.BuiltinFunctionType) and not _is_installed(value)
 
 
