@@ -21,12 +21,12 @@ class HeldObjects:
 
     def __init__(self, values: Iterable[tuple[Any, Sequence[Any]]]) -> None:
         self._tensors: list[tuple[torch.Tensor, list[torch.Tensor]]] = []
-        self._alone: list[torch.Tensor] = []  # a tensor has attributes, too, and may get other memory
-        self._objects: dict[str, Any] = {}
+        self._all: list[Any] = []  # a tensor has attributes, too, and may get other memory
+        self._objects: dict[str, Any] = {}  # which may hold tensors that are written
         for value, theirs in values:
+            self._all.append(value)
             if isinstance(value, torch.Tensor):
                 self._tensors += _followed(value, theirs)
-                self._alone.append(value)
             else:
                 self._objects[str(len(self._objects))] = value
         self.keep()
@@ -34,7 +34,7 @@ class HeldObjects:
     def keep(self) -> None:
         """Remember their current contents."""
         self._versions = [tensor._version for tensor, _ in self._tensors]
-        self._walks = list(map(Walk, self._alone))
+        self._walks = list(map(Walk, self._all))
         self._watch, self._others = Watch(self._objects, lambda name, value: True), False
 
     def changed(self) -> bool:
