@@ -414,16 +414,6 @@ class StepRunner(NotCopied):
             self._discard("each step leaves another Python value in the models than plain numbers and strings")
         self._updates.changed()  # has not looked at the hooks yet
 
-    def _set_up_anew(self) -> None:
-        """Divide the array again; where each step asks for it, no recording would ever serve: record none."""
-        self.synchronize()
-        self._known.edited()
-        self._set_ups += 1
-        if self._set_ups < _RESTLESS or self._stale:
-            self._set_up(self._array, self._optimizers, self._widths)
-        else:
-            self._discard("each step leaves another Python value in the models than plain numbers and strings")
-
     def _follow_python(self) -> None:
         """Copy Python values that have changed in the array's modules to the shards, or divide it again."""
         self.synchronize()

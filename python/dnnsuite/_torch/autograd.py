@@ -134,7 +134,7 @@ get("gradient hooks")
 
 
 HOOKS_OF_GRADIENTS = tuple(
-    name for name in ("_backward_hooks", "_post_accumulate_grad_hooks") if hasattr(torch.Tensor, name)
+    name for name in ("_backward_hooks", "_post_accumulate_grad_hooks") if hasattr(torch.empty(0), name)
 )
 """Attributes of a tensor under which torch keeps what waits for its gradient."""
 

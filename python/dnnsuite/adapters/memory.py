@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from .._torch import TorchDispatchMode, tree_leaves
 from ..errors import InvalidArgument
 from .adapt import adapt
 from .losses import next_token

@@ -108,7 +108,7 @@ def _attention(
     if query.shape[2] != key.shape[2] or len(query) != 1 or mask is not None:
         raise NotInRows(f"{type(module).__name__} attends to other tokens than those of its row")
     _now.attentions += 1
-    name = vars(module)["config"]._rows_base
+    name = vars(vars(module)["config"])["_rows_base"]
     runs = _runs(_layout().sequences)
     tokens = [count * length for count, length in runs]
     whole = _interface(module, name)
@@ -326,7 +326,7 @@ def _prepared(own: torch.nn.Module, paths: frozenset[str]) -> torch.nn.Module:
         if vars(module).get("_gradient_checkpointing_func") is not None:
             vars(module)["_gradient_checkpointing_func"] = _checkpointed
     for config in _configs(own):
-        config._rows_base = config._attn_implementation
+        vars(config)["_rows_base"] = vars(config)["_attn_implementation_internal"]
     _attend_by(own, _NAME)
     return own.requires_grad_(False)
 
@@ -338,7 +338,8 @@ def _configs(tree: torch.nn.Module) -> list[Any]:
 def _attend_by(tree: torch.nn.Module, name: str | None) -> None:
     """Let the modules attend by a function of transformers' table; None for the base's own."""
     for config in _configs(tree):
-        config._attn_implementation_internal = config._rows_base if name is None else name
+        held = vars(config)
+        held["_attn_implementation_internal"] = held["_rows_base"] if name is None else name
 
 
 _lock = threading.Lock()

@@ -277,7 +277,7 @@ def _put_inside(held: Any, changes: dict[Any, Any]) -> None:
 
 
 class _Forms:
-    """What dictionaries do not compare: the classes of objects, and the order of items."""
+    """Classes of objects, and orders of items, which dictionaries do not compare."""
 
     def __init__(self, values: Iterable[Any]) -> None:
         kept = [value for value in values if not isinstance(value, _NO_STATE) and not is_leaf(value)]
