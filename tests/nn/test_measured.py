@@ -2,6 +2,7 @@
 """The choice between ways to compute the same, by measurement: candidates of its own, on a CPU."""
 
 import threading
+import time
 
 import pytest
 import torch
@@ -128,3 +129,31 @@ def test_on_a_gpu_a_choice_is_made_before_a_capture_and_kept_in_it():
         assert measured.fastest("a sum", ways, [given]) == "quick"
         assert measured.fastest("another", ways, [given]) == "slow"  # nothing is measured now
     assert measured.fastest("another", ways, [given]) == "quick"
+
+
+def test_ways_that_are_compiled_wait_once_a_process_has_spent_its_seconds_on_them():
+    ran = []
+
+    def compiled(name, seconds=0.0):
+        def way(x):
+            if name not in ran:
+                time.sleep(seconds)
+            ran.append(name)
+            return quick(x)
+
+        return way
+
+    def choose(name, seconds=0.0):
+        ways = {"slow": slow, "compiled": compiled(name, seconds)}
+        return measured.fastest(name, ways, [x()], compiled=("compiled",))
+
+    assert choose("first", 2.1) == "compiled"
+    assert choose("second") == "slow"
+    assert "second" not in ran
+    measured.forget()  # as in another process
+    assert choose("first") == "compiled"
+    assert choose("second") == "compiled"
+    measured.forget()
+    before = len(ran)
+    assert choose("second") == "compiled"
+    assert len(ran) == before  # from the machine's table

@@ -31,7 +31,7 @@ def convolve_on_gpu(
     ways = convolution_ways(plain, input, weight, bias, *rest)
     inputs = input, weight, bias
     facts = str(rest), in_triton.precision()
-    way = fastest(plain.__name__, ways, inputs, *facts) if input.is_cuda else next(iter(ways))
+    way = fastest(plain.__name__, ways, inputs, *facts, compiled=("triton",)) if input.is_cuda else next(iter(ways))
     return ways[way](*inputs)
 
 

@@ -5,6 +5,9 @@ Each way runs forward and backward on tensors like those given, in a separate th
 GPU as a CUDA graph, as it will run later. A way that takes more than twice the time of the fastest is measured once.
 The choice is kept in the process and in this machine's table, so a captured step and the eager step use the same way.
 
+Ways that have to be compiled are measured while a process has spent less than two seconds on them, so that a first step
+does not wait for the kernels of a whole model; what is left is measured by later processes.
+
 Nothing is measured inside a backward pass, where a checkpoint runs a forward again: the thread's own backward would
 wait for the one that waits for the thread.
 """
@@ -27,18 +30,23 @@ from .._torch import backward_pass, capture_stream, end_failed_capture, transfor
 Way = Callable[..., Tensor]
 
 _ROUNDS, _CALLS = 3, 5
+_COMPILING_S = 2.0  # in one process
 _SLOW = 2.0  # times the fastest way's seconds, from which on a way is not measured again
 _chosen: dict[Any, str] = {}
+_compiled_s = [0.0]  # spent so far
 _streams: dict[torch.device, torch.cuda.Stream] = {}  # one for all measurements: torch's own streams come round
 
 
-def fastest(what: str, ways: Mapping[str, Way], inputs: Sequence[Tensor | None], *facts: Any) -> str:
+def fastest(
+    what: str, ways: Mapping[str, Way], inputs: Sequence[Tensor | None], *facts: Any, compiled: Sequence[str] = ()
+) -> str:
     """Return the name of the fastest of `ways`; the first one where it cannot be measured now.
 
     Args:
         what: name of the computation.
         ways: functions of tensors like `inputs`, by name.
         facts: other properties that distinguish computations, such as a stride; hashable.
+        compiled: names of ways that are compiled when they first run.
     """
     first = next(iter(ways))
     if len(ways) == 1 or torch.compiler.is_compiling() or transforming() or backward_pass() != -1:
@@ -48,7 +56,7 @@ def fastest(what: str, ways: Mapping[str, Way], inputs: Sequence[Tensor | None],
     key = (what, str(device), autocast, tuple(ways), facts, *map(_look, inputs))
     known = _chosen.get(key)
     if known is None:
-        known = _known_or_measured(key, ways, inputs, autocast or None)
+        known = _known_or_measured(key, ways, inputs, autocast or None, compiled)
         if known is None:
             return first
         _chosen[key] = known
@@ -56,8 +64,9 @@ def fastest(what: str, ways: Mapping[str, Way], inputs: Sequence[Tensor | None],
 
 
 def forget() -> None:
-    """Forget the choices of this process; the machine's table stays."""
+    """Forget the choices of this process, and what they took; the machine's table stays."""
     _chosen.clear()
+    _compiled_s[0] = 0.0
 
 
 def _look(x: Tensor | None) -> Any:
@@ -65,27 +74,33 @@ def _look(x: Tensor | None) -> Any:
 
 
 def _known_or_measured(
-    key: Any, ways: Mapping[str, Way], inputs: Sequence[Tensor | None], autocast: torch.dtype | None
+    key: Any,
+    ways: Mapping[str, Way],
+    inputs: Sequence[Tensor | None],
+    autocast: torch.dtype | None,
+    compiled: Sequence[str],
 ) -> str | None:
     device = next(x.device for x in inputs if x is not None)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     described = tune.key(name, *map(str, key))
-    known = tune.table().get(described)
-    if known in ways:
-        return str(known)
+    known = tune.table().get(described) or ""
+    best, *left = [known] if isinstance(known, str) else known
+    if best in ways and (not left or _compiled_s[0] >= _COMPILING_S):
+        return str(best)
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return None  # nothing may wait for the device now
     found: dict[str, float] = {}
+    left = list(compiled)
     like = [_look(x) for x in inputs]
     measure = threading.Thread(
-        target=lambda: found.update(_measured(ways, like, device, autocast)), name=f"fastest {key[0]}"
+        target=lambda: found.update(_measured(ways, like, device, autocast, left)), name=f"fastest {key[0]}"
     )
     measure.start()
     measure.join()
     if not found:
         return None
     best = min(found, key=lambda way: found[way])
-    tune.table().put(described, best)
+    tune.table().put(described, [best, *left] if left else best)
     return best
 
 
@@ -100,9 +115,13 @@ def _stand_in(look: Any, device: torch.device) -> Tensor | None:
 
 
 def _measured(
-    ways: Mapping[str, Way], like: Sequence[Any], device: torch.device, autocast: torch.dtype | None
+    ways: Mapping[str, Way],
+    like: Sequence[Any],
+    device: torch.device,
+    autocast: torch.dtype | None,
+    compiled: list[str],
 ) -> dict[str, float]:
-    """Return the seconds of each way that works here."""
+    """Return the seconds of each way that works here; those `compiled` ones that are not left any more go from it."""
     tensors = [_stand_in(look, device) for look in like]
     leaves = [x for x in tensors if x is not None and x.requires_grad]
 
@@ -117,9 +136,15 @@ def _measured(
         calls = {}
         pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None  # only one graph runs at a time
         for name, way in ways.items():
+            if name in compiled and _compiled_s[0] >= _COMPILING_S:
+                continue
+            begin = time.perf_counter()
             with contextlib.suppress(RuntimeError, NotImplementedError):  # not here: another way is
                 calls[name] = _call(partial(run, way), device, pool)
                 found[name] = calls[name]()
+            if name in compiled:
+                _compiled_s[0] += time.perf_counter() - begin
+                compiled.remove(name)
         for _ in range(_ROUNDS - 1):
             most = _SLOW * min(found.values(), default=0.0)
             for name in [name for name in calls if name in found and found[name] <= most]:
