@@ -51,7 +51,7 @@ def libraries(path: Path) -> set[Path]:
 
 def app(folder: Path, checks: Path) -> None:
     shutil.copytree(PACKAGE / "pin", folder / "dnnsuite/pin", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__", "errors", "_files", "host"):
+    for name in ("__init__", "_lazy", "errors", "_files", "host"):
         shutil.copy(PACKAGE / f"{name}.py", folder / "dnnsuite")
     shutil.copy(_C.__file__, folder / "dnnsuite")
     shutil.copy(checks, folder / "checks.py")
