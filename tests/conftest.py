@@ -45,6 +45,10 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_unconfigure():
+    gc.unfreeze()  # what ends with the process is collected as without
+
+
 def pytest_runtest_setup(item):
     if item.get_closest_marker("gpu") and not _cuda():
         # A machine that was promised to have a GPU must not pass by skipping.

@@ -30,7 +30,7 @@ GRAPH = Graph(PACKAGE)
 
 # A room is a module or a package directly below the root. It imports only from rooms of a rank below its own.
 RANK = {
-    "_C": 0, "_lazy": 0,
+    "_C": 0, "_lazy": 0, "_thawed": 0,
     "_code": 1, "_shown": 1, "_state": 1, "_torch_threads": 1, "errors": 1,
     "_files": 2, "_seeds": 2, "_torch": 2, "_under_way": 2, "host": 2,
     "_saved": 3, "_tune": 3, "ops": 3, "timing": 3,
@@ -56,6 +56,7 @@ SIDES = {
             "_seeds",
             "_state",
             "_step",
+            "_thawed",
             "_tune",
             "adapters",
             "data",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
+from .._thawed import thawed
 from ..ops import array_layers
 
 __all__ = ["plain_owner"]
@@ -22,7 +23,9 @@ def plain_owner(parameters: Sequence[torch.Tensor]) -> torch.nn.Module | None:
     wanted = {id(p) for p in parameters if isinstance(p, torch.nn.Parameter)}
     if not wanted or array_layers.has_any(parameters):
         return None
-    for found in gc.get_objects():
+    with thawed():
+        objects = gc.get_objects()
+    for found in objects:
         kind = type(found)
         if issubclass(kind, torch.nn.Module) and kind.__module__.startswith("torch.nn.modules."):
             held = vars(found).get("_parameters") or {}

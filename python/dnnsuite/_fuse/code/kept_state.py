@@ -101,7 +101,8 @@ class KeptState:
             self._stream = None if stream is None else (stream, stream.clone())
         kept = [keep_names(vars(module), _is_a_users) for module in modules if is_fused(module)]
         values = [value for one in kept for value in one.parts]
-        self._contents = contents_of(values if objects and first else ())
+        with hidden_from_modes():
+            self._contents = contents_of(values if objects and first else ())
         if not (objects and first):
             self._contents.add(
                 each for value in values if isinstance(value, _CONTAINERS) for each in keep_contents(value)
@@ -140,7 +141,8 @@ class KeptState:
             self.numbers.put_back()
         for kept in self._attributes:
             kept.restore()
-        self._contents.restore()
+        with hidden_from_modes():
+            self._contents.restore()
         if self.outside is not None:
             self.outside.put_back()
         if self._stream is not None:

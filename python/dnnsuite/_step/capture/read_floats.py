@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ..._thawed import thawed
 from ..._torch import tree_map
 from ...nn.model_tensor import ModelTensor
 from .arithmetic import FollowedNumber, plain
@@ -103,20 +104,21 @@ class ReadFloats:
     def end(self) -> None:
         """End the step, with the garbage that it has made. A stand-in that is still held would be another number after
         the next step: the recording is refused."""
-        if self._held():
+        if self.held():
             gc.collect()  # circles of objects that nobody holds
         self.open = False
-        for number in self._held():
+        for number in self.held():
             self._refuse(number)
 
     def put_values(self, holders: Iterable[Any] | None = None) -> None:
         """Put the values of stand-ins that are still held in their places: in these dictionaries and lists, or wherever
         an object of Python's holds one, which takes a search through all of them."""
-        numbers = self._held()
+        numbers = self.held()
         if numbers:
             _put_values(numbers, gc.get_referrers(*numbers) if holders is None else holders)
 
-    def _held(self) -> list[FollowedNumber]:
+    def held(self) -> list[FollowedNumber]:
+        """Return the stand-ins that somebody has."""
         return [number for one in self.made if (number := one()) is not None]
 
     def _is_mine(self, value: Any) -> bool:
@@ -264,7 +266,9 @@ class HiddenReads(TorchFunctionMode):
                 gc.unfreeze()
         if kind is None:
             floats.put_values(self._holders())
-            floats.put_values()
+            if floats.held():
+                with thawed():
+                    floats.put_values()
 
     def _read(self, func: Any, tensor: torch.Tensor, place: str) -> Any:
         if func is torch.Tensor.item:
