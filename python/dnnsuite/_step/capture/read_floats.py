@@ -118,7 +118,7 @@ class ReadFloats:
             _put_values(numbers, gc.get_referrers(*numbers) if holders is None else holders)
 
     def held(self) -> list[FollowedNumber]:
-        """Return the stand-ins that somebody has."""
+        """Return the stand-ins that are still there."""
         return [number for one in self.made if (number := one()) is not None]
 
     def _is_mine(self, value: Any) -> bool:
