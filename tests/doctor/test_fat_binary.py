@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from dnnsuite.doctor._gpu import architectures, runs_on
+from dnnsuite.doctor._fat_binary import architectures, runs_on
 
 MAGIC = 0xBA55ED50
 

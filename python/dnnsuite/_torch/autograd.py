@@ -134,11 +134,11 @@ get("gradient hooks")
 
 
 HOOKS_OF_GRADIENTS = tuple(
-    name for name in ("_backward_hooks", "_post_accumulate_grad_hooks") if hasattr(torch.empty(0), name)
+    name for name in ("_backward_hooks", "_post_accumulate_grad_hooks") if hasattr(torch.Tensor, name)
 )
 """Attributes of a tensor under which torch keeps what waits for its gradient."""
 
 
 def has_gradient_hook(tensor: Any) -> bool:
     """True if something waits for the tensor's gradient."""
-    return any(getattr(tensor, name) for name in HOOKS_OF_GRADIENTS)
+    return any(getattr(tensor, name, None) for name in HOOKS_OF_GRADIENTS)
