@@ -30,10 +30,10 @@ def test_names_of_modes():
 
 
 def test_units_are_those_of_hfta_for_its_resnet(monkeypatch):
-    monkeypatch.setattr("dnnsuite.jobs.get", lambda name, kind: tiny_workloads.Right)
+    monkeypatch.setattr("dnnsuite.jobs.get", lambda name, swept=False: tiny_workloads.Right)
     units = [unit[0] for unit in units_of("blobs")]
     assert units == ["0", "5"]
-    monkeypatch.setattr("dnnsuite.jobs.get", lambda name, kind: object)
+    monkeypatch.setattr("dnnsuite.jobs.get", lambda name, swept=False: object)
     units = units_of("resnet")
     assert [unit[0] for unit in units[:3]] == ["layer1.0", "layer1.1", "layer2.0"]
     assert [unit[0] for unit in units[7:]] == ["layer4.1", "fc", "conv1"]
