@@ -88,7 +88,7 @@ def backward(net):
 WAYS = [once, kept_by_handle, in_each_call, collecting, one_more_each_time, late, late_backward, backward]
 
 
-@pytest.mark.parametrize("options", [{}, {"threads": 2}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"threads": 2}, {"threads": 1, "width": 2}], ids=str)
 @pytest.mark.parametrize("act", WAYS)
 def test_hooks_of_a_forward_train_as_apart(act, options):
     check_trained(lambda: Net(act), steps=11, runner=True, **options)

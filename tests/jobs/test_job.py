@@ -33,6 +33,8 @@ def test_every_job_that_is_swept_has_the_presets_of_a_workflow():
     assert "bert" in jobs.names(swept=True)
     for name in jobs.names(swept=True):
         job = jobs.get(name, swept=True)
+        if not job.__module__.startswith("dnnsuite."):
+            continue  # another test's
         assert job.default_precisions("cpu") == ["fp32"]
         if issubclass(job, jobs.DeclaredJob):
             half = set(job.workload.half)

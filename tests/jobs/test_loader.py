@@ -35,7 +35,8 @@ def test_the_workers_end_with_the_job(job):
     assert not any(worker.is_alive() for worker in workers)
 
 
-def test_copies_with_other_seeds_share_their_files():
+def test_copies_with_other_seeds_share_their_files(tmp_path, monkeypatch):
+    monkeypatch.setenv("DNNSUITE_CACHE", str(tmp_path))
     made = [make("loader", seed=seed, data_seed=seed, workers=0, images=9) for seed in (100, 200)]
     assert made[0].provenance() == made[1].provenance()
     assert len(list(cache_folder().glob("jpeg-*/class-0/000008.jpg"))) == 1  # of nine images, the last

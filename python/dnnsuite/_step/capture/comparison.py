@@ -198,6 +198,11 @@ def _is_of_steps(value: Any) -> bool:
 
 def _module(module: torch.nn.Module) -> Iterable[Kept]:
     yield Kept(lambda: None, lambda content: None, lambda content: hooks_in(module))
+    held = vars(module)
+    if "_fused_parts" in held:  # models apart that the step makes go again, with what they have kept
+        yield Kept(
+            lambda: [held["_fused_parts"]], lambda content: held.update(_fused_parts=content[0]), lambda content: ()
+        )
     if not isinstance(module, ArrayModule):
         yield keep_names(vars(module), _is_kept)
 
