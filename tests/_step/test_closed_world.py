@@ -818,3 +818,16 @@ def test_memory_that_a_teacher_gets_between_steps(threads):
             outputs = torch.baddbmm(weight[1].unsqueeze(1), x, weight[0].transpose(1, 2))
             torch.testing.assert_close(losses, (outputs - plain(x).detach()).square().flatten(1).mean(1))
         assert runner.mode == "captured"
+
+
+def test_what_the_caller_changes_in_each_step_ends_no_capture():
+    array = dnnsuite.fuse([Net(seed) for seed in range(B)])
+    x = torch.randn(B, 3, 4, generator=torch.Generator().manual_seed(7))
+    with dnnsuite.StepRunner(array, optim.SGD(array.parameters(), lr=0.01), scaled(lambda: 1.0), threads=1) as runner:
+        for step in range(20):
+            array.inner.bias.requires_grad_(step % 2 == 0)
+            runner.step(x)
+        assert not runner.mode.startswith("eager")
+        for _ in range(6):
+            runner.step(x)
+        assert runner.mode == "captured"

@@ -390,7 +390,7 @@ class StepRunner(NotCopied):
         self._guards, self._steady = None, False
         known = self._modes.hold() and self._code.hold() and not self._updates.changed()
         if not known or self._python.differing or self._python.outdated(self._known):
-            self._set_up_anew()
+            self._set_up_anew(by_models=known and self._python.differing)
             return
         self._deal.look()
         if self._python.changed():
@@ -403,11 +403,12 @@ class StepRunner(NotCopied):
         parts = self._updates.table, self._deal, self._python
         self._guards = every if all(part.join(every) for part in parts) else None
 
-    def _set_up_anew(self) -> None:
-        """Divide the array again; where each step asks for it, no recording would ever serve: record none."""
+    def _set_up_anew(self, by_models: bool) -> None:
+        """Divide the array again; where the models' own code asks for it in each step, no recording would ever serve:
+        record none."""
         self.synchronize()
         self._known.edited()
-        self._set_ups += 1
+        self._set_ups = self._set_ups + 1 if by_models else 0
         if self._set_ups < _RESTLESS or self._stale:
             self._set_up(self._array, self._optimizers, self._widths)
         else:
@@ -420,7 +421,7 @@ class StepRunner(NotCopied):
         try:
             changed = self._python.carry_over()
         except NotPlain:
-            self._set_up_anew()
+            self._set_up_anew(by_models=True)
         else:
             self._set_ups = 0
             self._deal.python_changed(*changed)
