@@ -84,18 +84,19 @@ def throughput(
     where = out or default_out(f"{name}-{job}", file, resume)
     if utilization:
         return _utilization(request, where, as_json)
-    return _measure(request, where, (resume, allow_changed or ()), quiet, as_json)
+    return _measure(request, where, resume, allow_changed or (), quiet, as_json)
 
 
-def _measure(request: Request, out: Path, goes_on: tuple[bool, Sequence[str]], quiet: bool, as_json: bool) -> int:
+def _measure(
+    request: Request, out: Path, resume: bool, allow_changed: Sequence[str], quiet: bool, as_json: bool
+) -> int:
     from .._runs.interrupts import Interrupted
     from ..plots import Request as Figure
     from ..profiling.throughput import measure
     from .plot import batch_sizes
 
     try:
-        resume, allowed = goes_on
-        table = measure(request, out, resume, quiet or as_json, allowed)
+        table = measure(request, out, resume, quiet or as_json, allow_changed)
     except Interrupted:
         say(f"what was measured is in {out}; go on: dnnsuite throughput {request.job} ... --resume --out {out}")
         raise

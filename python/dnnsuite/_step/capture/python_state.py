@@ -279,11 +279,10 @@ def _put_inside(held: Any, changes: dict[Any, Any]) -> None:
 class _Forms:
     """Classes of objects, and orders of items, which dictionaries do not compare."""
 
-    def __init__(self, values: Iterable[Any]) -> None:
-        kept = [value for value in values if not isinstance(value, _NO_STATE) and not is_leaf(value)]
-        self._objects = [value for value in kept if not isinstance(value, (dict, list))]
-        self._dictionaries = [value for value in kept if isinstance(value, dict)]
-        self.any = bool(kept)
+    def __init__(self, values: Sequence[Any]) -> None:
+        self._objects = [value for value in values if not isinstance(value, (dict, list))]
+        self._dictionaries = [value for value in values if isinstance(value, dict)]
+        self.any = bool(values)
         self.keep()
 
     def _classes(self) -> list[Any]:
@@ -313,6 +312,7 @@ class PythonState:
 
     def __init__(self, array: torch.nn.Module, copies: Sequence[torch.nn.Module]) -> None:
         self._modules = _modules(array)
+        self._layers = {number for number, module in enumerate(self._modules) if isinstance(module, ArrayModule)}
         self._copies = [_modules(one) for one in copies]
         self._now: dict[tuple[Path, Any], Any] = {}
         self.table = GuardTable()
@@ -323,25 +323,20 @@ class PythonState:
         changing = {number for number, module in enumerate(self._modules) if _changes_itself(type(module))}
         first = self._copies[0] if self._copies else []
         self._changing = [holder for holder in holders_of(first) if holder.path[0] in changing]
-        values = list(self._values())
-        self._objects, self._any_objects = HeldObjects(values), bool(values)
-        self._forms = _Forms(value for _, _, value in self._state() if type(value) not in _PLAIN_TYPES)
-        self._compare()
-
-    def _state(self) -> Iterator[tuple[Path, Any, Any]]:
-        return _state_in((holder.path, holder.held) for holder in self._holders)
-
-    def _values(self) -> Iterator[tuple[Any, list[Any]]]:
-        """Yield each value in the array's state, and its counterparts in the copies."""
-        for path, key, value in self._state():
+        leaves: list[tuple[Any, list[Any]]] = []  # each with its counterparts in the copies
+        others: list[Any] = []
+        for path, key, value in _state_in((holder.path, holder.held) for holder in self._holders):
             if isinstance(value, torch.Tensor) or (not isinstance(value, _PLAIN) and is_leaf(value)):
-                yield value, [_found_at(modules, path, key) for modules in self._copies]
+                leaves.append((value, [_found_at(modules, path, key) for modules in self._copies]))
+            elif not isinstance(value, (*_PLAIN, *_NO_STATE)):
+                others.append(value)
+        self._objects, self._any_objects, self._forms = HeldObjects(leaves), bool(leaves), _Forms(others)
+        self._compare()
 
     def _compare(self) -> None:
         """Put everything that is compared in each step in two lists, which one call compares."""
         self._compared = [h.held for h in self._holders], [h.known for h in self._holders]
-        layers = {number for number, module in enumerate(self._modules) if isinstance(module, ArrayModule)}
-        users = [h for h in self._holders if h.path[0] not in layers and holds_lookalikes(h.known)]
+        users = [h for h in self._holders if h.path[0] not in self._layers and holds_lookalikes(h.known)]
         self._by_identity = [h.held for h in users], [h.known for h in users]
         self._compared_changing = [h.held for h in self._changing], [h.known for h in self._changing]
 
@@ -377,7 +372,7 @@ class PythonState:
         self._objects.carry_over()
         found = self._found(self._holders)
         for path, changes in found.items():
-            if isinstance(self._modules[path[0]], ArrayModule):
+            if path[0] in self._layers:
                 raise NotPlain  # a layer keeps a value for each model
             self._now.update({(path, key): _shown(value) for key, value in changes.items()})
             for modules in self._copies:
