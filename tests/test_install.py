@@ -216,9 +216,12 @@ def wheel_of_the_installation(folder):
     installed = importlib.metadata.distribution("dnnsuite")
     tag = email.message_from_string(installed.read_text("WHEEL"))["Tag"]
     wheel = folder / f"dnnsuite-{installed.version}-{tag}.whl"
+    packed = [file for file in installed.files if ".." not in file.parts and file.suffix != ".pyc"]
     with zipfile.ZipFile(wheel, "w") as archive:
-        for file in installed.files:
-            if ".." not in file.parts and file.suffix != ".pyc":
+        for file in packed:
+            if file.name == "RECORD":  # the installed one also lists the scripts and what pip compiled
+                archive.writestr(str(file), "".join(f"{other},,\n" for other in packed))
+            else:
                 archive.write(file.locate(), str(file))
     return wheel
 
