@@ -16,7 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -227,6 +227,8 @@ class HiddenReads(TorchFunctionMode):
     """Function mode that makes hidden reads of a user's code visible to the recorder, or refuses them; floats that it
     reads become stand-ins."""
 
+    _frozen_by_others: ClassVar[bool] = False
+
     def __init__(self, recorder: StepRecorder, holders: Callable[[], Iterable[Any]] = tuple) -> None:
         """`holders` yields dictionaries and lists in which the step's code is likely to leave a float."""
         super().__init__()
@@ -237,8 +239,10 @@ class HiddenReads(TorchFunctionMode):
 
     def __enter__(self) -> Any:
         # What is there before the step is no part of a circle that the step has made: with it, the search for circles
-        # would take as long as the process is large.
-        self._froze = not gc.get_freeze_count()
+        # would take as long as the process is large. Frozen objects take long to count: where some were met once, more
+        # are taken to be there, and nothing is hidden.
+        HiddenReads._frozen_by_others = HiddenReads._frozen_by_others or gc.get_freeze_count() > 0
+        self._froze = not HiddenReads._frozen_by_others
         if self._froze:
             gc.freeze()
         return super().__enter__()
