@@ -28,7 +28,7 @@ class GraphDouble:
 
     def __init__(self, noise=0.0, spare=2**40):
         self.noise, self.spare = noise, spare
-        self.captured = self.launched = 0
+        self.captured = self.launched = self.released = 0
         self.warmed = set()
 
     @contextlib.contextmanager
@@ -55,6 +55,9 @@ class GraphDouble:
         self.launched += 1
         tape.run(self.noise)
 
+    def release(self):
+        self.released += 1
+
     def spare_bytes(self):
         return self.spare
 
@@ -63,6 +66,44 @@ class GraphDouble:
 
     def put_draws_back(self, state):
         torch.set_rng_state(state)
+
+
+class DeviceMemory(TorchDispatchMode):
+    """Memory of a device, for whose memory a CPU's stands in; what is copied with a device named lies on the host.
+
+    Args:
+        fails_at: number of the operator in the first block of `counted` that finds no memory left; None for no such
+            one.
+
+    Attributes:
+        most: bytes of the device that were taken at a time in that block, at most.
+    """
+
+    def __init__(self, fails_at=None):
+        super().__init__()
+        self.most, self._calls, self._counts, self._alive, self._fails_at = 0, 0, False, {}, fails_at
+
+    @contextlib.contextmanager
+    def counted(self):
+        self._counts = self._calls == 0
+        try:
+            yield
+        finally:
+            self._counts = False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self._calls += self._counts
+        if self._counts and self._calls == self._fails_at:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        result = func(*args, **kwargs or {})
+        host = func._schema.name == "aten::_to_copy" and "device" in (kwargs or {})
+        for storage in (tensor.untyped_storage() for tensor in _tensors(result)):
+            if storage.data_ptr() not in self._alive:
+                self._alive[storage.data_ptr()] = StorageWeakRef(storage), 0 if host else storage.nbytes()
+        self._alive = {place: held for place, held in self._alive.items() if not held[0].expired()}
+        if self._counts:
+            self.most = max(self.most, sum(size for _, size in self._alive.values()))
+        return result
 
 
 class _Names(TorchDispatchMode):

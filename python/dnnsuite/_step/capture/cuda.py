@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -40,6 +41,9 @@ class GraphDevice(Protocol):
         Raises:
             RuntimeError, ValueError: if the device refuses. Stream, generator and allocator are then as before.
         """
+
+    def release(self) -> None:
+        """Keep no graph any more, so that its memory is free once it is dropped."""
 
     def spare_bytes(self) -> int:
         """Return how much of the device's memory copies of a state may take."""
@@ -95,6 +99,10 @@ class CudaDevice:
         self._graphs.append(graph)
         return graph.replay, losses
 
+    def release(self) -> None:
+        self._graphs, self._pool = [], None
+        torch.cuda.empty_cache()
+
     def spare_bytes(self) -> int:
         return int(torch.cuda.mem_get_info(self.home)[0]) // 8
 
@@ -117,7 +125,7 @@ class CudaGraphs:
     warms_up = True  # libraries make their workspaces in the first step, which no graph may
 
     def __init__(self, device: GraphDevice) -> None:
-        self._device = device
+        self._device, self._made = device, weakref.WeakSet[CudaGraph]()
         self.home: torch.device | None = device.home
 
     def recording(self) -> contextlib.AbstractContextManager[Any]:
@@ -125,11 +133,18 @@ class CudaGraphs:
         those that it will use."""
         return self._device.stream()
 
-    def home_of_copies(self, tensors: Sequence[torch.Tensor]) -> torch.device | None:
-        """Return the device for copies of a state's tensors, of which two are made: the host, unless the device has
-        much memory left; None for their own."""
+    def home_of_copies(self, tensors: Sequence[torch.Tensor], audits: bool = False) -> torch.device | None:
+        """Return the device for two copies of a state's tensors: the host, for an array is as large as fits; None for
+        their own, if the step `audits`, as one in a thousand does, and the device has much memory left."""
+        if not audits:
+            return torch.device("cpu")
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         return None if 2 * size <= self._device.spare_bytes() else torch.device("cpu")
+
+    def release(self) -> None:
+        """Free the memory of graphs, once none is used any more."""
+        if not self._made:
+            self._device.release()
 
     def repeat(self, state: State) -> CudaRepeat:
         """Return a judge of a replay from `state` against the step as written."""
@@ -143,7 +158,9 @@ class CudaGraphs:
     def prepare(
         self, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> CudaGraph:
-        return CudaGraph(self._device, train, recording, batch, hyper)
+        graph = CudaGraph(self._device, train, recording, batch, hyper)
+        self._made.add(graph)
+        return graph
 
 
 class CudaRepeat:
@@ -157,16 +174,23 @@ class CudaRepeat:
 
     def __init__(self, device: GraphDevice, state: State) -> None:
         self._device, self._draws = device, device.draws()
-        self._tensors, self._before, self._copied = state.tensors, state.copies(), state.copied
+        self._tensors, self._copied = state.tensors, state.copied
+        self._before = list(state.values)  # `State.exchange` puts others in their place
 
     def undo(self) -> None:
         """Give the state's tensors and the generator what they had before the replay."""
         self._set(self._before)
-        self.same_draws()
+        self._device.put_draws_back(self._draws)
 
     def same_draws(self) -> None:
         """Let the next step draw the same random numbers as the last."""
+        self._after = self._device.draws()
         self._device.put_draws_back(self._draws)
+
+    def redo(self, values: Sequence[torch.Tensor]) -> None:
+        """Give the state's tensors and the generator what they had after the replay: `values` of the tensors."""
+        self._set(values)
+        self._device.put_draws_back(self._after)
 
     def agrees(
         self, replayed: Sequence[torch.Tensor], written: Sequence[torch.Tensor], step: Callable[[], torch.Tensor]
@@ -198,9 +222,11 @@ class CudaRepeat:
         try:
             self.undo()
             for tensor in self._tensors:
-                if tensor.requires_grad:
-                    signs = torch.arange(tensor.numel(), device=tensor.device).view(tensor.shape) % 2 * 2 - 1
-                    tensor.detach().mul_(1 + _ROUNDING * signs.to(tensor.dtype))
+                if tensor.requires_grad and tensor.dim():
+                    inner = max((d for d in range(tensor.dim()) if tensor.size(d) > 1), default=0)
+                    by_place = tensor.detach().transpose(0, inner)  # in place: the device may be full
+                    by_place[::2].mul_(1 - _ROUNDING)
+                    by_place[1::2].mul_(1 + _ROUNDING)
             return [step().detach(), *(self._copied(tensor) for tensor in self._tensors)]
         finally:
             self._set(after)

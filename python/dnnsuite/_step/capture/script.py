@@ -111,9 +111,12 @@ class Scripts:
             replay.guard = Script(make_plan(guard))
         return replay
 
-    def home_of_copies(self, tensors: Sequence[torch.Tensor]) -> torch.device | None:
+    def home_of_copies(self, tensors: Sequence[torch.Tensor], audits: bool = False) -> torch.device | None:
         """Return the device for copies of a state's tensors: their own."""
         return None
+
+    def release(self) -> None:
+        """Do nothing: a script holds no memory between steps."""
 
     def repeat(self, state: Any) -> SameBits:
         """Return a judge of a replay from `state` against the step as written."""
