@@ -22,6 +22,7 @@ class GraphDouble:
 
     Attributes:
         warmed: names of the operators that ran on the stream of captures before there was one.
+        tape: what the last capture wrote down, one (operator, tensors) for each kernel: views launch none.
     """
 
     home = torch.device("cpu")
@@ -29,7 +30,7 @@ class GraphDouble:
     def __init__(self, noise=0.0, spare=2**40):
         self.noise, self.spare = noise, spare
         self.captured = self.launched = self.released = 0
-        self.warmed = set()
+        self.warmed, self.tape = set(), []
 
     @contextlib.contextmanager
     def stream(self):
@@ -48,6 +49,7 @@ class GraphDouble:
             tape.undo()
             torch.set_rng_state(draws)
         self.captured += 1
+        self.tape = tape.kernels()
         tape.forget_outside()
         return lambda: self._launch(tape), losses
 
@@ -164,6 +166,13 @@ class _Tape(TorchDispatchMode):
         if _place(tensor) in self._outside and _place(tensor) not in self._before:
             storage = tensor.untyped_storage()
             self._before[_place(tensor)] = storage, storage.clone()
+
+    def kernels(self):
+        return [
+            (func._schema.name, _tensors((args, kwargs, result)))
+            for func, args, kwargs, result in self._calls
+            if not func.is_view
+        ]
 
     def undo(self):
         """Give all that was written what it held before."""

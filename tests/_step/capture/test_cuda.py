@@ -77,6 +77,40 @@ def test_a_graph_draws_from_the_generator_as_the_step_does():
     assert device.captured == 1
 
 
+class Drops(torch.nn.Module):
+    """Dropout by `layers` layers, one of them called twice, and by as many calls of a function."""
+
+    def __init__(self, layers):
+        super().__init__()
+        self.body = model()
+        self.drops = torch.nn.ModuleList(torch.nn.Dropout(0.1 * (1 + i % 5)) for i in range(layers))
+
+    def forward(self, x):
+        x = self.body(x)
+        for drop in (*self.drops, self.drops[0]):
+            x = torch.nn.functional.dropout(drop(x), 0.1, self.training)
+        return x
+
+
+def accumulated(array, x, y):
+    return cross_entropy(array, x, y) + cross_entropy(array, x, y)
+
+
+@pytest.mark.parametrize(
+    ("layers", "loss", "kernels"), [(1, cross_entropy, 3), (9, cross_entropy, 3), (9, accumulated, 4)]
+)
+def test_dropout_takes_no_kernels_of_its_own_for_its_streams(layers, loss, kernels):
+    """All streams of a step are read and moved on at once; they draw what they draw one by one."""
+    device = GraphDouble()
+    assert agree(loss, device, make=lambda: Drops(layers), count=5) == "captured"
+    of_streams = [
+        name
+        for name, tensors in device.tape
+        if name.startswith("aten::") and any(t.dtype == torch.int64 and t.shape[-2:] == (3, 2) for t in tensors)
+    ]
+    assert len(of_streams) == kernels
+
+
 def convolution_before_a_norm():
     return torch.nn.Sequential(
         torch.nn.Conv2d(2, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.Flatten(), torch.nn.Linear(128, 4)

@@ -80,12 +80,12 @@ class Audit:
         except torch.OutOfMemoryError:
             if not isinstance(self._repeat, CudaRepeat):
                 raise
-        except Exception as error:
-            raise _stale(f"the eager step fails with {described(error)}") from error
-        if eager is None:  # it does not fit beside the graph
             self.undo()
             self._repeat.redo(replayed[1:])
             put_back(array, left)
+        except Exception as error:
+            raise _stale(f"the eager step fails with {described(error)}") from error
+        if eager is None:  # it does not fit beside the graph
             return losses
         if guards.ways(array) != self._ways:  # a part runs one by one since then, and rounds differently
             return eager

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from ..._torch import capture_stream, end_failed_capture, first_cause, foreach_copy_
+from ...nn.drawn_together import DrawnTogether
 from ..batches import compact, own_copy, static_copy
 from . import guards
 from .comparison import State
@@ -127,6 +128,16 @@ class CudaGraphs:
     def __init__(self, device: GraphDevice) -> None:
         self._device, self._made = device, weakref.WeakSet[CudaGraph]()
         self.home: torch.device | None = device.home
+
+    def steps(self, train: Train, array: torch.nn.Module) -> Train:
+        """Return the steps of `array` as they are recorded: their random streams are drawn from together."""
+        draws = DrawnTogether(array, self._device.home)
+
+        def drawn_together(batch: Any, hyper: Sequence[Any]) -> torch.Tensor:
+            with draws.step():
+                return train(batch, hyper)
+
+        return drawn_together
 
     def recording(self) -> contextlib.AbstractContextManager[Any]:
         """Return a block for steps on the way to a graph: on its stream, so that libraries' handles and workspaces are

@@ -79,6 +79,10 @@ class Scripts:
     runs_code = False  # nothing of a step's own code runs while its replay is made
     warms_up = False  # the first step may be recorded
 
+    def steps(self, train: Any, array: torch.nn.Module) -> Any:
+        """Return the steps of `array` as they are recorded."""
+        return train
+
     def recording(self) -> contextlib.AbstractContextManager[Any]:
         """Return a block for steps on the way to a script."""
         return contextlib.nullcontext()

@@ -59,7 +59,7 @@ class CapturedStep:
         optimizer state. `subject` and `known` are given where recordings are shared with other shards, `reach` if it is
         known."""
         self._given = BatchNumbers()
-        self._train, self._array, self._replays = on_filled(train, self._given), array, replays
+        self._train, self._array, self._replays = on_filled(replays.steps(train, array), self._given), array, replays
         reach = copy.copy(reach or guards.reach_of(function, array))
         self._readers, shared = tuple(reach.readers), copy.copy(reach)
         reach.readers = [*reach.readers, self._given]

@@ -156,8 +156,8 @@ class StepWatch:
         except torch.OutOfMemoryError:
             if not isinstance(repeat, CudaRepeat) or self.side_effect(attempt) is not None:
                 raise  # code that has counted may not run again
-        if losses is None:
             repeat.undo()
+        if losses is None:
             return None, NO_MEMORY
         if guards.ways(self.array) != attempt.ways:
             attempt.stage = "record"
