@@ -172,6 +172,7 @@ class StepRunner(NotCopied):
         B = array_width(array)
         for one in optimizers:
             check_optimizer(one, B)
+            one.follow_parameters()
         own_what_trains(array)  # a shard would keep it for itself
         take_from_models(array)
         self._removed.look(array, optimizers)
