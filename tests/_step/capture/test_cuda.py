@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import dnnsuite
+from captured_layers import LAYERS
 from dnnsuite import StepRunner, nn, optim
 from dnnsuite._step.capture import CudaGraphs
 from dnnsuite._step.capture.record import StepRecorder
@@ -31,7 +32,7 @@ def batches(count, features=(6,)):
         yield torch.randn(3, 8, *features, generator=generator), torch.randint(4, (3, 8), generator=generator)
 
 
-def train_on_cpu(replays, loss, make=model, features=(6,), count=8, lr=(0.1, 0.05, 0.01)):
+def train_on_cpu(replays, loss, make=model, features=(6,), count=8, lr=(0.1, 0.05, 0.01), given=None):
     """Train with what `replays` makes of the steps; return losses and parameters, and the mode."""
     array = dnnsuite.fuse(make_models(make, 3), seeds=range(3))
     optimizer = optim.Adam(array.parameters(), lr=list(lr))
@@ -41,7 +42,7 @@ def train_on_cpu(replays, loss, make=model, features=(6,), count=8, lr=(0.1, 0.0
     vectors = [{name: group[name].detach() for name in optimizer.per_model} for group in optimizer.param_groups]
     losses = []
     torch.manual_seed(1)
-    for batch in batches(count, features):
+    for batch in given or batches(count, features):
         losses.append(deal.run(0, batch, (vectors, None, None)).detach().clone())
     return [torch.stack(losses), *(p.detach() for p in array.parameters())], deal.mode
 
@@ -58,6 +59,14 @@ def test_a_graph_trains_as_the_step():
     device = GraphDouble()
     assert agree(cross_entropy, device) == "captured"
     assert (device.captured, device.launched) == (1, 6)  # of 8 steps the first two run as written
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_each_kind_of_layer_is_captured(name):
+    make, draw = LAYERS[name]
+    torch.manual_seed(3)
+    given = [(dnnsuite.stack(draw(), B=3), dnnsuite.stack(torch.randint(5, (12,)), B=3)) for _ in range(5)]
+    assert agree(cross_entropy, GraphDouble(), make=make, given=given) == "captured"
 
 
 def test_a_step_before_a_capture_runs_on_its_stream():
