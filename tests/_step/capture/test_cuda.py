@@ -3,6 +3,7 @@ import contextlib
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import dnnsuite
 from captured_layers import LAYERS
@@ -75,6 +76,37 @@ def test_a_step_before_a_capture_runs_on_its_stream():
     assert agree(cross_entropy, device, count=4) == "captured"
     backward_too = {"dnnsuite::linear", "dnnsuite::linear_backward", "dnnsuite::optimizer_step_"}
     assert backward_too <= device.warmed
+
+
+def test_every_step_that_is_no_replay_runs_on_the_stream_of_captures():
+    """What a step leaves in autograd's graph remembers its stream, and no capture may wait for another one."""
+
+    class Device(GraphDouble):
+        inside = False
+
+        @contextlib.contextmanager
+        def stream(self):
+            self.inside = True
+            with super().stream():
+                yield
+            self.inside = False
+
+    class Places(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.found = []
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func._schema.name == "dnnsuite::linear":
+                self.found.append(device.inside)
+            return func(*args, **kwargs or {})
+
+    device, many = Device(), [next(batches(1))]
+    many = [tuple(part[:, : 8 - step % 3] for part in many[0]) for step in range(15)]
+    with Places() as places:
+        assert train_on_cpu(CudaGraphs(device), cross_entropy, given=many)[1] == "captured"
+    assert len(places.found) > 2 * 3 * 3
+    assert all(places.found)
 
 
 def test_a_graph_draws_from_the_generator_as_the_step_does():
