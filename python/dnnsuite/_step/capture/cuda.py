@@ -7,7 +7,7 @@ import contextlib
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -28,36 +28,8 @@ _TINY = 1e-5  # the same per element, where all is about zero
 _ROUNDING = 3e-7  # relative, of numbers in 32 bits
 
 
-class GraphDevice(Protocol):
-    """The calls of a device that graphs need; tests give a double that runs on a CPU."""
-
-    home: torch.device
-
-    def stream(self) -> contextlib.AbstractContextManager[Any]:
-        """Return a block on the stream that graphs are captured on, in order with the caller's stream."""
-
-    def capture(self, step: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
-        """Capture a step without running it; return its launch, and the tensor that gets its result.
-
-        Raises:
-            RuntimeError, ValueError: if the device refuses. Stream, generator and allocator are then as before.
-        """
-
-    def release(self) -> None:
-        """Keep no graph any more, so that its memory is free once it is dropped."""
-
-    def spare_bytes(self) -> int:
-        """Return how much of the device's memory copies of a state may take."""
-
-    def draws(self) -> torch.Tensor:
-        """Return the state of the device's random generator."""
-
-    def put_draws_back(self, state: torch.Tensor) -> None:
-        """Set the state of the device's random generator."""
-
-
 class CudaDevice:
-    """One GPU. The graphs of one array share their memory, for only one runs at a time.
+    """One GPU, with the calls that graphs need. The graphs of one array share memory, for only one runs at a time.
 
     A graph is kept until the device is dropped: libraries give the workspaces of its stream away with it, and the other
     graphs of that stream know them by address.
@@ -71,6 +43,7 @@ class CudaDevice:
 
     @contextlib.contextmanager
     def stream(self) -> Iterator[None]:
+        """Run a block on the stream that graphs are captured on, in order with the caller's stream."""
         if self._side is None:
             self._side = capture_stream(self.home)
         caller = torch.cuda.current_stream(self.home)
@@ -82,6 +55,8 @@ class CudaDevice:
             caller.wait_stream(self._side)
 
     def capture(self, step: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
+        """Capture a step without running it; return its launch, and the tensor that gets its result. After an error
+        stream, generator and allocator are as before."""
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
@@ -101,10 +76,12 @@ class CudaDevice:
         return graph.replay, losses
 
     def release(self) -> None:
+        """Keep no graph any more, so that its memory is free once it is dropped."""
         self._graphs, self._pool = [], None
         torch.cuda.empty_cache()
 
     def spare_bytes(self) -> int:
+        """Return how much of the device's memory copies of a state may take."""
         return int(torch.cuda.mem_get_info(self.home)[0]) // 8
 
     def draws(self) -> torch.Tensor:
@@ -125,7 +102,7 @@ class CudaGraphs:
     runs_code = True  # a capture runs the code of the step once more
     warms_up = True  # libraries make their workspaces in the first step, which no graph may
 
-    def __init__(self, device: GraphDevice) -> None:
+    def __init__(self, device: CudaDevice) -> None:
         self._device, self._made = device, weakref.WeakSet[CudaGraph]()
         self.home: torch.device | None = device.home
 
@@ -183,7 +160,7 @@ class CudaRepeat:
     changes when its parameters change by a rounding error.
     """
 
-    def __init__(self, device: GraphDevice, state: State) -> None:
+    def __init__(self, device: CudaDevice, state: State) -> None:
         self._device, self._draws = device, device.draws()
         self._tensors, self._copied = state.tensors, state.copied
         self._before = list(state.values)  # `State.exchange` puts others in their place
@@ -292,7 +269,7 @@ class CudaGraph:
     guard: Replay | None = None
 
     def __init__(
-        self, device: GraphDevice, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any]
+        self, device: CudaDevice, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any]
     ) -> None:
         self._device = device
         batch_tensors = guards.flatten(batch)[0]
