@@ -31,19 +31,16 @@ class DrawnTogether:
     """
 
     def __init__(self, array: torch.nn.Module, home: torch.device) -> None:
-        self._buffers = streams_of(array)
-        self._home = home
-        steps = [[0, step] for step in range(_AT_ONCE + 1)]
-        self._ramp = torch.tensor(steps, dtype=torch.int64, device=home).view(-1, 1, 1, 2)
+        self._buffers, self._home = streams_of(array), home
+        self._ramp = torch.tensor([[0, step] for step in range(_AT_ONCE + 1)], device=home).view(-1, 1, 1, 2)
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
         """Draw together in this block, on this thread."""
         here = [one for one in (buffers[name] for buffers, name in self._buffers) if one.device == self._home]
-        alike = [one for one in here if one.shape == here[0].shape]
-        self._streams: list[torch.Tensor] | None = alike
-        self._places = {id(stream): place for place, stream in enumerate(alike)}
-        self._drawn, self._states = [0] * len(alike), list[torch.Tensor]()
+        self._streams = [one for one in here if one.shape == here[0].shape]
+        self._places = {id(stream): place for place, stream in enumerate(self._streams)}
+        self._drawn, self._states, self._settled = [0] * len(self._streams), list[torch.Tensor](), False
         with draw_by(self):
             try:
                 yield
@@ -55,35 +52,28 @@ class DrawnTogether:
 
     def draw(self, stream: torch.Tensor) -> torch.Tensor | None:
         """Return (key, step) `[B, 2]` of the next draw; None if the stream itself has to be advanced."""
-        place = self._counted(stream)
-        return None if place is None else self._state(self._drawn[place] - 1)[place]
+        return self._state(self._places[id(stream)], -1) if self.pass_over(stream) else None
 
     def pass_over(self, stream: torch.Tensor) -> bool:
-        """Leave a draw out; False if the stream itself has to be advanced."""
-        return self._counted(stream) is not None
-
-    def settle(self) -> None:
-        """Move the streams on to where the draws have come, for code that looks at them."""
-        streams, self._streams = self._streams, None
-        moved = [place for place, count in enumerate(self._drawn) if count] if streams else []
-        if moved:
-            assert streams is not None
-            states = [self._state(self._drawn[place], streams)[place] for place in moved]
-            foreach_copy_([streams[place] for place in moved], states)
-
-    def _counted(self, stream: torch.Tensor) -> int | None:
-        if self._streams is None:
-            return None
+        """Count a draw; False if the stream itself has to be advanced."""
         place = self._places.get(id(stream))
         if place is None:  # perhaps a part of a stream
             self.settle()
-        else:
+        elif not self._settled:
             self._drawn[place] += 1
-        return place
+        return not self._settled
 
-    def _state(self, draw: int, streams: list[torch.Tensor] | None = None) -> torch.Tensor:
-        """Return (key, step) `[streams, B, 2]` of a draw by its number in this step."""
+    def settle(self) -> None:
+        """Move the streams on to where the draws have come, for code that looks at them."""
+        moved = [] if self._settled else [place for place, count in enumerate(self._drawn) if count]
+        self._settled = True
+        if moved:
+            foreach_copy_([self._streams[place] for place in moved], [self._state(place) for place in moved])
+
+    def _state(self, place: int, last: int = 0) -> torch.Tensor:
+        """Return (key, step) `[B, 2]` of a stream's next draw, or of its last by -1."""
+        draw = self._drawn[place] + last
         while len(self._states) * _AT_ONCE <= draw:
-            begin = self._states[-1][_AT_ONCE] if self._states else torch.stack(streams or self._streams or [])
+            begin = self._states[-1][_AT_ONCE] if self._states else torch.stack(self._streams)
             self._states.append(begin + self._ramp)
-        return self._states[draw // _AT_ONCE][draw % _AT_ONCE]
+        return self._states[draw // _AT_ONCE][draw % _AT_ONCE][place]
