@@ -70,7 +70,7 @@ class CudaDevice:
                     losses = step()
         except BaseException:
             end_failed_capture(self.home, caller, self._pool)
-            self._pool = None if not self._graphs else self._pool
+            self._pool = None  # it may still take itself for that of a capture
             raise
         self._graphs.append(graph)
         return graph.replay, losses
