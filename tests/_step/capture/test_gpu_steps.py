@@ -102,6 +102,18 @@ def test_a_refused_capture_leaves_the_process_as_it_was():
     assert train(mlp, vectors, True)[2] == "captured"
 
 
+def test_comparing_a_graph_with_its_step_holds_at_most_seven_times_the_parameters():
+    def wide():
+        return torch.nn.Sequential(torch.nn.Linear(20, 4096), torch.nn.Linear(4096, 4096), torch.nn.Linear(4096, 5))
+
+    parameters = 4 * B * sum(p.numel() for p in wide().parameters())
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    assert train(wide, vectors, True)[2] == "captured"
+    assert torch.cuda.max_memory_allocated() - before <= 7 * parameters
+
+
 class Counts(torch.nn.Module):
     def __init__(self):
         super().__init__()
