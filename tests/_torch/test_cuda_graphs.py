@@ -26,6 +26,8 @@ def test_a_refused_capture_gives_stream_and_generator_back(cuda):
 
 def test_the_next_capture_after_a_refused_one_is_made(cuda):
     device = CudaDevice(HOME)
+    with device.stream():
+        device.capture(lambda: torch.ones(2))
     with pytest.raises(RuntimeError), device.stream():
         device.capture(cuda.refuse)
     with device.stream():

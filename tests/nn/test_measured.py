@@ -119,6 +119,20 @@ def test_nothing_is_measured_under_a_transform():
     torch.func.grad(under)(x())
 
 
+def test_nothing_is_measured_inside_a_backward_pass():
+    """A measurement is a backward pass of its own: on a GPU it would wait for the thread that waits for it."""
+    chosen = []
+
+    def forward(y):
+        chosen.append(measured.fastest("a sum", {"slow": slow, "quick": quick}, [y]))
+        return y * 2
+
+    given = x().requires_grad_()
+    torch.utils.checkpoint.checkpoint(forward, given, use_reentrant=True).sum().backward()
+    before = measured.fastest("a sum", {"slow": slow, "quick": quick}, [x()])  # without a gradient, as in the forward
+    assert chosen == [before, "slow"]
+
+
 @pytest.mark.gpu
 def test_on_a_gpu_a_choice_is_made_before_a_capture_and_kept_in_it():
     given = torch.randn(64, 64, device="cuda", requires_grad=True)

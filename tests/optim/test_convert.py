@@ -7,7 +7,7 @@ import io
 import pytest
 import torch
 
-from dnnsuite import optim
+from dnnsuite import nn, optim
 from dnnsuite.errors import InvalidArgument
 
 KINDS = ["SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adadelta", "Adagrad", "RMSprop", "ASGD", "Rprop"]
@@ -171,3 +171,48 @@ def test_keywords_of_ours_come_along():
     params = [torch.nn.Parameter(torch.ones(1, 3))]
     array = optim.Adam.from_models([torch.optim.Adam([torch.nn.Parameter(torch.ones(3))])], params, on_nan="skip")
     assert array.on_nan == "skip"
+
+
+@pytest.fixture
+def parameters_stay_when_moved():
+    """To "meta", too, where torch else puts new parameters into the modules, and not as on a GPU into the same."""
+    before = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    yield
+    torch.__future__.set_swap_module_params_on_conversion(before)
+
+
+@pytest.mark.usefixtures("parameters_stay_when_moved")
+def test_vectors_and_states_follow_parameters_to_another_device():
+    array = nn.Linear(3, 2, B=2)
+    groups = [{"params": [parameter]} for parameter in array.parameters()]
+    optimizer = optim.Adam(groups, lr=[0.1, 0.2], max_grad_norm=1.0, on_nan="skip")
+    array(torch.randn(2, 4, 3)).square().sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    array.to("meta")
+    optimizer.step()
+    held = [value for group in optimizer.param_groups for value in group.values()]
+    held += [value for state in optimizer.state.values() for value in state.values()]
+    tensors = [value for value in held if isinstance(value, torch.Tensor)]
+    assert len(tensors) > 20
+    assert {value.device.type for value in tensors} == {"meta"}
+    assert len({id(group["active"]) for group in optimizer.param_groups}) == 1  # all groups share it
+
+
+@pytest.mark.gpu
+def test_an_array_that_goes_on_on_a_gpu_trains_as_one_that_stays():
+    def trained(device):
+        torch.manual_seed(0)
+        array = nn.Linear(3, 2, B=2)
+        optimizer = optim.Adam(array.parameters(), lr=[0.1, 0.2], max_grad_norm=1.0, on_nan="skip")
+        for step in range(6):
+            if step == 3:
+                array.to(device)
+            optimizer.zero_grad()
+            x = torch.randn(2, 4, 3).to(array.weight.device)
+            array(x).square().sum().backward()
+            optimizer.step()
+        return [parameter.detach().cpu() for parameter in array.parameters()]
+
+    torch.testing.assert_close(trained("cuda"), trained("cpu"), rtol=1e-4, atol=1e-5)

@@ -22,14 +22,15 @@ class GraphDouble:
 
     Attributes:
         warmed: names of the operators that ran on the stream of captures before there was one.
+        tape: what the last capture wrote down, one (operator, tensors) for each kernel: views launch none.
     """
 
     home = torch.device("cpu")
 
     def __init__(self, noise=0.0, spare=2**40):
         self.noise, self.spare = noise, spare
-        self.captured = self.launched = 0
-        self.warmed = set()
+        self.captured = self.launched = self.released = 0
+        self.warmed, self.tape = set(), []
 
     @contextlib.contextmanager
     def stream(self):
@@ -48,12 +49,16 @@ class GraphDouble:
             tape.undo()
             torch.set_rng_state(draws)
         self.captured += 1
+        self.tape = tape.kernels()
         tape.forget_outside()
         return lambda: self._launch(tape), losses
 
     def _launch(self, tape):
         self.launched += 1
         tape.run(self.noise)
+
+    def release(self):
+        self.released += 1
 
     def spare_bytes(self):
         return self.spare
@@ -63,6 +68,44 @@ class GraphDouble:
 
     def put_draws_back(self, state):
         torch.set_rng_state(state)
+
+
+class DeviceMemory(TorchDispatchMode):
+    """Memory of a device, for whose memory a CPU's stands in; what is copied with a device named lies on the host.
+
+    Args:
+        fails_at: number of the operator in the first block of `counted` that finds no memory left; None for no such
+            one.
+
+    Attributes:
+        most: bytes of the device that were taken at a time in that block, at most.
+    """
+
+    def __init__(self, fails_at=None):
+        super().__init__()
+        self.most, self._calls, self._counts, self._alive, self._fails_at = 0, 0, False, {}, fails_at
+
+    @contextlib.contextmanager
+    def counted(self):
+        self._counts = self._calls == 0
+        try:
+            yield
+        finally:
+            self._counts = False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self._calls += self._counts
+        if self._counts and self._calls == self._fails_at:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        result = func(*args, **kwargs or {})
+        host = func._schema.name == "aten::_to_copy" and "device" in (kwargs or {})
+        for storage in (tensor.untyped_storage() for tensor in _tensors(result)):
+            if storage.data_ptr() not in self._alive:
+                self._alive[storage.data_ptr()] = StorageWeakRef(storage), 0 if host else storage.nbytes()
+        self._alive = {place: held for place, held in self._alive.items() if not held[0].expired()}
+        if self._counts:
+            self.most = max(self.most, sum(size for _, size in self._alive.values()))
+        return result
 
 
 class _Names(TorchDispatchMode):
@@ -123,6 +166,13 @@ class _Tape(TorchDispatchMode):
         if _place(tensor) in self._outside and _place(tensor) not in self._before:
             storage = tensor.untyped_storage()
             self._before[_place(tensor)] = storage, storage.clone()
+
+    def kernels(self):
+        return [
+            (func._schema.name, _tensors((args, kwargs, result)))
+            for func, args, kwargs, result in self._calls
+            if not func.is_view
+        ]
 
     def undo(self):
         """Give all that was written what it held before."""

@@ -3,6 +3,7 @@
 what torch would do after it does not happen."""
 
 import contextlib
+import itertools
 
 import torch
 
@@ -22,20 +23,26 @@ class PretendCuda:
         current: the thread's stream.
         generator_captured: draws raise while it is true, as torch's generator then does.
         invalid: something has invalidated the capture under way.
+        recording: memory pools of captures that have not ended well; none of them takes another.
     """
 
     def __init__(self, monkeypatch):
         self.current, self.generator_captured, self.invalid = PretendStream(), False, False
+        self.recording, pools = set(), itertools.count()
         cuda = self
 
         class Graph:
             def capture_begin(self, pool=None, capture_error_mode="global", **options):
-                cuda.generator_captured, cuda.invalid = True, False
+                if pool in cuda.recording:
+                    raise RuntimeError(f"already recording to mempool_id {pool}")
+                cuda.recording |= {pool} - {None}
+                cuda.generator_captured, cuda.invalid, self.pool = True, False, pool
 
             def capture_end(self):
                 if cuda.invalid:
                     raise RuntimeError("operation failed due to a previous error during capture")
                 cuda.generator_captured = False
+                cuda.recording -= {self.pool}
 
             def replay(self):
                 assert not cuda.generator_captured
@@ -50,7 +57,7 @@ class PretendCuda:
             "set_stream": lambda stream: setattr(self, "current", stream),
             "synchronize": lambda device=None: None,
             "empty_cache": lambda: None,
-            "graph_pool_handle": lambda: (0, 1),
+            "graph_pool_handle": lambda: (0, next(pools)),
         }.items():
             monkeypatch.setattr(torch.cuda, name, stand_in)
         zeros = torch.zeros

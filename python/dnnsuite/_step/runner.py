@@ -172,6 +172,7 @@ class StepRunner(NotCopied):
         B = array_width(array)
         for one in optimizers:
             check_optimizer(one, B)
+            one.follow_parameters()
         own_what_trains(array)  # a shard would keep it for itself
         take_from_models(array)
         self._removed.look(array, optimizers)
@@ -268,9 +269,10 @@ class StepRunner(NotCopied):
             self._lent.hand_back()
         for optimizer, hook in after if step.error is None else ():
             hook(optimizer, (), {})
-        if self._on_cpu and not self._warm and self.mode != "warming up":
+        if not self._warm and self.mode != "warming up":
             self._warm = True  # what the steps on the way to a replay took is let go, as copies of the state
-            memory.trim(_FEW_BYTES)
+            if self._on_cpu:
+                memory.trim(_FEW_BYTES)
         self._steady = self._settles(after)
         return step
 

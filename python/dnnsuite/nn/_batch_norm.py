@@ -294,21 +294,15 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """`torch.nn.InstanceNorm1d` for B models: `[B, N, C, L]` or `[B, C, L]`."""
-
     torch_class = torch.nn.InstanceNorm1d
     ranks = (4,)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """`torch.nn.InstanceNorm2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
-
     torch_class = torch.nn.InstanceNorm2d
     ranks = (5,)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """`torch.nn.InstanceNorm3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
-
     torch_class = torch.nn.InstanceNorm3d
     ranks = (6,)

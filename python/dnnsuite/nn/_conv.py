@@ -170,20 +170,14 @@ class _Conv(_ConvBase):
 
 
 class Conv1d(_Conv):
-    """`torch.nn.Conv1d` for B models: `[B, N, C, L]` or `[B, C, L]`."""
-
     torch_class, dims = torch.nn.Conv1d, 1
 
 
 class Conv2d(_Conv):
-    """`torch.nn.Conv2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
-
     torch_class, dims = torch.nn.Conv2d, 2
 
 
 class Conv3d(_Conv):
-    """`torch.nn.Conv3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
-
     torch_class, dims = torch.nn.Conv3d, 3
 
 
@@ -239,20 +233,14 @@ class _ConvTranspose(_ConvBase):
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """`torch.nn.ConvTranspose1d` for B models: `[B, N, C, L]` or `[B, C, L]`."""
-
     torch_class, dims = torch.nn.ConvTranspose1d, 1
 
 
 class ConvTranspose2d(_ConvTranspose):
-    """`torch.nn.ConvTranspose2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
-
     torch_class, dims = torch.nn.ConvTranspose2d, 2
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """`torch.nn.ConvTranspose3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
-
     torch_class, dims = torch.nn.ConvTranspose3d, 3
 
     @classmethod

@@ -29,20 +29,14 @@ class _ConstantPad(_Pad):
 
 
 class ConstantPad1d(_ConstantPad):
-    """`torch.nn.ConstantPad1d` for B models: `[B, N, C, L]` or `[B, C, L]`."""
-
     torch_class = torch.nn.ConstantPad1d
 
 
 class ConstantPad2d(_ConstantPad):
-    """`torch.nn.ConstantPad2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
-
     torch_class = torch.nn.ConstantPad2d
 
 
 class ConstantPad3d(_ConstantPad):
-    """`torch.nn.ConstantPad3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
-
     torch_class = torch.nn.ConstantPad3d
 
 
@@ -52,20 +46,14 @@ class _ZeroPad(_Pad):
 
 
 class ZeroPad1d(_ZeroPad):
-    """`torch.nn.ZeroPad1d` for B models: `[B, N, C, L]` or `[B, C, L]`."""
-
     torch_class = torch.nn.ZeroPad1d
 
 
 class ZeroPad2d(_ZeroPad):
-    """`torch.nn.ZeroPad2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
-
     torch_class = torch.nn.ZeroPad2d
 
 
 class ZeroPad3d(_ZeroPad):
-    """`torch.nn.ZeroPad3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
-
     torch_class = torch.nn.ZeroPad3d
 
 
@@ -74,20 +62,14 @@ class _ReflectionPad(_Pad):
 
 
 class ReflectionPad1d(_ReflectionPad):
-    """`torch.nn.ReflectionPad1d` for B models: `[B, N, C, L]` or `[B, C, L]`."""
-
     torch_class = torch.nn.ReflectionPad1d
 
 
 class ReflectionPad2d(_ReflectionPad):
-    """`torch.nn.ReflectionPad2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
-
     torch_class = torch.nn.ReflectionPad2d
 
 
 class ReflectionPad3d(_ReflectionPad):
-    """`torch.nn.ReflectionPad3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
-
     torch_class = torch.nn.ReflectionPad3d
 
 
@@ -96,20 +78,14 @@ class _ReplicationPad(_Pad):
 
 
 class ReplicationPad1d(_ReplicationPad):
-    """`torch.nn.ReplicationPad1d` for B models: `[B, N, C, L]` or `[B, C, L]`."""
-
     torch_class = torch.nn.ReplicationPad1d
 
 
 class ReplicationPad2d(_ReplicationPad):
-    """`torch.nn.ReplicationPad2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
-
     torch_class = torch.nn.ReplicationPad2d
 
 
 class ReplicationPad3d(_ReplicationPad):
-    """`torch.nn.ReplicationPad3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
-
     torch_class = torch.nn.ReplicationPad3d
 
 
@@ -118,18 +94,12 @@ class _CircularPad(_Pad):
 
 
 class CircularPad1d(_CircularPad):
-    """`torch.nn.CircularPad1d` for B models: `[B, N, C, L]` or `[B, C, L]`."""
-
     torch_class = torch.nn.CircularPad1d
 
 
 class CircularPad2d(_CircularPad):
-    """`torch.nn.CircularPad2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
-
     torch_class = torch.nn.CircularPad2d
 
 
 class CircularPad3d(_CircularPad):
-    """`torch.nn.CircularPad3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
-
     torch_class = torch.nn.CircularPad3d

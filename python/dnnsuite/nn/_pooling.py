@@ -39,20 +39,14 @@ class _MaxPool(Stateless):
 
 
 class MaxPool1d(_MaxPool):
-    """`torch.nn.MaxPool1d` for B models: `[B, N, C, L]` or `[B, C, L]`."""
-
     torch_class, function = torch.nn.MaxPool1d, "max_pool1d"
 
 
 class MaxPool2d(_MaxPool):
-    """`torch.nn.MaxPool2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
-
     torch_class, function = torch.nn.MaxPool2d, "max_pool2d"
 
 
 class MaxPool3d(_MaxPool):
-    """`torch.nn.MaxPool3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
-
     torch_class, function = torch.nn.MaxPool3d, "max_pool3d"
 
 
@@ -61,21 +55,15 @@ class _AvgPool(Stateless):
 
 
 class AvgPool1d(_AvgPool):
-    """`torch.nn.AvgPool1d` for B models: `[B, N, C, L]` or `[B, C, L]`."""
-
     torch_class, function = torch.nn.AvgPool1d, "avg_pool1d"
 
 
 class AvgPool2d(_AvgPool):
-    """`torch.nn.AvgPool2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
-
     torch_class, function = torch.nn.AvgPool2d, "avg_pool2d"
     arguments: ClassVar[tuple[str, ...]] = (*_AvgPool.arguments, "divisor_override")
 
 
 class AvgPool3d(_AvgPool):
-    """`torch.nn.AvgPool3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
-
     torch_class, function = torch.nn.AvgPool3d, "avg_pool3d"
     arguments: ClassVar[tuple[str, ...]] = (*_AvgPool.arguments, "divisor_override")
 
@@ -85,20 +73,14 @@ class _AdaptiveAvgPool(Stateless):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """`torch.nn.AdaptiveAvgPool1d` for B models: `[B, N, C, L]` or `[B, C, L]`."""
-
     torch_class, function = torch.nn.AdaptiveAvgPool1d, "adaptive_avg_pool1d"
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """`torch.nn.AdaptiveAvgPool2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
-
     torch_class, function = torch.nn.AdaptiveAvgPool2d, "adaptive_avg_pool2d"
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """`torch.nn.AdaptiveAvgPool3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
-
     torch_class, function = torch.nn.AdaptiveAvgPool3d, "adaptive_avg_pool3d"
 
 
@@ -107,20 +89,14 @@ class _AdaptiveMaxPool(Stateless):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """`torch.nn.AdaptiveMaxPool1d` for B models: `[B, N, C, L]` or `[B, C, L]`."""
-
     torch_class, function = torch.nn.AdaptiveMaxPool1d, "adaptive_max_pool1d"
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """`torch.nn.AdaptiveMaxPool2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
-
     torch_class, function = torch.nn.AdaptiveMaxPool2d, "adaptive_max_pool2d"
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """`torch.nn.AdaptiveMaxPool3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
-
     torch_class, function = torch.nn.AdaptiveMaxPool3d, "adaptive_max_pool3d"
 
 
@@ -129,20 +105,14 @@ class _LPPool(Stateless):
 
 
 class LPPool1d(_LPPool):
-    """`torch.nn.LPPool1d` for B models: `[B, N, C, L]` or `[B, C, L]`."""
-
     torch_class, function = torch.nn.LPPool1d, "lp_pool1d"
 
 
 class LPPool2d(_LPPool):
-    """`torch.nn.LPPool2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
-
     torch_class, function = torch.nn.LPPool2d, "lp_pool2d"
 
 
 class LPPool3d(_LPPool):
-    """`torch.nn.LPPool3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
-
     torch_class, function = torch.nn.LPPool3d, "lp_pool3d"
 
 

@@ -167,6 +167,10 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         torchs = cls.__dict__.get("torch_class")
         if isinstance(torchs, type):
             cls.forward = shown_as_torchs(cls.forward, torchs)
+            space = {"1d": "L", "2d": "H, W", "3d": "D, H, W"}.get(torchs.__name__[-2:])
+            if space is not None and cls.__dict__.get("__doc__") is None:
+                name = f"`torch.nn.{torchs.__name__}`"
+                cls.__doc__ = f"{name} for B models: `[B, N, C, {space}]` or `[B, C, {space}]`."
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:

@@ -23,8 +23,9 @@ from .array_module import ArrayModule
 from .computed_once import FUNCTION_STREAM
 
 __all__ = [
-    "FUNCTION_STREAM", "advance", "generators_of", "get_rng_state", "new_stream", "noted", "pass_over", "repeated",
-    "seed", "seed_slots", "seeds_of", "set_rng_state", "stream_key", "streams",
+    "FUNCTION_STREAM", "advance", "draw_by", "generators_of", "get_rng_state", "new_stream", "noted", "pass_over",
+    "repeated", "seed", "seed_slots", "seeds_of", "set_rng_state", "settle_draws", "stream_key", "streams",
+    "streams_of",
 ]  # fmt: skip
 
 _MASK64 = (1 << 64) - 1
@@ -36,6 +37,7 @@ class _Tapes(threading.local):
     def __init__(self) -> None:
         self.noting: list[list[torch.Tensor]] = []
         self.repeating: Iterator[torch.Tensor] | None = None
+        self.together: Any = None  # draws for the streams of a step at once
 
 
 _tapes = _Tapes()
@@ -59,6 +61,22 @@ def repeated(tape: list[torch.Tensor]) -> Iterator[None]:
         yield
     finally:
         _tapes.repeating = before
+
+
+@contextlib.contextmanager
+def draw_by(together: Any) -> Iterator[None]:
+    """Let `together`, a `DrawnTogether`, make the draws of this thread."""
+    before, _tapes.together = _tapes.together, together
+    try:
+        yield
+    finally:
+        _tapes.together = before
+
+
+def settle_draws() -> None:
+    """Move the streams of a step of this thread on to where its draws have come, before something looks at them."""
+    if _tapes.together is not None:
+        _tapes.together.settle()
 
 
 def new_stream(B: int, device: Any = None) -> torch.Tensor:
@@ -85,8 +103,10 @@ def advance(rng: torch.Tensor) -> torch.Tensor:
             "the first time: use dnnsuite.nn.checkpoint in place of torch.utils.checkpoint.checkpoint"
         )
     else:
-        now = rng.clone()
-        rng[:, 1].add_(1)
+        now = None if _tapes.together is None else _tapes.together.draw(rng)
+        if now is None:
+            now = rng.clone()
+            rng[:, 1].add_(1)
     for tape in _tapes.noting:
         tape.append(now)
     return now
@@ -94,7 +114,9 @@ def advance(rng: torch.Tensor) -> torch.Tensor:
 
 def pass_over(rng: torch.Tensor) -> None:
     """Advance the streams past a draw that is not needed, so that later draws do not depend on that."""
-    if _tapes.repeating is None and backward_pass() == -1:
+    if _tapes.repeating is not None or backward_pass() != -1:
+        return
+    if _tapes.together is None or not _tapes.together.pass_over(rng):
         rng[:, 1].add_(1)
 
 
@@ -160,13 +182,24 @@ def seed_slots(array: torch.nn.Module, seeds: Mapping[int, int]) -> None:
             rng[slot, 1] = 0
 
 
-def _all_streams(array: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Collect every random stream of `array`, int64 `[B, 2]`, by name: those of layers, then those of functions."""
-    found = {f"{name}.rng".lstrip("."): stream.rng for name, stream in streams(array)}
+def streams_of(array: torch.nn.Module) -> list[tuple[dict[str, Any], str]]:
+    """List every random stream of `array`, int64 `[B, 2]`, as the buffers that hold it and its name in them: those of
+    layers, then those of functions."""
+    return list(_places(array).values())
+
+
+def _places(array: torch.nn.Module) -> dict[str, tuple[dict[str, Any], str]]:
+    found = {f"{name}.rng".lstrip("."): (stream._buffers, "rng") for name, stream in streams(array)}
     for name, module in array.named_modules():
         if module._buffers.get(FUNCTION_STREAM) is not None:
-            found[f"{name}.{FUNCTION_STREAM}".lstrip(".")] = module._buffers[FUNCTION_STREAM]
+            found[f"{name}.{FUNCTION_STREAM}".lstrip(".")] = module._buffers, FUNCTION_STREAM
     return found
+
+
+def _all_streams(array: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Collect every random stream of `array` by name."""
+    settle_draws()
+    return {name: buffers[key] for name, (buffers, key) in _places(array).items()}
 
 
 def get_rng_state(array: torch.nn.Module) -> dict[str, torch.Tensor]:

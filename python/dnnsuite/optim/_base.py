@@ -207,8 +207,16 @@ class ArrayOptimizer(PlannedUpdates):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self.follow_parameters()
         self.step_groups(self.own_groups(), self.state)
         return loss
+
+    def follow_parameters(self) -> None:
+        """Bring all that is kept per model to the device of the parameters, where `array.to` may have moved them."""
+        group = self.param_groups[0]
+        params = dict.__getitem__(group, "params")
+        if params and params[0].device != dict.__getitem__(group, "active").device:
+            _convert.follow_parameters(self)
 
     @torch.no_grad()
     def step_groups(

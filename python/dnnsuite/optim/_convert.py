@@ -12,6 +12,7 @@ from ..errors import InvalidArgument
 from ..ops.decay_groups import ChosenGroup
 from ..ops.rows import changed_slots
 from ._group import SWITCHES, Group, plain
+from ._kept_answers import KeptAnswers
 from ._state import OptimizerState
 from ._state_table import SCALARS, STATES
 from ._values import check_range, fill_fresh, fresh_values, pick
@@ -155,6 +156,22 @@ def _take_state(state: Group, own: Group, index: int) -> None:
         state["step"][index] = 1  # SGD of torch does not count: a buffer says that there was a step
 
 
+def follow_parameters(optimizer: OptimizerState) -> None:
+    """Bring vectors and states to the device of the parameters, which `array.to` has moved since they were made."""
+    moved: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # what the groups share stays one tensor
+    for group in optimizer.own_groups():
+        params = dict.__getitem__(group, "params")
+        for name, value in [*group.items()] if params else ():
+            if isinstance(value, torch.Tensor):
+                group.put(name, moved.setdefault(id(value), (value, plain(value).to(params[0].device)))[1])
+        for parameter in params:
+            for name, value in [*optimizer.state.get(parameter, {}).items()]:
+                if isinstance(value, torch.Tensor):
+                    optimizer.state[parameter][name] = value.to(parameter.device)
+    optimizer._plans, optimizer._answers = {}, KeptAnswers()
+    optimizer.note_change()
+
+
 def select(optimizer: OptimizerState, indices: list[int | None], fresh: Group) -> None:
     """Fill slot k of every vector and state from model indices[k]. Everything is made before anything is changed; where
     the number of models stays, only the rows of those that change are written, in place."""
@@ -217,7 +234,7 @@ def _write(
                 for slot, value in zip(new, _start_of(name, vector, values, len(new)), strict=True):
                     vector[slot] = value
         for parameter in group["params"]:
-            for name, value in optimizer.state.get(parameter, {}).items():
+            for name, value in [*optimizer.state.get(parameter, {}).items()]:
                 if _is_per_model(value, optimizer.B):
                     _write_rows(value, from_others, others)
                     start = torch.zeros_like(value) if new else value

@@ -6,13 +6,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dnnsuite
+from captured_layers import LAYERS
 from dnnsuite import StepRunner, nn, optim
 from dnnsuite._step.capture import CudaGraphs
 from dnnsuite._step.capture.record import StepRecorder
 from dnnsuite._step.deal import Deal, autocast_now
 from dnnsuite._step.part import StepPart
 from dnnsuite._step.shard import Shard
-from graph_double import GraphDouble
+from graph_double import DeviceMemory, GraphDouble
 from helpers import make_models
 
 
@@ -32,7 +33,7 @@ def batches(count, features=(6,)):
         yield torch.randn(3, 8, *features, generator=generator), torch.randint(4, (3, 8), generator=generator)
 
 
-def train_on_cpu(replays, loss, make=model, features=(6,), count=8, lr=(0.1, 0.05, 0.01)):
+def train_on_cpu(replays, loss, make=model, features=(6,), count=8, lr=(0.1, 0.05, 0.01), given=None):
     """Train with what `replays` makes of the steps; return losses and parameters, and the mode."""
     array = dnnsuite.fuse(make_models(make, 3), seeds=range(3))
     optimizer = optim.Adam(array.parameters(), lr=list(lr))
@@ -42,7 +43,7 @@ def train_on_cpu(replays, loss, make=model, features=(6,), count=8, lr=(0.1, 0.0
     vectors = [{name: group[name].detach() for name in optimizer.per_model} for group in optimizer.param_groups]
     losses = []
     torch.manual_seed(1)
-    for batch in batches(count, features):
+    for batch in given or batches(count, features):
         losses.append(deal.run(0, batch, (vectors, None, None)).detach().clone())
     return [torch.stack(losses), *(p.detach() for p in array.parameters())], deal.mode
 
@@ -61,12 +62,51 @@ def test_a_graph_trains_as_the_step():
     assert (device.captured, device.launched) == (1, 6)  # of 8 steps the first two run as written
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_each_kind_of_layer_is_captured(name):
+    make, draw = LAYERS[name]
+    torch.manual_seed(3)
+    given = [(dnnsuite.stack(draw(), B=3), dnnsuite.stack(torch.randint(5, (12,)), B=3)) for _ in range(5)]
+    assert agree(cross_entropy, GraphDouble(), make=make, given=given) == "captured"
+
+
 def test_a_step_before_a_capture_runs_on_its_stream():
     """Libraries make their workspaces for the stream they are first called on, and may not while it is captured."""
     device = GraphDouble()
     assert agree(cross_entropy, device, count=4) == "captured"
     backward_too = {"dnnsuite::linear", "dnnsuite::linear_backward", "dnnsuite::optimizer_step_"}
     assert backward_too <= device.warmed
+
+
+def test_every_step_that_is_no_replay_runs_on_the_stream_of_captures():
+    """What a step leaves in autograd's graph remembers its stream, and no capture may wait for another one."""
+
+    class Device(GraphDouble):
+        inside = False
+
+        @contextlib.contextmanager
+        def stream(self):
+            self.inside = True
+            with super().stream():
+                yield
+            self.inside = False
+
+    class Places(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.found = []
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func._schema.name == "dnnsuite::linear":
+                self.found.append(device.inside)
+            return func(*args, **kwargs or {})
+
+    device, many = Device(), [next(batches(1))]
+    many = [tuple(part[:, : 8 - step % 3] for part in many[0]) for step in range(15)]
+    with Places() as places:
+        assert train_on_cpu(CudaGraphs(device), cross_entropy, given=many)[1] == "captured"
+    assert len(places.found) > 2 * 3 * 3
+    assert all(places.found)
 
 
 def test_a_graph_draws_from_the_generator_as_the_step_does():
@@ -76,6 +116,40 @@ def test_a_graph_draws_from_the_generator_as_the_step_does():
     device = GraphDouble()
     assert agree(noisy, device) == "captured"
     assert device.captured == 1
+
+
+class Drops(torch.nn.Module):
+    """Dropout by `layers` layers, one of them called twice, and by as many calls of a function."""
+
+    def __init__(self, layers):
+        super().__init__()
+        self.body = model()
+        self.drops = torch.nn.ModuleList(torch.nn.Dropout(0.1 * (1 + i % 5)) for i in range(layers))
+
+    def forward(self, x):
+        x = self.body(x)
+        for drop in (*self.drops, self.drops[0]):
+            x = torch.nn.functional.dropout(drop(x), 0.1, self.training)
+        return x
+
+
+def accumulated(array, x, y):
+    return cross_entropy(array, x, y) + cross_entropy(array, x, y)
+
+
+@pytest.mark.parametrize(
+    ("layers", "loss", "kernels"), [(1, cross_entropy, 3), (9, cross_entropy, 3), (9, accumulated, 4)]
+)
+def test_dropout_takes_no_kernels_of_its_own_for_its_streams(layers, loss, kernels):
+    """All streams of a step are read and moved on at once; they draw what they draw one by one."""
+    device = GraphDouble()
+    assert agree(loss, device, make=lambda: Drops(layers), count=5) == "captured"
+    of_streams = [
+        name
+        for name, tensors in device.tape
+        if name.startswith("aten::") and any(t.dtype == torch.int64 and t.shape[-2:] == (3, 2) for t in tensors)
+    ]
+    assert len(of_streams) == kernels
 
 
 def convolution_before_a_norm():
@@ -177,37 +251,96 @@ def test_a_capture_leaves_no_count_of_its_own():
     assert deal.shards[0].array.calls == 6
 
 
-def test_a_device_with_little_memory_left_compares_on_the_host():
-    assert agree(cross_entropy, GraphDouble(spare=0)) == "captured"
+def wide():
+    return torch.nn.Sequential(
+        torch.nn.Linear(6, 1600), torch.nn.ReLU(), torch.nn.Linear(1600, 1600), torch.nn.Linear(1600, 4)
+    )
 
 
-def test_a_comparison_takes_little_memory_at_a_time():
-    """Not the float64 of whole tensors."""
+class Full(GraphDouble):
+    """A device whose memory is counted in the first step that has a graph, where the two are compared."""
 
-    class Largest(TorchDispatchMode):
-        bytes = 0
+    def __init__(self, memory, **how):
+        super().__init__(**how)
+        self.memory = memory
 
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            result = func(*args, **kwargs or {})
-            if isinstance(result, torch.Tensor) and result.dtype == torch.float64:
-                self.bytes = max(self.bytes, result.numel() * 8)
-            return result
+    @contextlib.contextmanager
+    def stream(self):
+        with super().stream(), self.memory.counted() if self.captured else contextlib.nullcontext():
+            yield
 
-    def wide():
-        return torch.nn.Sequential(torch.nn.Linear(6, 2048), torch.nn.Linear(2048, 512), torch.nn.Linear(512, 4))
 
-    with Largest() as largest:
-        assert agree(cross_entropy, GraphDouble(), make=wide, count=4) == "captured"
-    assert 0 < largest.bytes <= 8 * 2**20
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_a_comparison_takes_at_most_seven_times_the_parameters(noise):
+    """The step as written takes four with Adam, and its graph one more; also where it looks how far rounding goes."""
+    with DeviceMemory() as memory:
+        _, mode = train_on_cpu(CudaGraphs(Full(memory, noise=noise)), cross_entropy, wide, count=3)
+    assert mode.startswith("eager") == (noise > 0)  # the last step is the one that compares
+    parameters = 4 * 3 * sum(p.numel() for p in wide().parameters())
+    assert 4.5 * parameters < memory.most <= 7 * parameters
+
+
+def audited(graphs):
+    """Train with an audit of the fifth step; return losses and parameters, and how many audits have compared."""
+    array = dnnsuite.fuse(make_models(model, 3), seeds=range(3))
+    optimizer = optim.Adam(array.parameters(), lr=0.1)
+    shard = Shard(array, [StepPart(cross_entropy, optimizer)], 0, 3)
+    deal = Deal([shard], cross_entropy, graphs, contextlib.nullcontext, autocast_now())
+    vectors = [{name: group[name].detach() for name in optimizer.per_model} for group in optimizer.param_groups]
+    losses, compared = [], 0
+    for step, batch in enumerate(batches(7)):
+        deal.audit_next(step == 4)
+        losses.append(deal.run(0, batch, (vectors, None, None)).detach().clone())
+        compared += sum(audit.compared for audit in deal.audit_next(False))
+    return [torch.stack(losses), *(p.detach() for p in array.parameters())], compared, deal.mode
+
+
+@pytest.mark.parametrize("spare", [0, 2**40])
+def test_a_graph_is_audited(spare):
+    written, none, _ = audited(None)
+    replayed, compared, mode = audited(CudaGraphs(GraphDouble(spare=spare)))
+    assert (none, compared, mode) == (0, 1, "captured")
+    torch.testing.assert_close(replayed, written, rtol=1e-4, atol=1e-5)
+
+
+def test_no_memory_to_audit_leaves_the_step_as_it_is():
+    class Audited(GraphDouble):
+        asked = 0  # for the generator's state, twice by the comparing step and twice by the audit
+
+        def draws(self):
+            self.asked += 1
+            return super().draws()
+
+        @contextlib.contextmanager
+        def stream(self):
+            with super().stream():
+                if self.asked == 4:
+                    raise torch.OutOfMemoryError("CUDA out of memory")
+                yield
+
+    device = Audited()
+    written, _, _ = audited(None)
+    replayed, compared, mode = audited(CudaGraphs(device))
+    assert (compared, mode, device.asked) == (0, "captured", 4)
+    torch.testing.assert_close(replayed, written, rtol=1e-4, atol=1e-5)
+
+
+NO_MEMORY = "eager: the device has no memory left to compare a replay with the step"
 
 
 def test_no_memory_to_compare_is_a_reason():
-    class Full(GraphDouble):
-        def draws(self):
-            raise torch.OutOfMemoryError("CUDA out of memory")
-
-    reason = "eager: the device has no memory left to compare a replay with the step"
-    assert agree(cross_entropy, Full()) == reason
+    """At whatever operator of the comparing step, which then is taken as written; the graph's memory is free again."""
+    written, _ = train_on_cpu(None, cross_entropy, count=5)
+    modes, place = [], 1
+    while not modes or modes[-1] != "captured":
+        with DeviceMemory(fails_at=place) as memory:
+            device = Full(memory)
+            replayed, mode = train_on_cpu(CudaGraphs(device), cross_entropy, count=5)
+        torch.testing.assert_close(replayed, written, rtol=1e-4, atol=1e-5)
+        assert mode != NO_MEMORY or device.released
+        modes.append(mode)
+        place *= 4
+    assert set(modes) == {NO_MEMORY, "captured"}
 
 
 def train(capture, loss, count=10):

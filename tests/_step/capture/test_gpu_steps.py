@@ -7,85 +7,13 @@ import pytest
 import torch
 
 import dnnsuite
+from captured_layers import LAYERS, Checkpointed, convnet, images, mlp, reentrant, vectors
 from dnnsuite import StepRunner, nn, optim
-from dnnsuite.nn import checkpoint as own_checkpoint
 from helpers import make_models
 
 pytestmark = pytest.mark.gpu
 
 B = 3
-
-
-def mlp():
-    layers = [torch.nn.Linear(20, 32), torch.nn.LayerNorm(32), torch.nn.GELU(), torch.nn.Dropout(0.2)]
-    return torch.nn.Sequential(*layers, torch.nn.Linear(32, 5))
-
-
-def convnet():
-    return torch.nn.Sequential(
-        *(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU()),
-        *(torch.nn.Conv2d(8, 8, 3, 2, 1, groups=8), torch.nn.Conv2d(8, 12, 1), torch.nn.GroupNorm(4, 12)),
-        *(torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(48, 5)),
-    )
-
-
-class Recurrent(torch.nn.Module):
-    def __init__(self, kind):
-        super().__init__()
-        self.embed = torch.nn.Embedding(30, 12)
-        self.rnn = getattr(torch.nn, kind)(12, 16, 2, batch_first=True, dropout=0.1)
-        self.out = torch.nn.Linear(16, 5)
-
-    def forward(self, x):
-        return self.out(self.rnn(self.embed(x))[0][:, -1])
-
-
-class Attention(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embed = torch.nn.Embedding(30, 16)
-        self.layer = torch.nn.TransformerEncoderLayer(16, 2, 32, 0.1, batch_first=True)
-        self.out = torch.nn.Linear(16, 5)
-
-    def forward(self, x):
-        return self.out(self.layer(self.embed(x)).mean(1))
-
-
-class Keeps(torch.nn.Module):
-    """The autograd graph of a step lives on in `last`, and with it nodes that know the stream of their birth."""
-
-    def __init__(self):
-        super().__init__()
-        self.body, self.last = mlp(), None
-
-    def forward(self, x):
-        self.last = self.body(x)
-        return self.last
-
-
-class Checkpointed(torch.nn.Module):
-    def __init__(self, how):
-        super().__init__()
-        self.first, self.second, self.how = torch.nn.Conv2d(3, 6, 3), torch.nn.Conv2d(6, 5, 3), how
-
-    def forward(self, x):
-        return self.how(lambda x: self.second(x.relu()), self.first(x)).mean((2, 3))
-
-
-def reentrant(*args):
-    return torch.utils.checkpoint.checkpoint(*args, use_reentrant=True)
-
-
-def vectors(rows=12):
-    return torch.randn(rows, 20)
-
-
-def images(rows=12):
-    return torch.randn(rows, 3, 8, 8)
-
-
-def tokens(rows=12):
-    return torch.randint(30, (rows, 7))
 
 
 def loss(array, x, y):
@@ -117,15 +45,6 @@ def train(make, draw, capture, optimizer=adam, loss=loss, rows=(12,) * 7, amp=No
     return torch.stack(losses), [p.detach().float() for p in array.parameters()], mode
 
 
-LAYERS = {
-    "mlp": (mlp, vectors),
-    "convolutions": (convnet, images),
-    "lstm": (lambda: Recurrent("LSTM"), tokens),
-    "gru": (lambda: Recurrent("GRU"), tokens),
-    "attention": (Attention, tokens),
-    "a kept output": (Keeps, vectors),
-    "dnnsuite's checkpoint": (lambda: Checkpointed(own_checkpoint), images),
-}
 WAYS = {
     "clipping": {"optimizer": lambda p: optim.AdamW(p, lr=1e-3, max_grad_norm=1.0)},
     "no step on NaN": {"optimizer": lambda p: optim.SGD(p, lr=1e-2, momentum=[0.9, 0.0, 0.5], on_nan="skip")},
@@ -181,6 +100,18 @@ def test_a_refused_capture_leaves_the_process_as_it_was():
     assert torch.rand(3, device="cuda").isfinite().all()
     assert torch.empty(2**20, device="cuda").fill_(1).sum().item() == 2**20
     assert train(mlp, vectors, True)[2] == "captured"
+
+
+def test_comparing_a_graph_with_its_step_holds_at_most_seven_times_the_parameters():
+    def wide():
+        return torch.nn.Sequential(torch.nn.Linear(20, 4096), torch.nn.Linear(4096, 4096), torch.nn.Linear(4096, 5))
+
+    parameters = 4 * B * sum(p.numel() for p in wide().parameters())
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    assert train(wide, vectors, True)[2] == "captured"
+    assert torch.cuda.max_memory_allocated() - before <= 7 * parameters
 
 
 class Counts(torch.nn.Module):

@@ -90,6 +90,24 @@ def test_without_a_driver_it_says_so_and_holds_nothing():
     instrument.close()
 
 
+def test_kernels_of_graphs_that_name_another_call_are_told(instrument, monkeypatch):
+    names = {_C.cupti_function_name(1, number): number for number in range(1, 900)}
+    part = _C.decode_activity(b"")
+    given = {
+        "api": {"correlation": [5, 6], "callback": [names["cudaGraphLaunch"], names["cudaDeviceSynchronize"]]},
+        "kernels": {"correlation": [5, 6, 6], "graph_id": [2, 2, 0], "t0_ns": [1100] * 3, "t1_ns": [1200] * 3},
+    }
+    for table, rows in given.items():
+        for name, values in part["tables"][table].items():
+            part["tables"][table][name] = np.array(rows.get(name, [1] * len(rows["correlation"])), values.dtype)
+    part["strings"] = ["", "ampere_sgemm"]
+    monkeypatch.setattr(Session.last, "take", lambda: part)
+    instrument.start()
+    instrument.stop()
+    (note,) = instrument.notes()
+    assert note.startswith("1 kernels of CUDA graphs name a call that launched no graph")
+
+
 @pytest.mark.skipif(has_driver(), reason="this machine has NVIDIA's driver")
 def test_the_driver_is_asked_by_name():
     with pytest.raises(Unavailable, match="no NVIDIA driver"):

@@ -22,7 +22,7 @@ from ..._state import Contents, Kept, keep_binding, keep_cell, keep_contents, ke
 from ..._torch import hidden_from_modes
 from ...nn.forward_state import state
 from ...nn.model_tensor import ModelTensor, physical
-from ...nn.random_streams import FUNCTION_STREAM
+from ...nn.random_streams import FUNCTION_STREAM, settle_draws
 from ..hooks import hooks_in
 from ..left_tensors import OPAQUE
 from .fused_attributes import NO_ATTRIBUTES, is_fused
@@ -87,6 +87,7 @@ class KeptState:
         buffers: Collection[str] | None = None,
         outside: KeptOutside | None = None,
     ) -> None:
+        settle_draws()
         self.outside, modules, first = outside, list(root.modules()), buffers is None
         with hidden_from_modes():
             self._buffers = [

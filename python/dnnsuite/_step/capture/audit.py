@@ -18,6 +18,7 @@ import torch
 from ...errors import InvalidArgument, StaleRecording
 from ..capture import guards
 from .comparison import CannotBeKept, KeptPython, State
+from .cuda import CudaRepeat
 from .guards import put_back, tensors_left
 from .python_state import python_values
 from .script import described
@@ -51,7 +52,7 @@ class Audit:
         self._watch, self._start, self._numbers = watch, start, watch.numbers
         self._names = {id(tensor): name for name, tensor in named.items()}
         tensors = [*(t for one in replays for t in one.written()), *named.values()]
-        self._state = State(tensors, watch.replays.home_of_copies(tensors))
+        self._state = State(tensors, watch.replays.home_of_copies(tensors, audits=True))
         self._repeat, self._ways = watch.replays.repeat(self._state), guards.ways(watch.array)
         self._before = self._numbers.values(self._numbers.places, seen)
         self._left = tensors_left(watch.array)
@@ -66,20 +67,35 @@ class Audit:
             StaleRecording: if it does something else; `undo` then takes back what it has changed.
         """
         array, state = self._watch.array, self._state
-        replayed, after = [losses, *map(state.copied, state.tensors)], python_values(array)
+        try:
+            replayed, after = [losses, *map(state.copied, state.tensors)], python_values(array)
+        except torch.OutOfMemoryError:
+            return losses  # the replay is the step, not compared
+        left, eager = tensors_left(array), None
         self.undo()
         self._repeat.same_draws()
         try:
             with self._watch.replays.recording():
                 eager = step()
+        except torch.OutOfMemoryError:
+            if not isinstance(self._repeat, CudaRepeat):
+                raise
+            self.undo()
+            self._repeat.redo(replayed[1:])
+            put_back(array, left)
         except Exception as error:
             raise _stale(f"the eager step fails with {described(error)}") from error
+        if eager is None:  # it does not fit beside the graph
+            return losses
         if guards.ways(array) != self._ways:  # a part runs one by one since then, and rounds differently
             return eager
         results = [eager, *state.tensors]
         why = None
-        if not self._repeat.agrees(replayed, results, step):
-            why = self._first_difference(replayed, results)
+        try:
+            if not self._repeat.agrees(replayed, results, step):
+                why = self._first_difference(replayed, results)
+        except torch.OutOfMemoryError:
+            return eager
         why = why or _other_value(after, python_values(array))
         if why is not None:
             raise _stale(f"{why}{self._unseen()}")

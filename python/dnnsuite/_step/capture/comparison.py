@@ -41,10 +41,6 @@ class State:
         """Copy a tensor to where the copies are."""
         return tensor.detach().clone() if self._home is None else tensor.detach().to(self._home, copy=True)
 
-    def copies(self) -> list[torch.Tensor]:
-        """Copy the values once more, to where they are."""
-        return [value.clone() for value in self.values]
-
     def put_back(self) -> None:
         """Give the tensors these values."""
         for tensor, value in zip(self.tensors, self.values, strict=True):

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import math
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from ..._torch import capture_stream, end_failed_capture, first_cause, foreach_copy_
+from ...nn.drawn_together import DrawnTogether
 from ..batches import compact, own_copy, static_copy
 from . import guards
 from .comparison import State
@@ -26,33 +28,8 @@ _TINY = 1e-5  # the same per element, where all is about zero
 _ROUNDING = 3e-7  # relative, of numbers in 32 bits
 
 
-class GraphDevice(Protocol):
-    """The calls of a device that graphs need; tests give a double that runs on a CPU."""
-
-    home: torch.device
-
-    def stream(self) -> contextlib.AbstractContextManager[Any]:
-        """Return a block on the stream that graphs are captured on, in order with the caller's stream."""
-
-    def capture(self, step: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
-        """Capture a step without running it; return its launch, and the tensor that gets its result.
-
-        Raises:
-            RuntimeError, ValueError: if the device refuses. Stream, generator and allocator are then as before.
-        """
-
-    def spare_bytes(self) -> int:
-        """Return how much of the device's memory copies of a state may take."""
-
-    def draws(self) -> torch.Tensor:
-        """Return the state of the device's random generator."""
-
-    def put_draws_back(self, state: torch.Tensor) -> None:
-        """Set the state of the device's random generator."""
-
-
 class CudaDevice:
-    """One GPU. The graphs of one array share their memory, for only one runs at a time.
+    """One GPU, with the calls that graphs need. The graphs of one array share memory, for only one runs at a time.
 
     A graph is kept until the device is dropped: libraries give the workspaces of its stream away with it, and the other
     graphs of that stream know them by address.
@@ -66,6 +43,7 @@ class CudaDevice:
 
     @contextlib.contextmanager
     def stream(self) -> Iterator[None]:
+        """Run a block on the stream that graphs are captured on, in order with the caller's stream."""
         if self._side is None:
             self._side = capture_stream(self.home)
         caller = torch.cuda.current_stream(self.home)
@@ -77,6 +55,8 @@ class CudaDevice:
             caller.wait_stream(self._side)
 
     def capture(self, step: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
+        """Capture a step without running it; return its launch, and the tensor that gets its result. After an error
+        stream, generator and allocator are as before."""
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
@@ -90,12 +70,18 @@ class CudaDevice:
                     losses = step()
         except BaseException:
             end_failed_capture(self.home, caller, self._pool)
-            self._pool = None if not self._graphs else self._pool
+            self._pool = None  # it may still take itself for that of a capture
             raise
         self._graphs.append(graph)
         return graph.replay, losses
 
+    def release(self) -> None:
+        """Keep no graph any more, so that its memory is free once it is dropped."""
+        self._graphs, self._pool = [], None
+        torch.cuda.empty_cache()
+
     def spare_bytes(self) -> int:
+        """Return how much of the device's memory copies of a state may take."""
         return int(torch.cuda.mem_get_info(self.home)[0]) // 8
 
     def draws(self) -> torch.Tensor:
@@ -116,20 +102,37 @@ class CudaGraphs:
     runs_code = True  # a capture runs the code of the step once more
     warms_up = True  # libraries make their workspaces in the first step, which no graph may
 
-    def __init__(self, device: GraphDevice) -> None:
-        self._device = device
+    def __init__(self, device: CudaDevice) -> None:
+        self._device, self._made = device, weakref.WeakSet[CudaGraph]()
         self.home: torch.device | None = device.home
+
+    def steps(self, train: Train, array: torch.nn.Module) -> Train:
+        """Return the steps of `array` as they are recorded: their random streams are drawn from together."""
+        draws = DrawnTogether(array, self._device.home)
+
+        def drawn_together(batch: Any, hyper: Sequence[Any]) -> torch.Tensor:
+            with draws.step():
+                return train(batch, hyper)
+
+        return drawn_together
 
     def recording(self) -> contextlib.AbstractContextManager[Any]:
         """Return a block for steps on the way to a graph: on its stream, so that libraries' handles and workspaces are
         those that it will use."""
         return self._device.stream()
 
-    def home_of_copies(self, tensors: Sequence[torch.Tensor]) -> torch.device | None:
-        """Return the device for copies of a state's tensors, of which two are made: the host, unless the device has
-        much memory left; None for their own."""
+    def home_of_copies(self, tensors: Sequence[torch.Tensor], audits: bool = False) -> torch.device | None:
+        """Return the device for two copies of a state's tensors: the host, for an array is as large as fits; None for
+        their own, if the step `audits`, as one in a thousand does, and the device has much memory left."""
+        if not audits:
+            return torch.device("cpu")
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         return None if 2 * size <= self._device.spare_bytes() else torch.device("cpu")
+
+    def release(self) -> None:
+        """Free the memory of graphs, once none is used any more."""
+        if not self._made:
+            self._device.release()
 
     def repeat(self, state: State) -> CudaRepeat:
         """Return a judge of a replay from `state` against the step as written."""
@@ -143,7 +146,9 @@ class CudaGraphs:
     def prepare(
         self, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> CudaGraph:
-        return CudaGraph(self._device, train, recording, batch, hyper)
+        graph = CudaGraph(self._device, train, recording, batch, hyper)
+        self._made.add(graph)
+        return graph
 
 
 class CudaRepeat:
@@ -155,18 +160,25 @@ class CudaRepeat:
     changes when its parameters change by a rounding error.
     """
 
-    def __init__(self, device: GraphDevice, state: State) -> None:
+    def __init__(self, device: CudaDevice, state: State) -> None:
         self._device, self._draws = device, device.draws()
-        self._tensors, self._before, self._copied = state.tensors, state.copies(), state.copied
+        self._tensors, self._copied = state.tensors, state.copied
+        self._before = list(state.values)  # `State.exchange` puts others in their place
 
     def undo(self) -> None:
         """Give the state's tensors and the generator what they had before the replay."""
         self._set(self._before)
-        self.same_draws()
+        self._device.put_draws_back(self._draws)
 
     def same_draws(self) -> None:
         """Let the next step draw the same random numbers as the last."""
+        self._after = self._device.draws()
         self._device.put_draws_back(self._draws)
+
+    def redo(self, values: Sequence[torch.Tensor]) -> None:
+        """Give the state's tensors and the generator what they had after the replay: `values` of the tensors."""
+        self._set(values)
+        self._device.put_draws_back(self._after)
 
     def agrees(
         self, replayed: Sequence[torch.Tensor], written: Sequence[torch.Tensor], step: Callable[[], torch.Tensor]
@@ -198,9 +210,11 @@ class CudaRepeat:
         try:
             self.undo()
             for tensor in self._tensors:
-                if tensor.requires_grad:
-                    signs = torch.arange(tensor.numel(), device=tensor.device).view(tensor.shape) % 2 * 2 - 1
-                    tensor.detach().mul_(1 + _ROUNDING * signs.to(tensor.dtype))
+                if tensor.requires_grad and tensor.dim():
+                    inner = max((d for d in range(tensor.dim()) if tensor.size(d) > 1), default=0)
+                    by_place = tensor.detach().transpose(0, inner)  # in place: the device may be full
+                    by_place[::2].mul_(1 - _ROUNDING)
+                    by_place[1::2].mul_(1 + _ROUNDING)
             return [step().detach(), *(self._copied(tensor) for tensor in self._tensors)]
         finally:
             self._set(after)
@@ -255,7 +269,7 @@ class CudaGraph:
     guard: Replay | None = None
 
     def __init__(
-        self, device: GraphDevice, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any]
+        self, device: CudaDevice, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any]
     ) -> None:
         self._device = device
         batch_tensors = guards.flatten(batch)[0]

@@ -79,6 +79,10 @@ class Scripts:
     runs_code = False  # nothing of a step's own code runs while its replay is made
     warms_up = False  # the first step may be recorded
 
+    def steps(self, train: Any, array: torch.nn.Module) -> Any:
+        """Return the steps of `array` as they are recorded."""
+        return train
+
     def recording(self) -> contextlib.AbstractContextManager[Any]:
         """Return a block for steps on the way to a script."""
         return contextlib.nullcontext()
@@ -111,9 +115,12 @@ class Scripts:
             replay.guard = Script(make_plan(guard))
         return replay
 
-    def home_of_copies(self, tensors: Sequence[torch.Tensor]) -> torch.device | None:
+    def home_of_copies(self, tensors: Sequence[torch.Tensor], audits: bool = False) -> torch.device | None:
         """Return the device for copies of a state's tensors: their own."""
         return None
+
+    def release(self) -> None:
+        """Do nothing: a script holds no memory between steps."""
 
     def repeat(self, state: Any) -> SameBits:
         """Return a judge of a replay from `state` against the step as written."""

@@ -59,7 +59,7 @@ class CapturedStep:
         optimizer state. `subject` and `known` are given where recordings are shared with other shards, `reach` if it is
         known."""
         self._given = BatchNumbers()
-        self._train, self._array, self._replays = on_filled(train, self._given), array, replays
+        self._train, self._array, self._replays = on_filled(replays.steps(train, array), self._given), array, replays
         reach = copy.copy(reach or guards.reach_of(function, array))
         self._readers, shared = tuple(reach.readers), copy.copy(reach)
         reach.readers = [*reach.readers, self._given]
@@ -353,8 +353,10 @@ class CapturedStep:
         self.refusal = why
         for attempt in self._attempts.values():
             self._exchange.give_up(attempt)
+            attempt.replay = None
         self._attempts.clear()
         self._shelf.clear()
+        self._replays.release()
         self.replayed = False
 
     def _record(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
@@ -402,6 +404,9 @@ class CapturedStep:
         assert attempt.recording is not None
         assert attempt.replay is not None
         losses, why = self._watch.compare(attempt, attempt.recording, attempt.replay, (), given)
+        if losses is None:  # nor may the step as written fit beside the graph
+            self._refuse(str(why))
+            return self._watch.run(given)
         if self._unseen.in_doubt:
             self._wants_alone, attempt.stage = True, "record"
         if attempt.stage == "record":

@@ -6,6 +6,7 @@ Steps with numbers as inputs are followed once, compared once, then replayed wit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,11 +26,11 @@ from .plan import StepRecording
 from .python_state import held_in, python_values
 from .read_floats import HiddenReads
 from .record import StepRecorder
-from .script import NotScriptable, Scripts, described
+from .script import NotScriptable, SameBits, Scripts, described
 from .unseen import Unseen
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
-_NO_MEMORY = "the device has no memory left to compare a replay with the step"
+NO_MEMORY = "the device has no memory left to compare a replay with the step"
 
 
 @dataclass
@@ -121,9 +122,9 @@ class StepWatch:
 
     def compare(
         self, attempt: Attempt, recording: StepRecording, replay: Replay, numbers: Sequence[Any], given: StepInputs
-    ) -> tuple[torch.Tensor, str | None]:
+    ) -> tuple[torch.Tensor | None, str | None]:
         """Run a step replayed and as written, from the same state; return its losses, and the difference if there is
-        one.
+        one. Losses are None, and nothing has changed, where the device has no memory for that.
 
         Args:
             numbers: inputs of the replay beside the tensors.
@@ -131,30 +132,33 @@ class StepWatch:
         Raises:
             ValueChanged: by a replay that is for other values than those of this step; nothing was run then.
         """
-        try:
+        repeat: SameBits | CudaRepeat | None = None
+        with suppress(torch.OutOfMemoryError):
             state = self.state_of(recording)
             repeat = self.replays.repeat(state)
-        except torch.OutOfMemoryError:
-            return self.run(given), _NO_MEMORY
+        if repeat is None:
+            return None, NO_MEMORY
         left = tensors_left(self.array)
-        why, replayed = None, None
+        why, replayed, losses = None, None, None
         try:
             replayed = replay([*given.tensors, *numbers])
         except ValueChanged:
             raise
+        except torch.OutOfMemoryError:
+            why = NO_MEMORY
         except Exception as error:  # whatever a replay fails with, the step as written follows
             why = described(error)
-        state.exchange()
-        put_back(self.array, left)  # the next step may read it
-        repeat.same_draws()
         try:
+            state.exchange()
+            put_back(self.array, left)  # the next step may read it
+            repeat.same_draws()
             losses, second = self.record(given)
         except torch.OutOfMemoryError:
             if not isinstance(repeat, CudaRepeat) or self.side_effect(attempt) is not None:
                 raise  # code that has counted may not run again
             repeat.undo()
-            del replayed, state
-            return self.run(given), _NO_MEMORY
+        if losses is None:
+            return None, NO_MEMORY
         if guards.ways(self.array) != attempt.ways:
             attempt.stage = "record"
             return losses, None
@@ -166,7 +170,7 @@ class StepWatch:
                 agree = repeat.agrees([replayed, *state.values], written, lambda: self.run(given))
                 why = None if agree else "a replay gives other bits than the step as written"
             except torch.OutOfMemoryError:
-                why = _NO_MEMORY
+                why = NO_MEMORY
         return losses, why
 
     def python_values(self) -> dict[str, Any]:
@@ -253,6 +257,8 @@ class NumberedSteps:
         attempt.pending.remove(one)
         recording, inputs = one.step.as_written(values), one.step.inputs(values)
         losses, why = self._watch.compare(attempt, recording, one.replay, inputs, given)
+        if losses is None:
+            return self._watch.run(given), why
         if attempt.stage == "record":
             return losses, None
         why = why or self._other_counters(one.step.ends(begin, values), seen)

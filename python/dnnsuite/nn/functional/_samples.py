@@ -41,9 +41,14 @@ def over_samples(plain: Callable[..., Any], name: str, dims: int) -> Callable[..
     def function(input: Tensor, *args: Any, **kwargs: Any) -> Any:
         return each_sample(lambda x: plain(x, *args, **kwargs), name, dims, input)
 
-    function.__name__ = function.__qualname__ = name
     shape = ", ".join(("B", "N", "C", *"DHW"[3 - dims :]))
-    function.__doc__ = f"`torch.nn.functional.{name}` of `[{shape}]`, or without N."
+    return named(function, name, f"of `[{shape}]`, or without N.")
+
+
+def named(function: Callable[..., Any], name: str, what: str) -> Callable[..., Any]:
+    """Let a function be that of an array for torch's function `name`."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`torch.nn.functional.{name}` {what}"
     return function
 
 

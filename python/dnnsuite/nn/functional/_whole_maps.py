@@ -30,18 +30,10 @@ def whole_map(x: Tensor, weight: Tensor, padding: tuple[int, int]) -> tuple[Tens
     return rows[:, :, None, None], weight.flatten(2)
 
 
-def from_single_pixels(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
-    groups: int,
-    dilation: Any,
-) -> Tensor | None:
+def from_single_pixels(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor | None:
     """Compute the transposed convolution of maps of one pixel `[B, N, I, 1, 1]`, weight `[B, I, O, H, W]`; None for
     others."""
+    stride, padding, output_padding, groups, dilation = rest
     single = input.dim() == 5 and input.shape[3:] == (1, 1) and groups == 1 and input.size(0) > 0
     if not (single and on_cpu(input) and input.size(2) == weight.size(1)):
         return None

@@ -33,18 +33,10 @@ def takes_windows(input: Tensor, weight: Tensor) -> bool:
     return known and on_cpu(input) and not torch.is_autocast_enabled("cpu")
 
 
-def transposed_of_windows(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
-    groups: int,
-    dilation: Any,
-) -> Tensor | None:
+def transposed_of_windows(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor | None:
     """Return the transposed convolution of images `[B, N, I, H, W]` with filters `[B, I, O, KH, KW]`: a product,
     whose windows are added up; None where the library's is quicker."""
+    stride, padding, output_padding, groups, dilation = rest
     if input.dim() != 5 or not takes_windows(input, weight) or input.numel() == 0:
         return None
     if input.size(2) != weight.size(1) or groups < 1 or input.size(2) % groups != 0:

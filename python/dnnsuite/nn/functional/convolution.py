@@ -35,6 +35,7 @@ from ._convolution_rules import (
     single_tap,
     steps_go_wrong,
 )
+from ._samples import named
 from ._volumes import contiguous, is_pointwise, pays_contiguous, volume_convolution
 from ._whole_maps import from_single_pixels, sizes_of, whole_map
 from ._windows import takes_windows, transposed_of_windows
@@ -255,85 +256,40 @@ def channels_last(images: Tensor) -> Tensor:
     return rows.movedim(-1, 2)
 
 
-def conv1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Size = 1,
-    padding: str | Size = 0,
-    dilation: Size = 1,
-    groups: int = 1,
-) -> Tensor:
-    """`torch.nn.functional.conv1d` of `[B, N, C, L]` or `[B, C, L]`."""
-    return _convolution(F.conv1d, 1, input, weight, bias, stride, padding, dilation, groups)
+def _direct(plain: Callable[..., Tensor], dims: int, shape: str) -> Callable[..., Tensor]:
+    def convolve(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Size = 1,
+        padding: str | Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        return _convolution(plain, dims, input, weight, bias, stride, padding, dilation, groups)
+
+    return named(convolve, plain.__name__, f"of `[B, N, C, {shape}]` or `[B, C, {shape}]`.")
 
 
-def conv2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Size = 1,
-    padding: str | Size = 0,
-    dilation: Size = 1,
-    groups: int = 1,
-) -> Tensor:
-    """`torch.nn.functional.conv2d` of `[B, N, C, H, W]` or `[B, C, H, W]`."""
-    return _convolution(F.conv2d, 2, input, weight, bias, stride, padding, dilation, groups)
+def _transposed(plain: Callable[..., Tensor], dims: int, shape: str) -> Callable[..., Tensor]:
+    def convolve(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Size = 1,
+        padding: Size = 0,
+        output_padding: Size = 0,
+        groups: int = 1,
+        dilation: Size = 1,
+    ) -> Tensor:
+        return _convolution(plain, dims, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+    return named(
+        convolve, plain.__name__, f"of `[B, N, C, {shape}]` or `[B, C, {shape}]`; weight `[B, I, O / groups, ...]`."
+    )
 
 
-def conv3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Size = 1,
-    padding: str | Size = 0,
-    dilation: Size = 1,
-    groups: int = 1,
-) -> Tensor:
-    """`torch.nn.functional.conv3d` of `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
-    return _convolution(F.conv3d, 3, input, weight, bias, stride, padding, dilation, groups)
-
-
-def conv_transpose1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Size = 1,
-    padding: Size = 0,
-    output_padding: Size = 0,
-    groups: int = 1,
-    dilation: Size = 1,
-) -> Tensor:
-    """`torch.nn.functional.conv_transpose1d` of `[B, N, C, L]` or `[B, C, L]`; weight `[B, I, O / groups, K]`."""
-    rest = (stride, padding, output_padding, groups, dilation)
-    return _convolution(F.conv_transpose1d, 1, input, weight, bias, *rest)
-
-
-def conv_transpose2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Size = 1,
-    padding: Size = 0,
-    output_padding: Size = 0,
-    groups: int = 1,
-    dilation: Size = 1,
-) -> Tensor:
-    """`torch.nn.functional.conv_transpose2d` of `[B, N, C, H, W]` or `[B, C, H, W]`."""
-    rest = (stride, padding, output_padding, groups, dilation)
-    return _convolution(F.conv_transpose2d, 2, input, weight, bias, *rest)
-
-
-def conv_transpose3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Size = 1,
-    padding: Size = 0,
-    output_padding: Size = 0,
-    groups: int = 1,
-    dilation: Size = 1,
-) -> Tensor:
-    """`torch.nn.functional.conv_transpose3d` of `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
-    rest = (stride, padding, output_padding, groups, dilation)
-    return _convolution(F.conv_transpose3d, 3, input, weight, bias, *rest)
+conv1d, conv2d, conv3d = _direct(F.conv1d, 1, "L"), _direct(F.conv2d, 2, "H, W"), _direct(F.conv3d, 3, "D, H, W")
+conv_transpose1d = _transposed(F.conv_transpose1d, 1, "L")
+conv_transpose2d = _transposed(F.conv_transpose2d, 2, "H, W")
+conv_transpose3d = _transposed(F.conv_transpose3d, 3, "D, H, W")

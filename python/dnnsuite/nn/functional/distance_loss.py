@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -13,38 +15,28 @@ from ._own_numbers import takes_own_numbers
 _reduce = reduce  # torch calls one of the arguments `reduce`
 
 
-def l1_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    weight: Tensor | None = None,
-    *,
-    sample_weight: Tensor | None = None,
-) -> Tensor:
-    """Absolute differences of `[B, N, ...]`, each model's own mean `[B]`; `weight` has the shape of the input."""
-    reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
-    values = F.l1_loss(align(input, target), align(target, input), reduction="none")
-    return _reduce(values, reduction, _product(weight, sample_weight))
+def _elementwise(plain: Callable[..., Tensor], name: str, what: str) -> Callable[..., Tensor]:
+    def loss(
+        input: Tensor,
+        target: Tensor,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        weight: Tensor | None = None,
+        *,
+        sample_weight: Tensor | None = None,
+    ) -> Tensor:
+        reduction = legacy(size_average, reduce, reduction)
+        values = plain(align(input, target), align(target, input), reduction="none")
+        return _reduce(values, reduction, _product(weight, sample_weight))
+
+    loss.__name__ = loss.__qualname__ = name
+    loss.__doc__ = f"{what} of `[B, N, ...]`, each model's own mean `[B]`; `weight` has the shape of the input."
+    return loss
 
 
-def mse_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    weight: Tensor | None = None,
-    *,
-    sample_weight: Tensor | None = None,
-) -> Tensor:
-    """Squared differences of `[B, N, ...]`, each model's own mean `[B]`; `weight` has the shape of the input."""
-    reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
-    values = F.mse_loss(align(input, target), align(target, input), reduction="none")
-    return _reduce(values, reduction, _product(weight, sample_weight))
+l1_loss = _elementwise(F.l1_loss, "l1_loss", "Absolute differences")
+mse_loss = _elementwise(F.mse_loss, "mse_loss", "Squared differences")
 
 
 @takes_own_numbers("beta")
@@ -60,7 +52,6 @@ def smooth_l1_loss(
 ) -> Tensor:
     """Squares below `beta`, absolute differences above, continuous; each model's own mean."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     values = F.smooth_l1_loss(align(input, target), align(target, input), reduction="none", beta=beta)
     return _reduce(values, reduction, sample_weight)
 
@@ -94,8 +85,7 @@ def kl_div(
     """Kullback-Leibler divergence of the target from the distribution with log-probabilities input `[B, N, ...]`.
     'mean' is over elements, as in torch; 'batchmean', over samples, is the mathematical definition.
     """
-    reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction, "batchmean")
+    reduction = legacy(size_average, reduce, reduction, "batchmean")
     values = in_whole_vectors(
         lambda x, y: F.kl_div(x, y, reduction="none", log_target=log_target),
         (align(input, target), 0.0),
@@ -121,7 +111,6 @@ def poisson_nll_loss(
 ) -> Tensor:
     """Minus the log-likelihood of counts under a Poisson distribution, each model's own mean."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     values = in_whole_vectors(
         lambda x, y: F.poisson_nll_loss(x, y, log_input, full, eps=eps, reduction="none"),
         (align(input, target), 1.0),

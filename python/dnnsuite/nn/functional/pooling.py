@@ -16,7 +16,7 @@ from ... import ops
 from ...ops.device import on_cpu
 from ...ops.library import tracing, transforming
 from ._resampling import averaged
-from ._samples import over_samples
+from ._samples import named, over_samples
 from ._volume_pools import by_planes, has_few_maxima, lies_last
 from .mean import mean
 
@@ -156,48 +156,34 @@ def _avg_pool(dims: int, input: Tensor, kernel_size: Size, stride: Size | None, 
     return y
 
 
-def max_pool1d_with_indices(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, *options: Any, **named: Any
-) -> Any:
-    """`torch.nn.functional.max_pool1d_with_indices` of `[B, N, C, L]`, or without N."""
-    return max_pool1d(input, kernel_size, stride, padding, *options[:2], **{**named, "return_indices": True})
+def _largest(dims: int, shape: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Make `max_pool*d`, and the one that always returns indices."""
+
+    def pool(
+        input: Tensor,
+        kernel_size: Size,
+        stride: Size | None = None,
+        padding: Size = 0,
+        dilation: Size = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+        *,
+        activation: str = "none",
+    ) -> Any:
+        return _max_pool(dims, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, activation)
+
+    def with_indices(
+        input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, *options: Any, **others: Any
+    ) -> Any:
+        return pool(input, kernel_size, stride, padding, *options[:2], **{**others, "return_indices": True})
+
+    made, what = (pool, with_indices), f"of `[B, N, C, {shape}]`, or without N."
+    names = f"max_pool{dims}d", f"max_pool{dims}d_with_indices"
+    return named(made[0], names[0], what), named(made[1], names[1], what)
 
 
-def max_pool2d_with_indices(
-    input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, *options: Any, **named: Any
-) -> Any:
-    """`torch.nn.functional.max_pool2d_with_indices` of `[B, N, C, H, W]`, or without N."""
-    return max_pool2d(input, kernel_size, stride, padding, *options[:2], **{**named, "return_indices": True})
-
-
-def max_pool1d(
-    input: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Size = 0,
-    dilation: Size = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-    *,
-    activation: str = "none",
-) -> Any:
-    """`torch.nn.functional.max_pool1d` of `[B, N, C, L]`, or without N."""
-    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, activation)
-
-
-def max_pool2d(
-    input: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Size = 0,
-    dilation: Size = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-    *,
-    activation: str = "none",
-) -> Any:
-    """`torch.nn.functional.max_pool2d` of `[B, N, C, H, W]`, or without N."""
-    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, activation)
+max_pool1d, max_pool1d_with_indices = _largest(1, "L")
+max_pool2d, max_pool2d_with_indices = _largest(2, "H, W")
 
 
 def max_pool3d(
@@ -279,18 +265,16 @@ def _lp_pool(
     return sums.pow(1.0 / norm_type)
 
 
-def lp_pool1d(
-    input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
-) -> Tensor:
-    """`torch.nn.functional.lp_pool1d` of `[B, N, C, L]`, or without N."""
-    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
+def _norm_pool(dims: int, shape: str) -> Callable[..., Tensor]:
+    def pool(
+        input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
+    ) -> Tensor:
+        return _lp_pool(dims, input, norm_type, kernel_size, stride, ceil_mode)
+
+    return named(pool, f"lp_pool{dims}d", f"of `[B, N, C, {shape}]`, or without N.")
 
 
-def lp_pool2d(
-    input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
-) -> Tensor:
-    """`torch.nn.functional.lp_pool2d` of `[B, N, C, H, W]`, or without N."""
-    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
+lp_pool1d, lp_pool2d = _norm_pool(1, "L"), _norm_pool(2, "H, W")
 
 
 def _even_windows(dims: int, input: Tensor, output_size: Any) -> tuple[int, ...] | None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from ... import ops
@@ -56,37 +58,22 @@ def lstm_cell(
     return h, c
 
 
-def gru_cell(
-    input: torch.Tensor,
-    hx: Optional,
-    w_ih: torch.Tensor,
-    w_hh: torch.Tensor,
-    b_ih: Optional = None,
-    b_hh: Optional = None,
-) -> torch.Tensor:
-    """`torch.gru_cell` for B models: input `[B, N, I]` and state `[B, N, H]` (None: zeros) to the next state."""
-    return _step("gru", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
+def _cell(kind: str) -> Callable[..., torch.Tensor]:
+    def cell(
+        input: torch.Tensor,
+        hx: Optional,
+        w_ih: torch.Tensor,
+        w_hh: torch.Tensor,
+        b_ih: Optional = None,
+        b_hh: Optional = None,
+    ) -> torch.Tensor:
+        return _step(kind, input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
+
+    cell.__name__ = cell.__qualname__ = f"{kind}_cell"
+    cell.__doc__ = (
+        f"`torch.{kind}_cell` for B models: input `[B, N, I]` and state `[B, N, H]` (None: zeros) to the next state."
+    )
+    return cell
 
 
-def rnn_tanh_cell(
-    input: torch.Tensor,
-    hx: Optional,
-    w_ih: torch.Tensor,
-    w_hh: torch.Tensor,
-    b_ih: Optional = None,
-    b_hh: Optional = None,
-) -> torch.Tensor:
-    """`torch.rnn_tanh_cell` for B models: input `[B, N, I]` and state `[B, N, H]` (None: zeros) to the next state."""
-    return _step("rnn_tanh", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
-
-
-def rnn_relu_cell(
-    input: torch.Tensor,
-    hx: Optional,
-    w_ih: torch.Tensor,
-    w_hh: torch.Tensor,
-    b_ih: Optional = None,
-    b_hh: Optional = None,
-) -> torch.Tensor:
-    """`torch.rnn_relu_cell` for B models: input `[B, N, I]` and state `[B, N, H]` (None: zeros) to the next state."""
-    return _step("rnn_relu", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
+gru_cell, rnn_tanh_cell, rnn_relu_cell = map(_cell, ("gru", "rnn_tanh", "rnn_relu"))

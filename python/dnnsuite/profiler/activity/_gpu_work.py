@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ... import _C, host
 from ...errors import Error, InvalidArgument, Unavailable
 from ...timing import now_ns
@@ -64,6 +66,16 @@ def _on_our_clock(part: Any, window: tuple[int, int]) -> bool:
         for column in ("t0_ns", "t1_ns"):
             part["tables"][name][column] = part["tables"][name][column] - lead_ns
     return True
+
+
+def _of_no_launch(part: dict[str, Any]) -> int:
+    """Count kernels of graphs whose number is that of another call than a graph's launch."""
+    kernels, api = part["tables"]["kernels"], part["tables"]["api"]
+    of_graphs = kernels["correlation"][kernels["graph_id"] != 0]
+    mine = np.isin(api["correlation"], of_graphs)
+    calls = zip(*(api[name][mine].tolist() for name in ("correlation", "domain", "callback")), strict=True)
+    others = [number for number, *call in calls if "GraphLaunch" not in str(_C.cupti_function_name(*call))]
+    return int(np.isin(of_graphs, others).sum())
 
 
 class ActivityInstrument:
@@ -174,6 +186,11 @@ class ActivityInstrument:
             (counts["damaged"], "buffers of which a part could not be read"),
             (counts["incomplete"], "records without times left out"),
             (counts["unknown"], "records of kinds that were not asked for left out"),
+            (
+                sum(map(_of_no_launch, self._parts)),
+                "kernels of CUDA graphs name a call that launched no graph, as CUPTI before 13.1.1 may: the code that "
+                "they are said to belong to is not theirs",
+            ),
             (self._strays(), "kernels lie outside of their window: their times are not to be trusted"),
         ]
         reclocked = [_RECLOCKED] if self._reclocked else []
