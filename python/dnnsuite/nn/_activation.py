@@ -5,14 +5,17 @@ work on `[B, ...]` unchanged.
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ..errors import InvalidArgument
 from . import functional
-from .array_module import ArrayModule, check_models
+from .array_module import ArrayModule, check_models, per_model
+from .model_tensor import physical
 from .random_streams import advance
 
 
@@ -91,26 +94,54 @@ class Softmax2d(ArrayModule):
         return functional.softmax(x, -3)
 
 
-class PReLU(ArrayModule):
-    """`torch.nn.PReLU` for B models: `[B, N, C, *]` to the same; the weight is `[B, num_parameters]`."""
+class _OwnNumbers(ArrayModule):
+    """Layer with a number per model for each of its `per_model_lists`, which take one for all models as well."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.per_model_lists:
+            value = per_model(physical(value), self.B, name)
+        super().__setattr__(name, value)
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {
+            name: getattr(module, name)
+            for name in inspect.signature(cls.torch_class).parameters
+            if name in vars(module)
+        }
+
+    @classmethod
+    def per_model_arguments(cls) -> tuple[str, ...]:
+        return cls.per_model_lists
+
+
+class PReLU(_OwnNumbers):
+    """`torch.nn.PReLU` for B models: `[B, N, C, *]` to the same; the weight is `[B, num_parameters]`, and `init` a
+    number or one per model."""
 
     torch_class = torch.nn.PReLU
+    per_model_lists = ("init",)
+    init: list[float]
 
     def __init__(
-        self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None, *, B: int
+        self,
+        num_parameters: int = 1,
+        init: float | Sequence[float] = 0.25,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        B: int,
     ) -> None:
         super().__init__(B)
-        self.num_parameters, self.init = num_parameters, init
-        self.weight = torch.nn.Parameter(torch.full((B, num_parameters), init, device=device, dtype=dtype))
+        self.num_parameters = num_parameters
+        self.init = init  # type: ignore[assignment]
+        self.weight = torch.nn.Parameter(torch.empty(B, num_parameters, device=device, dtype=dtype))
+        self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Set every weight to `init`, like torch."""
-        self.weight.fill_(self.init)
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {"num_parameters": module.num_parameters, "init": module.init}
+        self.weight.copy_(torch.tensor(self.init).unsqueeze(1).expand_as(self.weight))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         check_models(x, self.B, "PReLU")
@@ -138,9 +169,10 @@ def uniform(rng: torch.Tensor, shape: torch.Size) -> torch.Tensor:
     return (bits.float() * 2.0**-24).view(shape)
 
 
-class RReLU(ArrayModule):
+class RReLU(_OwnNumbers):
     """`torch.nn.RReLU` for B models: in training the slope of every negative element is drawn between `lower` and
-    `upper`, from a random stream per model that `dnnsuite.nn.seed` starts; in evaluation it is their mean.
+    `upper`, each a number or one per model, from a random stream per model that `dnnsuite.nn.seed` starts; in
+    evaluation it is their mean.
 
     There is no in-place form.
     """
@@ -148,27 +180,36 @@ class RReLU(ArrayModule):
     torch_class = torch.nn.RReLU
     rng: torch.Tensor  # int64 [B, 2]: key and step of each model's stream
 
+    per_model_lists = ("lower", "upper")
+    lower: list[float]
+    upper: list[float]
+
     def __init__(
-        self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False, *, device: Any = None, B: int
+        self,
+        lower: float | Sequence[float] = 1.0 / 8,
+        upper: float | Sequence[float] = 1.0 / 3,
+        inplace: bool = False,
+        *,
+        device: Any = None,
+        B: int,
     ) -> None:
         super().__init__(B)
-        if not lower <= upper:
+        self.lower, self.upper, self.inplace = lower, upper, inplace  # type: ignore[assignment]
+        if any(low > high for low, high in zip(self.lower, self.upper, strict=True)):
             raise InvalidArgument(f"RReLU: lower={lower!r} is above upper={upper!r}")
-        self.lower, self.upper, self.inplace = lower, upper, inplace
         keys = torch.randint(-(1 << 62), 1 << 62, (B,), dtype=torch.int64)
         rng = torch.stack([keys, torch.zeros_like(keys)], dim=1).to(device)
         self.register_buffer("rng", rng, persistent=False)
 
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {"lower": module.lower, "upper": module.upper, "inplace": module.inplace}
-
     def is_alike(self) -> bool:
-        return not self.training
+        return not self.training and super().is_alike()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         check_models(x, self.B, "RReLU")
+        pairs = list(zip(self.lower, self.upper, strict=True))
         if not self.training:
-            return torch.nn.functional.leaky_relu(x, (self.lower + self.upper) / 2)
-        slope = self.lower + (self.upper - self.lower) * uniform(advance(self.rng), x.shape)
+            return functional.leaky_relu(x, [(low + high) / 2 for low, high in pairs])
+        numbers = torch.tensor([(low, high - low) for low, high in pairs], device=x.device)
+        low, width = numbers.view(-1, 2, *(1,) * (x.dim() - 1)).unbind(1)
+        slope = low + width * uniform(advance(self.rng), x.shape)
         return torch.where(x < 0, x * slope.to(x.dtype), x)

@@ -8,9 +8,11 @@ from typing import Any
 import torch
 
 from ..._torch import standard_gamma, tree_leaves, tree_map
+from ...nn.array_module import per_model
 from ...nn.model_tensor import ModelTensor, NotFusable, physical, state, wrap_all
 from ...nn.random_draws import draw, draw_gamma, fill
 from ...nn.random_streams import FUNCTION_STREAM, advance
+from ..code.model_number import ModelNumber
 from .table import FINDERS, before_writing, in_place, rule, settle, width_of
 
 
@@ -115,12 +117,18 @@ def leaky_by_chance(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """Compute `rrelu` with slopes drawn for each model; the in-place variant is made from it."""
     given = dict(zip(_RRELU, args, strict=False)) | kwargs
     x = given["input"].value
-    lower, upper = given.get("lower", 1.0 / 8), given.get("upper", 1.0 / 3)
-    if not isinstance(lower, (int, float)) or not isinstance(upper, (int, float)):
-        raise NotFusable("the slopes of rrelu differ from model to model")
-    slope: Any = (lower + upper) / 2
+    bounds = [given.get("lower", 1.0 / 8), given.get("upper", 1.0 / 3)]
+    each = [per_model(bound, len(x), "rrelu: a slope") for bound in bounds]
     if given.get("training"):
-        slope = fill("uniform_", x, next_stream(x.size(0)), (lower, upper))
+        rng = next_stream(len(x))
+        parts = zip(x.split(1), rng.split(1), zip(*each, strict=True), strict=True)
+        same = ModelNumber not in map(type, bounds)
+        slope: Any = (
+            fill("uniform_", x, rng, bounds) if same else torch.cat([fill("uniform_", *part) for part in parts])
+        )
+    else:
+        means = x.new_tensor([(low + high) / 2 for low, high in zip(*each, strict=True)])
+        slope = means.view(-1, *(1,) * (x.dim() - 1))
     result = torch.where(x <= 0, x * slope, x)
     if not given.get("inplace"):
         return wrap_all(result)
