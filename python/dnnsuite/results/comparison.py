@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, did_you_mean, some_of
 from . import pool
 from .drift import AFTER, drift_of, one_after_the_other
 from .intervals import mean
@@ -91,7 +91,7 @@ def across(names: Sequence[str]) -> list[str]:
         known = [*ACROSS, *pool.CONDITIONS]
         if name not in known:
             near = did_you_mean(name, known)
-            raise InvalidArgument(f"--across {name}: there is no such condition{near}; known: {', '.join(known)}")
+            raise InvalidArgument(f"--across {name}: no such condition{near}; available: {some_of(known)}")
         found += ACROSS.get(name, (name,))
     return found
 
