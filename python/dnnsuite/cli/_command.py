@@ -83,6 +83,7 @@ class Command(TyperCommand):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        param: Any
         for param in self.params:
             if param.metavar is None:
                 param.metavar = _metavar(self.path, param)
@@ -128,7 +129,7 @@ class Command(TyperCommand):
                 argument = param.param_type_name == "argument"
                 own = "Arguments" if argument else _GROUP_OF.get(param.name or "")
                 panel = getattr(param, "rich_help_panel", None)
-                name = param.metavar if argument else _TYPES.sub(_in_words, record[0])
+                name = param.metavar or "" if argument else _TYPES.sub(_in_words, record[0])
                 groups.setdefault(own or panel or "Options", []).append((name, _with_default(record[1])))
         for title, records in groups.items():
             if records:

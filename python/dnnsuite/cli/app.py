@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -94,7 +94,7 @@ def start(
 
 
 # In the order of the help: what most users need first.
-_COMMANDS = {
+_COMMANDS: dict[str, Callable[..., int]] = {
     "doctor": doctor.doctor, "list": list_.list_jobs, "show": show.show, "workflow": workflow.workflow,
     "tune": tune.tune, "advise": advise.advise, "run": run.run, "train": train.train,
     "throughput": throughput.throughput, "ladder": ladder.ladder, "profile": profile.profile,

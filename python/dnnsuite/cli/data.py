@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
     """Make the group of commands; `reporting` turns what they return or raise into an exit status."""
     app = typer.Typer(help="Data sets: list, find and prepare them.", no_args_is_help=True)
-    listed = {"list": list_sets, "where": where, "prepare": prepare_set, "valprep": valprep, "tfrecord": tfrecord}
+    listed: dict[str, Callable[..., int]] = {
+        "list": list_sets,
+        "where": where,
+        "prepare": prepare_set,
+        "valprep": valprep,
+        "tfrecord": tfrecord,
+    }
     add_commands(app, {name: reporting(function) for name, function in listed.items()}, "data")
     return app
 

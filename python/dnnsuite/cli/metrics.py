@@ -37,7 +37,7 @@ Sampling = Annotated[bool, typer.Option("--sampling", help="Metrics that can be 
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
     """Make the group of commands; `reporting` turns what they return or raise into an exit status."""
     app = typer.Typer(help="GPU counters: names, passes, roles; no GPU is needed.", no_args_is_help=True)
-    listed = {"list": list_metrics, "plan": plan, "roles": roles, "support": support}
+    listed: dict[str, Callable[..., int]] = {"list": list_metrics, "plan": plan, "roles": roles, "support": support}
     add_commands(app, {name: reporting(function) for name, function in listed.items()}, "metrics")
     return app
 

@@ -39,7 +39,7 @@ Words = Annotated[list[str], typer.Argument(help="The command, after --", show_d
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
     """Make the group of commands; `reporting` turns what they return or raise into an exit status."""
     app = typer.Typer(help="Equal, isolated shares of this machine.", no_args_is_help=True)
-    plain = {"probe": probe, "plan": plan, "ls": ls, "clean": clean}
+    plain: dict[str, Callable[..., int]] = {"probe": probe, "plan": plan, "ls": ls, "clean": clean}
     add_commands(app, {name: reporting(function) for name, function in plain.items()}, "pin")
     prefixes = {"exec": reporting(exec), "run": reporting(run)}
     add_commands(app, prefixes, "pin", context_settings={"ignore_unknown_options": True})

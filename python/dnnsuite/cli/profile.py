@@ -24,7 +24,7 @@ def profile(
     ],
     start_iteration: Annotated[int, typer.Option(help="First iteration to observe.")] = 10,
     profile_iterations: Annotated[int, typer.Option(help="Number of iterations to observe.")] = 12,
-    metrics: Annotated[str, typer.Option(help="timeline, cores, fp32, memory, power, all, or a|b.")] = "timeline",
+    metrics: Annotated[str, typer.Option(help="What to observe, several joined by |.")] = "timeline",
     batch_sizes: Annotated[Text, typer.Option(help="Batch sizes; each gets a profile.  [the job's]")] = None,
     device: Annotated[str, typer.Option()] = "auto",
     precision: Annotated[str, typer.Option(help="Precision, where the job has it.")] = "fp32",

@@ -20,7 +20,7 @@ from .feeds import Feeds
 from .groups import Groups
 from .optimizers import Named, OfTorch, Optimization, chosen_optimization
 from .space import Config, alike
-from .trainee import Loss, Measure, Trainee, default_loss, default_measure, is_lightning
+from .trainee import Loss, Measure, Trainee, check_lightning, default_loss, default_measure, is_lightning
 from .trial import Trial
 from .watched import WatchedConfig
 
@@ -101,6 +101,8 @@ class Recipe:
             model = self._made(config, trial)
         self.read |= config.read
         if self.optimization is None:
+            if is_lightning(model):
+                check_lightning(model)
             self.optimization = chosen_optimization(*self._asked, lightning=is_lightning(model))
         return Trainee(model.to(self.device), self.loss, self._measure)
 

@@ -64,7 +64,7 @@ class ModelNumber:
 
     def _agreed(self, function: Callable[[Any, Any], bool], other: Any) -> bool:
         if isinstance(other, torch.Tensor):
-            return NotImplemented  # type: ignore[no-any-return]
+            return NotImplemented
         if not isinstance(other, (int, float)):  # a number that a recording follows says it is one
             raise self._refusal()
         answers = {function(value, other) for value in self._values}

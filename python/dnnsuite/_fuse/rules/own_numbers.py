@@ -60,7 +60,7 @@ def _as_tensor(value: Any, dtypes: Iterable[torch.dtype], args: tuple[Any, ...])
 
 def _takes(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return True if a function of `dnnsuite.nn.functional` takes a value per model for each argument that has some."""
-    names = getattr(function, "own_numbers", frozenset())
+    names: frozenset[str] = getattr(function, "own_numbers", frozenset())
     if not names:
         return False
     positional = list(inspect.signature(function).parameters)[: len(args)]

@@ -61,7 +61,7 @@ def _of_models(given: dict[str, Any], several: list[str], B: int) -> Iterator[di
 
     def each(name: str, value: Any) -> Sequence[Any]:
         if name in several:
-            return value  # type: ignore[no-any-return]
+            return value
         whole = not isinstance(value, Tensor) or not value.dim() or len(value) != B
         return [value] * B if whole or (name == _SHARED_IF_FLAT and value.dim() == 1) else value.split(1)
 
