@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the help of each command shows beside its options: two examples, and what to write for a value."""
+"""Texts of the help of each command: two examples, options that all share, and what to write for a value."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EXAMPLES = {
     "show": ("show bert", "show --all"),
     "throughput": ("throughput toy_reg --preset quick", "throughput bert --batch-sizes 1,8,64"),
     "train": ("train --preset quick", "train imagenet-resnet50 --dataroot DATA --resume"),
-    "tune": ("tune mobilenet_v3_small --preset quick", "tune bert --algorithm asha --trials 50 --out search"),
+    "tune": ("tune resnet --preset quick", "tune bert --algorithm asha --trials 50 --out search"),
     "workflow": ("workflow bert --preset quick", "workflow bert --modes serial,hfta --plan 1,2,4,8"),
 }
 

@@ -55,7 +55,7 @@ Begin with
 
 Multiply: train B models as one array
   dnnsuite workflow bert --preset quick       models alone, side by side and as one array: who is faster
-  dnnsuite tune bert --preset quick           a search for hyper-parameters, many trials at once
+  dnnsuite tune resnet --preset quick         a search for hyper-parameters, many trials at once
 
 Measure
   dnnsuite run toy_reg --preset quick         a benchmark, in isolated shares of the machine

@@ -123,6 +123,9 @@ def tune(
     comparison = compare(run, wanted, repeats, where, resume, _unavailable(wanted, chosen))
     comparison.save(where)
     _print(comparison.to_dict(), where, as_json)
+    if preset == "quick" and not as_json:
+        batches = epochs * found.iters_per_epoch
+        print(f"note: quick trains a model on {batches} batches at most: to compare modes, not for a final accuracy")
     return 0 if comparison.same else FAILED
 
 
