@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from .._runs.words import printable
-from ..errors import Error, InvalidArgument, did_you_mean
+from ..errors import Error, InvalidArgument
 from ._options import Json, Number, Text
 from ._status import say
 
 if TYPE_CHECKING:
     from ..report import SuiteReport
 
-_STYLES = ("full", "seed", "score")
 _KINDS = {".pdf": "pdf", ".txt": "text", ".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html"}
 File = Optional[Path]  # noqa: UP045
 
@@ -57,8 +56,6 @@ def report(
     from .. import report as reports
     from ..report import targets
 
-    if style not in _STYLES:
-        raise InvalidArgument(f"--style {style!r}; accepted: full, seed, score{did_you_mean(style, _STYLES)}")
     files = [*(out or ()), *([pdf] if pdf else ())]
     for path in files:
         _kind(path)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from .._shown import metric, ratio
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument
 from ._options import AllowChanged, Json, Number, Text, Texts
 from ._status import FAILED, say, tell
 from .run import parameters
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ..training import Experiment, ExperimentArray, Settings, Trained
     from ..training.vary import Variants
 
-_PRESETS = ("quick", "default", "paper")
 
 
 def train(
@@ -215,11 +214,6 @@ def settings_of(arguments: Sequence[str], name: str, preset: str | None) -> Sett
     from ..training.configurations import SHIPPED, configuration, overrides
 
     file, keys = _split(arguments)
-    preset = preset or "default"
-    if preset not in _PRESETS:
-        raise InvalidArgument(
-            f"unknown preset {preset!r}; accepted: {', '.join(_PRESETS)}{did_you_mean(preset, _PRESETS)}"
-        )
     found = configuration(name, file or SHIPPED)
     return (found.quick() if preset == "quick" else found).changed(overrides(keys))
 
