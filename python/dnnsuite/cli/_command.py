@@ -120,7 +120,13 @@ class Command(TyperCommand):
         super().format_help_text(ctx, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options in groups: those of the command first, HFTA's many last."""
+        """Write the arguments and the options in groups."""
+        for title, records in self.groups(ctx).items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+    def groups(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
+        """Return by title (what to write, what it is) of the options: those of the command first, HFTA's many last."""
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         groups |= {name: [] for name in GROUPS}
         for param in self.get_params(ctx):
@@ -131,10 +137,7 @@ class Command(TyperCommand):
                 panel = getattr(param, "rich_help_panel", None)
                 name = param.metavar or "" if argument else _TYPES.sub(_in_words, record[0])
                 groups.setdefault(own or panel or "Options", []).append((name, _with_default(record[1])))
-        for title, records in groups.items():
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
+        return {title: records for title, records in groups.items() if records}
 
 
 def add_commands(app: typer.Typer, commands: Mapping[str, Callable[..., Any]], group: str = "", **more: Any) -> None:

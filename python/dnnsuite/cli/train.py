@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ..training.vary import Variants
 
 
-
 def train(
     context: typer.Context,
     arguments: Annotated[

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ..tuning import Algorithm, Sweep
     from ..tuning.job import JobSweep
 
-_MODES = ("hfta", "serial", "concurrent", "mps", "mig")
-
 
 def tune(
     context: typer.Context,
