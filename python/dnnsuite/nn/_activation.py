@@ -6,21 +6,23 @@ work on `[B, ...]` unchanged.
 from __future__ import annotations
 
 import inspect
-import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import torch
 
 from ..errors import InvalidArgument
 from . import functional
 from .array_module import ArrayModule, check_models, per_model
+from .functional.activation import leaky_by_chance
 from .model_tensor import physical
 from .random_streams import advance
 
 
 class _Along(ArrayModule):
     """Activation along `dim`, which counts the dimensions of one model."""
+
+    function: ClassVar[Callable[..., torch.Tensor]]
 
     def __init__(self, dim: int | None = None, *, B: int) -> None:
         super().__init__(B)
@@ -30,49 +32,40 @@ class _Along(ArrayModule):
     def arguments_of(cls, module: Any) -> dict[str, Any]:
         return {"dim": module.dim}
 
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_models(x, self.B, type(self).__name__)
+        return type(self).function(x, self.dim)
+
 
 class Softmax(_Along):
     """`torch.nn.Softmax` for B models; `dim` counts without the model."""
 
     torch_class = torch.nn.Softmax
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        check_models(x, self.B, "Softmax")
-        return functional.softmax(x, self.dim)
+    function = functional.softmax
 
 
 class Softmin(_Along):
     """`torch.nn.Softmin` for B models; `dim` counts without the model."""
 
     torch_class = torch.nn.Softmin
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        check_models(x, self.B, "Softmin")
-        return functional.softmin(x, self.dim)
+    function = functional.softmin
 
 
 class LogSoftmax(_Along):
     """`torch.nn.LogSoftmax` for B models; `dim` counts without the model."""
 
     torch_class = torch.nn.LogSoftmax
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        check_models(x, self.B, "LogSoftmax")
-        return functional.log_softmax(x, self.dim)
+    function = functional.log_softmax
 
 
 class GLU(_Along):
     """`torch.nn.GLU` for B models; `dim` counts without the model."""
 
     torch_class = torch.nn.GLU
+    function = functional.glu
 
     def __init__(self, dim: int = -1, *, B: int) -> None:
         super().__init__(dim, B=B)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        check_models(x, self.B, "GLU")
-        assert self.dim is not None
-        return functional.glu(x, self.dim)
 
 
 class Softmax2d(ArrayModule):
@@ -148,27 +141,6 @@ class PReLU(_OwnNumbers):
         return functional.prelu(x, self.weight)
 
 
-_MIX = (0xBF58476D1CE4E5B9 - (1 << 64), 0x94D049BB133111EB - (1 << 64))
-_STEP, _GOLDEN = 0xD1B54A32D192ED03 - (1 << 64), 0x9E3779B97F4A7C15 - (1 << 64)
-
-
-def _mixed(z: torch.Tensor) -> torch.Tensor:
-    """SplitMix64's finaliser (Steele et al., OOPSLA 2014) of int64 numbers; shifts bring in zeros."""
-    for bits, factor in ((30, _MIX[0]), (27, _MIX[1])):
-        z = (z ^ ((z >> bits) & ((1 << (64 - bits)) - 1))) * factor
-    return z ^ ((z >> 31) & ((1 << 33) - 1))
-
-
-def uniform(rng: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """Return float32 numbers in [0, 1) of `shape` [B, ...]: a function of each model's (key, step) in `rng` [B, 2] and
-    of the element only."""
-    elements = math.prod(shape[1:])
-    stream = _mixed(rng[:, 0] + _mixed(rng[:, 1] * _STEP))
-    counter = torch.arange(1, elements + 1, device=rng.device) * _GOLDEN
-    bits = _mixed(stream.unsqueeze(1) + counter) & 0xFFFFFF
-    return (bits.float() * 2.0**-24).view(shape)
-
-
 class RReLU(_OwnNumbers):
     """`torch.nn.RReLU` for B models: in training the slope of every negative element is drawn between `lower` and
     `upper`, each a number or one per model, from a random stream per model that `dnnsuite.nn.seed` starts; in
@@ -206,10 +178,4 @@ class RReLU(_OwnNumbers):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         check_models(x, self.B, "RReLU")
-        pairs = list(zip(self.lower, self.upper, strict=True))
-        if not self.training:
-            return functional.leaky_relu(x, [(low + high) / 2 for low, high in pairs])
-        numbers = torch.tensor([(low, high - low) for low, high in pairs], device=x.device)
-        low, width = numbers.view(-1, 2, *(1,) * (x.dim() - 1)).unbind(1)
-        slope = low + width * uniform(advance(self.rng), x.shape)
-        return torch.where(x < 0, x * slope.to(x.dtype), x)
+        return leaky_by_chance(x, self.lower, self.upper, advance(self.rng) if self.training else None)

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 
 from ..._torch import standard_gamma, tree_leaves, tree_map
-from ...nn.array_module import per_model
+from ...nn.functional.activation import leaky_by_chance
 from ...nn.model_tensor import ModelTensor, NotFusable, physical, state, wrap_all
 from ...nn.random_draws import draw, draw_gamma, fill
 from ...nn.random_streams import FUNCTION_STREAM, advance
-from ..code.model_number import ModelNumber
 from .table import FINDERS, before_writing, in_place, rule, settle, width_of
 
 
@@ -113,23 +112,12 @@ def _of_the_only_model(value: Any) -> Any:
 
 
 @rule("rrelu")
-def leaky_by_chance(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def rrelu(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute `rrelu` with slopes drawn for each model; the in-place variant is made from it."""
     given = dict(zip(_RRELU, args, strict=False)) | kwargs
     x = given["input"].value
-    bounds = [given.get("lower", 1.0 / 8), given.get("upper", 1.0 / 3)]
-    each = [per_model(bound, len(x), "rrelu: a slope") for bound in bounds]
-    if given.get("training"):
-        rng = next_stream(len(x))
-        parts = zip(x.split(1), rng.split(1), zip(*each, strict=True), strict=True)
-        same = ModelNumber not in map(type, bounds)
-        slope: Any = (
-            fill("uniform_", x, rng, bounds) if same else torch.cat([fill("uniform_", *part) for part in parts])
-        )
-    else:
-        means = x.new_tensor([(low + high) / 2 for low, high in zip(*each, strict=True)])
-        slope = means.view(-1, *(1,) * (x.dim() - 1))
-    result = torch.where(x <= 0, x * slope, x)
+    rng = next_stream(len(x)) if given.get("training") else None
+    result = leaky_by_chance(x, given.get("lower", 1.0 / 8), given.get("upper", 1.0 / 3), rng)
     if not given.get("inplace"):
         return wrap_all(result)
     before_writing(func, given["input"])

@@ -109,6 +109,22 @@ def leaky_relu(
     return input.copy_(result) if inplace else result
 
 
+def leaky_by_chance(
+    x: torch.Tensor, lower: float | Sequence[float], upper: float | Sequence[float], rng: torch.Tensor | None
+) -> torch.Tensor:
+    """Compute `rrelu` of x `[B, ...]` with bounds for all models or each, and slopes from the streams `rng` `[B, 2]`;
+    None: their means."""
+    pairs = list(zip(per_model(lower, len(x), "lower"), per_model(upper, len(x), "upper"), strict=True))
+    if rng is None:
+        return leaky_relu(x, [(low + high) / 2 for low, high in pairs])
+    if len(set(pairs)) == 1:
+        slopes = fill("uniform_", x, rng, pairs[0])
+    else:
+        parts = zip(x.split(1), rng.split(1), pairs, strict=True)
+        slopes = torch.cat([fill("uniform_", part, stream, pair) for part, stream, pair in parts])
+    return torch.where(x <= 0, x * slopes, x)
+
+
 leaky_relu.own_numbers = frozenset(("negative_slope",))  # type: ignore[attr-defined]
 
 
