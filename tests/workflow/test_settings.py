@@ -101,7 +101,7 @@ def test_what_is_given_wins() -> None:
         ({"hfta_max_num_Bs": 0}, "--hfta-max-num-Bs 0: must be at least 1"),
         ({"mig_lambd": -1.0}, "--mig-lambd -1.0: must be positive"),
         ({"concurrent_dry_run_repeats": 0}, "--concurrent-dry-run-repeats 0: must be at least 1"),
-        ({"options": ["depth"]}, "--option depth: wants NAME=VALUE"),
+        ({"options": ["depth"]}, "--option depth: expected NAME=VALUE"),
         ({"threads": 0}, "--threads 0"),
         ({"monitor": "sar"}, "--monitor sar: accepted are auto, nvml, dcgm, none"),
         ({"dataroot": "/no/such/folder"}, "--dataroot /no/such/folder: no such directory"),

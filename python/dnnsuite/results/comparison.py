@@ -128,7 +128,7 @@ def compare(
     import pandas as pd
 
     if not 0 < threshold < 1:
-        raise InvalidArgument(f"--threshold {threshold:g}: must be more than 0 and less than 1, as 0.01")
+        raise InvalidArgument(f"--threshold {threshold:g}: must be more than 0 and less than 1, e.g. 0.01")
     if method not in METHODS:
         raise InvalidArgument(f"--method {method}: accepted: {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
     sides = [_points(complete(each), metric) for each in (baseline, candidate)]

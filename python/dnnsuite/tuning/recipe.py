@@ -69,7 +69,7 @@ class Recipe:
         self.loss = _uncopied(loss or default_loss)
         self._measure = _uncopied(measure or (default_measure if loss is None else _measure_of(self.loss)))
         if autocast is not None and not isinstance(autocast, torch.dtype):
-            raise InvalidArgument(f"autocast is {autocast!r}: give a type of torch's, as torch.bfloat16")
+            raise InvalidArgument(f"autocast is {autocast!r}: give a type of torch's, e.g. torch.bfloat16")
         self._autocast = autocast
         self.optimization: Optimization | None = None  # of a LightningModule: known once there is a model
         if optimizer is not None:
