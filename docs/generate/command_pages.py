@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from dnnsuite.cli._help import EXAMPLES
 from dnnsuite.cli.app import app
 
 _MARKUP = re.compile(r"([\\*_|<>\[\]])")
@@ -46,11 +47,13 @@ def _sections(path: str, command: Any, level: int) -> Iterator[str]:
 
 def _usage(path: str, command: Any) -> Iterator[str]:
     context = command.make_context(path, [], resilient_parsing=True)
+    examples = "\n".join(f"dnnsuite {example}" for example in EXAMPLES[command.path])
+    yield f"```text\n{examples}\n```\n"
     yield f"```text\n{path} {' '.join(command.collect_usage_pieces(context))}\n```\n"
-    records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
-    yield "| | |\n|---|---|"
-    yield from (f"| `{names}` | {escaped(text)} |" for names, text in filter(None, records))
-    yield ""
+    for title, records in command.groups(context).items():
+        yield f"| {title} | |\n|---|---|"
+        yield from (f"| `{names}` | {escaped(text)} |" for names, text in records)
+        yield ""
 
 
 def _help(command: Any) -> str:

@@ -28,8 +28,8 @@ def test_options_that_only_the_job_knows_are_literals() -> None:
         ("nhid=3.5", "nhid=3.5: wants a whole number, such as 512"),
         ("dropout=much", "wants a number, such as 0.1"),
         ("tied=perhaps", "wants yes or no"),
-        ("nhid", "wants NAME=VALUE"),
-        ("=3", "wants NAME=VALUE"),
+        ("nhid", "expected NAME=VALUE"),
+        ("=3", "expected NAME=VALUE"),
     ],
 )
 def test_refusals_name_the_way_out(text: str, words: str) -> None:

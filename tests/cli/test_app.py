@@ -91,7 +91,7 @@ def test_a_typo_is_answered_with_the_nearest_name(line: str, capsys: pytest.Capt
 
 
 REFUSED = {
-    "pin run --cores 0-3 -- true": "--cores is no option here; a command follows --, as in: -- python train.py",
+    "pin run --cores 0-3 -- true": "--cores is not an option of this command; write the command after --, e.g. ",
     "pin run --timeout -1 -- true": "--timeout -1.0: must be a positive number of seconds",
     "profile vae --threads -1": "--threads -1: must be at least 1",
     "profile mine.py": "mine.py is no job; a script is observed by: dnnsuite profile -- python mine.py",

@@ -27,7 +27,7 @@ def test_the_kind_is_that_of_the_results_unless_named(tmp_path: Path, monkeypatc
 
 
 def test_an_unknown_kind_lists_what_is_accepted() -> None:
-    with pytest.raises(InvalidArgument, match="--kind pie: accepted are throughput"):
+    with pytest.raises(InvalidArgument, match="--kind pie: accepted: throughput"):
         kind_for("pie", [Path()])
 
 

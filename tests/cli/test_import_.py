@@ -76,7 +76,7 @@ def test_other_files_are_refused_with_the_way_out(tmp_path, capsys, name, conten
 def test_another_database_and_another_kind(tmp_path, capsys):
     path = sqlite(tmp_path / "x.nvvp", {"StringTable": ("id value", [])})
     assert "without tables of nsys or nvvp" in run(capsys, path)[2]
-    assert "accepted are auto, ncu" in run(capsys, path, "--kind", "perf")[2]
+    assert "accepted: auto, ncu" in run(capsys, path, "--kind", "perf")[2]
     assert "no header" in run(capsys, FIXTURES / "dmon.txt", "--kind", "ncu")[2]
 
 

@@ -46,7 +46,7 @@ def test_a_job_over_batch_sizes(profile, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["no-such-job"], "no job 'no-such-job'; there is"),
+        (["no-such-job"], "no job 'no-such-job'; available"),
         (["toy_reg", "--batch-sizes", "1,x"], "write whole numbers with commas"),
         (["toy_reg", "--batch-sizes", "0"], "one item or more"),
         (["toy_reg", "--resume"], "nothing to continue"),

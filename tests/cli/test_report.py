@@ -65,7 +65,7 @@ def test_this_machine_becomes_the_target(mila_tree, tmp_path, capsys):  # noqa: 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--style", "long"], "--style long; accepted: full, seed, score"),
+        (["--style", "long"], "unknown style 'long'; accepted: full, seed, score"),
         (["--out", "report.docx"], "must end in one of .pdf, .txt, .md, .csv, .json, .html"),
         (["--gpu-model", "A100"], "neither one of V100, MI50, RTX"),
     ],

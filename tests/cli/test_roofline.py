@@ -82,7 +82,7 @@ def test_busy_neighbours_are_what_is_said_first(capsys, monkeypatch):
 
 def test_what_is_refused(capsys):
     assert status("no_such_job") == 2
-    assert "no job 'no_such_job'; there is" in capsys.readouterr().err
+    assert "no job 'no_such_job'; available" in capsys.readouterr().err
     assert status("--threads", "4096") == 2
     assert "the CPUs allowed; got 4096" in capsys.readouterr().err
     assert status("bert", "--steps", "0") == 2

@@ -65,7 +65,7 @@ def test_modes_find_the_same_best(tmp_path, space, capsys):
         (["--algorithm", "hyperbandd"], "did you mean 'hyperband'"),
         (["--modes", "hfat"], "did you mean 'hfta'"),
         (["--modes", "mig"], "mig: "),
-        (["--option", "width"], "wants NAME=VALUE"),
+        (["--option", "width"], "expected NAME=VALUE"),
         (["--resume"], "there is no"),
         (["--preset", "papper"], "did you mean 'paper'"),
         (["--max-iters", "0"], "--max-iters 0: must be at least 1"),
@@ -120,7 +120,7 @@ def test_devices_share_a_search(tmp_path, space, capsys):
         (["--devices", "cpu", "--cluster", "local"], "--workers is their number"),
         (["--cluster", "pbs"], "accepted: slurm, local, debug"),
         (["--workers", "0"], "--workers 0"),
-        (["--cluster", "local", "--cluster-option", "timeout"], "wants NAME=VALUE"),
+        (["--cluster", "local", "--cluster-option", "timeout"], "expected NAME=VALUE"),
     ],
 )
 def test_bad_options_of_clusters_are_one_sentence(tmp_path, capsys, monkeypatch, arguments, message):

@@ -45,7 +45,7 @@ def test_usage_errors(arguments: list[str], words: str, capsys: pytest.CaptureFi
 def test_unknown_job_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert status("workflow", "brt") == 2
     said = capsys.readouterr().err
-    assert "no workflow 'brt' (did you mean 'bert'?); there is " in said
+    assert "no workflow 'brt' (did you mean 'bert'?); available: " in said
     assert "bert" in said
 
 

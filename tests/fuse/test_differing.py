@@ -135,7 +135,8 @@ def test_what_has_no_influence_on_a_shape_may_differ(kind):
     models = numbered(make)
     check_matches_models(models, torch.randn(3, *shape))
     array = dnnsuite.fuse(models)
-    assert "models differ in" in "".join(cover.reason for cover in array.coverage() if cover.how == "per model")
+    apart = "".join(cover.reason for cover in array.coverage() if cover.how == "per model")
+    assert ("models differ in" in apart) == (kind not in ("batch norm", "layer norm")), apart  # these read numbers only
     for mine, model in zip(dnnsuite.unfuse(array), models, strict=True):
         assert str(mine) == str(model)
 

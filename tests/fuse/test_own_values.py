@@ -248,14 +248,14 @@ AT_ONCE = {
     "of one number": lambda self, x: x.sum() * -self.scale + 2 / self.scale,
     "alike after all": lambda self, x: x * self.scale if self.scale > 0 else x,
     "not dropped": lambda self, x: F.dropout(x, self.rate, self.training and x.numel() < 0),
+    "in place": lambda self, x: scaled_in_place(x, self.scale),
+    "slope": lambda self, x: F.leaky_relu(x, self.scale),
+    "half": lambda self, x: (x.bfloat16() * self.scale).float(),
 }
 APART = {
-    "in place": lambda self, x: scaled_in_place(x, self.scale),
     "branch": lambda self, x: x * self.scale if self.scale > 0.7 else x,
     "power": lambda self, x: x ** self.scale.__int__(),
     "number": lambda self, x: x * float(self.scale),
-    "slope": lambda self, x: F.leaky_relu(x, self.scale),
-    "half": lambda self, x: (x.bfloat16() * self.scale).float(),
     "kind": lambda self, x: x * self.scale if isinstance(self.scale, float) else x,
 }
 

@@ -22,7 +22,7 @@ def test_only_a_trace_has_windows(tmp_path):
 
 
 def test_an_unknown_kind_is_refused_with_those_there_are():
-    with pytest.raises(InvalidArgument, match="'cupti': accepted are auto, ncu, nvprof"):
+    with pytest.raises(InvalidArgument, match="'cupti'; accepted: auto, ncu, nvprof"):
         importers.load(FIXTURES / "dmon.txt", "cupti")
 
 

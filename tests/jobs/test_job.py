@@ -47,14 +47,14 @@ def test_every_job_that_is_swept_has_the_presets_of_a_workflow():
 @pytest.mark.parametrize("name", sorted(set(jobs.names()) - set(jobs.names(swept=True))))
 def test_a_job_that_is_not_swept_says_why_and_makes_no_array(name):
     why = jobs.get(name).alone
-    with pytest.raises(InvalidArgument, match=f"job {name} {why}; there is .*bert"):
+    with pytest.raises(InvalidArgument, match=f"job {name} {why}; available: .*bert"):
         jobs.get(name, swept=True)
     with pytest.raises(InvalidArgument, match=f"job {name} {why}: B must be 0, got 2"):
         jobs.get(name)(jobs.JobConfig(B=2))
 
 
 def test_an_unknown_job_is_answered_with_the_known_ones():
-    with pytest.raises(InvalidArgument, match=r"no job 'brt' \(did you mean 'bert'\?\); there is .*bert"):
+    with pytest.raises(InvalidArgument, match=r"no job 'brt' \(did you mean 'bert'\?\); available: .*bert"):
         jobs.get("brt")
 
 

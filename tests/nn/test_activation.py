@@ -6,7 +6,6 @@ import dnnsuite
 from dnnsuite import nn
 from dnnsuite._fuse.layer_table import ELEMENTWISE
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.nn._activation import uniform
 from helpers import check_matches_models, make_models
 
 
@@ -33,16 +32,6 @@ def test_dimensions_count_without_the_model():
 def test_softmax2d_refuses_a_matrix():
     with pytest.raises(InvalidArgument, match=r"\[2, 3, 4\]"):
         nn.Softmax2d(B=2)(torch.randn(2, 3, 4))
-
-
-def test_uniform_is_uniform():
-    rng = torch.stack([torch.arange(4), torch.arange(4) * 7], 1)
-    u = uniform(rng, torch.Size((4, 20000)))
-    assert ((u >= 0) & (u < 1)).all()
-    assert (u.mean(1) - 0.5).abs().max() < 0.01
-    assert (u.var(1) - 1 / 12).abs().max() < 0.005
-    assert torch.corrcoef(u).fill_diagonal_(0).abs().max() < 0.03
-    assert torch.equal(u[2:], uniform(rng[2:], torch.Size((2, 20000))))
 
 
 def test_rrelu_draws_slopes_in_range_and_by_model():

@@ -139,7 +139,7 @@ def test_a_command_that_is_not_there(tmp_path):
         run_script(["no-such-program"], tmp_path, 1, 1, "timeline", False, False)
     with pytest.raises(InvalidArgument, match="'timelime'"):
         run_script([sys.executable], tmp_path, 1, 1, "timelime", False, False)
-    with pytest.raises(InvalidArgument, match="accepted are auto, optimizer, backward"):
+    with pytest.raises(InvalidArgument, match="accepted: auto, optimizer, backward"):
         run_script([sys.executable], tmp_path, 1, 1, "timeline", False, False, step_on="backwards")
     with pytest.raises(InvalidArgument, match="profile_iterations"):
         run_script([sys.executable], tmp_path, 1, 0, "timeline", False, False)

@@ -113,7 +113,7 @@ def test_what_is_compared_may_differ() -> None:
     (found,) = compare(runs([100.0, 100.1, 100.0], threads=1), other, ignoring=across(["machine"]))
     assert found.verdict == "slower"
     assert across(["torch"]) == ["torch"]
-    with pytest.raises(InvalidArgument, match=r"--across machin: there is no such condition \(did you mean 'machine'"):
+    with pytest.raises(InvalidArgument, match=r"--across machin: no such condition \(did you mean 'machine'"):
         across(["machin"])
 
 

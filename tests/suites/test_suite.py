@@ -172,7 +172,7 @@ def test_refusals_name_file_line_and_key(job: dict, words: str, jobs_file) -> No
 
 def test_other_refusals(jobs_file) -> None:
     for suite, asked, words in (
-        ("nothing", {}, "no suite 'nothing'.*; there is baselines, fast, 2026, a jobs file"),
+        ("nothing", {}, "no suite 'nothing'.*; available: baselines, fast, 2026, a jobs file"),
         ("absent.json", {}, "absent.json"),
         (jobs_file(), {}, "the list of jobs is empty"),
         ("toy_reg", {"preset": "x"}, "unknown preset 'x'; accepted: smoke, fast, baselines"),

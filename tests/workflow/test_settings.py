@@ -101,9 +101,9 @@ def test_what_is_given_wins() -> None:
         ({"hfta_max_num_Bs": 0}, "--hfta-max-num-Bs 0: must be at least 1"),
         ({"mig_lambd": -1.0}, "--mig-lambd -1.0: must be positive"),
         ({"concurrent_dry_run_repeats": 0}, "--concurrent-dry-run-repeats 0: must be at least 1"),
-        ({"options": ["depth"]}, "--option depth: wants NAME=VALUE"),
+        ({"options": ["depth"]}, "--option depth: expected NAME=VALUE"),
         ({"threads": 0}, "--threads 0"),
-        ({"monitor": "sar"}, "--monitor sar: accepted are auto, nvml, dcgm, none"),
+        ({"monitor": "sar"}, "--monitor sar; accepted: auto, nvml, dcgm, none"),
         ({"dataroot": "/no/such/folder"}, "--dataroot /no/such/folder: no such directory"),
         ({"plugins": ["nowhere_at_all"]}, "--plugin nowhere_at_all"),
     ],
@@ -115,7 +115,7 @@ def test_refusals_name_the_value_and_the_way_out(asked: dict[str, Any], words: s
 
 
 def test_unknown_job_lists_the_known() -> None:
-    with pytest.raises(InvalidArgument, match=r"'tot'.*bert.*toy"):
+    with pytest.raises(InvalidArgument, match=r"'tot'.*'toy'.*bert.*more"):
         resolve("tot", {})
 
 

@@ -42,7 +42,7 @@ from .unfused import ASKED
 
 _OF_NO_SHAPE = frozenset(
     {"activation", "activation_relu_or_gelu", "enable_nested_tensor", "use_nested_tensor"}
-    | {"eps", "num_groups", "padding_mode"}
+    | {"eps", "num_groups", "padding_mode", "momentum", "alpha", "beta", "k", "norm_type"}
 )
 
 

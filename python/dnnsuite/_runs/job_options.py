@@ -27,7 +27,7 @@ def parse_options(texts: Iterable[str], defaults: Mapping[str, Any] | None, job:
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise InvalidArgument(f"--option {text}: wants NAME=VALUE, as --option dropout=0.2")
+            raise InvalidArgument(f"--option {text}: expected NAME=VALUE, e.g. --option dropout=0.2")
         if defaults is not None and name not in defaults:
             meant, has = did_you_mean(name, defaults), ", ".join(defaults) or "none"
             raise InvalidArgument(f"--option {text}: job {job} has no option {name!r}{meant}; it has {has}")

@@ -67,7 +67,7 @@ class Goal:
     def __post_init__(self) -> None:
         if not 0 < self.half_width < 1 or not self.budget_s > 0:
             raise InvalidArgument(
-                f"a goal of {self.half_width} within {self.budget_s} s: the goal is a fraction, as 0.05, and the "
+                f"a goal of {self.half_width} within {self.budget_s} s: the goal is a fraction, e.g. 0.05, and the "
                 "budget is in seconds"
             )
 

@@ -14,7 +14,7 @@ import torch
 
 from .._fuse.array import Array
 from .._fuse.layer_table import know_layers_of
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, did_you_mean, some_of
 from ..nn.array_module import ArrayModule
 from ._peft import import_peft
 from .base import SharedBase, is_quantized
@@ -79,7 +79,7 @@ class AdapterBuilder:
             if not any(path == name or path.endswith(f".{name}") for path in self._names):
                 known = {path.rpartition(".")[2]: None for path in self._names}
                 names = [own for own in known if not own.isdecimal()]
-                hint = did_you_mean(name, names) or f"; it has {', '.join(names)}"
+                hint = did_you_mean(name, names) or f"; it has {some_of(names)}"
                 raise InvalidArgument(f"{which} has {name!r}, and the base has no such module{hint}")
 
     def _check_folder(self, folder: str | os.PathLike[str], which: str) -> None:

@@ -9,7 +9,7 @@ same everywhere. What a command was once called with still works and is in no he
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -17,48 +17,33 @@ from typer.core import TyperCommand, TyperGroup
 
 from ..errors import did_you_mean
 from ._completion import words_of
+from ._help import EXAMPLES, GROUPS, HELP, OTHERS, metavar_of
 from ._status import USAGE, say
 
 #: Presets by the names that a command's users may give beside those that it takes.
 _PRESETS = {
     "run": {"smoke": "quick", "baselines": "default"},
     "train": {"full": "default"},
-    "throughput": {"default": "full", "paper": "full"},
-    "ladder": {"default": "full", "paper": "full"},
+    "throughput": {"full": "default"},
+    "ladder": {"full": "default"},
 }
 _OWN_PRESETS = {"run": ("fast",)}
 _OF_ALL = ("quick", "default", "paper")
-_CHECKED = ("preset", "algorithm", "style", "order", "goal")  # options whose words are all that they take
+#: Options whose words are all that they take: one, or several with commas.
+_CHECKED = (
+    "preset", "algorithm", "style", "order", "goal", "device", "data", "method", "precision", "step_on", "cluster",
+    "modes", "precisions", "rungs",
+)  # fmt: skip
+_OTHER_NAMES = {"gpu": "cuda", "nvidia": "cuda"}
+_LISTS = ("modes", "precisions", "rungs")
 
-_EXAMPLES = {
-    "advise": ("advise bert --preset quick", "advise bert --device cuda"),
-    "compare": ("compare before after", "compare old new --across machine --cost-per-hour 2,3 --out page.html"),
-    "doctor": ("doctor", "doctor --json"),
-    "import": ("import report.ncu-rep", "import trace.json --json"),
-    "ladder": ("ladder --preset quick", "ladder --out rungs"),
-    "list": ("list", "list --json"),
-    "plot": ("plot dnnsuite-runs/bert-*", "plot out --kind monitor --save load.png"),
-    "profile": ("profile bert", "profile -- python train.py"),
-    "report": ("report out", "report out --out report.html --cost-per-hour 2 --currency EUR"),
-    "roofline": ("roofline", "roofline --json"),
-    "run": ("run toy_reg --preset quick", "run baselines --repeats 10 --out out"),
-    "show": ("show dnnsuite-runs/bert-*", "show out --json"),
-    "throughput": ("throughput toy_reg --preset quick", "throughput bert --batch-sizes 1,8,64"),
-    "train": ("train --preset quick", "train imagenet-resnet50 --dataroot DATA --resume"),
-    "tune": ("tune mobilenet_v3_small --preset quick", "tune bert --algorithm asha --trials 50 --out search"),
-    "workflow": ("workflow bert --preset quick", "workflow bert --modes serial,hfta --plan 1,2,4,8"),
-}
-_GROUPS = {
-    "Results": "out resume allow_changed quiet as_json save markdown pdf title hfta_tree save_target evaluate dry_run"
-    " show",
-    "Data": "data dataroot cold no_loader",
-    "Machine": "device devices device_model threads pin require copies alone monitor share cluster cluster_option"
-    " workers nodes gpus_per_node timeout",
-}
-_GROUP_OF = {name: group for group, names in _GROUPS.items() for name in names.split()}
-_METAVARS = {"int": "N", "integer": "N", "float": "X", "path": "PATH"}
+_GROUP_OF = {name: group for group, names in GROUPS.items() for name in names.split()}
+_NUMBERS = {"int": "N", "integer": "N", "float": "X"}
 _TYPES = re.compile(r"<(\w+)[^<>]*>")
-_LONGEST_CHOICE = 34
+_LONGEST_CHOICE = 42
+_DEFAULT = re.compile(r"\s*\[(?:default: )?([^\]]+)\]$")
+_BRACKETS = re.compile(r"^\{(.+)\}(?:\.\.\.)?$|^\[(\[.*)\]\.\.\.$")
+_AT_LEAST = re.compile(r"; x>=(\d+)$")
 
 
 def in_todays_words(command: str, arguments: Sequence[str]) -> list[str]:
@@ -72,7 +57,7 @@ def in_todays_words(command: str, arguments: Sequence[str]) -> list[str]:
         flag, equals, value = word.partition("=")
         if flag == "--quick":
             flag, equals, value = "--preset", "=", "quick"
-        elif flag == "--repeat":
+        elif flag == "--repeat" or (flag == "--rounds" and command == "ladder"):
             flag = "--repeats"
         if flag == "--preset":
             value = value if equals else given.pop(0) if given else ""
@@ -94,51 +79,72 @@ def in_todays_words(command: str, arguments: Sequence[str]) -> list[str]:
 class Command(TyperCommand):
     """A command of `dnnsuite`."""
 
+    path = ""  # behind `dnnsuite`
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        param: Any
         for param in self.params:
             if param.metavar is None:
-                param.metavar = _metavar(self.name or "", param)
+                param.metavar = _metavar(self.path, param)
+            if param.name in HELP and (self.path, param.name) not in OTHERS:
+                text, _, usual = HELP[param.name].partition("  [")
+                param.help = f"{text}  [{usual}" if usual and param.default is None else text
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; refuse values that no command has before it imports what is slow."""
-        left = super().parse_args(ctx, in_todays_words(self.name or "", args))
+        left = super().parse_args(ctx, in_todays_words(self.path, args))
         for name in _CHECKED:
             value = ctx.params.get(name)
-            accepted = _accepted(self.name or "", name)
-            if isinstance(value, str) and accepted and value not in accepted:
-                shown = _shown(self.name or "", name)
-                what = f"unknown preset {value!r}" if name == "preset" else f"--{name} {value}"
-                say(f"error: {what}; accepted: {', '.join(shown)}{did_you_mean(value, [*shown, *accepted])}")
-                raise typer.Exit(USAGE)
+            accepted = _accepted(self.path, name)
+            given = [value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else []
+            words = [word.strip() for each in given for word in (each.split(",") if name in _LISTS else [each])]
+            for word in words if accepted else ():
+                if word not in accepted:
+                    shown = _shown(self.path, name)
+                    near = did_you_mean(_OTHER_NAMES.get(word.lower(), word), [*shown, *accepted])
+                    what = name.removesuffix("s").replace("_", "-")
+                    say(f"error: unknown {what} {word!r}; accepted: {', '.join(shown)}{near}")
+                    raise typer.Exit(USAGE)
         return left
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Name the arguments without braces, which stand for a choice elsewhere."""
-        return [re.sub(r"^\{(\S+)\}$", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
+        """Name the arguments without the brackets around those that have some, or without which nothing runs."""
+        return [_BRACKETS.sub(r"\1\2", piece) for piece in super().collect_usage_pieces(ctx)]
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         """Write two examples, then what the command does."""
-        if examples := _EXAMPLES.get(self.name or ""):
-            with formatter.section("Examples"):
-                for example in examples:
-                    formatter.write(f"{'':>{formatter.current_indent}}dnnsuite {example}\n")
+        with formatter.section("Examples"):
+            for example in EXAMPLES[self.path]:
+                formatter.write(f"{'':>{formatter.current_indent}}dnnsuite {example}\n")
         super().format_help_text(ctx, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options in groups: those of the command first, HFTA's many last."""
+        """Write the arguments and the options in groups."""
+        for title, records in self.groups(ctx).items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+    def groups(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
+        """Return by title (what to write, what it is) of the options: those of the command first, HFTA's many last."""
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
-        groups |= {name: [] for name in _GROUPS}
+        groups |= {name: [] for name in GROUPS}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None:
-                own = "Arguments" if param.param_type_name == "argument" else _GROUP_OF.get(param.name or "")
+                argument = param.param_type_name == "argument"
+                own = "Arguments" if argument else _GROUP_OF.get(param.name or "")
                 panel = getattr(param, "rich_help_panel", None)
-                groups.setdefault(own or panel or "Options", []).append(_in_words(record))
-        for title, records in groups.items():
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
+                name = param.metavar or "" if argument else _TYPES.sub(_in_words, record[0])
+                groups.setdefault(own or panel or "Options", []).append((name, _with_default(record[1])))
+        return {title: records for title, records in groups.items() if records}
+
+
+def add_commands(app: typer.Typer, commands: Mapping[str, Callable[..., Any]], group: str = "", **more: Any) -> None:
+    """Add commands by name to `app`, the group of commands called `group`."""
+    for name, command in commands.items():
+        kind = type("Command", (Command,), {"path": f"{group} {name}".strip()})
+        app.command(name, cls=kind, **more)(command)
 
 
 def _accepted(command: str, name: str) -> list[str]:
@@ -153,18 +159,29 @@ def _shown(command: str, name: str) -> list[str]:
 
 
 def _metavar(command: str, param: Any) -> str | None:
-    """Join the words that an option takes; None for one of another type."""
+    """Return what stands for the value: the words that an option takes, or a name; None for numbers."""
     if getattr(param, "is_flag", False):
         return None
     if param.param_type_name == "argument":
         return f"{(param.name or '').upper()}{'...' if param.nargs == -1 else ''}"
     words = "|".join(_shown(command, param.name or ""))
-    return words if words and len(words) <= _LONGEST_CHOICE else None
+    if words and len(words) <= _LONGEST_CHOICE:
+        return words
+    return metavar_of(command, param.name or "")
 
 
-def _in_words(record: tuple[str, str]) -> tuple[str, str]:
-    """Return an option's line of help without Python's names of types, which typer shows."""
-    return _TYPES.sub(lambda found: _METAVARS.get(found[1].lower(), "TEXT"), record[0]), record[1]
+def _in_words(found: re.Match[str]) -> str:
+    """Return a metavar for the name of a type of Python's, which typer shows."""
+    return _NUMBERS.get(found[1].lower(), "TEXT")
+
+
+def _with_default(text: str) -> str:
+    """Write what an option is without being given in one way, whether typer or the option's own help says it."""
+    found = _DEFAULT.search(text)
+    if found is None or found[1] == "required":
+        return text
+    usual = _AT_LEAST.sub(r"; at least \1", found[1])
+    return f"{text[: found.start()]}  [default: {usual}]"
 
 
 _KINDS = {"float_parsing": "a number", "int_parsing": "a whole number", "int_from_float": "a whole number"}

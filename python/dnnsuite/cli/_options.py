@@ -10,14 +10,12 @@ from typing import Annotated, Optional
 
 import typer
 
-__all__ = ["PRESETS", "RESUME", "AllowChanged", "Json", "Number", "Quiet", "Text", "Texts"]
+__all__ = ["PRESETS", "AllowChanged", "Json", "Number", "Quiet", "Text", "Texts"]
 
 PRESETS = "quick (minutes on two cores), default, or paper (the sizes of HFTA's published measurements)."
 
-RESUME = "Resume: run what is missing in --out (default: the newest folder)."
-
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress; results and errors only.")]
+Quiet = Annotated[bool, typer.Option("--quiet")]
 Number = Optional[int]  # noqa: UP045
 Text = Optional[str]  # noqa: UP045
 Texts = Optional[list[str]]  # noqa: UP045

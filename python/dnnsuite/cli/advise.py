@@ -22,12 +22,12 @@ def advise(
     trials: Annotated[int, typer.Option(help="Number of models in the sweep.")] = 16,
     steps: Annotated[Number, typer.Option(help="Training steps of each model.  [preset]")] = None,
     preset: Annotated[Text, typer.Option(help=f"{PRESETS}  [quick]")] = None,
-    device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
-    precision: Annotated[Text, typer.Option(help="fp32, amp, …  [fp32]")] = None,
+    device: Annotated[Text, typer.Option()] = None,
+    precision: Annotated[Text, typer.Option(help="Precision, where the job has it.  [fp32]")] = None,
     batch_size: Annotated[Number, typer.Option(help="Items per model and step.  [preset]")] = None,
-    data: Annotated[Text, typer.Option(help="Source of the data, as auto or synthetic.  [auto]")] = None,
+    data: Annotated[Text, typer.Option()] = None,
     threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
-    plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
+    plugin: Annotated[Texts, typer.Option()] = None,
     verify: Annotated[
         Number, typer.Option(help="Also measure an array of this many models, and print the error of the prediction.")
     ] = None,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,7 +32,7 @@ from . import (
     tune,
     workflow,
 )
-from ._command import Command, Commands
+from ._command import Commands, add_commands
 from ._status import USAGE, reporting
 from .tune_on_cluster import run_part
 
@@ -55,7 +55,7 @@ Begin with
 
 Multiply: train B models as one array
   dnnsuite workflow bert --preset quick       models alone, side by side and as one array: who is faster
-  dnnsuite tune bert --preset quick           a search for hyper-parameters, many trials at once
+  dnnsuite tune resnet --preset quick         a search for hyper-parameters, many trials at once
 
 Measure
   dnnsuite run toy_reg --preset quick         a benchmark, in isolated shares of the machine
@@ -94,14 +94,14 @@ def start(
 
 
 # In the order of the help: what most users need first.
-for _name, _command in (
-    ("doctor", doctor.doctor), ("list", list_.list_jobs), ("show", show.show), ("workflow", workflow.workflow),
-    ("tune", tune.tune), ("advise", advise.advise), ("run", run.run), ("train", train.train),
-    ("throughput", throughput.throughput), ("ladder", ladder.ladder), ("profile", profile.profile),
-    ("import", import_.import_file), ("roofline", roofline.roofline), ("report", report.report),
-    ("compare", compare.compare), ("plot", plot.plot),
-):  # fmt: skip
-    app.command(_name, cls=Command)(reporting(_command))
+_COMMANDS: dict[str, Callable[..., int]] = {
+    "doctor": doctor.doctor, "list": list_.list_jobs, "show": show.show, "workflow": workflow.workflow,
+    "tune": tune.tune, "advise": advise.advise, "run": run.run, "train": train.train,
+    "throughput": throughput.throughput, "ladder": ladder.ladder, "profile": profile.profile,
+    "import": import_.import_file, "roofline": roofline.roofline, "report": report.report,
+    "compare": compare.compare, "plot": plot.plot,
+}  # fmt: skip
+add_commands(app, {name: reporting(command) for name, command in _COMMANDS.items()})
 app.add_typer(baseline.commands(reporting), name="baseline")
 app.add_typer(data.commands(reporting), name="data")
 app.add_typer(metrics.commands(reporting), name="metrics")

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InvalidArgument
+from ._command import add_commands
 from ._options import Json, Text
 from ._status import tell
 from .compare import Across, FailOnOption, MetricName, Outs, Threshold, report_comparison
@@ -22,8 +23,7 @@ _Directories = Annotated[list[Path], typer.Argument(help="Outputs of runs of any
 def commands(reporting: Callable[..., Any]) -> typer.Typer:
     """Make the group of commands."""
     app = typer.Typer(help="Keep results in one file; check later runs against it.", no_args_is_help=True)
-    app.command()(reporting(save))
-    app.command()(reporting(check))
+    add_commands(app, {"save": reporting(save), "check": reporting(check)}, "baseline")
     return app
 
 

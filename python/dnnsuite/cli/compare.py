@@ -45,7 +45,7 @@ def compare(
     fail_on: FailOnOption = None,
     threshold: Threshold = 0.01,
     metric: MetricName = "throughput",
-    method: Annotated[str, typer.Option(help="auto, paired or unpaired.")] = "auto",
+    method: Annotated[str, typer.Option(help="How runs are compared: in pairs, or all with all.")] = "auto",
     across: Across = None,
     name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all that is there]")] = None,
     cost_per_hour: Annotated[
@@ -67,9 +67,7 @@ def compare(
     from .. import report, results
 
     if len(directories) < 2:
-        raise InvalidArgument(
-            "compare wants two or more directories: the baseline first, then what is compared with it"
-        )
+        raise InvalidArgument("give two or more directories: the baseline first, then what is compared with it")
     tables = [results.load(directory, name=name) for directory in directories]
     return report_comparison(
         tables,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._shown import wrapped
+from ._command import add_commands
 from ._options import Json, Number, Text
 from ._status import say, tell
 
@@ -23,15 +24,14 @@ if TYPE_CHECKING:
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
     """Make the group of commands; `reporting` turns what they return or raise into an exit status."""
     app = typer.Typer(help="Data sets: list, find and prepare them.", no_args_is_help=True)
-    listed: tuple[tuple[str, Callable[..., int]], ...] = (
-        ("list", list_sets),
-        ("where", where),
-        ("prepare", prepare_set),
-        ("valprep", valprep),
-        ("tfrecord", tfrecord),
-    )
-    for name, function in listed:
-        app.command(name)(reporting(function))
+    listed: dict[str, Callable[..., int]] = {
+        "list": list_sets,
+        "where": where,
+        "prepare": prepare_set,
+        "valprep": valprep,
+        "tfrecord": tfrecord,
+    }
+    add_commands(app, {name: reporting(function) for name, function in listed.items()}, "data")
     return app
 
 
@@ -163,8 +163,8 @@ def valprep(
 ) -> int:
     """Sort ImageNet's validation images into class folders.
 
-    The folders are those of valprep.sh. Everything is checked first. Images are renamed, nothing is deleted or written
-    over, and run again it goes on where it was ended.
+    The folders are those of valprep.sh. Everything is checked first. Images are renamed; nothing is deleted or
+    overwritten. If it is interrupted, repeat the command to continue.
     """
     from ..data.valprep import carry_out, find_labels, plan, read_labels
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, did_you_mean, some_of
 
 if TYPE_CHECKING:
     from ..plots import Drawn, Request
@@ -54,7 +54,7 @@ def kind_for(name: str | None, directories: Sequence[Path]) -> Kind:
         if kind.name == name:
             return kind
     known = [kind.name for kind in KINDS]
-    raise InvalidArgument(f"--kind {name}: accepted are {', '.join(known)}{did_you_mean(name, known)}")
+    raise InvalidArgument(f"--kind {name}: accepted: {some_of(known)}{did_you_mean(name, known)}")
 
 
 def draw(kind: Kind, request: Request) -> Drawn:

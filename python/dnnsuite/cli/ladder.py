@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
-from ._options import Json, Text
-from .train import settings_of
+from ._options import Json, Quiet, Text
+from ._status import say
+from .train import settings_of, with_data
 
 
 def ladder(
@@ -26,12 +26,14 @@ def ladder(
     ] = None,
     config: Annotated[str, typer.Option(help="Configuration in the file.")] = "bs256",
     preset: Annotated[Text, typer.Option(help="quick (an eighth of the width), default or paper.  [default]")] = None,
-    rungs: Annotated[Text, typer.Option(help="Some of fp32,+amp,+nhwc,+extra,+compile.  [all]")] = None,
-    rounds: Annotated[int, typer.Option(help="Measurements of each rung.")] = 10,
+    rungs: Annotated[Text, typer.Option(help="Rungs to measure, e.g. fp32,+amp.  [all]")] = None,
+    repeats: Annotated[int, typer.Option(help="Measurements of each rung, in turns.")] = 10,
     steps: Annotated[int, typer.Option(help="Iterations of a measurement.")] = 10,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, typer.Option()] = "auto",
+    data: Annotated[Text, typer.Option()] = None,
     dataroot: Annotated[Text, typer.Option(help="Folder with CIFAR-100.  [data_path]")] = None,
     out: Annotated[Optional[Path], typer.Option(help="Folder for ladder.csv.")] = None,  # noqa: UP045
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> int:
     """Measure the gain of amp, nhwc, extra and compile.
@@ -39,22 +41,22 @@ def ladder(
     Rungs fp32, +amp, +nhwc, +extra and +compile are measured in turns: images per second, the gain of each rung, and
     the time of each phase.
     """
+    settings = settings_of(with_data(arguments, data), config, preset)
     from .. import training
     from ..training.ladder import RUNGS, climb, save_ladder, table
 
-    settings = settings_of(arguments or [], config, preset)
-    data = training.find_data(settings, dataroot)
+    found_data = training.find_data(settings, dataroot)
     names = [each.strip() for each in rungs.split(",")] if rungs else list(RUNGS)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     found = climb(
         settings,
-        data,
+        found_data,
         rungs=names,
         device=device,
-        rounds=rounds,
+        rounds=repeats,
         steps=steps,
-        tell=lambda line: print(f"dnnsuite: {line}", file=sys.stderr),
+        tell=(lambda line: None) if quiet else say,
     )
     if out is not None:
         save_ladder(out, found)

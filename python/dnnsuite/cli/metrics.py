@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._shown import wrapped
-from ..errors import did_you_mean
+from ..errors import did_you_mean, some_of
+from ._command import add_commands
 from ._options import Json, Text
 from ._status import say
 
@@ -36,14 +37,8 @@ Sampling = Annotated[bool, typer.Option("--sampling", help="Metrics that can be 
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
     """Make the group of commands; `reporting` turns what they return or raise into an exit status."""
     app = typer.Typer(help="GPU counters: names, passes, roles; no GPU is needed.", no_args_is_help=True)
-    listed: tuple[tuple[str, Callable[..., int]], ...] = (
-        ("list", list_metrics),
-        ("plan", plan),
-        ("roles", roles),
-        ("support", support),
-    )
-    for name, function in listed:
-        app.command(name)(reporting(function))
+    listed: dict[str, Callable[..., int]] = {"list": list_metrics, "plan": plan, "roles": roles, "support": support}
+    add_commands(app, {name: reporting(function) for name, function in listed.items()}, "metrics")
     return app
 
 
@@ -170,7 +165,8 @@ def roles(
         print(json.dumps({"collection": collection, "roles": about, "chips": table, "overlaps": warnings}))
         return 0
     if not shown:
-        say(f"no role {pattern!r}{did_you_mean(pattern, ROLES)}; there is {', '.join(ROLES)}")
+        available = some_of(ROLES, "`dnnsuite metrics roles`")
+        say(f"no role {pattern!r}{did_you_mean(pattern, ROLES)}; available: {available}")
     for name in shown:
         print(f"{name}: {ROLES[name].definition}")
         print(_by_metric({one: table[one][name] for one in asked}, alone=bool(chip)))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from ._command import add_commands
 from ._options import Json, Text
 
 if TYPE_CHECKING:
@@ -23,11 +24,11 @@ Locality = Annotated[str, typer.Option(help="auto, strict (cores near the GPU on
 Smt = Annotated[str, typer.Option(help="on, or off for one thread of each core.")]
 Reserve = Annotated[str, typer.Option(help="Memory left to the machine: auto, 5%, 4G or bytes.")]
 Split = Annotated[bool, typer.Option("--allow-smt-split", help="Give threads of one core to different shares.")]
-Cpus = Annotated[Text, typer.Option(help="Use these CPUs only, as 0-3,8.  [all allowed]")]
+Cpus = Annotated[Text, typer.Option(help="Use these CPUs only, e.g. 0-3,8.  [all allowed]")]
 Recording = Annotated[Optional[Path], typer.Option(help="Another machine's `pin probe --json`.")]  # noqa: UP045
-Backend = Annotated[str, typer.Option(help="auto, cgroup, affinity or none.")]
-Require = Annotated[Text, typer.Option(help="Weakest isolation to accept: cgroup or affinity.")]
-Parent = Annotated[Text, typer.Option(help="Control group to make groups in, as /a/b.  [$DNNSUITE_CGROUP_PARENT]")]
+Backend = Annotated[str, typer.Option(help="How shares are isolated.")]
+Require = Annotated[Text, typer.Option(help="Weakest isolation to accept.")]
+Parent = Annotated[Text, typer.Option(help="Control group to make groups in, e.g. /a/b.  [$DNNSUITE_CGROUP_PARENT]")]
 Timeout = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(help="Seconds after which commands still running are killed."),
@@ -38,12 +39,10 @@ Words = Annotated[list[str], typer.Argument(help="The command, after --", show_d
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
     """Make the group of commands; `reporting` turns what they return or raise into an exit status."""
     app = typer.Typer(help="Equal, isolated shares of this machine.", no_args_is_help=True)
-    plain: tuple[Callable[..., int], ...] = (probe, plan, ls, clean)
-    prefixes: tuple[Callable[..., int], ...] = (exec, run)
-    for function in plain:
-        app.command()(reporting(function))
-    for function in prefixes:
-        app.command(context_settings={"ignore_unknown_options": True})(reporting(function))
+    plain: dict[str, Callable[..., int]] = {"probe": probe, "plan": plan, "ls": ls, "clean": clean}
+    add_commands(app, {name: reporting(function) for name, function in plain.items()}, "pin")
+    prefixes = {"exec": reporting(exec), "run": reporting(run)}
+    add_commands(app, prefixes, "pin", context_settings={"ignore_unknown_options": True})
     return app
 
 
@@ -173,7 +172,9 @@ def _run(
     from ..pin import Partition
 
     if command[0].startswith("-"):
-        raise InvalidArgument(f"{command[0]} is no option here; a command follows --, as in: -- python train.py")
+        raise InvalidArgument(
+            f"{command[0]} is not an option of this command; write the command after --, e.g. -- python train.py"
+        )
     if timeout_s is not None and not timeout_s > 0:
         raise InvalidArgument(f"--timeout {timeout_s}: must be a positive number of seconds")
     alone = len(which) == 1

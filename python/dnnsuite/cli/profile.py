@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from .._shown import percent, rate
-from ._options import RESUME, Json, Number, Text, Texts
+from ._options import Json, Number, Text, Texts
 from ._status import tell
 
 if TYPE_CHECKING:
@@ -24,27 +24,27 @@ def profile(
     ],
     start_iteration: Annotated[int, typer.Option(help="First iteration to observe.")] = 10,
     profile_iterations: Annotated[int, typer.Option(help="Number of iterations to observe.")] = 12,
-    metrics: Annotated[str, typer.Option(help="timeline, cores, fp32, memory, power, all, or a|b.")] = "timeline",
-    batch_sizes: Annotated[Text, typer.Option(help="Batch sizes, as 1,2,4,8: a profile of each.  [the job's]")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    precision: Annotated[str, typer.Option(help="fp32, amp, ... as the job has them.")] = "fp32",
+    metrics: Annotated[str, typer.Option(help="What to observe, several joined by |.")] = "timeline",
+    batch_sizes: Annotated[Text, typer.Option(help="Batch sizes; each gets a profile.  [the job's]")] = None,
+    device: Annotated[str, typer.Option()] = "auto",
+    precision: Annotated[str, typer.Option(help="Precision, where the job has it.")] = "fp32",
     B: Annotated[int, typer.Option("--B", help="Models in one fused array; 0: one plain model.")] = 0,
     threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the models.")] = 0,
-    data: Annotated[str, typer.Option(help="Source of the data, as auto or synthetic.")] = "auto",
+    data: Annotated[str, typer.Option()] = "auto",
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
-    plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
+    plugin: Annotated[Texts, typer.Option()] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that one batch size may take.")] = 3600.0,
-    monitor: Annotated[str, typer.Option(help="Samples of the machine: auto, nvml, dcgm or none.")] = "auto",
+    monitor: Annotated[str, typer.Option()] = "auto",
     step_on: Annotated[
         str,
         typer.Option(
-            help="What ends a step of a script: optimizer, backward, gradient (torch.autograd.grad), forward, or auto."
+            help="What ends a step of a script; gradient is torch.autograd.grad."
         ),
     ] = "auto",
     stop: Annotated[bool, typer.Option("--stop", help="End a script once it has been observed.")] = False,
     out: Annotated[Optional[Path], typer.Option(help="Output directory.  [dnnsuite-runs/profile-NAME-TIME]")] = None,  # noqa: UP045
-    resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
+    resume: Annotated[bool, typer.Option("--resume")] = False,
     as_json: Json = False,
 ) -> int:  # fmt: skip
     """Profile a job or your own script: where step time goes.

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from .._runs.words import printable
-from ..errors import Error, InvalidArgument, did_you_mean
+from ..errors import Error, InvalidArgument
 from ._options import Json, Number, Text
 from ._status import say
 
 if TYPE_CHECKING:
     from ..report import SuiteReport
 
-_STYLES = ("full", "seed", "score")
 _KINDS = {".pdf": "pdf", ".txt": "text", ".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html"}
 File = Optional[Path]  # noqa: UP045
 
@@ -28,8 +27,8 @@ def report(
         list[Path], typer.Argument(help="Outputs of `dnnsuite run`, or of other runs.", show_default=False)
     ],
     name: Annotated[Text, typer.Option(help="Name of the suite, e.g. baselines.  [all that is there]")] = None,
-    gpu_model: Annotated[Text, typer.Option(help="Target: V100, MI50, RTX or a CSV file.")] = None,
-    style: Annotated[str, typer.Option(help="Parts to print: full, seed (table and statistics) or score.")] = "full",
+    gpu_model: Annotated[Text, typer.Option(help="Target machine, or a CSV file of targets.")] = None,
+    style: Annotated[str, typer.Option(help="Parts to print; seed is the table with its statistics.")] = "full",
     out: Annotated[
         Optional[list[Path]],  # noqa: UP045
         typer.Option(help="Also write to this .txt, .md, .csv, .json, .html or .pdf file; repeatable."),
@@ -57,8 +56,6 @@ def report(
     from .. import report as reports
     from ..report import targets
 
-    if style not in _STYLES:
-        raise InvalidArgument(f"--style {style!r}: accepted are full, seed and score{did_you_mean(style, _STYLES)}")
     files = [*(out or ()), *([pdf] if pdf else ())]
     for path in files:
         _kind(path)

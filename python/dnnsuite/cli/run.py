@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from ._options import RESUME, AllowChanged, Number, Quiet, Text, Texts
+from ._options import AllowChanged, Number, Quiet, Text, Texts
 from ._status import say, tell
 
 if TYPE_CHECKING:
@@ -32,22 +32,22 @@ def run(
     alone: Annotated[
         bool, typer.Option("--alone", help="Start one copy only, in the share that it would have among all.")
     ] = False,
-    device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
-    precision: Annotated[Text, typer.Option(help="fp32, bf16 or fp16, where a job has it.  [each job's]")] = None,
+    device: Annotated[Text, typer.Option()] = None,
+    precision: Annotated[Text, typer.Option(help="Precision, where the job has it.  [each job's]")] = None,
     preset: Annotated[
         Text, typer.Option(help="quick (minutes on two cores), fast, or default and paper: each job's own sizes.")
     ] = None,
     batch_size: Annotated[Number, typer.Option(help="Items of a batch, for every job.  [each job's]")] = None,
-    order: Annotated[Text, typer.Option(help="Order of the jobs in each run: fixed or shuffled.  [fixed]")] = None,
+    order: Annotated[Text, typer.Option(help="Order of the jobs in each run.  [fixed]")] = None,
     timeout: Annotated[Optional[float], typer.Option(help="Seconds a job may take.  [14400]")] = None,  # noqa: UP045
-    pin: Annotated[Text, typer.Option(help="Isolation: auto, cgroup, affinity or none.  [auto]")] = None,
-    require: Annotated[Text, typer.Option(help="The weakest isolation that will do: cgroup or affinity.")] = None,
+    pin: Annotated[Text, typer.Option(help="How copies are isolated.  [auto]")] = None,
+    require: Annotated[Text, typer.Option(help="Weakest isolation to accept.")] = None,
     seed: Annotated[Number, typer.Option(help="Seed of the first run; run k uses seed + k.  [0]")] = None,
-    data: Annotated[Text, typer.Option(help="Source of the data: auto, real or synthetic.  [auto]")] = None,
+    data: Annotated[Text, typer.Option()] = None,
     dataroot: Annotated[Text, typer.Option(help="Folder with the data sets.  [$DATA_DIRECTORY of a jobs file]")] = None,
-    plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
+    plugin: Annotated[Texts, typer.Option()] = None,
     monitor: Annotated[
-        Text, typer.Option(help="Samples of the machine beside each job: auto, nvml, dcgm or none.  [auto]")
+        Text, typer.Option()
     ] = None,
     no_loader: Annotated[
         bool, typer.Option("--no-loader", help="Leave out the second rate, of jobs that also have a loader.")
@@ -56,13 +56,13 @@ def run(
         bool, typer.Option("--cold", help="Drop each job's own files from the page cache before it; needs no root.")
     ] = False,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/SUITE-TIME]")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
+    resume: Annotated[bool, typer.Option("--resume")] = False,
     allow_changed: AllowChanged = None,
     cluster: Annotated[
-        Text, typer.Option(help="Run each job of each run as a task of a cluster: slurm, local or debug.")
+        Text, typer.Option(help="Run each job of each run as a task of a cluster.")
     ] = None,
     cluster_option: Annotated[
-        Texts, typer.Option(help="Option for the cluster tasks, e.g. timeout_min=60; repeatable.")
+        Texts, typer.Option()
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command of each job; run nothing.")] = False,
     show: Annotated[
@@ -178,7 +178,7 @@ def parameters(options: list[str]) -> dict[str, Any]:
     for option in options:
         name, equals, value = option.partition("=")
         if not equals or not name:
-            raise InvalidArgument(f"--cluster-option {option}: wants NAME=VALUE, as timeout_min=60")
+            raise InvalidArgument(f"--cluster-option {option}: expected NAME=VALUE, e.g. timeout_min=60")
         found[name] = int(value) if value.isdecimal() else value
     return found
 

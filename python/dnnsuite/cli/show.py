@@ -33,7 +33,7 @@ def show(
     from ..jobs import cards
 
     if every == (job is not None):
-        raise InvalidArgument("show wants a job, or --all; `dnnsuite list` lists the jobs")
+        raise InvalidArgument("name a job, or give --all; `dnnsuite list` lists the jobs")
     chosen = list(cards.all_cards()) if job is None else _chosen(job, bibtex)
     if bibtex:
         print(cards.bibtex(key for card in chosen for key in card.references))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from .._shown import duration, percent, rate, size
-from ._options import RESUME, AllowChanged, Json, Number, Text, Texts
+from ._options import AllowChanged, Json, Number, Text, Texts
 from ._status import FAILED, say, tell
 
 if TYPE_CHECKING:
@@ -26,14 +26,12 @@ def throughput(
     job: Annotated[
         str, typer.Argument(help="imagenet-resnet50, or a job (`dnnsuite list` names them).", show_default=False)
     ],
-    batch_sizes: Annotated[
-        Text, typer.Option(help="Batch sizes, as 1,2,4,8.  [1,2,4,8,16,32,64,96,128; quick: 1,2,4,8]")
-    ] = None,
+    batch_sizes: Annotated[Text, typer.Option(help="Batch sizes.  [1,2,4,8,16,32,64,96,128; quick: 1,2,4,8]")] = None,
     preset: Annotated[
         str, typer.Option(help="quick (a small model, a minute on two cores), default or paper.")
-    ] = "full",
+    ] = "default",
     stop_iteration: Annotated[
-        Number, typer.Option(help="Iterations of a run, as TBD counts them.  [until the rate is known]")
+        Number, typer.Option(help="Iterations of a run, counted like TBD's.  [until the rate is known]")
     ] = None,
     start_iteration: Annotated[
         Number, typer.Option(help="First measured iteration; those before are warm-up.  [100, at most half]")
@@ -46,37 +44,38 @@ def throughput(
     repeats: Annotated[
         Number, typer.Option(help="Processes for each size, in turns.  [3; quick: 2; --stop-iteration: 1]")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    precision: Annotated[str, typer.Option(help="fp32, amp, ... as the job has them.")] = "fp32",
+    device: Annotated[str, typer.Option()] = "auto",
+    precision: Annotated[str, typer.Option(help="Precision, where the job has it.")] = "fp32",
     B: Annotated[int, typer.Option("--B", help="Models in one fused array; 0: one plain model.")] = 0,
     threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the first run of each size; run k uses seed + k.")] = 0,
-    data: Annotated[str, typer.Option(help="Source of the data: auto, real or synthetic.")] = "auto",
+    data: Annotated[str, typer.Option()] = "auto",
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
-    option: Annotated[Texts, typer.Option(help="Option of the job: NAME=VALUE; repeatable.")] = None,
-    plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
+    option: Annotated[Texts, typer.Option()] = None,
+    plugin: Annotated[Texts, typer.Option()] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that one run may take in all.")] = 3600.0,
     utilization: Annotated[
         bool, typer.Option("--utilization", help="Count the use of the GPU's cores at each size instead.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Output directory.  [dnnsuite-runs/throughput-JOB-TIME]")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
+    resume: Annotated[bool, typer.Option("--resume")] = False,
     allow_changed: AllowChanged = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print no progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet")] = False,
     as_json: Json = False,
 ) -> int:
     """Measure items per second at each batch size.
 
     Each size runs in separate processes, in turns, with nothing else running. Writes throughput.csv, throughput.png
     (rate, peak memory, the knee) and throughput_data/batch_N.log. A size whose memory runs out is a row. Ctrl-C loses
-    the run under way alone; --resume goes on.
+    only the current run; --resume continues.
     """
     from .._runs.folder import PROFILES_FILE, THROUGHPUT_FILE, default_out
     from ..profiling.batch_sizes import parse
     from ..profiling.throughput_request import Request
 
+    plan = "quick" if preset == "quick" else "full"
     asked = Request(
-        job, parse(batch_sizes), preset, stop_iteration, start_iteration, repeats, target, budget, B, device,
+        job, parse(batch_sizes), plan, stop_iteration, start_iteration, repeats, target, budget, B, device,
         precision, threads, seed, data, dataroot, {}, tuple(plugin or ()), timeout,
     )  # fmt: skip
     request = asked.with_options(option or []).checked()

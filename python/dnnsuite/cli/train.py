@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from .._shown import metric, ratio
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument
 from ._options import AllowChanged, Json, Number, Text, Texts
 from ._status import FAILED, say, tell
 from .run import parameters
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .._runs.record import Metric
     from ..training import Experiment, ExperimentArray, Settings, Trained
     from ..training.vary import Variants
-
-_PRESETS = ("quick", "default", "paper")
 
 
 def train(
@@ -56,21 +54,18 @@ def train(
     evaluate: Annotated[
         bool, typer.Option("--evaluate", help="Only validate the checkpoint that --resume names; write nothing.")
     ] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, typer.Option()] = "auto",
+    data: Annotated[Text, typer.Option()] = None,
     dataroot: Annotated[Text, typer.Option(help="Folder with CIFAR-100, or with train/ and val/.  [data_path]")] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the keys with their values; train nothing.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="Print the names of the configurations.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print no log; it is in train.log.")] = False,
-    cluster: Annotated[
-        Text, typer.Option(help="Run as a task of a cluster: slurm, local or debug.  [slurm, with --nodes]")
-    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet")] = False,
+    cluster: Annotated[Text, typer.Option(help="Run as a task of a cluster.  [slurm, with --nodes]")] = None,
     nodes: Annotated[Number, typer.Option(help="Nodes of the cluster.  [1]")] = None,
     gpus_per_node: Annotated[
         Number, typer.Option(help="GPUs of a node, a process for each.  [none: a process per node]")
     ] = None,
-    cluster_option: Annotated[
-        Texts, typer.Option(help="Option for the cluster task, e.g. timeout_min=60; repeatable.")
-    ] = None,
+    cluster_option: Annotated[Texts, typer.Option()] = None,
     as_json: Json = False,
 ) -> int:
     """Train a configuration: epochs, validation, checkpoints.
@@ -96,7 +91,7 @@ def train(
             _, values = training.values_of_job(file, preset or "default", overrides(keys), device)
             print(json.dumps(values) if as_json else "\n".join(f"{key} = {_text(own)}" for key, own in values.items()))
             return 0
-        of_job = _AskedJob(file, overrides(keys), preset or "default", device, dataroot)
+        of_job = _AskedJob(file, overrides(keys), preset or "default", device, data or "auto", dataroot)
         return _train(of_job, out, resume or "never", allow_changed or [], quiet, as_json)
     path = file or training.SHIPPED
     if list_:
@@ -104,7 +99,7 @@ def train(
         print(json.dumps(names) if as_json else "\n".join(names))
         return 0
     name = config or "default"
-    settings = settings_of(arguments or [], name, preset)
+    settings = settings_of(with_data(arguments, data), name, preset)
     variants = _variants(settings, vary or [], B)
     if cluster is not None or nodes is not None or gpus_per_node is not None or cluster_option:
         asked_of = Nodes(cluster or "slurm", nodes or 1, gpus_per_node or 0, parameters(cluster_option or []))
@@ -165,6 +160,7 @@ class _AskedJob:
     keys: dict[str, str]
     preset: str
     device: str
+    data: str
     dataroot: str | None
     saves, events, variants = True, False, ()
 
@@ -172,11 +168,14 @@ class _AskedJob:
         """Return a function that makes the experiment for a device."""
         from .. import training
 
-        return lambda kind: training.experiment_of_job(self.name, self.preset, self.keys, kind, dataroot=self.dataroot)
+        return lambda kind: training.experiment_of_job(
+            self.name, self.preset, self.keys, kind, self.data, self.dataroot
+        )
 
     def record(self) -> dict[str, Any]:
         """Return the options for the run's record."""
-        return {"job": self.name, "keys": self.keys, "dataroot": self.dataroot}
+        own = {} if self.data == "auto" else {"data": self.data}
+        return {"job": self.name, "keys": self.keys, "dataroot": self.dataroot, **own}
 
 
 def _variants(settings: Settings, vary: Sequence[str], B: int | None) -> Variants:
@@ -204,16 +203,16 @@ def _split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     return (files[0] if files else None), [each for each in arguments if "=" in each]
 
 
+def with_data(arguments: Sequence[str] | None, data: str | None) -> list[str]:
+    """Return the arguments with `--data`, which is a key of configurations."""
+    return [*(arguments or []), *([] if data is None else [f"data={data}"])]
+
+
 def settings_of(arguments: Sequence[str], name: str, preset: str | None) -> Settings:
     """Return the configuration `name` of the file in `arguments`, with the preset and the keys in force."""
     from ..training.configurations import SHIPPED, configuration, overrides
 
     file, keys = _split(arguments)
-    preset = preset or "default"
-    if preset not in _PRESETS:
-        raise InvalidArgument(
-            f"unknown preset {preset!r}; accepted: {', '.join(_PRESETS)}{did_you_mean(preset, _PRESETS)}"
-        )
     found = configuration(name, file or SHIPPED)
     return (found.quick() if preset == "quick" else found).changed(overrides(keys))
 

@@ -11,7 +11,7 @@ import typer
 
 from ..errors import Error, InvalidArgument
 from . import convergence
-from ._options import PRESETS, RESUME, AllowChanged, Json, Number, Quiet, Text, Texts
+from ._options import PRESETS, AllowChanged, Json, Number, Quiet, Text, Texts
 from ._search_flags import with_search_flags
 from ._status import FAILED, say
 
@@ -27,7 +27,7 @@ def workflow(
             help="A job (`dnnsuite list` names them), convergence or resnet_partially_fused.", show_default=False
         ),
     ],
-    device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
+    device: Annotated[Text, typer.Option()] = None,
     devices: Annotated[
         Texts,
         typer.Option(
@@ -36,9 +36,11 @@ def workflow(
     ] = None,
     device_model: Annotated[Text, typer.Option(help="Name of the device in the files.  [the GPU's]")] = None,
     modes: Annotated[
-        Texts, typer.Option(help="serial,concurrent,mps,mig,hfta; mps and mig change the GPU.  [all others]")
+        Texts, typer.Option(help="Modes to measure, e.g. serial,hfta; mps and mig change the GPU.  [all others]")
     ] = None,
-    precisions: Annotated[Texts, typer.Option(help="fp32,amp,bf16,fp64.  [fp32, and amp on a GPU]")] = None,
+    precisions: Annotated[
+        Texts, typer.Option(help="Precisions to measure, e.g. fp32,bf16.  [fp32, and amp on a GPU]")
+    ] = None,
     bf16: Annotated[bool, typer.Option("--bf16", help="Measure in bfloat16 too.")] = False,
     repeats: Annotated[Number, typer.Option(help="Runs of each point.  [preset]")] = None,
     epochs: Annotated[Number, typer.Option(help="Epochs of a run; the first is warm-up.  [until --goal]")] = None,
@@ -46,15 +48,16 @@ def workflow(
     batch_size: Annotated[Number, typer.Option(help="Items per model and iteration.  [preset]")] = None,
     seed: Annotated[Number, typer.Option(help="Seed of models, data, plan and order.  [1]")] = None,
     preset: Annotated[Text, typer.Option(help=f"{PRESETS}  [default]")] = None,
-    option: Annotated[Texts, typer.Option(help="An option of the job, as dropout=0.2; repeatable.  [preset]")] = None,
-    plan: Annotated[Texts, typer.Option(help="The numbers of models to measure, as 1,2,4,8.  [searched]")] = None,
+    option: Annotated[Texts, typer.Option()] = None,
+    plan: Annotated[Texts, typer.Option(help="Numbers of models to measure, e.g. 1,2,4,8.  [searched]")] = None,
     unfused: Annotated[
-        Texts, typer.Option(help="For NAME_partially_fused: modules to leave unfused, as bn1,relu; one more each time.")
+        Texts,
+        typer.Option(help="For NAME_partially_fused: modules to leave unfused, e.g. bn1,relu, one more each time."),
     ] = None,
     max_B: Annotated[Number, typer.Option("--max-B", help="Largest B, instead of searching for it.")] = None,
     max_num_Bs: Annotated[Number, typer.Option("--max-num-Bs", help="Number of Bs to measure.  [preset]")] = None,
     lambd: Annotated[Optional[float], typer.Option(help="Density of the Bs near 1.  [4]")] = None,  # noqa: UP045
-    data: Annotated[Text, typer.Option(help="Source of the data, as auto or synthetic.  [auto]")] = None,
+    data: Annotated[Text, typer.Option()] = None,
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
     threads: Annotated[Number, typer.Option(help="CPU threads, shared by a run's processes.  [all]")] = None,
     goal: Annotated[
@@ -68,18 +71,16 @@ def workflow(
     timeout: Annotated[Optional[float], typer.Option(help="Seconds a turn may take.  [3600]")] = None,  # noqa: UP045
     job: Annotated[Text, typer.Option(help="For convergence: the job that trains.  [resnet]")] = None,
     lrs: Annotated[
-        Texts, typer.Option(help="For convergence: learning rates, one per model, as .002,.001.  [the job's]")
+        Texts, typer.Option(help="For convergence: learning rates, one per model, e.g. .002,.001.  [the job's]")
     ] = None,
     models: Annotated[Number, typer.Option(help="For convergence: number of models.  [3]")] = None,
-    plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
-    monitor: Annotated[
-        Text, typer.Option(help="Samples of the machine beside each run: auto, nvml, dcgm or none.  [auto]")
-    ] = None,
+    plugin: Annotated[Texts, typer.Option()] = None,
+    monitor: Annotated[Text, typer.Option()] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/NAME-TIME]")] = None,
     hfta_tree: Annotated[
-        Text, typer.Option(help="Also write the finished runs to this folder, as HFTA lays them out.")
+        Text, typer.Option(help="Also write the finished runs to this folder, in HFTA's layout.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help=RESUME)] = False,
+    resume: Annotated[bool, typer.Option("--resume")] = False,
     allow_changed: AllowChanged = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the runs in their order; run nothing.")] = False,
     quiet: Quiet = False,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, did_you_mean, some_of
 from . import (
     cifar,
     detection,
@@ -234,5 +234,5 @@ def data_set(name: str) -> DataSet:
     """
     if name not in DATA_SETS:
         near = did_you_mean(name, DATA_SETS)
-        raise InvalidArgument(f"no data set {name!r}{near}; there is {', '.join(DATA_SETS)}")
+        raise InvalidArgument(f"no data set {name!r}{near}; available: {some_of(DATA_SETS, '`dnnsuite data list`')}")
     return DATA_SETS[name]

@@ -151,7 +151,7 @@ def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Impor
     """
     path = Path(path)
     if kind not in ("auto", *KINDS):
-        raise InvalidArgument(f"kind {kind!r}: accepted are auto, {', '.join(KINDS)}{did_you_mean(kind, KINDS)}")
+        raise InvalidArgument(f"kind {kind!r}; accepted: auto, {', '.join(KINDS)}{did_you_mean(kind, KINDS)}")
     if kind == "auto":
         kind = sniff(path)
     notes = []

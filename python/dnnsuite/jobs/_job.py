@@ -77,7 +77,7 @@ class JobConfig:
         for name in values:
             if name not in known:
                 raise InvalidArgument(
-                    f"a job has no setting {name!r}{did_you_mean(name, known)}; it has {', '.join(sorted(known))}"
+                    f"a job has no setting {name!r}{did_you_mean(name, known)}; it has {some_of(sorted(known))}"
                 )
         return cls(**values)
 
@@ -354,10 +354,10 @@ def get(name: str, swept: bool = False) -> Any:
     if name not in _REGISTRY:
         known = names(swept)
         there = some_of(known, "`dnnsuite list`")
-        raise InvalidArgument(f"no job {name!r}{did_you_mean(name, known)}; there is {there}")
+        raise InvalidArgument(f"no job {name!r}{did_you_mean(name, known)}; available: {there}")
     if swept and _REGISTRY[name].alone:
         there = some_of(names(swept), "`dnnsuite list`")
-        raise InvalidArgument(f"job {name} {_REGISTRY[name].alone}; there is {there}")
+        raise InvalidArgument(f"job {name} {_REGISTRY[name].alone}; available: {there}")
     return _REGISTRY[name]
 
 

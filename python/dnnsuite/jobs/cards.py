@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, did_you_mean, some_of
 
 __all__ = ["CATEGORIES", "Card", "all_cards", "bibtex", "card_of", "page", "references"]
 
@@ -69,7 +69,8 @@ def card_of(job: str) -> Card:
     """
     known = {card.job: card for card in all_cards()}
     if job not in known:
-        raise InvalidArgument(f"no job {job!r} with a card{did_you_mean(job, known)}; there is {', '.join(known)}")
+        available = some_of(known, "`dnnsuite list`")
+        raise InvalidArgument(f"no job {job!r} with a card{did_you_mean(job, known)}; available: {available}")
     return known[job]
 
 

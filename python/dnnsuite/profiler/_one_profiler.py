@@ -30,7 +30,7 @@ class OneProfiler:
             if self._holder is not None:
                 raise Unavailable(
                     f"a profiler is at work already: {self._holder}",
-                    remedy="close that one first; one profiler takes several metrics, as metrics='all'",
+                    remedy="close that one first; one profiler takes several metrics, e.g. metrics='all'",
                 )
             _refuse_foreign()
             self._holder, self._close = holder, close

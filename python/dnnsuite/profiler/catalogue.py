@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..errors import InvalidArgument, Unavailable, did_you_mean
+from ..errors import InvalidArgument, Unavailable, did_you_mean, some_of
 from .instrument import Instrument
 
 # name → module of this package, class, arguments
@@ -125,7 +125,8 @@ def _words(metrics: str | Sequence[str]) -> tuple[list[str], bool]:
 def _check(what: str, word: str, known: Iterable[str], also: Sequence[str] = ()) -> None:
     known = [*known, *also]
     if word not in known:
-        raise InvalidArgument(f"{what}: no {word!r}{did_you_mean(word, known)}; there is {', '.join(known)}")
+        available = some_of(known, "`dnnsuite metrics list`")
+        raise InvalidArgument(f"{what}: no {word!r}{did_you_mean(word, known)}; available: {available}")
 
 
 def open_all(

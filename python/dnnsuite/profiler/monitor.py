@@ -86,7 +86,7 @@ def check_monitor(kind: str) -> str:
         Unavailable: its source was asked for by name and does not answer.
     """
     if kind not in MONITORS:
-        raise InvalidArgument(f"--monitor {kind}: accepted are {', '.join(MONITORS)}{did_you_mean(kind, MONITORS)}")
+        raise InvalidArgument(f"--monitor {kind}; accepted: {', '.join(MONITORS)}{did_you_mean(kind, MONITORS)}")
     if kind in ("nvml", "dcgm"):
         with Monitor(kind):
             pass
@@ -116,7 +116,7 @@ class Monitor:
         interval_s: float = INTERVAL_S,
     ) -> None:
         if kind not in MONITORS:
-            raise InvalidArgument(f"monitor {kind!r}: accepted are {', '.join(MONITORS)}{did_you_mean(kind, MONITORS)}")
+            raise InvalidArgument(f"monitor {kind!r}; accepted: {', '.join(MONITORS)}{did_you_mean(kind, MONITORS)}")
         self.kind, self._cpus, self._gpus = kind, frozenset(cpus), gpus
         self._counters = counters
         self.log = MonitorLog()

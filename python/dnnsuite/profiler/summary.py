@@ -161,7 +161,7 @@ def _facts_lines(profile: ProfileData) -> Iterator[str]:
         yield f"  {'CPUs':<12} {percent(busy)} busy with this process; its loop waited {percent(displaced)} of the time"
     yield from _arithmetic_lines(profile)
     cost = profile.overhead
-    unknown = "not measured: no step ran without instruments beside a window; give the schedule some, as wait=5"
+    unknown = "not measured: no step ran without instruments beside a window; give the schedule some, e.g. wait=5"
     yield from wrapped(str(cost or unknown), f"  {'overhead':<12} ")
     for row in profile.absent:
         yield from wrapped(f"unavailable: {row.why}" + (f"; {row.remedy}" if row.remedy else ""), f"  {row.name:<12} ")

@@ -19,7 +19,7 @@ def parse(text: str | None) -> tuple[int, ...]:
     try:
         sizes = tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise InvalidArgument(f"--batch-sizes {text!r}: write whole numbers with commas, as 1,2,4") from None
+        raise InvalidArgument(f"--batch-sizes {text!r}: write whole numbers with commas, e.g. 1,2,4") from None
     if min(sizes) < 1:
         raise InvalidArgument(f"--batch-sizes {text!r}: a batch has one item or more")
     return sizes

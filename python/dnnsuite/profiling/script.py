@@ -135,7 +135,7 @@ def _settings(
     """Return the settings of the profiler in the command's processes, checked."""
     if step_on not in script.STEP_ON:
         known = ", ".join(script.STEP_ON)
-        raise InvalidArgument(f"--step-on {step_on!r}; accepted are {known}{did_you_mean(step_on, script.STEP_ON)}")
+        raise InvalidArgument(f"--step-on {step_on!r}; accepted: {known}{did_you_mean(step_on, script.STEP_ON)}")
     # The profile begins when the first step has ended: before that nothing shows that there are steps.
     schedule, steps = windows_of(max(1, start_iteration), profile_iterations)
     return {

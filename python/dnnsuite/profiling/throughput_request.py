@@ -117,7 +117,7 @@ class Request:
         if self.budget_s is not None and not 0 < self.budget_s < float("inf"):
             raise InvalidArgument(f"--budget {self.budget_s}: must be a positive number of seconds")
         if self.target is not None and not 0 < self.target < 1:
-            raise InvalidArgument(f"--target {self.target}: a part of the rate, as 0.01 for 1 %")
+            raise InvalidArgument(f"--target {self.target}: a part of the rate, e.g. 0.01 for 1 %")
         if self.start_iteration is None:
             return
         if self.stop_iteration is None:

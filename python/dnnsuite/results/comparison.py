@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, did_you_mean, some_of
 from . import pool
 from .drift import AFTER, drift_of, one_after_the_other
 from .intervals import mean
@@ -91,7 +91,7 @@ def across(names: Sequence[str]) -> list[str]:
         known = [*ACROSS, *pool.CONDITIONS]
         if name not in known:
             near = did_you_mean(name, known)
-            raise InvalidArgument(f"--across {name}: there is no such condition{near}; known: {', '.join(known)}")
+            raise InvalidArgument(f"--across {name}: no such condition{near}; available: {some_of(known)}")
         found += ACROSS.get(name, (name,))
     return found
 
@@ -128,7 +128,7 @@ def compare(
     import pandas as pd
 
     if not 0 < threshold < 1:
-        raise InvalidArgument(f"--threshold {threshold:g}: must be more than 0 and less than 1, as 0.01")
+        raise InvalidArgument(f"--threshold {threshold:g}: must be more than 0 and less than 1, e.g. 0.01")
     if method not in METHODS:
         raise InvalidArgument(f"--method {method}: accepted: {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
     sides = [_points(complete(each), metric) for each in (baseline, candidate)]

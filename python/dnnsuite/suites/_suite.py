@@ -121,7 +121,7 @@ def _definitions(suite: str) -> tuple[str, str, list[Definition]]:
     for name in several:
         if name not in jobs.names():
             raise InvalidArgument(
-                f"no suite {name!r}{did_you_mean(name, [*SUITES, *jobs.names()])}; there is {', '.join(SUITES)}, a "
+                f"no suite {name!r}{did_you_mean(name, [*SUITES, *jobs.names()])}; available: {', '.join(SUITES)}, a "
                 f"jobs file (*.json), a suite file (*.toml), or a job: {some_of(jobs.names(), '`dnnsuite list`')}"
             )
     return suite, "", [_bare(i, name) for i, name in enumerate(several, 1)]
@@ -234,7 +234,7 @@ def _job_of(definition: Definition) -> str:
     if job is None:
         raise InvalidArgument(
             f"{definition.where}: neither the name {definition.name!r} nor the command {definition.command!r} "
-            f"is known; there is {some_of(jobs.names(), '`dnnsuite list`')}"
+            f"is known; available: {some_of(jobs.names(), '`dnnsuite list`')}"
         )
     return job
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidArgument, Unavailable, did_you_mean, reason
+from ..errors import InvalidArgument, Unavailable, did_you_mean, reason, some_of
 from .jobs_file import Definition
 
 __all__ = ["read_suite"]
@@ -64,4 +64,4 @@ def _definition(path: Path, index: int, entry: Any, preset: Any) -> Definition:
 def _known(content: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
     for key in content:
         if key not in keys:
-            raise InvalidArgument(f"{where}: unknown key {key!r}{did_you_mean(key, keys)}; it has {', '.join(keys)}")
+            raise InvalidArgument(f"{where}: unknown key {key!r}{did_you_mean(key, keys)}; it has {some_of(keys)}")

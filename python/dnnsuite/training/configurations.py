@@ -76,7 +76,7 @@ def overrides(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise InvalidArgument(f"{text!r} is no key=value, as lr=0.05")
+            raise InvalidArgument(f"{text!r} is no key=value, e.g. lr=0.05")
         if key in found:
             raise InvalidArgument(f"{key} is given twice: {found[key]!r} and {value!r}")
         found[key] = value

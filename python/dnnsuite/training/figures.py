@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .._files import read_json, write_text
 from .._runs.reading import RUN_FILE, read_run
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, did_you_mean, some_of
 from ..plots import Drawn, save
 from .history import METRICS_FILE, MODEL, Row, read_metrics
 
@@ -122,7 +122,7 @@ class _Curve:
                 if name.endswith("/valid") and not name.startswith("seconds")
             ]
             hint = did_you_mean(metric, known)
-            raise InvalidArgument(f"{self.folder} has no metric {metric!r}{hint}; it has {', '.join(known)}")
+            raise InvalidArgument(f"{self.folder} has no metric {metric!r}{hint}; it has {some_of(known)}")
         return [row[against] for row in self.rows], [row[column] for row in self.rows]
 
 

@@ -16,7 +16,7 @@ import torch
 from torch.optim import Optimizer, lr_scheduler
 
 from .. import jobs
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, did_you_mean, some_of
 from ..jobs import JobConfig, Metric, Workload
 from .experiment import Experiment
 from .order import Order
@@ -140,7 +140,8 @@ def values_of_job(name: str, preset: str, given: Mapping[str, Any], device: str)
     known = {**length, **workload.hyper, **workload.options, **protocol["options"]}
     if unknown := sorted(set(given) - set(known)):
         hint = did_you_mean(unknown[0], known)
-        raise InvalidArgument(f"job {name} has no key {unknown[0]!r}{hint}; it has {', '.join(sorted(known))}")
+        keys = some_of(sorted(known), f"`dnnsuite train {name} --show`")
+        raise InvalidArgument(f"job {name} has no key {unknown[0]!r}{hint}; it has {keys}")
     return workload, {**known, **parse_options([f"{key}={value}" for key, value in given.items()], known, name)}
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from .._runs.words import truth
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, did_you_mean, some_of
 
 __all__ = ["AMP_DTYPES", "LR_SCALINGS", "MODELS", "SCHEDULES", "Settings", "converted", "describe"]
 
@@ -101,7 +101,7 @@ class Settings:
         found = {}
         for key, value in values.items():
             if key not in known:
-                hint = did_you_mean(key, known) or f"; the keys are {', '.join(known)}"
+                hint = did_you_mean(key, known) or f"; the keys are {some_of(known, '`dnnsuite train --show`')}"
                 raise InvalidArgument(f"{prefix}unknown key {key!r}{hint}")
             made = converted(prefix + key, value, hints[key])
             _check(prefix + key, made, known[key].metadata)

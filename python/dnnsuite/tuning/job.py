@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .. import data, jobs
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, did_you_mean, some_of
 from ..jobs import JobConfig, Workload
 from .space import Config
 
@@ -130,7 +130,7 @@ class JobSweep:
         known = tuple(dict.fromkeys(("loss", self.metric, "train_loss")))
         if name is not None and name.removeprefix("val_") not in known:
             raise InvalidArgument(
-                f"--metric {name}: job {self.workload.name} has {', '.join(known)}{did_you_mean(name, known)}"
+                f"--metric {name}: job {self.workload.name} has {some_of(known)}{did_you_mean(name, known)}"
             )
 
     @property

@@ -20,7 +20,7 @@ from .feeds import Feeds
 from .groups import Groups
 from .optimizers import Named, OfTorch, Optimization, chosen_optimization
 from .space import Config, alike
-from .trainee import Loss, Measure, Trainee, default_loss, default_measure, is_lightning
+from .trainee import Loss, Measure, Trainee, check_lightning, default_loss, default_measure, is_lightning
 from .trial import Trial
 from .watched import WatchedConfig
 
@@ -69,7 +69,7 @@ class Recipe:
         self.loss = _uncopied(loss or default_loss)
         self._measure = _uncopied(measure or (default_measure if loss is None else _measure_of(self.loss)))
         if autocast is not None and not isinstance(autocast, torch.dtype):
-            raise InvalidArgument(f"autocast is {autocast!r}: give a type of torch's, as torch.bfloat16")
+            raise InvalidArgument(f"autocast is {autocast!r}: give a type of torch's, e.g. torch.bfloat16")
         self._autocast = autocast
         self.optimization: Optimization | None = None  # of a LightningModule: known once there is a model
         if optimizer is not None:
@@ -101,6 +101,8 @@ class Recipe:
             model = self._made(config, trial)
         self.read |= config.read
         if self.optimization is None:
+            if is_lightning(model):
+                check_lightning(model)
             self.optimization = chosen_optimization(*self._asked, lightning=is_lightning(model))
         return Trainee(model.to(self.device), self.loss, self._measure)
 

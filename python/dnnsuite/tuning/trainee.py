@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, some_of
 
 Loss = Callable[..., torch.Tensor]
 Measure = Callable[..., Mapping[str, torch.Tensor]]
@@ -45,6 +46,42 @@ def _check_loss(loss: Any) -> None:
 def is_lightning(model: Any) -> bool:
     """True for a LightningModule, which brings its own loss and optimizer."""
     return callable(getattr(model, "training_step", None)) and callable(getattr(model, "configure_optimizers", None))
+
+
+#: Methods with which a LightningModule takes the step itself: without them it would train in another way, unseen.
+_OWN_STEPS = (
+    "optimizer_step", "optimizer_zero_grad", "lr_scheduler_step", "configure_gradient_clipping", "backward",
+    "training_step_end", "on_before_backward", "on_after_backward", "on_before_optimizer_step", "on_before_zero_grad",
+    "on_train_batch_start", "on_train_batch_end",
+)  # fmt: skip
+
+
+def check_lightning(model: Any) -> None:
+    """Refuse a LightningModule that takes the step itself; warn of what only a Trainer calls.
+
+    Raises:
+        InvalidArgument: optimization is manual, or a method that changes the step is the module's own.
+    """
+    kind = type(model)
+    own = [name for name in dir(kind) if not _is_of_lightning(getattr(kind, name, None))]
+    steps = ["automatic_optimization=False"] if not getattr(model, "automatic_optimization", True) else []
+    steps += [name for name in _OWN_STEPS if name in own]
+    if steps:
+        raise InvalidArgument(
+            f"{kind.__name__} has {some_of(steps)}, which a sweep does not carry out: train it with its Trainer, or "
+            "give dnnsuite.sweep a module without"
+        )
+    hooks = [name for name in own if name.startswith("on_") or name == "configure_callbacks"]
+    if hooks:
+        text = f"{kind.__name__} has {some_of(hooks)}, which a sweep does not call: only a Trainer does"
+        warnings.warn(text, stacklevel=2)
+    # It logs in its training step, where a sweep has no use for it and no Trainer to take it.
+    warnings.filterwarnings("ignore", message=r"You are trying to `self\.log\(\)`")
+
+
+def _is_of_lightning(method: Any) -> bool:
+    module = getattr(method, "__module__", None) or ""
+    return not callable(method) or module.partition(".")[0] in ("lightning", "pytorch_lightning", "torch")
 
 
 def default_loss(model: Any, *batch: Any) -> torch.Tensor:

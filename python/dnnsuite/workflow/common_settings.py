@@ -13,7 +13,7 @@ from .._runs.device import choose_device
 from .._runs.identity import Identity, identity_of
 from .._runs.job_options import parse_options
 from .._runs.plugins import import_plugins
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, did_you_mean, some_of
 
 PRESETS = ("quick", "default", "paper")
 SettingsT = TypeVar("SettingsT", bound="CommonSettings")
@@ -113,8 +113,8 @@ def _fused_job(name: str) -> Any:
         known = jobs.names(swept=True)
         workflows = [*known, "convergence", *(f"{job}_partially_fused" for job in known)]
         raise InvalidArgument(
-            f"no workflow {name!r}{did_you_mean(name, workflows)}; there is convergence, resnet_partially_fused, or a "
-            f"job with a fused form: {', '.join(known)}"
+            f"no workflow {name!r}{did_you_mean(name, workflows)}; available: convergence, resnet_partially_fused, or "
+            f"a job with a fused form: {some_of(known, '`dnnsuite list`')}"
         ) from None
 
 
@@ -154,7 +154,7 @@ def one_of(what: str, value: str, accepted: Sequence[str]) -> str:
     """Return `value`. Raises InvalidArgument, listing the accepted values, if it is none of them."""
     if value not in accepted:
         raise InvalidArgument(
-            f"unknown {what} {value!r}; accepted: {', '.join(accepted)}{did_you_mean(value, accepted)}"
+            f"unknown {what} {value!r}; accepted: {some_of(accepted)}{did_you_mean(value, accepted)}"
             f"{'; amp needs a GPU' if value == 'amp' else ''}"
         )
     return value

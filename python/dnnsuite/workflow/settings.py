@@ -99,7 +99,7 @@ def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
     budget_s = given.get("budget_s", None if fixed else preset["budget_s"])
     goal = positive("goal", given.get("goal", preset["goal"]))
     if goal >= 1:
-        raise InvalidArgument(f"--goal {goal}: a part of the speedup, as 0.05 for 5 %")
+        raise InvalidArgument(f"--goal {goal}: a part of the speedup, e.g. 0.05 for 5 %")
     return WorkflowSettings(
         **common,
         device_model=_slug(given["device_model"]) if "device_model" in given else _device_model(device),
@@ -176,7 +176,7 @@ def _plan(values: Sequence[str] | None) -> list[int] | None:
     try:
         plan = sorted({int(value) for value in _split(values)})
     except ValueError:
-        raise InvalidArgument(f"--plan {','.join(map(str, values))}: wants whole numbers, as 1,2,4,8") from None
+        raise InvalidArgument(f"--plan {','.join(map(str, values))}: wants whole numbers, e.g. 1,2,4,8") from None
     if not plan or plan[0] < 1:
         raise InvalidArgument(f"--plan {','.join(map(str, values))}: every B must be at least 1")
     return plan

@@ -3,33 +3,45 @@
 
 from __future__ import annotations
 
-import dis
 import operator
-import sys
-import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from ...nn.model_tensor import ModelTensor, NotFusable
+from ...nn import model_tensor
+from ...nn.model_tensor import NotFusable
 
-# Torch rounds a number in another way than a tensor of numbers in other dtypes.
-_FLOATS = torch.float32, torch.float64
-_IN_PLACE = 13  # argument of Python's BINARY_OP from which on it stands for `+=` and the like
+#: Torch rounds a number in another way than a tensor of numbers in other dtypes.
+FLOATS = frozenset((torch.float32, torch.float64))
 
 
 class ModelNumber:
     """Numbers of B models that code sees as the one of its own.
 
-    It is a rate of dropout, and a term or factor of tensors and numbers; comparisons have an answer where it is the
-    same for all models. Whatever else is done with it is refused.
+    It is an argument of torch's functions, and a term or factor of numbers; comparisons with numbers have an answer
+    where it is the same for all models. Whatever else is done with it is refused.
+
+    torch's C functions take it for a symbolic number and ask `__torch_function__`, as they do for tensors.
     """
 
     __slots__ = ("_name", "_values")
 
     def __init__(self, values: Sequence[float], name: str) -> None:
         self._values, self._name = tuple(values), name
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return torch.SymFloat
+
+    @property
+    def node(self) -> Any:
+        """Refuse to be a number of a function that knows no models: what it computes would be one for all."""
+        raise TypeError(f"{self._name} differs from model to model")
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        return model_tensor.handler(func, args, kwargs or {})
 
     def __iter__(self) -> Iterator[float]:
         """Yield the number of each model, for functions of ours that take one of each."""
@@ -44,24 +56,15 @@ class ModelNumber:
 
     def _computed(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
         if isinstance(other, torch.Tensor):
-            if other.dtype not in _FLOATS:
-                raise self._refusal()
-            mine = ModelTensor(torch.tensor(self._values, dtype=other.dtype, device=other.device))
-            return function(mine, other)
+            return NotImplemented  # the tensor's own operator calls `__torch_function__`
         numbers = other._values if type(other) is ModelNumber else [other] * len(self._values)
         if not all(type(number) in (int, float) for number in numbers):
             raise self._refusal()
         return ModelNumber(list(map(function, self._values, numbers)), self._name)
 
-    def _reflected(self, function: Callable[[Any, Any], Any], other: Any, frame: types.FrameType) -> Any:
-        """Compute `other` + or the like with this number; tensors leave `x += number` to it, too."""
-        code, at = frame.f_code.co_code, frame.f_lasti
-        name = dis.opname[code[at]]
-        if name.startswith("INPLACE") or (name == "BINARY_OP" and code[at + 1] >= _IN_PLACE):
-            raise self._refusal()
-        return self._computed(lambda mine, theirs: function(theirs, mine), other)
-
     def _agreed(self, function: Callable[[Any, Any], bool], other: Any) -> bool:
+        if isinstance(other, torch.Tensor):
+            return NotImplemented
         if not isinstance(other, (int, float)):  # a number that a recording follows says it is one
             raise self._refusal()
         answers = {function(value, other) for value in self._values}
@@ -71,6 +74,9 @@ class ModelNumber:
 
     def __bool__(self) -> bool:
         return self._agreed(operator.ne, 0)
+
+    def __abs__(self) -> ModelNumber:
+        return ModelNumber(list(map(abs, self._values)), self._name)
 
     def __neg__(self) -> ModelNumber:
         return ModelNumber([-value for value in self._values], self._name)
@@ -83,7 +89,7 @@ def _computing(function: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
         return self._computed(function, other)
 
     def reflected(self: ModelNumber, other: Any) -> Any:
-        return self._reflected(function, other, sys._getframe(1))
+        return self._computed(lambda mine, theirs: function(theirs, mine), other)
 
     return own, reflected
 
@@ -92,7 +98,7 @@ def _comparing(function: Callable[[Any, Any], bool]) -> Any:
     return lambda self, other: self._agreed(function, other)
 
 
-for _name in ("add", "sub", "mul", "truediv"):
+for _name in ("add", "sub", "mul", "truediv", "pow"):
     _own, _reflected = _computing(getattr(operator, _name))
     setattr(ModelNumber, f"__{_name}__", _own)
     setattr(ModelNumber, f"__r{_name}__", _reflected)
@@ -105,7 +111,7 @@ def _refused(self: ModelNumber, *args: Any, **kwargs: Any) -> Any:
 
 
 for _names in (
-    "float int index complex round trunc abs pow rpow mod rmod floordiv rfloordiv",
+    "float int index complex round trunc mod rmod floordiv rfloordiv",
     "getitem call str format deepcopy reduce_ex",
 ):
     for _name in _names.split():

@@ -58,8 +58,7 @@ def numbers_among(
     """
     kind = type(models[0])
     mine = names_in_code([models[0]], held=False).read
-    of_torch = kind.__module__.startswith("torch.nn.")
-    if of_torch or getattr(kind, "array_forward", False) or not mine.isdisjoint(_PAST_ATTRIBUTES):
+    if getattr(kind, "array_forward", False) or not mine.isdisjoint(_PAST_ATTRIBUTES):
         return None
     found = set()
     for name in names:

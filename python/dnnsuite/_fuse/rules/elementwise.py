@@ -26,7 +26,7 @@ NAMES = (
     "hardsigmoid hardswish hardtanh i0 imag isfinite isinf isnan isneginf isposinf leaky_relu lgamma log log10 log1p "
     "log2 logical_not logit logsigmoid mish nan_to_num neg negative pos positive rad2deg real reciprocal relu relu6 "
     "round rsqrt selu sgn sigmoid sign signbit silu sin sinc sinh softplus softshrink softsign sqrt square tan tanh "
-    "tanhshrink threshold trunc zeros_like ones_like full_like empty_like "
+    "tanhshrink threshold _threshold trunc zeros_like ones_like full_like empty_like "
     "detach type float double half bfloat16 int long short cpu cuda byte "
     "zero fill invert log_sigmoid "
     # of several

@@ -15,7 +15,7 @@ from ...nn.sharing import is_shared, own
 from ...nn.waiting_relu import input_of_relu
 from .once import FOR_ONE
 from .random import next_stream
-from .table import FINDERS, FunctionRule, arguments, rule, settle, width_of
+from .table import CALLS_OURS, FINDERS, FunctionRule, arguments, rule, settle, width_of
 
 
 def gradients(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -101,6 +101,8 @@ _TWINS: dict[Any, int] = {
     torch.group_norm: 5,
     torch.dropout: 3,
 }
+#: Activations whose rule goes on with tensors that wait; those here only take a number per model as well.
+_BY_ELEMENT = frozenset(("celu", "hardshrink", "hardtanh", "leaky_relu", "softshrink", "threshold"))
 _BACKEND_OPTIONS = frozenset({"cudnn_enable", "cudnn_enabled"})
 
 
@@ -127,7 +129,7 @@ def layer_rule(func: Any) -> FunctionRule | None:
     if name == "_scaled_dot_product_attention" or not (twin or getattr(functional, name, None) is func):
         return None
     mine = getattr(ours, name, None)
-    if mine is None or mine is func or name not in ours.__all__:
+    if mine is None or mine is func or name in _BY_ELEMENT or name not in ours.__all__:
         return None
     pools = name in ("max_pool1d", "max_pool2d")
     indexes = name in ("max_pool1d_with_indices", "max_pool2d_with_indices")
@@ -157,6 +159,7 @@ def layer_rule(func: Any) -> FunctionRule | None:
         return mine(*args, **kwargs)
 
     FOR_ONE[call] = for_one
+    CALLS_OURS.add(call)
     return call
 
 

@@ -51,7 +51,7 @@ def shared_result(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rule
     if not any(type(leaf) is ModelTensor for leaf in leaves) or not all(map(_is_of_all, leaves)):
         return NotImplemented
     name = getattr(func, "__name__", "__get__")
-    if name in _OTHERS or _draws(name, args, kwargs) or kwargs.get("generator") is not None or "out" in kwargs:
+    if name in _OTHERS or draws_numbers(name, args, kwargs) or kwargs.get("generator") is not None or "out" in kwargs:
         return NotImplemented
     if name in _DROPPING:  # its rule takes a draw of the stream, used or not: later ones are the same in any company
         _pass_over_a_draw()
@@ -81,7 +81,7 @@ def _is_of_all(leaf: Any) -> bool:
     return type(leaf) is not ModelNumber
 
 
-def _draws(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def draws_numbers(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     if name == "scaled_dot_product_attention":
         return _drops(_given(("dropout_p",), _DROPPING[name], args, kwargs, 0.0))
     if name in _DROPPING:

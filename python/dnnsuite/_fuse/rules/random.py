@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..._torch import standard_gamma, tree_leaves, tree_map
+from ...nn.functional.activation import leaky_by_chance
 from ...nn.model_tensor import ModelTensor, NotFusable, physical, state, wrap_all
 from ...nn.random_draws import draw, draw_gamma, fill
 from ...nn.random_streams import FUNCTION_STREAM, advance
@@ -111,17 +112,12 @@ def _of_the_only_model(value: Any) -> Any:
 
 
 @rule("rrelu")
-def leaky_by_chance(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def rrelu(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute `rrelu` with slopes drawn for each model; the in-place variant is made from it."""
     given = dict(zip(_RRELU, args, strict=False)) | kwargs
     x = given["input"].value
-    lower, upper = given.get("lower", 1.0 / 8), given.get("upper", 1.0 / 3)
-    if not isinstance(lower, (int, float)) or not isinstance(upper, (int, float)):
-        raise NotFusable("the slopes of rrelu differ from model to model")
-    slope: Any = (lower + upper) / 2
-    if given.get("training"):
-        slope = fill("uniform_", x, next_stream(x.size(0)), (lower, upper))
-    result = torch.where(x <= 0, x * slope, x)
+    rng = next_stream(len(x)) if given.get("training") else None
+    result = leaky_by_chance(x, given.get("lower", 1.0 / 8), given.get("upper", 1.0 / 3), rng)
     if not given.get("inplace"):
         return wrap_all(result)
     before_writing(func, given["input"])

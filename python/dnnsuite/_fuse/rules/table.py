@@ -31,6 +31,7 @@ from ...nn import model_tensor
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state, wrap_all
 from ...nn.sharing import is_shared
 from ...ops.library import is_read_by_backward
+from ..code.model_number import ModelNumber
 from .once import IN_PLACE_OPERATORS, own_before_writing, shared_result
 from .once import in_place as in_place
 from .once import settle as settle
@@ -46,6 +47,10 @@ WRITING: set[FunctionRule] = set()
 CONTINUING: set[FunctionRule] = set()
 #: Functions that find a rule by the torch function itself; they come before the names.
 FINDERS: list[Callable[[Any], FunctionRule | None]] = []
+#: What computes a function, whose rule is its first argument, that gets a `ModelNumber`: see `own_numbers.py`.
+OF_OWN_NUMBERS: list[Callable[[FunctionRule, Any, tuple[Any, ...], dict[str, Any]], Any]] = []
+#: Rules that call the function of this name in `dnnsuite.nn.functional`.
+CALLS_OURS: set[FunctionRule] = set()
 _resolved: dict[Any, FunctionRule] = {}
 #: Code that runs inside an autograd.Function whose backward is known to be right for B models.
 UNDERSTOOD_FUNCTIONS: set[types.CodeType] = set()
@@ -71,6 +76,8 @@ def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found = _resolved.get(func)
     if found is None:
         found = _resolved[func] = _resolve(func)
+    if ModelNumber in map(type, args) or (kwargs and ModelNumber in map(type, kwargs.values())):
+        return OF_OWN_NUMBERS[0](found, func, args, kwargs)
     if not state.B:
         _refuse_outside(func, args)
     elif (result := _once(found, func, args, kwargs)) is not NotImplemented:

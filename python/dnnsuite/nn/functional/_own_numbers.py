@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -44,8 +44,9 @@ def takes_own_numbers(*names: str) -> Callable[[FunctionT], FunctionT]:
             several = [name for name, values in own.items() if isinstance(values, list)]
             if not several or not B:
                 return function(**given | {name: own[name] or 0.0 for name in several} | own)
-            return torch.cat([function(**_of_model(given | own, several, i, B)) for i in range(B)])
+            return torch.cat([function(**of_model) for of_model in _of_models(given | own, several, B)])
 
+        call.own_numbers = frozenset(names)  # type: ignore[attr-defined]
         return call  # type: ignore[return-value]
 
     return decorate
@@ -55,11 +56,15 @@ def _is_own(name: str, given: dict[str, Any]) -> bool:
     return name in given and type(given[name]) not in _ONE_FOR_ALL
 
 
-def _of_model(given: dict[str, Any], several: list[str], index: int, B: int) -> dict[str, Any]:
-    def mine(name: str, value: Any) -> Any:
-        if name in several:
-            return value[index]
-        whole = not isinstance(value, Tensor) or not value.dim() or len(value) != B
-        return value if whole or (name == _SHARED_IF_FLAT and value.dim() == 1) else value[index : index + 1]
+def _of_models(given: dict[str, Any], several: list[str], B: int) -> Iterator[dict[str, Any]]:
+    """Split the arguments of B models; the gradient of `split` is one tensor, of B slices it would be B."""
 
-    return {name: mine(name, value) for name, value in given.items()}
+    def each(name: str, value: Any) -> Sequence[Any]:
+        if name in several:
+            return value
+        whole = not isinstance(value, Tensor) or not value.dim() or len(value) != B
+        return [value] * B if whole or (name == _SHARED_IF_FLAT and value.dim() == 1) else value.split(1)
+
+    columns = {name: each(name, value) for name, value in given.items()}
+    for index in range(B):
+        yield {name: values[index] for name, values in columns.items()}

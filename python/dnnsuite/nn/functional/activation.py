@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Activations. Element-wise ones are torch's; `dim` counts the dimensions of one model: `softmax(x, dim=1)` of x `[B,
-N, C]` is over C, as in a model that sees `[N, C]`."""
+"""Activations. Element-wise ones are torch's, and take a number per model where torch takes one. `dim` counts the
+dimensions of one model: `softmax(x, dim=1)` of x `[B, N, C]` is over C, as in a model that sees `[N, C]`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch.nn import functional as F
-from torch.nn.functional import celu as celu
 from torch.nn.functional import celu_ as celu_
 from torch.nn.functional import elu_ as elu_
-from torch.nn.functional import hardshrink as hardshrink
 from torch.nn.functional import hardsigmoid as hardsigmoid
 from torch.nn.functional import hardswish as hardswish
-from torch.nn.functional import hardtanh as hardtanh
 from torch.nn.functional import hardtanh_ as hardtanh_
-from torch.nn.functional import leaky_relu as leaky_relu
 from torch.nn.functional import leaky_relu_ as leaky_relu_
 from torch.nn.functional import logsigmoid as logsigmoid
 from torch.nn.functional import relu as relu
@@ -27,10 +23,8 @@ from torch.nn.functional import rrelu_ as rrelu_
 from torch.nn.functional import selu_ as selu_
 from torch.nn.functional import sigmoid as sigmoid
 from torch.nn.functional import silu as silu
-from torch.nn.functional import softshrink as softshrink
 from torch.nn.functional import softsign as softsign
 from torch.nn.functional import tanhshrink as tanhshrink
-from torch.nn.functional import threshold as threshold
 from torch.nn.functional import threshold_ as threshold_  # type: ignore[attr-defined]
 
 from ... import ops
@@ -39,6 +33,7 @@ from ...ops.device import on_cpu
 from ...ops.library import tracing
 from ...ops.memory_order import by_memory_order, memory_order, way_back
 from .._models import each_model, shifted
+from ..array_module import per_model
 from ..random_draws import fill
 from ..waiting_gate import FEWEST_NUMBERS
 from ._own_numbers import takes_own_numbers
@@ -64,6 +59,7 @@ def mish(input: torch.Tensor, inplace: bool = False) -> torch.Tensor:
     return F.mish(input, inplace) if result is None else result
 
 
+@takes_own_numbers("beta", "threshold")
 def softplus(input: torch.Tensor, beta: float = 1, threshold: float = 20) -> torch.Tensor:
     """`torch.nn.functional.softplus`, as `tanh`."""
     usual = type(beta) in (int, float) and type(threshold) in (int, float) and beta > 0 and threshold <= 80
@@ -71,6 +67,7 @@ def softplus(input: torch.Tensor, beta: float = 1, threshold: float = 20) -> tor
     return F.softplus(input, beta, threshold) if result is None else result
 
 
+@takes_own_numbers("alpha")
 def elu(input: torch.Tensor, alpha: float = 1.0, inplace: bool = False) -> torch.Tensor:
     """`torch.nn.functional.elu`, as `tanh`."""
     usual = not inplace and type(alpha) in (int, float)
@@ -82,6 +79,53 @@ def selu(input: torch.Tensor, inplace: bool = False) -> torch.Tensor:
     """`torch.nn.functional.selu`, as `tanh`."""
     result = None if inplace else ops.activate(input, "elu", *_SELU)
     return F.selu(input, inplace) if result is None else result
+
+
+celu = takes_own_numbers("alpha")(F.celu)
+hardtanh = takes_own_numbers("min_val", "max_val")(F.hardtanh)
+threshold = takes_own_numbers("threshold", "value")(F.threshold)
+
+
+@takes_own_numbers("lambd")
+def hardshrink(input: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
+    """`torch.nn.functional.hardshrink`; `lambd` is a number, or one per model."""
+    return F.hardshrink(input, lambd)
+
+
+@takes_own_numbers("lambd")
+def softshrink(input: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
+    """`torch.nn.functional.softshrink`; `lambd` is a number, or one per model."""
+    return F.softshrink(input, lambd)
+
+
+def leaky_relu(
+    input: torch.Tensor, negative_slope: float | Sequence[float] = 0.01, inplace: bool = False
+) -> torch.Tensor:
+    """`torch.nn.functional.leaky_relu`; `negative_slope` is a number, or one per model, as `prelu` takes them."""
+    if isinstance(negative_slope, (int, float)):
+        return F.leaky_relu(input, negative_slope, inplace)
+    slopes = per_model(negative_slope, len(input), "negative_slope")
+    result = prelu(input, input.new_tensor(slopes).unsqueeze(1))
+    return input.copy_(result) if inplace else result
+
+
+def leaky_by_chance(
+    x: torch.Tensor, lower: float | Sequence[float], upper: float | Sequence[float], rng: torch.Tensor | None
+) -> torch.Tensor:
+    """Compute `rrelu` of x `[B, ...]` with bounds for all models or each, and slopes from the streams `rng` `[B, 2]`;
+    None: their means."""
+    pairs = list(zip(per_model(lower, len(x), "lower"), per_model(upper, len(x), "upper"), strict=True))
+    if rng is None:
+        return leaky_relu(x, [(low + high) / 2 for low, high in pairs])
+    if len(set(pairs)) == 1:
+        slopes = fill("uniform_", x, rng, pairs[0])
+    else:
+        parts = zip(x.split(1), rng.split(1), pairs, strict=True)
+        slopes = torch.cat([fill("uniform_", part, stream, pair) for part, stream, pair in parts])
+    return torch.where(x <= 0, x * slopes, x)
+
+
+leaky_relu.own_numbers = frozenset(("negative_slope",))  # type: ignore[attr-defined]
 
 
 def _softmax_dim(dim: int | None, x: torch.Tensor, name: str) -> int:

@@ -11,6 +11,7 @@ from ... import ops
 from ..._torch import transforming
 from ...errors import InvalidArgument
 from .._precision import computable
+from ..array_module import per_model
 from ..measured import Way, fastest
 from .dropout import drawn
 
@@ -30,7 +31,7 @@ def scaled_dot_product_attention(
     attn_mask: Tensor | None = None,
     dropout_p: float | Sequence[float] | Tensor = 0.0,
     is_causal: bool = False,
-    scale: float | None = None,
+    scale: float | Sequence[float] | None = None,
     enable_gqa: bool = False,
     *,
     rng: Tensor | None = None,
@@ -39,8 +40,9 @@ def scaled_dot_product_attention(
 
     `query` `[B, ..., L, E]`, `key` `[B, ..., S, E]`, `value` `[B, ..., S, Ev]` to `[B, ..., L, Ev]`. `attn_mask` is
     `[B, ..., L, S]`, True where a key takes part, or floats that are added; its middle dimensions may be missing or 1.
-    `dropout_p` is a rate or one per model, drawn from the streams `rng` `[B, 2]` (None: from torch's generator). A
-    second derivative needs `torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`, as in torch.
+    `scale` and the rate `dropout_p` are a number or one per model. What is dropped is drawn from the streams `rng`
+    `[B, 2]` (None: from torch's generator). A second derivative needs
+    `torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`, as in torch.
     """
     if query.dim() < 3:
         raise InvalidArgument(f"query of B models is [B, ..., L, E], got {list(query.shape)}")
@@ -54,7 +56,13 @@ def scaled_dot_product_attention(
         if attn_mask.dtype == torch.bool:
             attn_mask = ~attn_mask
     p, stream = drawn(dropout_p, rng, query)
+    if scale is not None and not isinstance(scale, (int, float)):  # a factor of the queries, in any of the ways
+        factors = query.new_tensor(per_model(scale, len(query), "scale"))
+        query, scale = query * factors.view(-1, *(1,) * (query.dim() - 1)), 1.0
     return attend(query, key, value, attn_mask, is_causal, scale, p, stream)
+
+
+scaled_dot_product_attention.own_numbers = frozenset(("dropout_p", "scale"))  # type: ignore[attr-defined]
 
 
 def attend(

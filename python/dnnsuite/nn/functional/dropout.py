@@ -157,6 +157,10 @@ def dropout3d(
     return _of_images(input, 5, p, training, inplace, rng)
 
 
+for _function_of_rate in (dropout, alpha_dropout, feature_alpha_dropout, dropout1d, dropout2d, dropout3d):
+    _function_of_rate.own_numbers = frozenset(("p",))  # type: ignore[attr-defined]
+
+
 def _of_images(x: Tensor, unbatched: int | None, p: Rate, training: bool, inplace: bool, rng: Tensor | None) -> Tensor:
     if x.dim() == unbatched:
         return _function(drop_channels, x.unsqueeze(1), p, training, inplace, rng).squeeze(1)

@@ -59,7 +59,7 @@ class PmSamplingInstrument:
         backend: Backend = CUPTI,
     ) -> None:
         if not interval_s >= SHORTEST_INTERVAL_S:
-            raise InvalidArgument(f"interval_s {interval_s}; accepted: from {SHORTEST_INTERVAL_S} s, as 0.001")
+            raise InvalidArgument(f"interval_s {interval_s}; accepted: from {SHORTEST_INTERVAL_S} s, e.g. 0.001")
         self._metrics, self._device, self._interval_s = metrics, device, interval_s
         self._buffer_bytes, self._backend = buffer_bytes, backend
         self._session: Any = None
