@@ -160,12 +160,17 @@ class RunRecord:
         return checked(record)
 
 
+_ALREADY_PLAIN = frozenset((str, int, float, bool, dict, type(None)))
+
+
 def _plain(value: Any) -> Any:
     """Values of a dataclass by name, of its parts too; what they hold beside is plain already, and not copied."""
+    if type(value) in _ALREADY_PLAIN:  # most are: a sweep writes thousands of records
+        return value
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     names = getattr(type(value), "__dataclass_fields__", None)
-    return value if names is None else {name: _plain(getattr(value, name)) for name in names}
+    return value if names is None else {name: _plain(each) for name, each in vars(value).items() if name in names}
 
 
 def _known(kind: type[T], values: Mapping[str, Any]) -> dict[str, Any]:
