@@ -8,7 +8,8 @@ import time
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.tuning.board import Board, journal, storage_of
+from dnnsuite.tuning.board import Board
+from dnnsuite.tuning.journal import FileJournal
 
 optuna = pytest.importorskip("optuna")
 optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -13,7 +13,6 @@ import torch
 from dnnsuite import results
 from dnnsuite.errors import Error, InvalidArgument, Unavailable
 from dnnsuite.tuning import OptunaSearch
-from dnnsuite.tuning.board import journal
 from small_sweep import ALGORITHMS, run, undisturbed
 
 optuna = pytest.importorskip("optuna")
@@ -35,7 +34,8 @@ def claims(out):
 
 
 def study_in(out):
-    return optuna.load_study(study_name=None, storage=journal(out / "journal.log"))
+    journal = optuna.storages.journal.JournalFileBackend(str(out / "journal.log"))
+    return optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(journal))
 
 
 @pytest.mark.parametrize("name", list(ALGORITHMS))
