@@ -39,7 +39,7 @@ import command
 
 from dnnsuite._runs.identity import Identity
 from dnnsuite.tuning import LogUniform, Random
-from dnnsuite.tuning.algorithms import Setting
+from dnnsuite.tuning.algorithms import Decision, Setting
 from dnnsuite.tuning.board import Board
 from dnnsuite.tuning.goal import Goal
 from dnnsuite.tuning.journal import FileJournal, Journal, TableJournal, database_of
@@ -89,21 +89,36 @@ class Asleep:
 
 @dataclass(frozen=True)
 class Part:
-    """What a process did: trials heard of and trained, and seconds from its first trial to its last, before and after,
-    and of the CPU in all."""
+    """What a process did: trials heard of and trained; seconds of its trials, from its first trial to its last, before
+    and after, of the CPU in all, and of the CPU while it read the journal and decided."""
 
     heard: int
     trained: int
+    asleep_s: float
     between_s: float
     around_s: float
     cpu_s: float
+    deciding_s: float
+
+
+class Timed(Random):
+    """Random configurations; `reports` has the CPU time at each value."""
+
+    def begin(self, setting: Setting) -> None:
+        super().begin(setting)
+        self.reports: list[float] = []
+
+    def report(self, trial: int, epoch: int, value: float) -> Decision:
+        self.reports.append(time.process_time())
+        return super().report(trial, epoch, value)
 
 
 def take_part(out: Path, trials: int, seconds: float, share: Any, told: Any = None, look_ahead: int = 64) -> Part:
     """Do a part of a search of `trials` that last `seconds`."""
     began_s, cpu_s, trainer = time.monotonic(), time.process_time(), Asleep(seconds)
-    algorithm, setting = Random(trials), Setting({"lr": LogUniform(1e-3, 1.0)}, (), 1, 0, False)
+    algorithm, setting = Timed(trials), Setting({"lr": LogUniform(1e-3, 1.0)}, (), 1, 0, False)
     with shared_place(out, share, algorithm, (Identity({"trials": str(trials)}), ()), False) as place:
+        read_s = time.process_time() - cpu_s
         algorithm.begin(replace(setting, id=place.id))
         store = place.store("asleep", "serial", "cpu", False)
         engine = place.engine(
@@ -116,7 +131,9 @@ def take_part(out: Path, trials: int, seconds: float, share: Any, told: Any = No
     spans = trainer.spans
     between_s = spans[-1][1] - spans[0][0] if spans else 0.0
     around_s = time.monotonic() - began_s - between_s
-    part = Part(len(engine.trials), len(spans), between_s, around_s, time.process_time() - cpu_s)
+    deciding_s = read_s + algorithm.reports[-1] - algorithm.reports[0]
+    asleep_s = sum(end - begin for begin, end in spans)
+    part = Part(len(engine.trials), len(spans), asleep_s, between_s, around_s, time.process_time() - cpu_s, deciding_s)
     if told is not None:
         told.put(part)
     return part
@@ -182,8 +199,7 @@ def measured(workers: int, rounds: int, seconds: float, share: Any, kills: int =
         counts = told_in(out, share)
         records = len(list(out.glob("runs/trial-*/run.json")))
     lost = trials - min(records, len(counts), *(part.heard for part in parts))
-    working = [part for part in parts if part.trained]
-    overhead = sum(p.between_s for p in working) / (seconds * sum(p.trained for p in working)) - 1
+    overhead = sum(part.between_s for part in parts) / sum(part.asleep_s for part in parts) - 1
     around_s = statistics.fmean(part.around_s for part in parts)
     cpu_s = statistics.fmean(part.cpu_s for part in parts)
     return Run(workers, trials, overhead, around_s, cpu_s, sum(n > 1 for n in counts.values()), lost, kills)
@@ -244,8 +260,8 @@ def costs(share: Any, seconds: float, repeats: int = 40) -> Costs:
 
 
 def _cpu_of(out: Path, trials: int, share: Any, look_ahead: int = 64) -> tuple[float, float]:
-    """CPU seconds of a process that does all trials, which take no time, and of one that joins afterwards."""
-    return tuple(take_part(out, trials, 0.0, share, None, look_ahead).cpu_s for _ in range(2))  # type: ignore[return-value]
+    """CPU seconds of a process that does all trials, which take no time, and of what one that joins then decides."""
+    return take_part(out, trials, 0.0, share, None, look_ahead).cpu_s, take_part(out, trials, 0.0, share).deciding_s
 
 
 def simulated(workers: int, found: Costs, seconds: float, for_s: float = 120.0) -> float:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from .record_checks import checked
@@ -174,7 +174,7 @@ def _plain(value: Any) -> Any:
 
 
 def _known(kind: type[T], values: Mapping[str, Any]) -> dict[str, Any]:
-    names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    names = kind.__dataclass_fields__  # type: ignore[attr-defined]
     return {name: value for name, value in values.items() if name in names}
 
 

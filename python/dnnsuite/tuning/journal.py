@@ -85,7 +85,7 @@ class FileJournal:
 
 
 class TableJournal:
-    """Lines of a sweep in the table `dnnsuite_lines` of a database.
+    """Lines of a sweep in the table `dnnsuite_lines` of a database; a row has those that were added together.
 
     Args:
         database: from :func:`database_of`.
@@ -110,13 +110,13 @@ class TableJournal:
             with self._engine.connect() as connection:
                 found = connection.execute(asked).all()
         self._known += len(found)
-        return [line for _, _, line in found]
+        return [line for _, _, text in found for line in text.splitlines()]
 
     def add(self, lines: Sequence[str]) -> None:
         """Add lines; others see them when :meth:`alone` ends."""
         assert self._connection is not None
-        rows = [{"name": self._name, "number": self._known + i, "line": line} for i, line in enumerate(lines)]
-        self._connection.execute(self._lines.insert(), rows)
+        row = {"name": self._name, "number": self._known, "lines": "\n".join(lines)}
+        self._connection.execute(self._lines.insert().values(row))
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -171,5 +171,5 @@ def _tables() -> tuple[Any, Any, Any]:
                        sql.Column("turn", sql.BigInteger, nullable=False))  # fmt: skip
     lines = sql.Table("dnnsuite_lines", found, sql.Column("name", sql.String(80), primary_key=True),
                       sql.Column("number", sql.BigInteger, primary_key=True, autoincrement=False),
-                      sql.Column("line", sql.Text, nullable=False))  # fmt: skip
+                      sql.Column("lines", sql.Text, nullable=False))  # fmt: skip
     return found, sweeps, lines
