@@ -120,7 +120,7 @@ def conditions(row: Values) -> dict[str, str]:
 
 
 def rows_of(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield each row by the names of its columns; `to_dict` takes several times as long for few rows of many columns."""
+    """Yield each row by the names of its columns; `to_dict` takes several times as long for few rows."""
     names = [str(name) for name in table.columns]
     for row in zip(*(table[name].tolist() for name in table.columns), strict=True):
         yield dict(zip(names, row, strict=True))
