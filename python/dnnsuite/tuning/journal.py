@@ -88,7 +88,7 @@ class TableJournal:
     """Lines of a sweep in the table `dnnsuite_lines` of a database; a row has those that were added together.
 
     Args:
-        database: from :func:`database_of`.
+        database: engine of SQLAlchemy, as :func:`database_of` returns it.
         name: name of the sweep.
     """
 
