@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """One search by several processes, on any machines that see the directory: `python examples/sweep_shared.py DIRECTORY`.
 
-Start it as often as you like, by hand or by examples/sweep_slurm.sh; one that dies loses only its running rungs. Needs
-`dnnsuite[optuna]`.
+Start it as often as you like, by hand or by examples/sweep_slurm.sh; one that dies loses only its running rungs.
 """
 
 import sys

@@ -57,6 +57,7 @@ def runs_here(pid: int) -> bool:
     return True
 
 
+@cache
 def _short_place() -> str:
     return hashlib.blake2b(place().encode(), digest_size=4).hexdigest()
 
@@ -119,11 +120,16 @@ def write_json(path: Path, value: Any, indent: int | None = 1) -> None:
     Args:
         indent: spaces of a level; None for one line, which is written ten times as fast.
     """
+    write_text(path, json_text(value, indent))
+
+
+def json_text(value: Any, indent: int | None = 1) -> str:
+    """Return what :func:`write_json` writes."""
     try:
         text = json.dumps(value, indent=indent, default=str, allow_nan=False)
     except ValueError:
         text = json.dumps(_finite(value), indent=indent, default=str, allow_nan=False)
-    write_text(path, text + "\n")
+    return text + "\n"
 
 
 def _finite(value: Any) -> Any:

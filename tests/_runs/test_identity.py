@@ -214,3 +214,21 @@ def test_parts_that_share_code_change_by_themselves():
     then = identity_of({"model": one, "loss": other}).to_dict()
     changed = identity_of({"model": without, "loss": other}).changes(then)
     assert list(changed) == ["model"]
+
+
+def test_what_a_script_puts_into_torch_is_seen_also_where_only_layers_call_it(monkeypatch):
+    def relu(x, inplace=False):
+        return 2 * torch.clamp(x, min=0)
+
+    layer = torch.nn.ReLU()
+    before = identity_of({"model": layer})
+    assert not identity_of({"model": layer}).changes(before.to_dict())
+    monkeypatch.setattr(torch.nn.functional, "relu", relu)
+    (told,) = identity_of({"model": layer}).changes(before.to_dict()).values()
+    assert "torch.nn.functional.relu" in told
+    patched = identity_of({"model": layer})
+    monkeypatch.setattr(torch.nn.functional, "relu", lambda x, inplace=False: 3 * torch.clamp(x, min=0))
+    assert list(identity_of({"model": layer}).changes(patched.to_dict())) == ["patches"]
+    monkeypatch.undo()
+    monkeypatch.setattr(torch.nn.Linear, "forward", lambda self, x: torch.nn.functional.linear(x, self.weight))
+    assert identity_of({"model": layer}).changes(before.to_dict()).keys() == {"patches"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Claims and metrics of processes that share a sweep, in a storage of Optuna's."""
+"""Claims and metrics of processes that share a sweep, in a file and in a database."""
 
 import multiprocessing
 import os
@@ -7,25 +7,31 @@ import time
 
 import pytest
 
-from dnnsuite.errors import InvalidArgument
-from dnnsuite.tuning.board import Board, journal, storage_of
-
-optuna = pytest.importorskip("optuna")
-optuna.logging.set_verbosity(optuna.logging.WARNING)
+from dnnsuite.errors import Error
+from dnnsuite.tuning.board import Board
+from dnnsuite.tuning.journal import FileJournal, TableJournal, database_of
 
 
-def leave_a_claim(path):
+@pytest.fixture(params=["file", "database"])
+def journal(request, tmp_path):
+    """Makes journals of one sweep, each as another process has it."""
+    if request.param == "file":
+        return lambda: FileJournal(tmp_path / "journal.log")
+    pytest.importorskip("sqlalchemy")
+    return lambda: TableJournal(database_of(f"sqlite:///{tmp_path}/board.db"), "s")
+
+
+def leave_a_claim(journal):
     """Claim trial 7 on another machine, and give no sign of life any more."""
-    Board(journal(path), "s", worker="elsewhere:1:x").claim({7: 0})
+    Board(journal(), "s", worker="elsewhere:1:x").claim({7: 0})
     os._exit(0)
 
 
-def test_of_two_claims_the_first_counts_and_those_of_the_dead_are_free(tmp_path):
-    storage = journal(tmp_path / "journal.log")
-    one, other = Board(storage, "s"), Board(storage, "s")
+def test_of_two_claims_the_first_counts_and_those_of_the_dead_are_free(journal):
+    one, other = Board(journal(), "s"), Board(journal(), "s")
     one.claim({0: 0, 1: 0})
     other.refresh()
-    assert other.free([0, 1, 2]) == {2}
+    assert other.held() == {0, 1}
     other.claim({1: 0, 2: 0})
     assert (other.mine(1), other.mine(2), one.mine(1)) == (False, True, True)
     one.tell(0, 1, {"loss": 0.1, "odd": float("nan")}, 2.5)
@@ -35,27 +41,66 @@ def test_of_two_claims_the_first_counts_and_those_of_the_dead_are_free(tmp_path)
     (row,) = other.rows(0, 0)
     assert (row["loss"], row["odd"] != row["odd"], other.seconds(0)) == (0.1, True, 2.5)
     assert other.failure(1, 0) == ("crash", "it fell")
-    assert other.free([0, 1]) == {0}
+    assert other.held() == {1}
     other.claim({0: 0})  # which has gone on since
     assert not other.mine(0)
-    process = multiprocessing.get_context("fork").Process(target=leave_a_claim, args=(tmp_path / "journal.log",))
+    process = multiprocessing.get_context("fork").Process(target=leave_a_claim, args=(journal,))
     process.start()
     process.join()
-    observer = Board(storage, "s", stale_s=0.2)
+    observer = Board(journal(), "s", stale_s=0.2)
     observer.refresh()
-    assert observer.free([7]) == set()
+    assert observer.held() == {1, 2, 7}
     deadline = time.monotonic() + 20
-    while not observer.free([7]) and time.monotonic() < deadline:
+    while 7 in observer.held() and time.monotonic() < deadline:
         observer.refresh()
         time.sleep(0.02)
-    assert observer.free([7]) == {7}
+    assert 7 not in observer.held()
     for board in (one, other, observer):
         board.close()
-    assert Board(storage, "s").workers == 1
+    assert Board(journal(), "s").workers == 2  # itself, and the one elsewhere, of which it cannot know yet
 
 
-def test_a_storage_as_it_is():
-    storage = optuna.storages.InMemoryStorage()
-    assert storage_of(storage) is storage
-    with pytest.raises(InvalidArgument, match="share is 3"):
-        storage_of(3)
+def test_what_one_that_was_taken_for_dead_tells_late_is_told_once(journal):
+    slow = Board(journal(), "s", worker="elsewhere:1:x")
+    slow.claim({0: 0})
+    other = Board(journal(), "s", stale_s=0.0)
+    other.refresh()
+    other.claim({0: 0})
+    other.tell(0, 1, {"loss": 0.5}, 1.0)
+    slow.tell(0, 1, {"loss": 0.25}, 1.0)
+    seen = journal().read()
+    assert sum('"epoch 1"' in line for line in seen) == 1
+    slow.refresh()
+    assert slow.rows(0, 0) == [{"loss": 0.5}]
+
+
+def test_of_many_that_are_wanted_the_first_free_ones_are_taken(journal):
+    one, other = Board(journal(), "s"), Board(journal(), "s")
+    one.claim({0: 0, 1: 0})
+    other.claim(dict.fromkeys(range(6), 0), most=2)
+    assert [trial for trial in range(6) if other.mine(trial)] == [2, 3]
+
+
+def test_results_that_wait_are_written_with_the_next_claim(journal):
+    one = Board(journal(), "s", together_s=1000.0)
+    other = Board(journal(), "s")
+    one.claim({0: 0})
+    one.tell(0, 1, {"loss": 0.5}, 1.0)
+    one.keep_up(busy=True)
+    other.refresh()
+    assert not other.rows(0, 0)
+    one.claim({1: 0})
+    other.refresh()
+    assert other.rows(0, 0) == [{"loss": 0.5}]
+    one.tell(1, 1, {"loss": 0.25}, 1.0)
+    one.keep_up(busy=False)
+    other.refresh()
+    assert other.rows(1, 0) == [{"loss": 0.25}]
+
+
+def test_a_damaged_line_is_named_with_its_file(tmp_path):
+    board = Board(FileJournal(tmp_path / "journal.log"), "s")
+    with (tmp_path / "journal.log").open("a") as file:
+        file.write("{damaged}\n")
+    with pytest.raises(Error, match=r"journal\.log: not a line of a sweep's journal: '\{damaged\}'"):
+        board.refresh()

@@ -4,16 +4,23 @@
 import json
 import multiprocessing
 import os
+import random
+import shutil
 import signal
+import sqlite3
+import subprocess
+import tempfile
 import time
+from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
 
 from dnnsuite import results
 from dnnsuite.errors import Error, InvalidArgument, Unavailable
-from dnnsuite.tuning import OptunaSearch
-from dnnsuite.tuning.board import journal
+from dnnsuite.tuning import OptunaSearch, Random
+from dnnsuite.tuning.journal import TableJournal, database_of
 from small_sweep import ALGORITHMS, run, undisturbed
 
 optuna = pytest.importorskip("optuna")
@@ -35,7 +42,8 @@ def claims(out):
 
 
 def study_in(out):
-    return optuna.load_study(study_name=None, storage=journal(out / "journal.log"))
+    journal = optuna.storages.journal.JournalFileBackend(str(out / "journal.log"))
+    return optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(journal))
 
 
 @pytest.mark.parametrize("name", list(ALGORITHMS))
@@ -83,9 +91,72 @@ def test_a_database(tmp_path):
     whole = undisturbed("random")
     sweep = run(tmp_path / "out", "random", share=f"sqlite:///{tmp_path}/board.db")
     assert sweep.history.equals(whole.history)
-    study = optuna.load_study(storage=f"sqlite:///{tmp_path}/board.db", study_name=None)
+    with sqlite3.connect(tmp_path / "board.db") as database:
+        texts = [text for (text,) in database.execute("SELECT lines FROM dnnsuite_lines ORDER BY number")]
+    (tmp_path / "out" / "journal.log").write_text("\n".join(texts) + "\n")
+    study = study_in(tmp_path / "out")  # the lines are Optuna's
     assert study.best_value == sweep.history[sweep.history["epoch"] == 3]["loss"].min()
     assert len(study.trials) == len(whole.table)
+
+
+@pytest.fixture
+def postgres(tmp_path):
+    """URL of a server of PostgreSQL that runs for this test."""
+    pytest.importorskip("psycopg2", reason="needs a driver of PostgreSQL: pip install psycopg2-binary")
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")) or [shutil.which("pg_ctl")]
+    if found[-1] is None:
+        pytest.skip("needs PostgreSQL: apt-get install postgresql")
+    programs, data = Path(found[-1]).parent, Path(tempfile.mkdtemp(prefix="dnnsuite-pg-", dir="/tmp"))
+    if os.getuid() == 0:  # it does not run as root
+        shutil.chown(data, "postgres")
+    as_user = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
+
+    def run_as_user(*command):
+        subprocess.run([*as_user, *command], check=True, stdout=subprocess.DEVNULL, cwd="/")
+
+    run_as_user(programs / "initdb", "-D", data, "-A", "trust", "-U", "me", "--no-sync")
+    options = f"-c listen_addresses='' -c unix_socket_directories={data} -c fsync=off"
+    run_as_user(programs / "pg_ctl", "-D", data, "-w", "-o", options, "-l", data / "log", "start")
+    try:
+        yield f"postgresql+psycopg2://me@/postgres?host={data}"
+    finally:
+        run_as_user(programs / "pg_ctl", "-D", data, "-m", "immediate", "stop")
+        shutil.rmtree(data)
+
+
+def kill_some_of(out, share, search, processes=12, kills=4):
+    """Do a search by a dozen processes, some of which are killed at random and replaced; return what was told."""
+    draw = random.Random(0)
+    going = [start(out, share=share, **search) for _ in range(processes)]
+    for _ in range(kills):
+        time.sleep(draw.uniform(0.05, 0.5))
+        place = draw.randrange(processes)
+        os.kill(going[place].pid, signal.SIGKILL)
+        going[place].join()
+        going[place] = start(out, share=share, **search)
+    for process in going:
+        process.join(120)
+        assert process.exitcode == 0
+    if share is True:
+        lines = (out / "journal.log").read_text().splitlines()
+    else:
+        sweep = json.loads((out / "sweep.json").read_text())["id"]
+        lines = TableJournal(database_of(share), f"dnnsuite-{sweep}").read()
+    entries = list(map(json.loads, lines))
+    trials = [entry["user_attrs"]["trial"] for entry in entries if "user_attrs" in entry]
+    return Counter((trials[e["trial_id"]], name) for e in entries if "trial_id" in e for name in e.get("user_attr", ()))
+
+
+@pytest.mark.parametrize("storage", ["file", "PostgreSQL"])
+def test_a_dozen_processes_tell_each_epoch_once_and_lose_none(tmp_path, storage, request):
+    share = True if storage == "file" else request.getfixturevalue("postgres")
+    out, search = tmp_path / "out", {"name": "random", "algorithm": Random(36), "width": 3}
+    told = kill_some_of(out, share, search)
+    whole = run(False, **search)
+    assert set(told) == {(trial, f"epoch {epoch}") for trial in range(36) for epoch in (1, 2, 3)}
+    assert set(told.values()) == {1}
+    assert run(out, share=share, **search).history.equals(whole.history)
+    assert len(results.load(out)) == 36
 
 
 def test_what_cannot_be_shared_is_refused(tmp_path):

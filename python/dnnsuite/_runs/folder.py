@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +13,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from .._files import TEMPORARY, OutputError, final_name, is_abandoned, read_json, temporary_name, write_json
+from .._files import (
+    TEMPORARY,
+    OutputError,
+    final_name,
+    is_abandoned,
+    json_text,
+    read_json,
+    temporary_name,
+    write_json,
+    write_text,
+)
 from ..errors import Error, InvalidArgument, reason
 from .identity import Identity, cannot_tell, check_same
 from .interrupts import Interrupted
@@ -80,9 +92,11 @@ class PlanFolder:
         """Return an empty directory for the workers of a dry run or a check."""
         path = self.root.joinpath(*parts)
         try:
-            if path.exists():
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
                 shutil.rmtree(path)
-            path.mkdir(parents=True)
+                path.mkdir()
         except OSError as error:
             raise OutputError(f"cannot write {path}: {reason(error)}") from error
         return path
@@ -99,14 +113,20 @@ class PlanFolder:
 
     def finish_run(self, temporary: Path, run: RunRecord) -> Path:
         """Write `run.json` and give the directory its name, in place of an older run's."""
-        write_run(temporary, run)
         final = temporary.with_name(final_name(temporary.name))
+        text = _text_of(run)
         try:
-            if final.exists():
+            with open(temporary / RUN_FILE, "w", encoding="utf-8") as file:  # nobody reads it under this name
+                file.write(text)
+            try:
+                os.rename(temporary, final)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
                 shutil.rmtree(final)
-            temporary.rename(final)
+                os.rename(temporary, final)
         except OSError as error:
-            raise OutputError(f"cannot rename {temporary}: {reason(error)}") from error
+            raise OutputError(f"cannot write {final}: {reason(error)}") from error
         return final
 
     def drop_unfinished(self) -> None:
@@ -127,22 +147,35 @@ class PlanFolder:
 
 
 def write_run(directory: Path, run: RunRecord) -> None:
-    """Write `run.json`; of a trial, of which there are thousands, in one line."""
-    write_json(directory / RUN_FILE, run.to_dict(), None if run.kind == "trial" else 1)
+    """Write `run.json` of a run that has a directory."""
+    write_text(directory / RUN_FILE, _text_of(run))
 
 
-def drop_abandoned(folder: Path) -> None:
-    """Remove what dead processes left half-made in a folder, but not behind links nor in plans that lie in it."""
+def _text_of(run: RunRecord) -> str:
+    """The text of `run.json`; of a trial, of which there are thousands, in one line."""
+    return json_text(run.to_dict(), None if run.kind == "trial" else 1)
+
+
+def drop_abandoned(folder: str | Path, is_own: bool = True) -> None:
+    """Remove what dead processes left half-made in a folder, but not behind links nor in plans that lie in it.
+
+    Args:
+        is_own: False for a folder in that of a plan, which is left alone where it is another plan's.
+    """
     with suppress(OSError):  # what cannot be read holds nothing of ours
-        for path in list(folder.iterdir()):
-            real_folder = path.is_dir() and not path.is_symlink()
-            if is_abandoned(path):
+        with os.scandir(folder) as entries:  # which tells kinds without asking again: a sweep has thousands
+            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        if _LOCK in [name for name, _ in found] and not is_own:
+            return
+        for name, real_folder in found:
+            if not name.startswith(TEMPORARY):
+                if real_folder:
+                    drop_abandoned(f"{folder}/{name}", is_own=False)
+            elif is_abandoned(path := Path(folder, name)):
                 if real_folder:
                     shutil.rmtree(path, ignore_errors=True)
                 else:
                     path.unlink(missing_ok=True)
-            elif real_folder and not path.name.startswith(TEMPORARY) and not (path / _LOCK).exists():
-                drop_abandoned(path)
 
 
 def _contents(root: Path) -> list[str]:

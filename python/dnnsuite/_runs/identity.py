@@ -77,7 +77,9 @@ class Identity:
 
     def _told(self, name: str, then: Mapping[str, Any]) -> str:
         if name not in then["texts"] or name not in self.texts:
-            return f"{name} is {'gone' if name in then['texts'] else 'new'}"
+            gone = name in then["texts"]
+            places = ", ".join(list((then["parts"] if gone else self.parts).get(name, {}))[:3])
+            return f"{name}{f' ({places})' if places else ''} is {'gone' if gone else 'new'}"
         before, now = then["parts"].get(name, {}), self.parts.get(name, {})
         odd = [place for place in dict.fromkeys([*before, *now]) if before.get(place) != now.get(place)]
         if not odd:
@@ -110,6 +112,8 @@ def identity_of(
         walk = _Walk(found, known)
         found.texts[name] = walk.whole(name, value)
         versions |= walk.versions
+    if "torch" in versions and (patches := _patches()):
+        found.texts["patches"] = _Walk(found, known).whole("patches", patches)
     found.texts["versions"] = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     return found
 
@@ -404,6 +408,26 @@ def _beginning(kind: type) -> set[types.CodeType]:
         if not more:
             return {code for name in begun for code in codes_of(methods[name])}
         begun |= more
+
+
+def _patches() -> dict[str, Any]:
+    """Functions that a script has put into torch in place of torch's own, by their names there.
+
+    Layers call them as well, so that it does not matter whether the code that was seen names them.
+    """
+    torch: Any = sys.modules["torch"]
+    kinds = [kind for kind in vars(torch.nn).values() if isinstance(kind, type)]
+    return {
+        f"{holder.__name__}.{name}": value
+        for holder in (torch, torch.nn.functional, torch.nn.init, torch.Tensor, *kinds)
+        for name, value in vars(holder).items()
+        if isinstance(value, types.FunctionType) and _is_users_code(value)
+    }
+
+
+def _is_users_code(function: types.FunctionType) -> bool:
+    path = function.__code__.co_filename
+    return not _is_file_installed(path) and (not path.startswith("<") or _is_users(function.__module__))
 
 
 def _is_file_installed(path: str) -> bool:

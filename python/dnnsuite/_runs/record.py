@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from .record_checks import checked
@@ -160,16 +160,21 @@ class RunRecord:
         return checked(record)
 
 
+_ALREADY_PLAIN = frozenset((str, int, float, bool, dict, type(None)))
+
+
 def _plain(value: Any) -> Any:
     """Values of a dataclass by name, of its parts too; what they hold beside is plain already, and not copied."""
+    if type(value) in _ALREADY_PLAIN:  # most are: a sweep writes thousands of records
+        return value
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     names = getattr(type(value), "__dataclass_fields__", None)
-    return value if names is None else {name: _plain(getattr(value, name)) for name in names}
+    return value if names is None else {name: _plain(each) for name, each in vars(value).items() if name in names}
 
 
 def _known(kind: type[T], values: Mapping[str, Any]) -> dict[str, Any]:
-    names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    names = kind.__dataclass_fields__  # type: ignore[attr-defined]
     return {name: value for name, value in values.items() if name in names}
 
 

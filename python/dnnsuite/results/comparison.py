@@ -188,7 +188,7 @@ def _compared(
 ) -> Compared:
     if baseline.empty or candidate.empty:
         return Compared(point, "missing", reasons=(f"only in the {'candidate' if baseline.empty else 'baseline'}",))
-    sides = [_with_keys(side) for side in (baseline, candidate)]
+    sides = [side.assign(run_key=pool.run_keys(side)) for side in (baseline, candidate)]
     copies = [int(side["copies"].max()) for side in sides]
     whole = copies[0] != copies[1]  # the rate of a copy would say nothing of the machine
     good = [_measured(side, count if whole else 1) for side, count in zip(sides, copies, strict=True)]
@@ -216,12 +216,6 @@ def _verdict(
     if odd := _unlike(baseline, candidate, ignoring):
         return Compared(point, "unlike", reasons=tuple(odd))
     return _judged(point, good, threshold, method, candidate["unit"].iloc[-1], (len(good[0]), len(good[1])))
-
-
-def _with_keys(side: pd.DataFrame) -> pd.DataFrame:
-    """Rows with a `run_key`, which copies of a job in shares of the machine have in common."""
-    shared = side["plan_id"] + "/" + side["repeat"].astype(str)
-    return side.assign(run_key=side["run_id"].where(side["share"] == "", shared))
 
 
 def _measured(side: pd.DataFrame, copies: int) -> pd.DataFrame:
@@ -273,13 +267,12 @@ def _unlike(baseline: pd.DataFrame, candidate: pd.DataFrame, ignoring: Sequence[
     import pandas as pd
 
     throughput = [side.assign(metric="throughput") for side in (baseline, candidate)]
-    found = []
+    found, known = [], set()
     for name, side in zip(("baseline", "candidate"), throughput, strict=True):
         for reason in pool.reasons(side, ("job",)):
+            known.add(reason.condition)
             found.append(f"{reason.condition} differs within the {name}: {' and '.join(sorted(reason.values))}")
-    both = pd.concat(throughput, ignore_index=True)
-    known = {reason.condition for side in throughput for reason in pool.reasons(side, ("job",))}
-    for reason in pool.reasons(both, ("job",), ignoring):
+    for reason in pool.reasons(pd.concat(throughput, ignore_index=True), ("job",), ignoring):
         if reason.condition not in known:
             sides = [_conditions(side)[reason.condition] for side in throughput]
             found.append(f"{reason.condition} is {sides[0]} in the baseline and {sides[1]} in the candidate")
@@ -288,8 +281,7 @@ def _unlike(baseline: pd.DataFrame, candidate: pd.DataFrame, ignoring: Sequence[
 
 def _conditions(side: pd.DataFrame) -> dict[str, str]:
     """Return the conditions of a side's runs, which share them."""
-    first = pool.measured(side).to_dict("records")[0]
-    return pool.conditions({str(name): value for name, value in first.items()})
+    return pool.conditions(next(pool.rows_of(pool.measured(side))))
 
 
 def _judged(

@@ -7,7 +7,7 @@ A rate is compared only with its like. Everything that pools or compares (summar
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +119,13 @@ def conditions(row: Values) -> dict[str, str]:
     return {name: value(row) or UNKNOWN for name, value in CONDITIONS.items()}
 
 
+def rows_of(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yield each row by the names of its columns; `to_dict` takes several times as long for few rows."""
+    names = [str(name) for name in table.columns]
+    for row in zip(*(table[name].tolist() for name in table.columns), strict=True):
+        yield dict(zip(names, row, strict=True))
+
+
 def measured(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with the rate of a whole run that ended well, and of which no copy in another share failed."""
     whole = ended_well(table[(table["metric"] == "throughput") & table["replica"].isna()])
@@ -127,12 +134,17 @@ def measured(table: pd.DataFrame) -> pd.DataFrame:
 
 def ended_well(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of runs that count: that ended well, as all copies did that shared the machine."""
-    ok, runs = table["status"] == "ok", table["run_id"].where(table["share"] == "", _shared_run(table))
+    ok, runs = table["status"] == "ok", run_keys(table)
     return table[ok & runs.isin(counting(zip(runs, ok, strict=True)))]
 
 
-def _shared_run(table: pd.DataFrame) -> pd.Series[str]:
-    return table["plan_id"] + "/" + table["job"] + "/" + table["variant"] + "/" + table["repeat"].astype(str)
+def run_keys(table: pd.DataFrame) -> pd.Series[str]:
+    """Return what the rows of a run have in common: its id; of copies in shares of the machine, all of them."""
+    alone = table["share"] == ""
+    if alone.all():
+        return table["run_id"]
+    shared = table["plan_id"] + "/" + table["job"] + "/" + table["variant"] + "/" + table["repeat"].astype(str)
+    return table["run_id"].where(alone, shared)
 
 
 def reasons(table: pd.DataFrame, by: Sequence[str] = CELL, ignoring: Sequence[str] = ()) -> list[Reason]:
@@ -146,8 +158,8 @@ def reasons(table: pd.DataFrame, by: Sequence[str] = CELL, ignoring: Sequence[st
     found = []
     for key, rows in measured(table).groupby(list(by), sort=True):
         values: dict[str, dict[str, str]] = {}
-        for row in rows.to_dict("records"):
-            for name, value in conditions({str(column): each for column, each in row.items()}).items():
+        for row in rows_of(rows):
+            for name, value in conditions(row).items():
                 values.setdefault(name, {}).setdefault(value, row["path"] or row["run"])
         what = _called(dict(zip(by, key, strict=True)))
         found += [

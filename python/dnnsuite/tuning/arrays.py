@@ -31,6 +31,11 @@ class Arrays:
         self.covers: dict[Any, Coverage] = {}  # by group, as it was before it was parted
         self._held: dict[Any, TrialArray] = {}
 
+    @property
+    def at_once(self) -> int:
+        """Trials that train side by side now."""
+        return self.width.now
+
     def chosen(self, ready: Sequence[Trial]) -> list[Trial]:
         """Return the trials to train next: of one group, those in its array first, then those that have trained
         least."""

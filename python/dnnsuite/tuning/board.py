@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Board of a sweep that several processes share: owners of trials, and results of epochs.
 
-It is a study in a storage of Optuna's: a journal file, or a database. Each rung of a trial that a process claims is a
-trial of the study; its attributes are the metrics by epoch. Of claims on one trial the first in the storage counts.
+It is kept in a journal. In the words of Optuna, whose format it has: each rung of a trial that a process claims is a
+trial of a study, and its attributes are the metrics by epoch. A claim is made while nobody else writes, so that a trial
+is one process's, and an epoch that others have told is not told again.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import threading
@@ -14,83 +16,95 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from datetime import datetime, timezone
+from itertools import islice
 from typing import Any
 
 from .._files import place, runs_here
 from .._runs.interrupts import check, deferred
-from ..errors import InvalidArgument, Unavailable
+from ..errors import Error
+from .journal import Journal
 from .store import as_json_value
 
 _STALE_S = 60.0  # without a sign of life of a process that is not seen from here
 _SIGNS = 6  # of life in this time
-_POLL_S = (0.02, 1.0)  # first and longest pause of a process that waits for others
+_POLL_S = (0.02, 0.25)  # first and longest pause of a process that waits for others
+_STUDY, _SIGN, _CLAIM, _END, _TELL = 0, 2, 4, 6, 8  # kinds of lines
+_RUNNING, _COMPLETE, _FAIL = 0, 1, 3  # states of a claim
+_MINIMIZE, _MAXIMIZE = 1, 2
 
 
 @dataclass
 class _Claim:
-    """A claim on a trial: a trial of the study, of which `number` and `id` are."""
+    """A claim on a trial; `number` is its place among all claims."""
 
     number: int
     trial: int
     worker: str
-    id: int
-    running: bool = True
 
 
 class Board:
     """A process's view of the board. Call :meth:`close` at the end: it gives back what is claimed.
 
     Args:
-        storage: storage of Optuna's.
+        journal: the sweep's.
         name: name of the study, the same for all processes of the sweep.
         maximize: direction of the study, for those who look at it.
         worker: name of this process; made up by default.
         stale_s: seconds without a sign of life after which another process's claims are void.
         follows: this process only reads, and the others do not count it.
+        together_s: seconds for which results may wait to be written with others, see :meth:`keep_up`.
     """
 
     def __init__(
         self,
-        storage: Any,
+        journal: Journal,
         name: str,
         maximize: bool = False,
         worker: str = "",
         stale_s: float = _STALE_S,
         follows: bool = False,
+        together_s: float = 0.0,
     ) -> None:
-        self._storage, self._stale_s, self._follows = storage, stale_s, follows
-        self._study = _study(storage, name, maximize)
+        self._journal, self._name, self._maximize = journal, name, maximize
+        self._stale_s, self._follows, self._together_s = stale_s, follows, together_s
         self.worker = worker or f"{place()}:{os.getpid()}:{secrets.token_hex(4)}"
-        self._claims: dict[int, _Claim] = {}  # by number
+        self._begun = False  # the journal has its first line
+        self._claims: list[_Claim] = []  # by number
+        self._open: dict[int, _Claim] = {}  # those that run, by number
         self._mine: dict[int, _Claim] = {}  # by trial
         self._rows: dict[int, dict[int, dict[str, float]]] = {}  # metrics by trial and epoch
         self._seconds: dict[int, float] = {}
         self._failures: dict[int, tuple[int, str, str]] = {}  # (epoch, class, sentence) by trial
         self._signs: dict[str, tuple[int, float]] = {}  # (last sign, when it was new here) by process
+        self._living: set[str] = {self.worker}
+        self._news: set[int] = set()  # trials of which something was read
+        self._lines: list[dict[str, Any]] = []  # that wait to be written
+        self._written_s = time.monotonic()
         self._pause_s = _POLL_S[0]
+        self._lock = threading.RLock()
         self._closed = threading.Event()
-        if not follows:
+        if follows:
+            self.refresh()
+        else:
             self._sign(0)
             threading.Thread(target=self._live, name="dnnsuite-board", daemon=True).start()
 
     # -- signs of life ---------------------------------------------------------------------------------------------
 
     def _sign(self, count: int) -> None:
-        self._storage.set_study_user_attr(self._study, f"worker {self.worker}", count)
+        self._commit([{"op_code": _SIGN, "study_id": 0, "user_attr": {f"worker {self.worker}": count}}])
 
     def _live(self) -> None:
         """Second thread: give signs of life, however long an epoch takes."""
         count = 0
         while not self._closed.wait(self._stale_s / _SIGNS):
             count += 1
-            with suppress(Exception):  # a storage that is away for a moment; training finds out if it stays away
+            with suppress(Exception):  # a journal that is away for a moment; training finds out if it stays away
                 self._sign(count)
 
     def _lives(self, worker: str) -> bool:
-        if worker == self.worker:
-            return True
-        sign, since_s = self._signs.get(worker, (-1, 0.0))
+        sign, since_s = self._signs[worker]
         where, pid, _ = worker.rsplit(":", 2)
         if where == place() and not runs_here(int(pid)):
             return False
@@ -99,39 +113,56 @@ class Board:
     @property
     def workers(self) -> int:
         """Processes that are at work, this one among them."""
-        return sum(map(self._lives, {*self._signs, self.worker}))
+        return len(self._living)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Read what is new."""
-        now_s = time.monotonic()
-        for name, count in self._storage.get_study_user_attrs(self._study).items():
-            worker = name.removeprefix("worker ")
-            if worker != name and self._signs.get(worker, (None,))[0] != count:
-                self._signs[worker] = count, now_s
-        for trial in self._storage.get_all_trials(self._study, deepcopy=False):
-            known = self._claims.get(trial.number)
-            if known is None or known.running:
-                self._read(trial)
+        with deferred(), self._lock:
+            for line in self._journal.read():
+                try:
+                    self._read(json.loads(line))
+                except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+                    raise Error(
+                        f"{self._journal.where}: not a line of a sweep's journal: {line[:80]!r}; the records in the "
+                        "sweep's directory are whole: sweep again with another out"
+                    ) from error
+            self._living = {self.worker, *filter(self._lives, self._signs)}
 
-    def _read(self, frozen: Any) -> None:
-        told = frozen.user_attrs
-        trial = int(told["trial"])
-        claim = self._claims.setdefault(
-            frozen.number, _Claim(frozen.number, trial, told["worker"], self._id_of(frozen.number))
-        )
-        claim.running = not frozen.state.is_finished()
-        rows = self._rows.setdefault(trial, {})
-        for name, row in told.items():
-            if name.startswith("epoch "):
-                rows.setdefault(int(name.split()[1]), {key: float(v) for key, v in row["metrics"].items()})
-                self._seconds[trial] = max(row["seconds"], self._seconds.get(trial, 0.0))
-            elif name == "failure":
-                self._failures.setdefault(trial, tuple(row))
+    def _read(self, line: Mapping[str, Any]) -> None:
+        kind = line["op_code"]
+        if kind == _STUDY:
+            self._begun = True
+        elif kind == _SIGN:
+            for name, count in line["user_attr"].items():
+                if (worker := name.removeprefix("worker ")) != name:
+                    self._signs[worker] = int(count), time.monotonic()
+        elif kind == _CLAIM:
+            told = line["user_attrs"]
+            claim = _Claim(len(self._claims), int(told["trial"]), told["worker"])
+            self._claims.append(claim)
+            self._open[claim.number] = claim
+            if claim.worker == self.worker:
+                self._mine[claim.trial] = claim
+        elif kind == _END:
+            self._open.pop(line["trial_id"], None)
+        elif kind == _TELL:
+            trial = self._claims[line["trial_id"]].trial
+            self._news.add(trial)
+            for name, row in line["user_attr"].items():
+                if name == "failure":
+                    self._failures.setdefault(trial, tuple(row))
+                elif (epoch := name.removeprefix("epoch ")) != name:
+                    metrics = {key: float(value) for key, value in row["metrics"].items()}
+                    self._rows.setdefault(trial, {}).setdefault(int(epoch), metrics)
+                    self._seconds[trial] = max(row["seconds"], self._seconds.get(trial, 0.0))
 
-    def _id_of(self, number: int) -> int:
-        return int(self._storage.get_trial_id_from_study_id_trial_number(self._study, number))
+    def news(self) -> set[int]:
+        """Return the trials of which something was read since the last call."""
+        with self._lock:
+            found, self._news = self._news, set()
+        return found
 
     def rows(self, trial: int, after: int) -> list[dict[str, float]]:
         """Metrics of the epochs of a trial that are known one after the other, from the one that follows `after`."""
@@ -150,74 +181,120 @@ class Board:
         found = self._failures.get(trial)
         return found[1:] if found is not None and found[0] == epoch else None
 
+    def fails(self, trial: int) -> bool:
+        """True if a process has told that a trial has failed, be it after epochs of which nothing was heard here."""
+        return trial in self._failures
+
     # -- claims ----------------------------------------------------------------------------------------------------
 
     def mine(self, trial: int) -> bool:
         """True if this process trains the trial."""
         return trial in self._mine
 
-    def free(self, trials: Iterable[int]) -> set[int]:
-        """List the trials that no other process trains."""
-        held = {claim.trial for claim in self._claims.values() if claim.running and claim.worker != self.worker
-                and self._lives(claim.worker)}  # fmt: skip
-        return set(trials) - held
+    def held(self) -> set[int]:
+        """List the trials that other processes train."""
+        with self._lock:
+            others = self._living - {self.worker}
+            return {claim.trial for claim in self._open.values() if claim.worker in others}
 
-    def claim(self, wanted: Mapping[int, int]) -> None:
+    def claim(self, wanted: Mapping[int, int], most: int | None = None) -> None:
         """Claim trials; :meth:`mine` tells which this process has got.
 
         Args:
-            wanted: epochs by trial, as far as this process has heard.
+            wanted: epochs by trial, as far as this process has heard; the first ones are taken that are free.
+            most: number of trials that are taken.
         """
-        if not wanted:
-            return
-        with deferred():
-            made = {trial: self._made(trial, epoch) for trial, epoch in wanted.items()}
-            self._mine.update(made)
-        self.refresh()
-        for trial, claim in made.items():
-            first = min(other.number for other in self._claims.values() if other.trial == trial and other.running
-                        and self._lives(other.worker))  # fmt: skip
-            gone_on = bool(self.rows(trial, wanted[trial])) or self.failure(trial, wanted[trial]) is not None
-            if first != claim.number or gone_on:
-                self.release(trial, None)
-
-    def _made(self, trial: int, epoch: int) -> _Claim:
-        from optuna.trial import TrialState, create_trial
-
-        told = {"trial": trial, "worker": self.worker, "after": epoch}
-        template = create_trial(state=TrialState.RUNNING, user_attrs=told)
-        found = self._storage.create_new_trial(self._study, template_trial=template)
-        number = self._storage.get_trial_number_from_id(found)
-        claim = self._claims[number] = _Claim(number, trial, self.worker, found)
-        return claim
+        if wanted:
+            self._commit((), wanted, len(wanted) if most is None else most)
 
     def release(self, trial: int, value: float | None) -> None:
         """Let others have a trial: at the end of a rung with its `value`, else with none."""
-        from optuna.trial import TrialState
-
         claim = self._mine.pop(trial, None)
         if claim is None:
             return
         ended = value is not None and abs(value) < float("inf")
-        state = TrialState.COMPLETE if ended else TrialState.FAIL
-        self._storage.set_trial_state_values(claim.id, state=state, values=[value] if ended else None)
-        claim.running = False
+        self._put({
+            "op_code": _END, "trial_id": claim.number, "state": _COMPLETE if ended else _FAIL,
+            "values": [value] if ended else None, "datetime_complete": _now(),
+        })  # fmt: skip
 
     # -- telling ---------------------------------------------------------------------------------------------------
 
     def tell(self, trial: int, epoch: int, metrics: Mapping[str, float], seconds: float) -> None:
         """Publish the metrics of an epoch of a trial of this process."""
         row = {"metrics": {name: as_json_value(v) for name, v in metrics.items()}, "seconds": seconds}
-        self._storage.set_trial_user_attr(self._mine[trial].id, f"epoch {epoch}", row)
-        self._rows.setdefault(trial, {})[epoch] = dict(metrics)
         self._pause_s = _POLL_S[0]
+        self._tell(trial, f"epoch {epoch}", row)
 
     def tell_failure(self, trial: int, epoch: int, failure: str, message: str) -> None:
         """Publish that a trial of this process has failed after `epoch` epochs."""
-        self._storage.set_trial_user_attr(self._mine[trial].id, "failure", [epoch, failure, message])
+        self._tell(trial, "failure", [epoch, failure, message])
+
+    def _tell(self, trial: int, name: str, value: Any) -> None:
+        self._put({"op_code": _TELL, "trial_id": self._mine[trial].number, "user_attr": {name: value}})
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def _put(self, line: dict[str, Any]) -> None:
+        with self._lock:
+            self._lines.append(line)
+        if not self._together_s:
+            self.flush()
+
+    def keep_up(self, busy: bool) -> None:
+        """Write what waits and read what is new; if this process is busy, when the last time was long enough ago: an
+        epoch that took long is told at once."""
+        if not busy or time.monotonic() - self._written_s >= self._together_s:
+            self.flush()
+            self.refresh()
+            self._written_s = time.monotonic()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if self._lines:
+            self._commit(())
+
+    def _commit(self, more: Iterable[dict[str, Any]], wanted: Mapping[int, int] | None = None, most: int = 0) -> None:
+        """Write what waits, and `more`, and claims on what is free of `wanted`, while nobody else writes."""
+        self.refresh()  # most of what is new, so that the others wait for little
+        with deferred(), self._lock, self._journal.alone():
+            self.refresh()
+            waiting = len(self._lines)
+            direction = _MAXIMIZE if self._maximize else _MINIMIZE
+            study = {"op_code": _STUDY, "study_name": self._name, "directions": [direction]}
+            lines = [] if self._begun else [study]
+            lines += [line for line in self._lines if not self._is_told(line)]
+            lines += more
+            held = self.held() if wanted else set()
+            asked = (wanted or {}).items()
+            free = ((trial, n) for trial, n in asked if trial not in held and not self._has_gone_on(trial, n))
+            for trial, after in islice(free, most):
+                told = {"trial": trial, "worker": self.worker, "after": after}
+                lines.append({"op_code": _CLAIM, "study_id": 0, "datetime_start": _now(), "user_attrs": told})
+            texts = [json.dumps({**line, "worker_id": self.worker}, separators=(",", ":")) for line in lines]
+            if texts:
+                self._journal.add(texts)
+        with self._lock:
+            del self._lines[:waiting]
+        self.refresh()  # own lines as well: a claim is known by its place
+        self._written_s = time.monotonic()
+
+    def _is_told(self, line: Mapping[str, Any]) -> bool:
+        """True for results that others have told, who took this process for dead."""
+        if line["op_code"] != _TELL:
+            return False
+        trial, (name,) = self._claims[line["trial_id"]].trial, line["user_attr"]
+        if name == "failure":
+            return trial in self._failures
+        return int(name.removeprefix("epoch ")) in self._rows.get(trial, {})
+
+    def _has_gone_on(self, trial: int, after: int) -> bool:
+        """True if others have told more of a trial than its first `after` epochs."""
+        return bool(self.rows(trial, after)) or self.failure(trial, after) is not None
 
     def wait(self) -> None:
         """Pause until others may have got further; pauses grow while nothing changes."""
+        self.flush()
         check()
         time.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _POLL_S[1])
@@ -230,98 +307,14 @@ class Board:
         """Give back what is claimed, and leave."""
         self._closed.set()
         with deferred(), suppress(Exception):  # others will find out by themselves
+            self._together_s = float("inf")
             for trial in list(self._mine):
                 self.release(trial, None)
-            if not self._follows:
+            if self._follows:
+                self.flush()
+            else:
                 self._sign(-1)
 
 
-def _study(storage: Any, name: str, maximize: bool) -> int:
-    from optuna import logging
-    from optuna.exceptions import DuplicatedStudyError
-    from optuna.study import StudyDirection
-
-    direction = StudyDirection.MAXIMIZE if maximize else StudyDirection.MINIMIZE
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.WARNING)  # a study is how processes meet, no news for the user
-    try:
-        return int(storage.create_new_study([direction], name))
-    except DuplicatedStudyError:
-        return int(storage.get_study_id_from_name(name))
-    finally:
-        logging.set_verbosity(verbosity)
-
-
-def require_optuna() -> Any:
-    """Optuna's module of storages.
-
-    Raises:
-        Unavailable: Optuna is not installed.
-    """
-    try:
-        from optuna import storages
-    except ImportError:
-        raise Unavailable("Optuna is not installed", remedy="pip install 'dnnsuite[optuna]'") from None
-    return storages
-
-
-class _KernelLock:
-    """A lock of Optuna's journal that ends with the process that holds it, where Optuna's own would wait 30 s."""
-
-    def __init__(self, path: Path) -> None:
-        import filelock
-
-        self._lock = filelock.FileLock(path)
-
-    def acquire(self) -> bool:
-        self._lock.acquire(poll_interval=0.005)
-        return True
-
-    def release(self) -> None:
-        self._lock.release()
-
-
-def journal(path: Path) -> Any:
-    """Return a storage in one file, on a file system that all processes see."""
-    from optuna.storages.journal import JournalFileBackend
-
-    lock: Any = _KernelLock(path.with_name(f".{path.name}.lock"))  # Optuna has no public base of locks
-    lock.acquire()
-    try:
-        _drop_half_a_line(path)
-    finally:
-        lock.release()
-    return require_optuna().JournalStorage(JournalFileBackend(str(path), lock))
-
-
-def _drop_half_a_line(path: Path) -> None:
-    """Cut off what a process was writing when its machine died; Optuna would read no further."""
-    if not path.exists():
-        return
-    with path.open("r+b") as file:
-        text = file.read()
-        file.truncate(text.rfind(b"\n") + 1)
-
-
-def storage_of(share: Any) -> Any:
-    """Return the database of a URL, or a storage as it is.
-
-    Raises:
-        Unavailable: the database does not answer.
-        InvalidArgument: `share` is neither.
-    """
-    storages = require_optuna()
-    if isinstance(share, storages.BaseStorage):
-        return share
-    if not isinstance(share, str) or "://" not in share:
-        raise InvalidArgument(
-            f"share is {share!r}: give True for a journal in out, a database as 'postgresql://...', or one of "
-            "optuna.storages"
-        )
-    try:
-        return storages.RDBStorage(share)
-    except Exception as error:  # SQLAlchemy's, and of its drivers
-        raise Unavailable(
-            f"the database of share does not answer ({type(error).__name__})",
-            remedy="see that its URL, as postgresql://user:password@host/name, works from here",
-        ) from error
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="microseconds")

@@ -104,6 +104,8 @@ class OnDevices:
 
     # -- a trainer's methods ---------------------------------------------------------------------------------------
 
+    at_once = 1
+
     def chosen(self, ready: Sequence[Trial]) -> list[Trial]:
         """Choose none, but see that those who train are at work."""
         if self._watcher is None:

@@ -11,10 +11,11 @@ from typing import Any
 from .._runs.folder import SWEEP_FILE, PlanFolder, joined, opened
 from ..errors import InvalidArgument
 from .algorithms import Algorithm, OptunaSearch
-from .board import Board, journal, require_optuna, storage_of
+from .board import Board
 from .devices import FollowingEngine
 from .engine import Engine
-from .shared import SharedEngine, SharedStore
+from .journal import FileJournal, TableJournal, database_of
+from .shared import TOGETHER_S, SharedEngine, SharedStore
 from .store import Asked, Store
 
 _JOURNAL = "journal.log"
@@ -88,18 +89,19 @@ def shared_place(
 
     Raises:
         InvalidArgument: `out` is missing or of another sweep, or the algorithm cannot be shared so.
-        Unavailable: Optuna is not installed, or its storage does not answer.
+        Unavailable: the database of `share` does not answer.
     """
     if out in (None, True, False):
         raise InvalidArgument("share needs a directory that all processes see: name it with out")
     _refuse_unshared(algorithm)
     root = Path(out)
-    storage = None if share is True else storage_of(share)
+    database = database_of(share)  # before anything is made
     with joined(root, SWEEP_FILE) as folder:
         first = Store(folder, "", "", "cpu", False)
         first.begin(asked)
-        storage = storage or journal(root / _JOURNAL)
-    board = Board(storage, f"dnnsuite-{folder.id}", maximize, follows=kind is FollowingEngine)
+        name = f"dnnsuite-{folder.id}"
+        journal = FileJournal(root / _JOURNAL) if database is None else TableJournal(database, name)
+    board = Board(journal, name, maximize, follows=kind is FollowingEngine, together_s=TOGETHER_S)
     try:
         yield _SharedPlace(folder, asked, board, first.changed, kind)
     finally:
@@ -114,7 +116,7 @@ def followed_place(
 
     Raises:
         InvalidArgument: as :func:`shared_place`; or the directory is not empty, and `resume` and `share` are False.
-        Unavailable: Optuna is not installed, or its storage does not answer.
+        Unavailable: the database of `share` does not answer.
     """
     _refuse_unshared(algorithm)
     if share is False:
@@ -136,4 +138,3 @@ def _refuse_unshared(algorithm: Algorithm) -> None:
             "OptunaSearch is shared by its study: give each process a study in one storage, an out of its own, and no "
             "share or devices"
         )
-    require_optuna()

@@ -41,6 +41,11 @@ class Processes:
         self._busy = False
         self._in_use: dict[int, int] = {}  # number of trials by process
 
+    @property
+    def at_once(self) -> int:
+        """Trials that train side by side."""
+        return self._count
+
     def chosen(self, ready: Sequence[Trial]) -> list[Trial]:
         """One trial for each process, those first that are in one."""
         found: dict[int, Trial] = {}

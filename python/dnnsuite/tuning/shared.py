@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,10 @@ from .slots import load_state
 from .store import BEST_FILE, Store
 from .trial import Trial
 
-_AHEAD = 16  # trials for each process that may wait
+_AHEAD = 32  # trials for each process that may wait
+_MADE = 64  # trials whose models every process makes as they begin; of later ones, those that it may train
+CLAIMED_S = 4.0  # of work that a process claims at once
+TOGETHER_S = 2.0  # that results may wait to be written together, if the process has more to train
 
 
 class SharedStore(Store):
@@ -31,11 +35,6 @@ class SharedStore(Store):
     def __init__(self, *arguments: Any, worker: str) -> None:
         super().__init__(*arguments)
         self._worker = worker.rsplit(":", 1)[-1]
-
-    def save(self, trial: Trial, state: Any, metric: str, sign: float) -> dict[int, Path]:
-        """Write a trial's record and state while no other process writes one."""
-        with joined(self.folder.root, self.folder.file):
-            return super().save(trial, state, metric, sign)
 
     def save_best(self, best: Mapping[str, Any]) -> None:
         """Write the best weights of this process, which may be the best of all."""
@@ -47,13 +46,16 @@ class SharedStore(Store):
             return super().load_best()
 
     def end(self, save: Callable[[Path], None]) -> None:
-        """Write the tables of the sweep; every process does, and they are alike but for its own time."""
-        with joined(self.folder.root, self.folder.file):
-            super().end(save)
+        """Write the tables of the sweep, which are the same for all processes: the first one does."""
+        with joined(self.folder.root, self.folder.file) as folder:
+            if folder.state.get("status") != "done":
+                super().end(save)
 
     def last_state(self, trial: int, epoch: int) -> tuple[int, Any]:
         """Return (epochs, state) after the last rung of a trial that is on disk, up to `epoch`; (0, None) without
         one."""
+        if not epoch:
+            return 0, None
         with joined(self.folder.root, self.folder.file):
             found = [each for each in self.states_of(trial).items() if each[0] <= epoch]
             epochs, path = max(found, default=(0, None))
@@ -61,7 +63,9 @@ class SharedStore(Store):
 
     def settle(self, trials: Sequence[Trial], metric: str, sign: float, best: dict[str, Any]) -> None:
         """Write the rest, which no process has claimed: ends of paused trials, the best weights of all."""
-        with joined(self.folder.root, self.folder.file):
+        with joined(self.folder.root, self.folder.file) as folder:
+            if folder.state.get("status") == "done":
+                return
             kept = self.kept()
             for trial in trials:
                 if trial.number not in kept or kept[trial.number].status != trial.status:
@@ -92,7 +96,11 @@ class SharedEngine(Engine):
         Raises:
             Error: the best weights are missing in the directory.
         """
+        self._look: set[int] = set()  # trials of which others have told
+        self._broken: dict[int, Exception] = {}  # errors of models that cannot be made
+        self._released = 0
         super().run()
+        self._shared.flush()
         assert isinstance(self.store, SharedStore)
         ranked = [(trial.best[0], trial.number, trial.best[1]) for trial in self.trials.values() if trial.best[1]]
         if not ranked:
@@ -116,23 +124,40 @@ class SharedEngine(Engine):
         trial.trained, trial.state, trial.kept = trial.epoch, None, None
         return self._admitted(trial)
 
+    def _admitted(self, trial: Trial) -> bool:
+        later = self.algorithm.parallel is None and trial.number >= _MADE and not trial.inherited
+        return True if later else super()._admitted(trial)
+
     # -- epochs ----------------------------------------------------------------------------------------------------
 
     def _train(self, ready: Sequence[Trial]) -> None:
         """Take over the values that others have trained; without any, claim some of the trials and train them for an
         epoch."""
-        self._shared.refresh()
-        failed = [trial for trial in ready if self._hear_elsewhere(trial)]
+        mine = [trial for trial in ready if self._shared.mine(trial.number)]
+        self._shared.keep_up(bool(mine))
+        failed = self._hear_others(ready)
         if self._hear_known(ready) or failed:
             self._shared.heard()
             return
-        chosen = self._claimed(ready)
+        chosen = self._claimed(ready, mine)
         if not chosen:
-            self._shared.wait()
+            if not self._heard:
+                self._shared.wait()
             return
         for trial, found in self._train_these(chosen):
             if self.algorithm.parallel is not None:  # the others wait for it
                 self._tell(trial, found)
+
+    def _hear_others(self, ready: Sequence[Trial]) -> bool:
+        """Take over what others have told of trials; True if one of those has failed."""
+        failed = False
+        self._look |= self._shared.news()
+        for trial in ready if self._look else ():
+            if trial.number in self._look:
+                failed |= self._hear_elsewhere(trial)
+                if not self._shared.fails(trial.number):
+                    self._look.discard(trial.number)
+        return failed
 
     def _hear_elsewhere(self, trial: Trial) -> bool:
         """Take over what others have told of a trial; True if it failed."""
@@ -146,21 +171,45 @@ class SharedEngine(Engine):
             self._heard[trial.number] = (trial, FailedElsewhere(*failure))
         return failure is not None
 
-    def _claimed(self, ready: Sequence[Trial]) -> list[Trial]:
-        """Return a fair share of the trials, as many as the trainer takes at once."""
+    def _claimed(self, ready: Sequence[Trial], mine: Sequence[Trial]) -> list[Trial]:
+        """Return trials of this process to train; where they leave room, claim more: a fair share, as many as the
+        trainer takes at once, and of short ones as many as keep it at work for a while."""
+        chosen = self.trainer.chosen(mine) if mine else []
+        if chosen and len(chosen) >= self.trainer.at_once:
+            return chosen
         board = self._shared
-        mine = [trial for trial in ready if board.mine(trial.number)]
-        free = board.free(trial.number for trial in ready)
-        share = max(1, math.ceil(len(ready) / board.workers))
-        others = [trial for trial in ready if trial.number in free and not board.mine(trial.number)]
-        possible = [*mine, *others[: max(0, share - len(mine))]]
-        chosen = self.trainer.chosen(possible) if possible else []
-        new = [trial for trial in chosen if not board.mine(trial.number)]
-        board.claim({trial.number: trial.epoch for trial in new})
+        board.refresh()
+        share = max(1, math.ceil(len(ready) / board.workers)) - len(mine)
+        held = board.held()
+        free = (trial for trial in ready if trial.number not in held and not board.mine(trial.number))
+        others = list(islice(free, max(0, 2 * share)))
+        possible = self._made([*mine, *others[: max(0, share)]])
+        wanted = self.trainer.chosen(possible) if possible else []
+        if chosen and len(wanted) <= len(chosen):
+            return chosen
+        first = [trial for trial in others if trial.number in self._broken or trial in wanted]
+        rest = [trial for trial in others if trial not in first] if wanted else []
+        rest.sort(key=lambda trial: (trial.group is None, trial.group != wanted[0].group))
+        ahead = math.ceil(CLAIMED_S * self._released / self.train_s) if self.train_s else 0
+        board.claim({trial.number: trial.epoch for trial in [*first, *rest]}, max(len(first), min(ahead, share)))
+        new = [trial for trial in others if board.mine(trial.number)]
         for trial in new:
-            if board.mine(trial.number):
-                self._place(trial)
-        return [trial for trial in chosen if board.mine(trial.number)]
+            self._place(trial)
+        mine = self._made([*mine, *new])
+        for trial in new:
+            if trial.number in self._broken:
+                self._heard[trial.number] = (trial, self._broken.pop(trial.number))
+        return self.trainer.chosen(mine) if mine else []
+
+    def _made(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Return the trials whose models can be made, with their groups."""
+        for trial in trials:
+            if trial.group is None and trial.number not in self._broken:
+                try:
+                    self.admit(trial)
+                except Exception as error:
+                    self._broken[trial.number] = error
+        return [trial for trial in trials if trial.number not in self._broken]
 
     def _place(self, trial: Trial) -> None:
         """Give a trial that was claimed the state after its last rung; what is lost it trains again."""
@@ -194,6 +243,7 @@ class SharedEngine(Engine):
         if self.algorithm.parallel is None:
             self._tell(trial, metrics)
         if trial.status != "running":
+            self._released += 1
             self._shared.release(trial.number, metrics[self.metric])
 
     def _hear_of_failure(self, trial: Trial, error: BaseException) -> None:

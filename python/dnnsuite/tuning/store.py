@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -111,7 +112,8 @@ class Store:
             temporary = self.folder.begin_run(directory.name)
             if state is not None:
                 save_tensors(temporary / _file_of(trial), state)
-            return _states_in(self.folder.finish_run(temporary, record))
+            finished = self.folder.finish_run(temporary, record)
+            return {} if state is None else _states_in(finished)
         before = _states_in(directory)
         if state is not None:  # before the record that tells of it: a kill between them loses nothing
             save_tensors(directory / _file_of(trial), state)
@@ -151,12 +153,15 @@ class Store:
         return min(found, key=lambda best: tuple(best["key"]), default=None)
 
     @cached_property
-    def _environment(self) -> dict[str, Any]:
-        return facts.environment()
+    def _facts(self) -> dict[str, Any]:
+        """Fields of every record, which are the same for all trials."""
+        found = facts.environment()
+        machine, device = facts.machine(found["machine"]), facts.device(self._device, found["machine"])
+        return {"machine": machine, "device": device, "versions": found["versions"], "commit": facts.commit()}
 
     def _record(self, trial: Trial, metric: str, sign: float) -> RunRecord:
-        found = self._environment
-        config = as_json(trial.best_config)
+        text = as_json(trial.best_config)
+        config = json.loads(text)
         failed = trial.status == "failed"
         value, epoch = trial.best
         return RunRecord(
@@ -170,22 +175,18 @@ class Store:
             B=1,
             repeat=0,
             verdict=Verdict.failed(trial.failure or "crash", trial.message) if failed else Verdict.good(),
-            machine=facts.machine(found["machine"]),
-            device=facts.device(self._device, found["machine"]),
             started=self._started.setdefault(trial.number, Moment.now()),
             unit="epochs",
             seconds=trial.seconds,
-            job_version=hashlib.sha256(config.encode()).hexdigest()[:12],
+            job_version=hashlib.sha256(text.encode()).hexdigest()[:12],
             seed=trial.seed,
             changed=dict(trial.changed),
-            versions=found["versions"],
-            commit=facts.commit(),
             metrics=(Metric(metric, sign * value, "", definition=f"best, of epoch {epoch}"),) if epoch else (),
-            asked=json.loads(config),
+            asked=config,
             details={
                 "trial": trial.number,
                 "identity": _told(trial.config_at(1)),
-                "config": json.loads(config),
+                "config": config,
                 "earlier": [[last, json.loads(as_json(values))] for last, values in trial.earlier],
                 "status": trial.status,
                 "epochs": trial.epoch,
@@ -193,12 +194,15 @@ class Store:
                 "history": [{name: as_json_value(value) for name, value in row.items()} for row in trial.history],
                 "inherited": [list(each) for each in trial.inherited],
             },
+            **self._facts,
         )
 
     def clean(self) -> None:
         """Remove states that no trial will go on from, and what dead processes left half-made."""
-        for path in self.folder.runs.glob("trial-*/state-*.pt"):
-            path.unlink(missing_ok=True)
+        for trial in self.folder.runs.glob("trial-*"):
+            for name in os.listdir(trial):
+                if name.startswith("state-") and name.endswith(".pt"):
+                    (trial / name).unlink(missing_ok=True)
         self.folder.drop_unfinished()
 
 

@@ -130,7 +130,7 @@ def sweep(
             that train on say so.
         share: True lets every process that makes the same call with the same `out`, on any machine that sees it, do a
             part of the trials; each returns the whole sweep. One may join, leave or die at any time. They meet in a
-            journal of Optuna's in `out`, or in the database of a URL that is given instead of True.
+            file in `out`, or in the database of a URL that is given instead of True.
         callbacks: functions of an `Event`, as `TensorBoard(folder)`.
         console: console to print progress on; standard error by default.
         quiet: print nothing.

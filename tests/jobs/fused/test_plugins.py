@@ -49,3 +49,56 @@ def test_the_page_on_workflows_says_what_happens():
         exec(compile(code, "docs/measure/workflow.md", "exec"), {"__name__": "my_module"})
     assert said.getvalue() == "True\n"
     assert jobs.get("sums", swept=True).unit == "rows"
+
+
+PLAIN_JOB = '''
+import torch
+from dnnsuite.jobs import Job, register
+
+
+@register("my-line")
+class Line(Job):
+    """A line through points."""
+
+    description, unit = "a line", "points"
+    defaults = {"batch_size": 8, "repeat": 2, "number": 1}
+
+    def setup(self):
+        torch.manual_seed(self.config.seed)
+        self.line = torch.nn.Linear(2, 1)
+        self.optimizer = torch.optim.SGD(self.line.parameters(), 0.1)
+
+    def step(self):
+        x = torch.randn(self.config.batch_size, 2)
+        self.loss = (self.line(x) - x.sum(1, keepdim=True)).square().mean()
+        self.optimizer.zero_grad()
+        self.loss.backward()
+        self.optimizer.step()
+
+    def losses(self):
+        return [float(self.loss)]
+
+    def weights(self):
+        return list(self.line.parameters())
+
+    def synchronize(self):
+        pass
+
+    def provenance(self):
+        return {"data": "drawn"}
+'''
+
+
+def test_a_plain_job_of_a_file_in_the_working_directory_runs_as_a_suite(monkeypatch, tmp_path, capsys):
+    (tmp_path / "my_line.py").write_text(PLAIN_JOB)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "my-line", "--plugin", "my_line", "--device", "cpu", "--repeat", "1", "--out", "out", "--quiet"])
+    assert ended.value.code == 0, capsys.readouterr()
+    records = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("**/run.json")]
+    assert records
+    assert {(record["job"], record["verdict"]["failure"], record["data"]) for record in records} == {
+        ("my-line", None, "drawn")
+    }
+    assert all(metric["value"] > 0 for record in records for metric in record["metrics"]
+               if metric["name"] == "throughput")  # fmt: skip
