@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from dnnsuite._step.capture import guards
-from dnnsuite._step.capture.changing_numbers import ChangingNumbers
 from dnnsuite._step.capture.exchange import Attempt, Exchange
 from dnnsuite._step.capture.library import Recordings
+from dnnsuite._step.capture.numbers import ChangingNumbers
 from dnnsuite._step.capture.plan import make_plan
 from dnnsuite._step.capture.record import StepRecorder
 from dnnsuite._step.capture.script import Script

@@ -12,19 +12,20 @@ import torch
 from ..._fuse import differ_by_numbers
 from ..._torch import no_capture
 from . import guards
-from .arithmetic import is_number
 from .audit import Audit
-from .changing_numbers import NO_STATE, BatchNumbers, ChangingNumbers, HeldState, on_filled
 from .comparison import reads_of
 from .cuda import CudaGraphs
 from .exchange import Attempt, Exchange
 from .library import Recordings, Subject
-from .looks import Looks, Replay, ValueChanged
+from .looks import Looks, Replay
+from .numbers import NO_STATE, BatchNumbers, ChangingNumbers, HeldState, NotFollowed, on_filled
 from .python_state import python_numbers
 from .reach import Reach
+from .record import WritesElsewhere
 from .script import NotScriptable, Scripts
+from .stand_ins import is_number
 from .unseen import Unseen
-from .watch import NumberedSteps, StepInputs, StepWatch, Train, refuse_writes_under_reads
+from .watch import StepInputs, StepWatch, Train, refuse_writes_under_reads
 
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
 _CHANGES_OUTSIDE = "the loss function changes a value outside of it"
@@ -72,7 +73,6 @@ class CapturedStep:
         self._exchange = Exchange(array, subject, known, shared, self._numbers)
         self._unseen = Unseen(shared)
         self._watch = StepWatch(self._train, array, state, replays, self._numbers, self._unseen)
-        self._numbered = NumberedSteps(self._watch)
         self.parted = False  # models that run one by one have decided on their ways in one recorded step
         self.alone = True  # nobody else runs the code meanwhile
         self._wants_alone = False  # for the next step that no replay is for
@@ -157,6 +157,7 @@ class CapturedStep:
             self._turn_to_another_way()
         self._given.take(numbers)
         attempt = self._attempt(key, [*(self.read() if seen is None else seen), numbers])
+        self._numbers.begin(self._values or ())
         if attempt is None or self.refusal is not None:
             return self._eager(batch, hyper)
         if attempt.stage in ("begin", "wait"):
@@ -195,25 +196,22 @@ class CapturedStep:
         buffers = {name: b for name, b in self._array.named_buffers() if 0 not in b.stride()}
         named = {**self._watch.state(), **buffers}
         try:
-            return Audit(self._watch, named, self._start, replays, self._values or ())
+            return Audit(self._watch, named, self._start, replays)
         except torch.OutOfMemoryError:
             return None  # the step itself fits, its audit does not
 
     def _replay(self, attempt: Attempt, inputs: list[torch.Tensor]) -> torch.Tensor | None:
         """Replay a step; None if no recording is right for it."""
         losses = None
-        if attempt.stage == "follow" and attempt.numbered:
-            try:
-                losses = self._numbered.replay(attempt, inputs, self._values or ())
-            except ValueChanged as error:
-                attempt.numbered.clear()
-                self._changed(str(error))
-        elif attempt.stage == "paths":
-            losses = attempt.paths.replay(inputs)
+        if attempt.stage == "paths":
+            begin = self._numbers.now()
+            losses = attempt.paths.replay(inputs, begin)
             if losses is None and self._exchange.take_since(attempt):
-                losses = attempt.paths.replay(inputs)
+                losses = attempt.paths.replay(inputs, begin)
             if losses is None and attempt.paths.refusal is not None:
                 self._refuse(attempt.paths.refusal)
+            if losses is not None and begin:
+                attempt.paths.last.settle(self._numbers)
         elif attempt.stage == "replay" and attempt.replay is not None:
             if not attempt.read or all(read.holds(inputs) for read in attempt.read):
                 losses = attempt.replay(inputs)
@@ -312,14 +310,12 @@ class CapturedStep:
     def _next_stage(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         if attempt.stage == "record":
             return self._record(attempt, given)
-        if attempt.stage == "follow":
-            self._wants_alone = not self.alone
-            if self.alone:
-                return self._go_on_with_numbers(attempt, given)
         if attempt.stage == "compare":
             return self._compare(attempt, given)
         if attempt.stage == "paths":
-            return self._new_path(attempt, given)
+            if self.alone or not self._numbers.places:
+                return self._new_path(attempt, given)
+            self._wants_alone = True
         return self._as_written(attempt, given)
 
     def _as_written(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
@@ -364,7 +360,7 @@ class CapturedStep:
         losses, recording = self._watch.record(given)
         refuse_writes_under_reads(recording, len(given.tensors) - given.fixed)
         if recording.refusal is None and self._numbers.places:
-            attempt.recording, attempt.stage = recording, "follow"
+            attempt.recording, attempt.stage = recording, "paths"
         elif recording.refusal is None:
             try:
                 attempt.replay, attempt.recording = self._watch.prepare(recording, given), recording
@@ -399,9 +395,7 @@ class CapturedStep:
 
     def _compare(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Run the step once replayed and once as written, from the same state."""
-        assert attempt.recording is not None
-        assert attempt.replay is not None
-        losses, why = self._watch.compare(attempt, attempt.recording, attempt.replay, (), given)
+        losses, why = self._watch.compare(attempt, given)
         if self._unseen.in_doubt:
             self._wants_alone, attempt.stage = True, "record"
         if attempt.stage == "record":
@@ -409,35 +403,65 @@ class CapturedStep:
         if why is not None and attempt.first:
             attempt.stage = "record"  # the first step made state that stays
             return losses
-        if why is not None:
+        if why is None:
+            self._exchange.keep(attempt, attempt.made if attempt.step is None else self._exchange.proven(attempt))
+        elif attempt.step is None:
             self._refuse(why)
         else:
-            self._exchange.keep(attempt, attempt.made)
+            self._give_numbers_up(attempt, why)
         attempt.stage, attempt.recording = "replay", None
         return losses
 
     def _new_path(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Take a step that no replay is right for: compare a recording of its way, or make one."""
-        losses = attempt.paths.compare(given.tensors, lambda path: self._compare(path, given))
-        if losses is None and attempt.paths.full:
+        begin = self._numbers.now()
+        if begin and attempt.recording is None:  # the replays at hand are those of others
+            return self._record(attempt, given)
+        losses = attempt.paths.compare(given.tensors, lambda path: self._compare(path, given), begin)
+        if losses is not None:
+            return losses
+        if attempt.paths.full:
+            if begin:
+                where = next((one.step.place for one in attempt.paths if one.step.place), "")
+                self._give_numbers_up(attempt, f"a number that Python looks at keeps changing{where}")
             return self._watch.run(given)
         path = Attempt("record", attempt.facts, warm=True, home=attempt)
-        return self._record(path, given) if losses is None else losses
+        return self._follow(path, given, begin) if begin else self._record(path, given)
 
-    def _go_on_with_numbers(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
-        """Take a step with numbers as inputs on the way to its replay."""
-        if attempt.recording is None:  # the replays at hand are those of others
-            return self._record(attempt, given)
-        ready = len(attempt.numbered)
+    def _follow(self, path: Attempt, given: StepInputs, begin: Sequence[Any]) -> torch.Tensor:
+        """Record a step with stand-ins for the numbers that change, as a trial, and as written."""
+        home, why = path.home, None
+        assert home is not None
+        assert home.recording is not None
+        path.values, path.ways = home.values, home.ways
         try:
-            losses, why = self._numbered.go_on(attempt, given, self._values or ())
-        except ValueChanged as error:
-            self._changed(str(error))
-            return self._watch.run(given)
-        for one in attempt.numbered[ready:]:
-            self._exchange.keep(attempt, self._exchange.proven(attempt, one.replay, one.read, one.step))
-        if why is not None:  # they are values like others, that a recording is made for
-            self._exchange.give_up(attempt)
-            self._numbers.give_up(why)
-            self._turn_to_key(why)
+            path.step = self._watch.follow(home.recording, given)
+        except WritesElsewhere:
+            home.stage = "record"
+        except NotFollowed as error:
+            why = str(error)
+        losses, second = self._watch.record(given)
+        if guards.ways(self._array) != home.ways:
+            home.stage = "record"
+        if home.stage == "record":
+            return losses
+        if path.step is not None:
+            why = self._watch.other_step(path, begin, second)
+            try:
+                path.recording = path.step.recording
+                path.replay = self._watch.prepare(path.recording, given) if why is None else None
+                path.read, path.looks = reads_of(path.recording, given.tensors), Looks.of(path.recording)
+            except NotScriptable as error:
+                why = str(error)
+        if why is not None:
+            self._give_numbers_up(home, why)
+            return losses
+        path.stage = "compare"
+        path.file()
         return losses
+
+    def _give_numbers_up(self, attempt: Attempt, why: str) -> None:
+        """Take the numbers that change for values like others, which a recording is made for."""
+        self._exchange.give_up(attempt)
+        self._numbers.give_up(why)
+        self._turn_to_key(why)
