@@ -20,7 +20,7 @@ from torch import Tensor
 from .._shown import shown
 from ..errors import InvalidArgument
 from . import functional
-from ._reduction import check_reduction, legacy
+from ._reduction import legacy
 from .array_module import ArrayModule, merge_arguments, per_model
 from .model_tensor import physical
 
@@ -43,8 +43,8 @@ class Loss(ArrayModule):
         bound = self._signature().bind(*arguments, **keywords)
         bound.apply_defaults()
         options = bound.arguments
-        options["reduction"] = legacy(options.get("size_average"), options.get("reduce"), options["reduction"])
-        check_reduction(options["reduction"], *self.reductions)
+        old = options.get("size_average"), options.get("reduce")
+        options["reduction"] = legacy(*old, options["reduction"], *self.reductions)
         for name in self._option_names:
             if name in self.weights:
                 self.register_buffer(name, self._stacked(name, options[name]))

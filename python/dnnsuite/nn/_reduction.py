@@ -27,12 +27,13 @@ def check_reduction(reduction: str, *more: str) -> None:
         raise InvalidArgument(f"reduction must be {names} or 'none', got {reduction!r}")
 
 
-def legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """Return `reduction`, or its equivalent of torch's two old arguments."""
-    if size_average is None and reduce is None:
-        return reduction
-    word: str = torch.nn.MSELoss(size_average, reduce).reduction  # with torch's warning
-    return word
+def legacy(size_average: bool | None, reduce: bool | None, reduction: str, *more: str) -> str:
+    """Return `reduction`, or its equivalent of torch's two old arguments; refuse an unknown one as `check_reduction`
+    does."""
+    if size_average is not None or reduce is not None:
+        reduction = torch.nn.MSELoss(size_average, reduce).reduction  # with torch's warning
+    check_reduction(reduction, *more)
+    return reduction
 
 
 def align(x: Any, like: Tensor) -> Tensor:

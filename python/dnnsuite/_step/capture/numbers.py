@@ -14,6 +14,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -205,7 +206,7 @@ class BatchNumbers(Reader):
     __slots__ = ("_held", "_replaced")
 
     def __init__(self) -> None:
-        super().__init__(Scope(), "the batch", "")
+        super().__init__(Scope(), "the batch", "", lambda: self._held, self._replace)
         self._held: tuple[Any, ...] = ()
         self._replaced = False
 
@@ -216,18 +217,15 @@ class BatchNumbers(Reader):
     def __call__(self) -> Any:
         return self._held
 
-    def held(self) -> Any:
-        return self._held
-
-    def put(self, value: Any) -> None:
+    def _replace(self, value: Any) -> None:
         self._held, self._replaced = value, True
 
     def places(self) -> Iterator[tuple[tuple[int, ...], Any, Put]]:
         for place, value in enumerate(self._held):
-            yield (place,), value, self._setter(place)
+            yield (place,), value, partial(self._replace_one, place)
 
-    def _setter(self, place: int) -> Put:
-        return lambda value: self.put((*self._held[:place], value, *self._held[place + 1 :]))
+    def _replace_one(self, place: int, value: Any) -> None:
+        self._replace((*self._held[:place], value, *self._held[place + 1 :]))
 
     def filled(self, batch: Any) -> Any:
         """Return the batch with its numbers replaced by those that were put."""

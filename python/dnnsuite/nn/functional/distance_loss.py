@@ -25,7 +25,6 @@ def l1_loss(
 ) -> Tensor:
     """Absolute differences of `[B, N, ...]`, each model's own mean `[B]`; `weight` has the shape of the input."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     values = F.l1_loss(align(input, target), align(target, input), reduction="none")
     return _reduce(values, reduction, _product(weight, sample_weight))
 
@@ -42,7 +41,6 @@ def mse_loss(
 ) -> Tensor:
     """Squared differences of `[B, N, ...]`, each model's own mean `[B]`; `weight` has the shape of the input."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     values = F.mse_loss(align(input, target), align(target, input), reduction="none")
     return _reduce(values, reduction, _product(weight, sample_weight))
 
@@ -60,7 +58,6 @@ def smooth_l1_loss(
 ) -> Tensor:
     """Squares below `beta`, absolute differences above, continuous; each model's own mean."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     values = F.smooth_l1_loss(align(input, target), align(target, input), reduction="none", beta=beta)
     return _reduce(values, reduction, sample_weight)
 
@@ -94,8 +91,7 @@ def kl_div(
     """Kullback-Leibler divergence of the target from the distribution with log-probabilities input `[B, N, ...]`.
     'mean' is over elements, as in torch; 'batchmean', over samples, is the mathematical definition.
     """
-    reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction, "batchmean")
+    reduction = legacy(size_average, reduce, reduction, "batchmean")
     values = in_whole_vectors(
         lambda x, y: F.kl_div(x, y, reduction="none", log_target=log_target),
         (align(input, target), 0.0),
@@ -121,7 +117,6 @@ def poisson_nll_loss(
 ) -> Tensor:
     """Minus the log-likelihood of counts under a Poisson distribution, each model's own mean."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     values = in_whole_vectors(
         lambda x, y: F.poisson_nll_loss(x, y, log_input, full, eps=eps, reduction="none"),
         (align(input, target), 1.0),

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from ... import ops
 from ...errors import InvalidArgument
 from .._precision import computable
-from .._reduction import align, check_reduction, each_in_one, in_whole_vectors, legacy, model_sum, reduce
+from .._reduction import align, each_in_one, in_whole_vectors, legacy, model_sum, reduce
 from ._own_numbers import takes_own_numbers
 
 IGNORED = -100
@@ -45,7 +45,6 @@ def cross_entropy(
     torch.Size([3])
     """
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     logits, target, shape = _class_last(input, target)
     soft = target.is_floating_point()
     if weight is None and not soft and (sample_weight is None or sample_weight.dtype == torch.bool):
@@ -83,7 +82,6 @@ def nll_loss(
     """Negative log-likelihood: minus the log-probability `[B, N, C, ...]` of the target class `[B, N, ...]`; see
     `cross_entropy`."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     log_p, target, shape = _class_last(input, target)
     rows, counted = _hard_rows(computable(log_p), target, weight, ignore_index, 0.0)
     return as_torch(_reduced_rows(rows, counted, reduction, sample_weight, shape), input)
@@ -190,7 +188,6 @@ def binary_cross_entropy(
 ) -> Tensor:
     """Binary cross-entropy of probabilities `[B, N, ...]`; `weight` `[B, ...]` is each model's, as in torch."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     _check_shapes(input, target)
     values = in_whole_vectors(lambda x, y: F.binary_cross_entropy(x, y, reduction="none"), (input, 0.5), (target, 0.5))
     values = values if weight is None else values * align(weight, input)
@@ -210,7 +207,6 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """Binary cross-entropy of logits `[B, N, ...]`; `weight`, `pos_weight` `[B, ...]` are each model's, as torch's."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     _check_shapes(input, target)
     if pos_weight is None:
         values = in_whole_vectors(
@@ -242,7 +238,6 @@ def multi_margin_loss(
 ) -> Tensor:
     """Multi-class hinge loss of scores `[B, N, C]` and classes `[B, N]`; `weight` is `[B, C]` or `[C]`."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     if p not in (1, 2):
         raise InvalidArgument(f"multi_margin_loss: p must be 1 or 2, got {p!r}")
     logits, target, shape = _class_last(input, target)
@@ -266,7 +261,6 @@ def multilabel_margin_loss(
 ) -> Tensor:
     """Multi-label margin loss of `[B, N, C]` and lists of classes `[B, N, C]` that end at the first -1."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     rows = F.multilabel_margin_loss(input.flatten(0, -2), target.expand_as(input).flatten(0, -2), reduction="none")
     return _reduce(rows.view(input.shape[:-1]), reduction, sample_weight)
 
@@ -283,7 +277,6 @@ def multilabel_soft_margin_loss(
 ) -> Tensor:
     """Mean over the classes of binary cross-entropies of `[B, N, C]`; `weight` is `[B, ...]` and broadcasts."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     values = in_whole_vectors(
         lambda x, y: -(y * F.logsigmoid(x) + (1 - y) * F.logsigmoid(-x)), (input, 0.0), (target, 0.0)
     )

@@ -29,7 +29,6 @@ def hinge_embedding_loss(
     """Hinge embedding loss: the distance where the target is 1, `margin` minus it (at least 0) where it is -1; mean per
     model."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     values = F.hinge_embedding_loss(input, target, margin, reduction="none")
     return _reduce(values, reduction, sample_weight)
 
@@ -45,7 +44,6 @@ def soft_margin_loss(
 ) -> Tensor:
     """Soft margin loss log(1 + exp(-target * input)) of `[B, N, ...]` and targets 1 or -1; mean per model."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     values = in_whole_vectors(lambda x, y: F.soft_margin_loss(x, y, reduction="none"), (input, 0.0), (target, 1.0))
     return _reduce(values, reduction, sample_weight)
 
@@ -64,7 +62,6 @@ def margin_ranking_loss(
 ) -> Tensor:
     """Margin ranking loss: how far `target * (input1 - input2)` is below `margin`; each model's own mean."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     values = F.margin_ranking_loss(input1, input2, target, margin, reduction="none")
     return _reduce(values, reduction, sample_weight)
 
@@ -83,7 +80,6 @@ def cosine_embedding_loss(
 ) -> Tensor:
     """Cosine embedding loss of `[B, N, D]` and `[B, N, D]`, the target `[B, N]` 1 or -1; each model's own mean."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     shape = target.shape
     rows = F.cosine_embedding_loss(
         input1.flatten(0, -2), input2.flatten(0, -2), target.flatten(), margin, reduction="none"
@@ -108,7 +104,6 @@ def triplet_margin_loss(
 ) -> Tensor:
     """Triplet loss: how far positives are not nearer than negatives by `margin`, `[B, N, D]`; each model's own mean."""
     reduction = legacy(size_average, reduce, reduction)
-    check_reduction(reduction)
     values = F.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction="none")
     return _reduce(values, reduction, sample_weight)
 
