@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -109,50 +109,44 @@ class Exchange:
                 continue
             taken, (replay, read) = True, served
             self.leaves = replay.leaves_in(self._array) or self.leaves
-            own = Attempt("replay", attempt.facts, True, replay=replay, read=read, looks=made.looks, step=made.numbers)
-            if own.is_path:
-                own.home, attempt.stage = attempt, "paths"
-                own.file()
-                continue
-            attempt.replay, attempt.read, attempt.stage = replay, read, "replay"
-            break
+            way = Way(attempt.facts, "replay", replay=replay, read=read, looks=made.looks, step=made.numbers)
+            attempt.paths.add(way)
+            attempt.stage = "ways"
         return taken
 
     def _is_known(self, made: Proven, attempt: Attempt) -> bool:
         """Return True if a recording is at hand, or none like it is wanted."""
-        if made.numbers is None and not made.looks.values:
-            return False
         return attempt.paths.full or attempt.paths.has(made.looks, made.numbers)
 
-    def follows(self, attempt: Attempt) -> bool:
+    def follows(self, way: Way) -> bool:
         """Return True if the recording is a known list of operators, which needs no comparison; it is offered then."""
-        if self._known is None or attempt.replay is None:
+        if self._known is None or way.replay is None:
             return False
-        made = attempt.made = self.proven(attempt)
+        made = way.made = self.proven(way)
         if made is None or not self._known.follows(made):
             return False
-        self.keep(attempt, made)
-        attempt.recording = None
+        self.keep(way, made)
+        way.recording = None
         return True
 
-    def proven(self, attempt: Attempt) -> Proven | None:
-        """Describe the replay of `attempt` for other shards; None if it cannot serve them."""
-        replay, step = attempt.replay, attempt.step
-        if self._subject is None or not attempt.facts or replay is None:
+    def proven(self, way: Way) -> Proven | None:
+        """Describe the replay of a way for other shards; None if it cannot serve them."""
+        replay, step = way.replay, way.step
+        if self._subject is None or not way.facts or replay is None:
             return None
         if step is not None and replay.guard is not None:
             return None
-        return prove(attempt.facts, self._subject, replay, attempt.read, attempt.looks, step)
+        return prove(way.facts, self._subject, replay, way.read, way.looks, step)
 
-    def keep(self, attempt: Attempt, made: Proven | None) -> None:
+    def keep(self, way: Way, made: Proven | None) -> None:
         """Offer a recording to other shards."""
-        if self._known is None or not attempt.facts:
+        if self._known is None or not way.facts:
             return
         if made is not None:
             self._known.keep(made, self._objects())
-        self.give_up(attempt, alone=made is None or not made.settled)
+        self.give_up(way, alone=made is None or not made.settled)
 
-    def give_up(self, attempt: Attempt, alone: bool = True) -> None:
+    def give_up(self, attempt: Attempt | Way, alone: bool = True) -> None:
         """Let other shards try the step of `attempt`; with `alone` each for itself."""
         if self._known is not None and attempt.facts:
             self._known.give_up(attempt.facts, self, alone)
@@ -169,30 +163,35 @@ def _torch_state() -> tuple[Any, ...]:
     )
 
 
-@dataclass
+@dataclass(eq=False)
 class Attempt:
     """Progress of the capture for one layout of batch; `stage` says how its next step is used."""
 
-    stage: str = "begin"  # then "wait" for another shard, "warm up", "record", "compare", "replay", "paths"
+    stage: str = "begin"  # then "wait" for another shard, "warm up", "record", "ways"
     facts: Facts = ()  # empty where no other shard has an interest
     warm: bool = False  # a step was made: state that is made late is there
+    recording: StepRecording | None = None  # of a step as written, where numbers change
+    values: Any = None  # Python values of the modules before that
+    ways: Any = None  # in which the modules' code ran in it
+    paths: Paths = field(default_factory=Paths)  # a recording for each way that Python takes in a step
+
+
+@dataclass(eq=False)
+class Way:
+    """Recording of one way through a step, and its replay, in use from the comparison of both with the step on."""
+
+    facts: Facts
+    stage: str = "compare"  # then "replay", or "record" again
+    values: Any = None  # Python values of the modules before the recording
+    ways: Any = None  # in which the modules' code ran while recorded
     first: bool = False  # the recorded step was the first: it may have made state that is there later
     recording: StepRecording | None = None
     replay: Replay | None = None
     made: Proven | None = None  # the recording, in terms that serve other shards
-    values: Any = None  # Python values of the modules before the recording
-    ways: Any = None  # in which the modules' code ran while recorded
     read: list[Read] = field(default_factory=list)
     looks: Looks = NO_LOOKS  # values that Python has read beside
     step: FollowedStep | None = None  # where numbers are inputs
     numbers: list[Any] = field(default_factory=list)  # of that, for the step under way
-    paths: Paths = field(default_factory=Paths)  # recordings, one for each way that Python takes in a step
-    home: Attempt | None = None  # whose path this is
-
-    @property
-    def is_path(self) -> bool:
-        """True if the recorded step decides its way by what it reads: others may be recorded beside it."""
-        return bool(self.looks.values) or self.step is not None
 
     def takes(self, begin: Sequence[Any]) -> bool:
         """Return True if these numbers lead this way; a step begins with them."""
@@ -213,18 +212,3 @@ class Attempt:
         """Leave the numbers in the modules that the step as written would."""
         if self.step is not None:
             self.step.update(numbers, self.numbers)
-
-    def replays(self) -> list[Replay]:
-        """List the replays at hand, one of which may be right for a step."""
-        ready = [self.replay, *(one.replay for one in self.paths)]
-        return [one for one in ready if one is not None]
-
-    def file(self) -> None:
-        """Become a path, if the recorded step is one of several ways."""
-        if not self.is_path or self.stage not in ("compare", "replay"):
-            return
-        if self.home is not None:
-            self.home.paths.add(self)
-            return
-        self.paths.add(replace(self, paths=Paths(), home=self))
-        self.stage, self.recording, self.replay, self.made = "paths", None, None, None

@@ -203,6 +203,7 @@ class Path(Protocol):
 
     stage: str
     looks: Looks
+    read: list[Any]
     step: Any
     replay: Any
 
@@ -230,8 +231,8 @@ class Paths:
     @property
     def refusal(self) -> str | None:
         """Reason to give up if most steps go ways that no recording knows; else None."""
-        if self._by_numbers:
-            return None  # they are no inputs any more once there are too many ways
+        if self._by_numbers or not any(one.looks.values for one in self._each):
+            return None  # numbers are no inputs any more once there are too many ways
         if self._on_the_way:
             why = f"values that Python reads in a step keep leading it another way{self._place}"
             return why if self._unknown > MAX_PATHS else None
@@ -252,6 +253,20 @@ class Paths:
         if self._by_numbers:
             return len(self._each) >= MAX_WAYS
         return not self._on_the_way and len(self._each) >= MAX_OUTCOMES
+
+    @property
+    def only(self) -> Any:
+        """The replay that is right for every step; None if something has to be looked at before, or on the way."""
+        if len(self._each) != 1:
+            return None
+        (one,) = self._each
+        known = one.stage == "replay" and not (one.read or one.looks.values or one.step)
+        return one.replay if known else None
+
+    @property
+    def outdated(self) -> bool:
+        """True if the tensors that a step looks into have changed since its only way was recorded."""
+        return len(self._each) == 1 and self._each[0].stage == "replay" and not self._each[0].looks.values
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._each)
@@ -280,7 +295,8 @@ class Paths:
             except ValueChanged as error:
                 self.failed(path, error)
                 continue
-            self._each = [path, *(one for one in self._each if one is not path)]
+            if path is not self._each[0]:
+                self._each = [path, *(one for one in self._each if one is not path)]
             self._unknown = max(0, self._unknown - 1)
             return losses
         return None
@@ -305,9 +321,9 @@ class Paths:
     def left(self, stage: str, inputs: Sequence[torch.Tensor], numbers: Sequence[Any] = ()) -> Iterator[Any]:
         """Yield the paths of a stage that may be right for the step, while others are found to be wrong."""
         rest = [path for path in self._each if path.stage == stage]
-        while rest := [path for path in rest if self._may_be(path.looks.values)]:
+        while rest := [path for path in rest if not self._failed or self._may_be(path.looks.values)]:
             path = self._next(rest)
-            rest = [one for one in rest if one is not path]
+            rest.remove(path)
             if path.takes(numbers) and path.begins(inputs):
                 yield path
 

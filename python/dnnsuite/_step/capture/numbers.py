@@ -69,7 +69,7 @@ class ChangingNumbers:
         """Take note of numbers that differ between two lists of what the readers read."""
         for number, (a, b) in enumerate(zip(before, now, strict=True)):
             changed = {path for path in _differing(a, b, ()) if is_number(_at(b, path))}
-            if changed:
+            if not all(self._knows(SeenNumber(number, path)) for path in changed):
                 for path, value, _ in self.readers[number].places():
                     if path in changed and is_number(value):
                         self._add(SeenNumber(number, path))
@@ -81,8 +81,11 @@ class ChangingNumbers:
                 self._add(HeldNumber(*key))
 
     def _add(self, place: Place) -> None:
-        if place not in self.places and place not in self._given_up:
+        if not self._knows(place):
             self.places.append(place)
+
+    def _knows(self, place: Place) -> bool:
+        return place in self.places or place in self._given_up
 
     def go_on_with(self, places: Sequence[Place]) -> None:
         """Follow numbers that have changed before an edit, where they still are: models may have got their own."""

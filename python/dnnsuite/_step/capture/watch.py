@@ -17,7 +17,7 @@ from ..capture import guards
 from .arithmetic import Trace, same
 from .comparison import CannotBeKept, KeptPython, State, difference
 from .cuda import CudaGraphs, CudaRepeat
-from .exchange import Attempt
+from .exchange import Way
 from .guards import newly_left, put_back, tensors_left
 from .hidden_reads import HiddenReads
 from .looks import Replay, ValueChanged
@@ -140,22 +140,22 @@ class StepWatch:
             raise NotFollowed(recorder.recording.refusal)
         return FollowedStep(places, recorder.recording, trace.arithmetic, recorder.fed, updates, trace.place or "")
 
-    def other_step(self, attempt: Attempt, begin: Sequence[Any], second: StepRecording) -> str | None:
-        """Explain why the followed step of `attempt` is not the `second`, which was recorded as written, for the
+    def other_step(self, way: Way, begin: Sequence[Any], second: StepRecording) -> str | None:
+        """Explain why the followed step of `way` is not the `second`, which was recorded as written, for the
         numbers `begin`; None if it is."""
-        assert attempt.step is not None
-        if not attempt.takes(begin):
+        assert way.step is not None
+        if not way.takes(begin):
             return "a number leads to another step"
         return (
             second.refusal
-            or difference(attempt.step.as_written(attempt.numbers), second)
-            or self.side_effect(attempt)
-            or self.other_counters(attempt, begin)
+            or difference(way.step.as_written(way.numbers), second)
+            or self.side_effect(way)
+            or self.other_counters(way, begin)
         )
 
-    def other_counters(self, attempt: Attempt, begin: Sequence[Any]) -> str | None:
+    def other_counters(self, way: Way, begin: Sequence[Any]) -> str | None:
         """Explain why a step as written did not leave the numbers that its arithmetic says; None if it did."""
-        if attempt.step is None or all(map(same, self.numbers.now(), attempt.step.ends(begin, attempt.numbers))):
+        if way.step is None or all(map(same, self.numbers.now(), way.step.ends(begin, way.numbers))):
             return None
         return "a number in the models' code is another one than the arithmetic says"
 
@@ -186,18 +186,18 @@ class StepWatch:
         tensors = [*recording.written_externals(), *self.state().values()]
         return State(tensors, self.replays.home_of_copies(tensors))
 
-    def compare(self, attempt: Attempt, given: StepInputs) -> tuple[torch.Tensor, str | None]:
+    def compare(self, way: Way, given: StepInputs) -> tuple[torch.Tensor, str | None]:
         """Run a step replayed and as written, from the same state; return its losses, and the difference if there is
         one.
 
         Raises:
             ValueChanged: by a replay that is for other values than those of this step; nothing was run then.
         """
-        recording, begin = attempt.recording, self.numbers.now()
+        recording, begin = way.recording, self.numbers.now()
         assert recording is not None
-        assert attempt.replay is not None
-        if attempt.step is not None:
-            recording = attempt.step.as_written(attempt.numbers)
+        assert way.replay is not None
+        if way.step is not None:
+            recording = way.step.as_written(way.numbers)
         try:
             state = self.state_of(recording)
             repeat = self.replays.repeat(state)
@@ -206,7 +206,7 @@ class StepWatch:
         left = tensors_left(self.array)
         why, replayed = None, None
         try:
-            replayed = attempt.replay([*given.tensors, *attempt.fed()])
+            replayed = way.replay([*given.tensors, *way.fed()])
         except ValueChanged:
             raise
         except Exception as error:  # whatever a replay fails with, the step as written follows
@@ -217,16 +217,16 @@ class StepWatch:
         try:
             losses, second = self.record(given)
         except torch.OutOfMemoryError:
-            if not isinstance(repeat, CudaRepeat) or self.side_effect(attempt) is not None:
+            if not isinstance(repeat, CudaRepeat) or self.side_effect(way) is not None:
                 raise  # code that has counted may not run again
             repeat.undo()
             del replayed, state
             return self.run(given), _NO_MEMORY
-        if guards.ways(self.array) != attempt.ways:
-            attempt.stage = "record"
+        if guards.ways(self.array) != way.ways:
+            way.stage = "record"
             return losses, None
-        why = why or second.refusal or difference(recording, second) or self.side_effect(attempt)
-        why = why or self.other_counters(attempt, begin)
+        why = why or second.refusal or difference(recording, second) or self.side_effect(way)
+        why = why or self.other_counters(way, begin)
         if why is None:
             assert replayed is not None
             written = [losses, *state.tensors]
@@ -241,11 +241,11 @@ class StepWatch:
         """Collect the Python values of the modules that a step must not change."""
         return python_values(self.array, self.numbers.held_keys)
 
-    def side_effect(self, attempt: Attempt) -> str | None:
+    def side_effect(self, way: Way) -> str | None:
         """Name a Python value that the step has changed; None without one."""
         now = self.python_values()
-        for name in {**attempt.values, **now}:
-            if attempt.values.get(name) != now.get(name):
+        for name in {**way.values, **now}:
+            if way.values.get(name) != now.get(name):
                 return f"a step changes the Python value {name}"
         return None
 
