@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a user's code reads and hands over while a step is recorded, made visible to the recorder, or refused.
+"""Reads and hand-overs of a user's code while a step is recorded, made visible to the recorder, or refused.
 
 A float that Python reads of a tensor becomes a stand-in (`arithmetic.py`), so that a replay decides by it as Python
 would. A stand-in for a number that is known before the step is handed to torch as a number that occurs nowhere else,
