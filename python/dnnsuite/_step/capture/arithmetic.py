@@ -118,7 +118,7 @@ class Trace:
         return made
 
     def held(self) -> list[FollowedNumber]:
-        """Return the stand-ins for floats that were read, and that somebody holds."""
+        """Return the stand-ins for floats that were read, as far as they are still there."""
         return [number for one in self._read if (number := one()) is not None]
 
     def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -59,7 +59,7 @@ class HiddenReads(TorchFunctionMode):
     """Function mode of a recorded step.
 
     Args:
-        trace: of the numbers that the step begins with; by default of none.
+        trace: trace of the numbers that the step begins with; by default of none.
         holders: yields dictionaries and lists in which the step's code is likely to leave a float.
     """
 

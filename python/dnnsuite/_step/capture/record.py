@@ -41,7 +41,7 @@ class StepRecorder(TorchDispatchMode):
     Attributes:
         handed: numbers that stand for others in this step, each with what is known of it; among the arguments of
             operators they become inputs of the recording.
-        fed: what is known of each of these inputs, and its type.
+        fed: list of what is known of each of these inputs, and of its type.
     """
 
     def __init__(
