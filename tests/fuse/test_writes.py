@@ -9,8 +9,9 @@ from torch import nn
 from torch.nn import functional as F
 
 import dnnsuite
-from dnnsuite import optim
+from dnnsuite import StepRunner, optim
 from dnnsuite.errors import InvalidArgument
+from helpers import make_models
 
 
 class Base(nn.Module):
@@ -168,3 +169,33 @@ def test_a_parameter_that_the_forward_deletes():
 def test_models_of_different_shapes_are_to_be_grouped(make):
     with pytest.raises(InvalidArgument, match=r"group them by shape, and fuse each group"):
         dnnsuite.fuse([make(3), make(4)])
+
+
+class CountingApart(torch.nn.Module):
+    """Models that go different ways, keep what they have computed, and count."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.calls, self.kept = torch.nn.Linear(3, 2), 0, None
+
+    def forward(self, x):
+        self.calls += 1
+        self.kept = self.layer(x).detach()
+        y = self.layer(x)
+        while y.abs().mean().item() > 0.2:
+            y = y * 0.5
+        return y
+
+
+@pytest.mark.parametrize(("width", "capture"), [(3, False), (2, False), (1, True), (3, True)])
+def test_a_counter_of_models_that_keep_something_of_their_own_counts_in_the_array(width, capture):
+    array = dnnsuite.fuse(make_models(CountingApart, 3))
+    optimizer, counts = optim.SGD(array.parameters(), lr=0.01), []
+    with StepRunner(
+        array, optimizer, lambda part, x: part(x).square().mean((1, 2)), threads=1, width=width, capture=capture
+    ) as runner:
+        for _ in range(8):
+            runner.step(torch.randn(3, 4, 3)).losses()
+            counts.append(array.calls)
+    assert counts == list(range(1, 9))
+    assert [model.calls for model in dnnsuite.unfuse(array)] == [8, 8, 8]

@@ -14,7 +14,7 @@ import torch
 
 from .._code import codes_of, names_of, stored_attributes
 from .build import Fusion
-from .code.fused_attributes import bare_class, is_fused, plain_attributes
+from .code.fused_attributes import PLAIN_VALUES, bare_class, is_fused, plain_attributes
 from .code.one_by_one import ModelParts
 from .code.own_values import names_of_own
 from .code.stand_in import StandIn
@@ -120,6 +120,7 @@ class OwnAttributes:
 
     def __init__(self, array: torch.nn.Module, part: torch.nn.Module, start: int, length: int) -> None:
         self._part, self._slots = part, slice(start, start + length)
+        self._given: list[tuple[Any, Set[str]]] = []
         held = [(path, vars(m).get("_fused_parts")) for path, m in array.__dict__.get("_root", array).named_modules()]
         self._watched = [
             (path, parts, WatchedModels(_models_at(part, path), is_users_state))
@@ -128,14 +129,25 @@ class OwnAttributes:
         ]
 
     def give_back(self) -> None:
-        """Set in the array's models what has changed since the last call."""
+        """Set in the array's models what has changed since the last call; `withhold` then tells the array."""
         for path, parts, watched in self._watched:
             models, trees = _models_at(self._part, path), parts.trees[self._slots]
             for one, tree, changed in zip(models, trees, watched.changed(models, trees), strict=True):
                 if changed:
                     give_attributes(one, tree, changed)
-                    parts.withhold(changed)
+                    self._given.append((parts, changed))
                     parts.plain = None  # made again, with these
+
+    def withhold(self) -> None:
+        """Let models have their own of what was given back, but for numbers and strings that all of them have alike,
+        such as a counter: these are the array's, too."""
+        for parts, changed in self._given:
+            parts.withhold(name for name in changed if not _alike([vars(tree).get(name) for tree in parts.trees]))
+        self._given = []
+
+
+def _alike(values: Sequence[Any]) -> bool:
+    return isinstance(values[0], PLAIN_VALUES) and all(same(values[0], other) for other in values)
 
 
 def take_from_models(array: torch.nn.Module) -> bool:

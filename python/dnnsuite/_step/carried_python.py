@@ -124,5 +124,7 @@ class CarriedPython:
         self.carry_back()
         for own in self._own:
             own.give_back()
+        for own in self._own:
+            own.withhold()
         if ran:
             self.differing = self._divergence.found() or self.differing

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .device import on_cpu
-from .library import applied, below_autograd, differentiable, library, tracing, transforming
+from .library import applied, below_autograd, differentiable, fakes_like, library, tracing, transforming
 from .memory_order import memory_order, way_back
 
 FEWEST_NUMBERS = {"tanh": 2048, "mish": 2048, "gelu_tanh": 4096, "softplus": 8192, "elu": 8192}
@@ -20,14 +20,7 @@ _activate = library.activate.default
 _backward = library.activate_backward.default
 
 
-@torch.library.register_fake("dnnsuite::activate")
-def _(x: Tensor, curve: str, first: float, second: float) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-@torch.library.register_fake("dnnsuite::activate_backward")
-def _(grad: Tensor, x: Tensor, curve: str, first: float, second: float) -> Tensor:
-    return x.new_empty(x.shape)
+fakes_like("x", "activate", "activate_backward")
 
 
 def _composition(x: Tensor, curve: str, first: float, second: float) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import InvalidArgument
 from ._pointwise import dropout
-from .library import differentiable, library, tracing
+from .library import differentiable, fakes_like, library, tracing
 
 LONGEST_ATTENTION = 128
 """Sequence length up to which a head's scores stay in cache, and this package's operator is used."""
@@ -26,17 +26,7 @@ def _(
     return qkv.new_empty((*qkv.shape[:-1], qkv.shape[-1] // 3))
 
 
-@torch.library.register_fake("dnnsuite::attention_backward")
-def _(
-    grad: Tensor,
-    qkv: Tensor,
-    num_heads: int,
-    p: Tensor | None,
-    rng: Tensor | None,
-    causal: bool,
-    key_padding_mask: Tensor | None,
-) -> Tensor:
-    return qkv.new_empty(qkv.shape)
+fakes_like("qkv", "attention_backward")
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -15,6 +15,7 @@ from .library import (
     below_autograd,
     cuda_kernels,
     differentiable,
+    fakes_like,
     gradients_through,
     library,
     remember,
@@ -86,10 +87,7 @@ def _(
     return laid_out(x, True), x.new_empty(3, x.shape[0], x.shape[2], dtype=sums)
 
 
-@torch.library.register_fake("dnnsuite::batch_norm_act_running_")
-@torch.library.register_fake("dnnsuite::batch_norm_act_counted_")
-def _(*_: Any) -> None:
-    return None
+fakes_like(None, "batch_norm_act_running_", "batch_norm_act_counted_")
 
 
 @torch.library.register_fake("dnnsuite::batch_norm_act_backward")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .library import differentiable, library, tracing
+from .library import differentiable, fakes_like, library, tracing
 
 _forward = library.cross_entropy.default
 _cross_entropy_backward = library.cross_entropy_backward.default
@@ -27,17 +27,7 @@ def _(
     return logits.new_empty(shape, dtype=dtype), logits.new_empty(target.shape, dtype=dtype)
 
 
-@torch.library.register_fake("dnnsuite::cross_entropy_backward")
-def _(
-    grad: Tensor,
-    logits: Tensor,
-    target: Tensor,
-    log_sum: Tensor,
-    ignore_index: int,
-    label_smoothing: float,
-    reduction: str,
-) -> Tensor:
-    return logits.new_empty(logits.shape)
+fakes_like("logits", "cross_entropy_backward")
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .library import differentiable, library, tracing
+from .library import differentiable, fakes_like, library, tracing
 from .memory_order import memory_order, way_back
 
 _glu = library.glu.default
@@ -20,9 +20,7 @@ def _(x: Tensor, dim: int) -> Tensor:
     return x.new_empty([size // 2 if d == dim else size for d, size in enumerate(x.shape)])
 
 
-@torch.library.register_fake("dnnsuite::glu_backward")
-def _(grad: Tensor, x: Tensor, dim: int) -> Tensor:
-    return x.new_empty(x.shape)
+fakes_like("x", "glu_backward")
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

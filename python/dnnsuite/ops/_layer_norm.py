@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ._pointwise import add_composition, rows_of
 from .device import on_gpu
-from .library import differentiable, library, tracing
+from .library import differentiable, fakes_like, library, tracing
 
 _norm = library.layer_norm.default
 _norm_backward = library.layer_norm_backward.default
@@ -19,9 +19,7 @@ _join = library.bias_dropout_add_layer_norm.default
 _join_backward = library.bias_dropout_add_layer_norm_backward.default
 
 
-@torch.library.register_fake("dnnsuite::layer_norm")
-def _(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    return x.new_empty(x.shape)
+fakes_like("x", "layer_norm", "bias_dropout_add_layer_norm")
 
 
 @torch.library.register_fake("dnnsuite::layer_norm_backward")
@@ -33,20 +31,6 @@ def _(grad: Tensor, x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tenso
 @torch.library.register_fake("dnnsuite::layer_norm_backward_parameters")
 def _(grad: Tensor, x: Tensor, eps: float) -> tuple[Tensor, ...]:
     return x.new_empty(x.shape[0], x.shape[-1]), x.new_empty(x.shape[0], x.shape[-1])
-
-
-@torch.library.register_fake("dnnsuite::bias_dropout_add_layer_norm")
-def _(
-    x: Tensor,
-    bias: Tensor | None,
-    residual: Tensor,
-    p: Tensor | None,
-    rng: Tensor | None,
-    weight: Tensor | None,
-    norm_bias: Tensor | None,
-    eps: float,
-) -> Tensor:
-    return x.new_empty(x.shape)
 
 
 @torch.library.register_fake("dnnsuite::bias_dropout_add_layer_norm_backward")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .library import differentiable, in_gradient, library, tracing
+from .library import differentiable, fakes_like, in_gradient, library, tracing
 
 _dropout = library.dropout.default
 _dropout_again = in_gradient(_dropout)
@@ -17,19 +17,7 @@ _act = library.bias_act_dropout.default
 _act_backward = library.bias_act_dropout_backward.default
 
 
-@torch.library.register_fake("dnnsuite::dropout")
-def _(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-@torch.library.register_fake("dnnsuite::bias_dropout_add")
-def _(x: Tensor, bias: Tensor | None, residual: Tensor, p: Tensor | None, rng: Tensor | None) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-@torch.library.register_fake("dnnsuite::bias_act_dropout")
-def _(x: Tensor, bias: Tensor | None, activation: str, p: Tensor | None, rng: Tensor | None) -> Tensor:
-    return x.new_empty(x.shape)
+fakes_like("x", "dropout", "bias_dropout_add", "bias_act_dropout")
 
 
 @torch.library.register_fake("dnnsuite::bias_act_dropout_backward")

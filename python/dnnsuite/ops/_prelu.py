@@ -8,20 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .library import differentiable, eager, library, tracing
+from .library import differentiable, eager, fakes_like, library, tracing
 
 _prelu = library.prelu.default
 _backward = library.prelu_backward.default
 
 
-@torch.library.register_fake("dnnsuite::prelu")
-def _(x: Tensor, slopes: Tensor, inner: int) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-@torch.library.register_fake("dnnsuite::prelu_backward")
-def _(grad: Tensor, x: Tensor, slopes: Tensor, inner: int) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape), slopes.new_empty(slopes.shape)
+fakes_like("x", "prelu")
+fakes_like(("x", "slopes"), "prelu_backward")
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

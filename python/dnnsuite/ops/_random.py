@@ -7,15 +7,13 @@ import torch
 from torch import Tensor
 
 from .device import on_cpu
-from .library import below_autograd, library, tracing, transforming
+from .library import below_autograd, fakes_like, library, tracing, transforming
 
 _numbers = library.random_numbers.default
 _OWN = (torch.float32, torch.float64)
 
 
-@torch.library.register_fake("dnnsuite::random_numbers")
-def _(like: Tensor, rng: Tensor, distribution: str, first: float, second: float) -> Tensor:
-    return like.new_empty(like.shape)
+fakes_like("like", "random_numbers")
 
 
 def draws_numbers(like: Tensor, rng: Tensor) -> bool:

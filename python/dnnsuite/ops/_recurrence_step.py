@@ -13,17 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .library import below_autograd, gradients_through, library, remember
+from .library import below_autograd, fakes_like, gradients_through, library, remember
 
-
-@torch.library.register_fake("dnnsuite::recurrence_step_")
-def _(*_: Any) -> None:
-    return None
-
-
-@torch.library.register_fake("dnnsuite::recurrence_step_backward_")
-def _(*_: Any) -> None:
-    return None
+fakes_like(None, "recurrence_step_", "recurrence_step_backward_")
 
 
 def _times(steps: int, reverse: bool) -> range:

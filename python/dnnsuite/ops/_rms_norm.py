@@ -10,16 +10,14 @@ from torch import Tensor
 
 from ._pointwise import rows_of
 from .device import on_gpu
-from .library import cuda_kernels, differentiable, library, tracing
+from .library import cuda_kernels, differentiable, fakes_like, library, tracing
 
 _forward = library.rms_norm.default
 _backward = library.rms_norm_backward.default
 _backward_weight = library.rms_norm_backward_weight.default
 
 
-@torch.library.register_fake("dnnsuite::rms_norm")
-def _(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
-    return x.new_empty(x.shape)
+fakes_like("x", "rms_norm")
 
 
 @torch.library.register_fake("dnnsuite::rms_norm_backward")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .device import on_cpu
-from .library import differentiable, eager, library, tracing
+from .library import differentiable, eager, fakes_like, library, tracing
 from .memory_order import memory_order, way_back
 
 LONG_ROW = 128
@@ -20,14 +20,8 @@ _scaled = library.scaled.default
 _backward = library.scaled_backward.default
 
 
-@torch.library.register_fake("dnnsuite::scaled")
-def _(x: Tensor, factors: Tensor, by_rows: bool) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-@torch.library.register_fake("dnnsuite::scaled_backward")
-def _(grad: Tensor, x: Tensor, factors: Tensor, by_rows: bool) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape), factors.new_empty(factors.shape)
+fakes_like("x", "scaled")
+fakes_like(("x", "factors"), "scaled_backward")
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

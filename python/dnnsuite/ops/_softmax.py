@@ -8,20 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .library import differentiable, library, tracing
+from .library import differentiable, fakes_like, library, tracing
 
 _softmax = library.short_softmax.default
 _backward = library.short_softmax_backward.default
 
 
-@torch.library.register_fake("dnnsuite::short_softmax")
-def _(x: Tensor, log: bool) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-@torch.library.register_fake("dnnsuite::short_softmax_backward")
-def _(grad: Tensor, y: Tensor, log: bool) -> Tensor:
-    return y.new_empty(y.shape)
+fakes_like("x", "short_softmax")
+fakes_like("y", "short_softmax_backward")
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -21,8 +21,8 @@ from .._torch import below_autograd, gradient_asked, transforming
 from ..errors import Unavailable
 
 __all__ = [
-    "applied", "below_autograd", "cuda_kernels", "differentiable", "eager", "in_gradient", "instruction_set",
-    "library", "library_folder", "tracing", "transforming", "without_operators",
+    "applied", "below_autograd", "cuda_kernels", "differentiable", "eager", "fakes_like", "in_gradient",
+    "instruction_set", "library", "library_folder", "tracing", "transforming", "without_operators",
 ]  # fmt: skip
 
 
@@ -91,6 +91,24 @@ def instruction_set() -> str:
     """
     name: str = library.instruction_set()
     return name
+
+
+def fakes_like(argument: str | tuple[str, ...] | None, *operators: str) -> None:
+    """Register what a tracer takes for results of operators: one like the `argument` of this name, or one like each of
+    several; None: nothing, for they write in place."""
+
+    def register(operator: str) -> None:
+        names = [one.name for one in getattr(library, operator).default._schema.arguments]
+
+        @torch.library.register_fake(f"dnnsuite::{operator}")
+        def _(*args: Any, **kwargs: Any) -> Any:
+            given = dict(zip(names, args, strict=False)) | kwargs
+            like = [given[name] for name in ((argument,) if isinstance(argument, str) else argument or ())]
+            made = tuple(one.new_empty(one.shape) for one in like)
+            return made[0] if len(made) == 1 else made or None
+
+    for one in operators:
+        register(one)
 
 
 tracing = torch.compiler.is_compiling

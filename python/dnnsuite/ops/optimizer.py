@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from .library import library
+from .library import fakes_like, library
 
 
 class UpdateRule(NamedTuple):
@@ -59,9 +59,7 @@ _step = library.optimizer_step_.default
 _HALVES = (torch.bfloat16, torch.float16)
 
 
-@torch.library.register_fake("dnnsuite::optimizer_step_")
-def _nothing(*args: object) -> None:
-    """Return nothing: the operator writes in place."""
+fakes_like(None, "optimizer_step_")
 
 
 def optimizer_plan(rule: str, params: Sequence[Tensor], states: Sequence[Tensor], scalars: Sequence[Tensor]) -> Tensor:

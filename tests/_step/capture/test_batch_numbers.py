@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 import torch
 
-from dnnsuite._step.capture.changing_numbers import BatchNumbers, on_filled
+from dnnsuite._step.capture.numbers import BatchNumbers, on_filled
 
 
 def test_numbers_are_read_and_replaced_in_order():

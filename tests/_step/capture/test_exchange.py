@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from dnnsuite._step.capture import guards
-from dnnsuite._step.capture.changing_numbers import ChangingNumbers
-from dnnsuite._step.capture.exchange import Attempt, Exchange
+from dnnsuite._step.capture.exchange import Attempt, Exchange, Way
 from dnnsuite._step.capture.library import Recordings
+from dnnsuite._step.capture.numbers import ChangingNumbers
 from dnnsuite._step.capture.plan import make_plan
 from dnnsuite._step.capture.record import StepRecorder
 from dnnsuite._step.capture.script import Script
@@ -57,9 +57,9 @@ class Shard:
         with StepRecorder([x]) as recorder:
             found = self.step(x)
         recorder.recording.losses = recorder.slot(found).index
-        attempt.replay = Script(make_plan(recorder.recording))
-        attempt.recording = recorder.recording
-        attempt.made = self.exchange.proven(attempt, attempt.replay, ())
+        way = Way(attempt.facts, recording=recorder.recording, replay=Script(make_plan(recorder.recording)))
+        way.made = self.exchange.proven(way)
+        return way
 
 
 @pytest.fixture
@@ -71,11 +71,11 @@ def test_a_shard_waits_for_the_one_that_records_and_takes_its_recording_over(kno
     first, second = Shard(known), Shard(known, 5.0)
     mine, other = first.look(), second.look()
     assert (mine.stage, other.stage) == ("record", "wait")
-    first.record(mine)
-    first.exchange.keep(mine, mine.made)
+    way = first.record(mine)
+    first.exchange.keep(way, way.made)
     other = second.look()
-    assert (other.stage, second.prepared) == ("replay", ["plan"])
-    assert torch.equal(other.replay([torch.tensor([1.0, 2.0])]), torch.tensor([13.0, 13.0]))
+    assert (other.stage, second.prepared) == ("ways", ["plan"])
+    assert torch.equal(other.paths.replay([torch.tensor([1.0, 2.0])]), torch.tensor([13.0, 13.0]))
     assert torch.equal(second.array.weight.data, torch.tensor([[6.0, 7.0], [6.0, 7.0]]))
 
 
@@ -89,24 +89,23 @@ def test_a_shard_tries_after_one_that_has_given_up(known):
 
 def test_a_recording_that_is_known_needs_no_comparison():
     first = Shard(Recordings(lambda array, x: array(x).sum()))  # nobody has recorded this one yet
-    mine = first.look()
-    first.record(mine)
+    mine = first.record(first.look())
     assert not first.exchange.follows(mine)
     first.exchange.keep(mine, mine.made)
     other = first.look("another layout")
     assert other.stage == "record"
-    first.record(other)
-    assert first.exchange.follows(other)
-    assert other.recording is None
+    way = first.record(other)
+    assert first.exchange.follows(way)
+    assert way.recording is None
 
 
 def test_a_shard_alone_records_for_itself():
     alone = Shard(None)
     mine = alone.look()
     assert (mine.stage, mine.facts) == ("record", ())
-    alone.record(mine)
-    assert mine.made is None
-    assert not alone.exchange.follows(mine)
+    way = alone.record(mine)
+    assert way.made is None
+    assert not alone.exchange.follows(way)
 
 
 def test_facts_are_read_again_after_a_change(known):

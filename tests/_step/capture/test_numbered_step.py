@@ -8,11 +8,11 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, optim
-from dnnsuite._step.capture import watch as numbered_step
+from dnnsuite._step.capture import looks
 from helpers import make_models
 
 
-@pytest.mark.parametrize(("ways", "mode"), [(4, "captured"), (numbered_step.MAX_WAYS + 1, "eager: a number that")])
+@pytest.mark.parametrize(("ways", "mode"), [(4, "captured"), (looks.MAX_WAYS + 1, "eager: a number that")])
 def test_ways_are_few(ways, mode):
     array = dnnsuite.fuse(make_models(lambda: torch.nn.Linear(3, 2), 2))
     count, factors = [1], [0.3 + 0.1 * way for way in range(ways)]
@@ -125,3 +125,25 @@ def test_a_number_of_a_hook_that_changes():
                 loss.backward()
                 optimizer.step()
                 torch.testing.assert_close(found[index], loss.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_what_a_number_lets_a_step_write_is_written_once():
+    """A step is tried with stand-ins before it is made: the trial leaves nothing, also where no step before has written
+    into a tensor."""
+    array = dnnsuite.fuse(make_models(lambda: torch.nn.Linear(3, 2), 2))
+    factor, total, expected = [0.0], torch.zeros(2), torch.zeros(2)
+
+    def loss(part, x):
+        own = part(x).square().mean((1, 2)) * factor[0]
+        if factor[0] > 1.0:
+            total.add_(own.detach() * factor[0])
+        return own
+
+    x = torch.ones(2, 4, 3)
+    with StepRunner(array, optim.SGD(array.parameters(), lr=0.0), loss, width=2, threads=1) as runner:
+        for step in range(24):
+            factor[0] = 0.25 + 0.125 * step
+            losses = runner.step(x).losses()
+            expected += losses * factor[0] if factor[0] > 1.0 else 0
+            torch.testing.assert_close(total, expected)
+        assert runner.mode == "captured"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Recordings of the ways through a step: which is tried, and when there is no use in more."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -15,8 +15,7 @@ class Counted:
 
     rounds: int
     stage: str = "replay"
-    read: list = field(default_factory=list)
-    guard: None = None
+    step: None = None
     tried: int = 0
 
     @property
@@ -26,6 +25,15 @@ class Counted:
     @property
     def replay(self):
         return self
+
+    def takes(self, numbers):
+        return not numbers
+
+    def begins(self, inputs):
+        return True
+
+    def fed(self):
+        return []
 
     def __call__(self, inputs):
         self.tried += 1

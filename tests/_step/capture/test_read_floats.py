@@ -9,11 +9,11 @@ import operator
 import pytest
 import torch
 
-from dnnsuite._step.capture.arithmetic import followed_in_math
+from dnnsuite._step.capture.hidden_reads import HiddenReads
 from dnnsuite._step.capture.looks import ValueChanged, holds
-from dnnsuite._step.capture.read_floats import HiddenReads
 from dnnsuite._step.capture.record import StepRecorder
 from dnnsuite._step.capture.script import Scripts
+from dnnsuite._step.capture.stand_ins import followed_in_math
 
 VALUES = [0.1, -0.0, 0.0, 1.0, -3.5, 1e-3, 2.0**60, math.inf, -math.inf, math.nan, 5e-324, 0.30000001192092896]
 

@@ -1,30 +1,31 @@
 # SPDX-License-Identifier: MIT
-"""Arithmetic on numbers that change from step to step: traced while a step runs, and repeated for the next.
+"""Arithmetic of one recorded step on numbers that are others in the next: written down, to be repeated.
 
-A `FollowedNumber` takes the place of a number in the user's code. To C code it is no float, so every read of its value
-is seen: a read as a plain number, or a decision by it, becomes a condition of the recording.
+There are two kinds. With a number that is known before a step, such as a schedule in an attribute, Python computes
+again, by the same functions: torch's `cos` rounds in another way than that of Python's `math`. A float that Python
+reads of a tensor on the way exists in a replay as a tensor only: its arithmetic is repeated on float64 tensors, which
+round as Python does. A decision by one of the first kind, or a read of its plain value, is a condition of the
+recording; for the second kind it is an assertion inside of it, and what tensors cannot repeat refuses the recording.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import math
 import operator
-import threading
-import types
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
+from .plan import StepRecording
+from .record import READS_A_VALUE
+from .stand_ins import KINDS, FollowedNumber, is_number, plain
 from .unseen import user_place
 
 _FREE = object()  # a line whose value may be another one in the next step
-_KINDS = (int, float, np.float64, np.float32, np.int64)
-_NUMBERS = (bool, *_KINDS)
 
 
 @dataclass(frozen=True)
@@ -59,20 +60,6 @@ def same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and (repr(a) == repr(b) if isinstance(a, (float, np.floating)) else bool(a == b))
 
 
-NUMBERS = (int, float, np.float64)
-
-
-def is_number(value: Any) -> bool:
-    """Return True for a number that can be followed."""
-    return type(value) in NUMBERS
-
-
-def is_special(value: Any) -> bool:
-    """Return True for numbers that torch treats specially, such as 0 and 1: they are conditions of a recording, not
-    inputs."""
-    return bool(value in (0, 1, -1) or not math.isfinite(value))
-
-
 @dataclass
 class Arithmetic:
     """Operations on `kinds` of numbers that a step begins with, in order."""
@@ -93,34 +80,69 @@ class Arithmetic:
         return values
 
 
-class Trace:
-    """Trace of a step's arithmetic; `numbers` take the place of those it begins with."""
+@dataclass(frozen=True)
+class Source:
+    """Float64 tensor of one element with the value of a float that was read, and the line of the user's code that read
+    it."""
 
-    def __init__(self, begin: Sequence[Any]) -> None:
+    tensor: torch.Tensor
+    place: str
+
+
+class Trace:
+    """Trace of a step's arithmetic; `numbers` take the place of those it begins with.
+
+    Args:
+        recording: refused where a float that was read is needed itself.
+    """
+
+    def __init__(self, recording: StepRecording, begin: Sequence[Any] = ()) -> None:
+        self._recording = recording
         self.begin = list(begin)
         self.arithmetic = Arithmetic(tuple(map(type, begin)))
         self.place: str | None = None  # line of the user's code that first reads a number as a plain one
         self.open = True
         self._count = len(begin)
         self.numbers = [FollowedNumber(self, index, value) for index, value in enumerate(begin)]
+        self._read: list[weakref.ref[FollowedNumber]] = []
+
+    @property
+    def any(self) -> bool:
+        """True if there may be stand-ins in the step."""
+        return bool(self.numbers or self._read)
+
+    def read_of(self, tensor: torch.Tensor, value: float, place: str) -> FollowedNumber:
+        """Make the stand-in for `value`, the element of a float64 `tensor`."""
+        made = FollowedNumber(self, Source(tensor, place), value)
+        self._read.append(weakref.ref(made))
+        return made
+
+    def held(self) -> list[FollowedNumber]:
+        """Return the stand-ins for floats that were read, as far as they are still there."""
+        return [number for one in self._read if (number := one()) is not None]
 
     def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Carry out an operation and record it; a result that is no number becomes a condition."""
         for one in arguments:
             if type(one) is FollowedNumber and one.trace is not self and one.trace.open:
-                return one.trace.apply(function, *arguments)  # a value that the step has read of a tensor
+                return one.trace.apply(function, *arguments)
+        if any(map(_is_read, arguments)):
+            return self._on_tensors(function, arguments)
         value = function(*map(plain, arguments))
         if not self.open:
             return value
-        if type(value) in _KINDS:
+        if type(value) in KINDS:
             self._line(function, arguments, value)
             return FollowedNumber(self, self._count - 1, value)
         return self._condition(function, arguments, value)
 
     def read(self, number: FollowedNumber, function: Callable[[Any], Any] = operator.pos) -> Any:
-        """Return the plain value of a number; the next step must have the same."""
+        """Return the plain value of a number; the next step must have the same, which a float that was read has not."""
         value = function(number.value)
         if not self.open:
+            return value
+        if _is_read(number):
+            self.refuse(number)
             return value
         if self.place is None:
             self.place = user_place()
@@ -129,7 +151,11 @@ class Trace:
     def constant(self, value: Any) -> Any:
         """Record a constant of the step and return it as a followed number; a value that is no number is returned as it
         is."""
-        return self.apply(_identity, value) if is_number(value) else value
+        return self.apply(operator.pos, value) if is_number(value) else value
+
+    def refuse(self, number: FollowedNumber) -> None:
+        """End the recording: a float that was read is needed itself."""
+        self._recording.refuse(READS_A_VALUE + number.index.place)
 
     def _condition(self, function: Callable[..., Any], arguments: tuple[Any, ...], value: Any) -> Any:
         self._line(function, arguments, value, value)
@@ -146,179 +172,93 @@ class Trace:
         """Make a reference to a number; one kept from another run counts as plain."""
         return Ref(number.index) if number.trace is self else number.value
 
+    # -- floats that were read -------------------------------------------------------------------------------------
 
-def plain(value: Any) -> Any:
-    """Return the value of a followed number; leave anything else as it is."""
-    return value.value if type(value) is FollowedNumber else value
+    def _on_tensors(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        """Carry out an operation as Python does, and repeat it on the tensors of floats that were read."""
+        known = tuple(one if _is_read(one) and one.trace is self else _plainly(one) for one in arguments)
+        value = function(*map(plain, known))
+        if not self.open:
+            return value
+        try:
+            found = self._repeated(function, known, value)
+        except OverflowError:  # a whole number beyond all floats
+            found = None
+        if found is not None:
+            return found
+        for one in filter(_is_read, known):
+            self.refuse(one)
+        return value
 
+    def _repeated(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any:
+        """Repeat an operation on tensors; None if they would not give what Python does."""
+        if any(type(one) is not FollowedNumber and not _is_exact(one) for one in arguments):
+            return None
+        place = next(one.index.place for one in arguments if type(one) is FollowedNumber)
+        given: list[Any] = [one.index.tensor if type(one) is FollowedNumber else float(one) for one in arguments]
+        if function in _COMPARISONS:
+            return self._decided(_COMPARISONS[function], given, value)
+        if function is bool:
+            return self._decided(_COMPARISONS[operator.ne], [*given, 0.0], value)
+        if function in _OF_MATH:
+            return self._decided(_COMPARISONS[operator.eq], [_OF_MATH[function](*given), 1.0], value)
+        if type(value) is not float:
+            return None
+        if function in _OF_ONE:
+            if function is math.sqrt:
+                self._decided(_COMPARISONS[operator.lt], [*given, 0.0], False)  # Python raises an error
+            return self.read_of(_OF_ONE[function](*given), value, place)
+        if function in _ARITHMETIC:
+            return self.read_of(self._computed(function, *given), value, place)
+        return None
 
-def _operation(function: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
-    def method(self: FollowedNumber, other: Any, *more: Any) -> Any:
-        if more or type(other) not in (*_NUMBERS, FollowedNumber):
-            return NotImplemented
-        return self.trace.apply(function, *((other, self) if reflected else (self, other)))
+    def _computed(self, function: Any, left: Any, right: Any) -> torch.Tensor:
+        if function is operator.truediv and type(right) is not float:
+            self._decided(_COMPARISONS[operator.eq], [right, 0.0], False)  # Python raises an error
+        if type(left) is float:
+            left = _aten.full_like.default(right, left)
+        found: torch.Tensor = _ARITHMETIC[function](left, right)
+        return found
 
-    return method
-
-
-def _function(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, *others: self.trace.apply(function, self, *others)
-
-
-def _reading(function: Callable[[Any], Any]) -> Callable[..., Any]:
-    return lambda self: self.trace.read(self, function)
-
-
-class FollowedNumber(torch.SymFloat):
-    """Number that takes the place of another and records the operations on it. torch's functions accept it as a number,
-    and `isinstance` sees the type of the number it replaces; C code has to ask for its value.
-    """
-
-    __array_priority__ = 1000
-
-    def __init__(self, trace: Any, index: Any, value: Any) -> None:
-        """`trace` carries out the operations, and knows the number as `index`."""
-        self.trace, self.index, self.value = trace, index, value
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        return type(self.value)
-
-    @property
-    def node(self) -> Any:
-        """Symbolic node, which torch asks for the value outside of its modes."""
-        return types.SimpleNamespace(guard_float=lambda file, line: float(self), is_float=lambda: True)
-
-    @node.setter
-    def node(self, value: Any) -> None:
-        raise AttributeError("node")
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in _OWN or name.startswith("__"):
-            return object.__getattribute__(self, name)
-        return getattr(self.trace.read(self), name)
-
-    def __copy__(self) -> FollowedNumber:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> FollowedNumber:
-        return self
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return _identity, (self.trace.read(self),)
-
-    def __format__(self, spec: str) -> str:
-        return self.trace.read(self, functools.partial(_formatted, spec))
-
-    def __index__(self) -> int:
-        return self.trace.read(self, operator.index)
-
-    def __divmod__(self, other: Any) -> Any:
-        return self // other, self % other
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return other // self, other % self
-
-    def __round__(self, digits: Any = None) -> Any:
-        return self.trace.apply(round, self) if digits is None else self.trace.apply(round, self, digits)
-
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        return np.asarray(self.trace.read(self), *args, **kwargs)
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if method == "__call__" and not kwargs and all(type(x) in (*_NUMBERS, FollowedNumber) for x in inputs):
-            return self.trace.apply(ufunc, *inputs)
-        return getattr(ufunc, method)(*map(_read, inputs), **kwargs)
-
-    def __array_function__(self, function: Any, kinds: Any, args: Any, kwargs: Any) -> Any:
-        if not kwargs and all(type(x) in (*_NUMBERS, FollowedNumber) for x in args):
-            return self.trace.apply(function, *args)
-        return function(*map(_read, args), **{name: _read(value) for name, value in kwargs.items()})
+    def _decided(self, ways: tuple[Any, Any], given: list[Any], value: Any) -> Any:
+        """Compare as Python did; the recorder takes note of the answer, for it is read of a tensor."""
+        left, right = given
+        answer = bool(ways[type(right) is not float](left, right))
+        return value if answer == bool(value) else None
 
 
-_OWN = frozenset(("trace", "index", "value", "node"))
+def _is_read(value: Any) -> bool:
+    return type(value) is FollowedNumber and type(value.index) is Source
 
 
-def _identity(value: Any) -> Any:
-    return value
-
-
-def _formatted(spec: str, value: Any) -> str:
-    return format(value, spec)
-
-
-def _read(value: Any) -> Any:
+def _plainly(value: Any) -> Any:
     return value.trace.read(value) if type(value) is FollowedNumber else value
 
 
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
-    _what = getattr(operator, _name)
-    setattr(FollowedNumber, f"__{_name}__", _operation(_what))
-    setattr(FollowedNumber, f"__r{_name}__", _operation(_what, reflected=True))
-for _name in ("lshift", "rshift", "and_", "or_", "xor"):
-    _what, _name = getattr(operator, _name), _name.rstrip("_")
-    setattr(FollowedNumber, f"__{_name}__", _operation(_what))
-    setattr(FollowedNumber, f"__r{_name}__", _operation(_what, reflected=True))
-for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(FollowedNumber, f"__{_name}__", _operation(getattr(operator, _name)))
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "neg": operator.neg,
-    "pos": operator.pos,
-    "abs": abs,
-    "floor": math.floor,
-    "ceil": math.ceil,
-    "trunc": math.trunc,
-    "bool": bool,
+def _is_exact(value: Any) -> bool:
+    """Return True for a number that is the same as a float: Python compares whole numbers digit by digit."""
+    return type(value) in (bool, int, float, np.float64) and (float(value) == value or value != value)
+
+
+_aten = torch.ops.aten
+_COMPARISONS: dict[Any, tuple[Any, Any]] = {  # with a number, and with another float that was read
+    getattr(operator, name): (getattr(_aten, name).Scalar, getattr(_aten, name).Tensor)
+    for name in ("lt", "le", "gt", "ge", "eq", "ne")
 }
-_READS: dict[str, Callable[..., Any]] = {"int": int, "float": float, "str": str, "repr": repr, "hash": hash}
-for _name, _what in _FUNCTIONS.items():
-    setattr(FollowedNumber, f"__{_name}__", _function(_what))
-for _name, _what in _READS.items():
-    setattr(FollowedNumber, f"__{_name}__", _reading(_what))
-
-
-@dataclass
-class _Replaced:
-    """Functions of a namespace that are replaced, and by how many threads."""
-
-    functions: dict[str, Any]
-    inside: int = 0
-
-
-_MATH = {id(held) for held in vars(math).values() if isinstance(held, types.BuiltinFunctionType)}
-_in_math: dict[int, _Replaced] = {}  # by namespace
-_math_lock = threading.Lock()
-
-
-@contextlib.contextmanager
-def followed_in_math(spaces: Sequence[dict[str, Any]]) -> Iterator[None]:
-    """Context manager: record calls of Python's `math` on followed numbers, also under the names that these namespaces
-    give its functions. Threads may be inside at the same time; the last one puts the functions back."""
-    each = {id(one): one for one in (vars(math), *spaces)}
-    with _math_lock:
-        for key, space in each.items():
-            if key not in _in_math:
-                found = _in_math[key] = _Replaced({n: f for n, f in space.items() if id(f) in _MATH})
-                space.update({name: _followed(function) for name, function in found.functions.items()})
-            _in_math[key].inside += 1
-    try:
-        yield
-    finally:
-        with _math_lock:
-            for key, space in each.items():
-                _in_math[key].inside -= 1
-                if not _in_math[key].inside:
-                    space.update(_in_math.pop(key).functions)
-
-
-@functools.lru_cache(256)  # Python's `math` has some fifty, and each recorded step wants them
-def _followed(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            for value in args:
-                if type(value) is FollowedNumber:
-                    return value.trace.apply(function, *args)
-        return function(*args, **kwargs)
-
-    return call
+_ARITHMETIC: dict[Any, Any] = {
+    operator.add: _aten.add.Tensor,
+    operator.sub: _aten.sub.Tensor,
+    operator.mul: _aten.mul.Tensor,
+    operator.truediv: _aten.div.Tensor,
+}
+_OF_ONE: dict[Any, Any] = {
+    operator.neg: _aten.neg.default,
+    abs: _aten.abs.default,
+    math.fabs: _aten.abs.default,
+    math.sqrt: _aten.sqrt.default,
+}
+_OF_MATH: dict[Any, Callable[[torch.Tensor], torch.Tensor]] = {
+    math.isfinite: lambda tensor: _aten.lt.Scalar(_aten.abs.default(tensor), math.inf),
+    math.isinf: lambda tensor: _aten.eq.Scalar(_aten.abs.default(tensor), math.inf),
+    math.isnan: lambda tensor: _aten.ne.Tensor(tensor, tensor),
+}

@@ -37,24 +37,16 @@ class Audit:
         named: tensors that a step changes, by name.
         start: number of the shard's first model.
         replays: replays one of which may be right for the step.
-        seen: values that the readers have read for the step.
     """
 
-    def __init__(
-        self,
-        watch: StepWatch,
-        named: Mapping[str, torch.Tensor],
-        start: int,
-        replays: Sequence[Any],
-        seen: Sequence[Any],
-    ) -> None:
+    def __init__(self, watch: StepWatch, named: Mapping[str, torch.Tensor], start: int, replays: Sequence[Any]) -> None:
         self.compared = False
         self._watch, self._start, self._numbers = watch, start, watch.numbers
         self._names = {id(tensor): name for name, tensor in named.items()}
         tensors = [*(t for one in replays for t in one.written()), *named.values()]
         self._state = State(tensors, watch.replays.home_of_copies(tensors, audits=True))
         self._repeat, self._ways = watch.replays.repeat(self._state), guards.ways(watch.array)
-        self._before = self._numbers.values(self._numbers.places, seen)
+        self._before = self._numbers.now()
         self._left = tensors_left(watch.array)
         self._python: KeptPython | None = None
         with contextlib.suppress(CannotBeKept):  # the tensors, and numbers of a recording, are put back

@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from ..capture import guards
-from .changing_numbers import ChangingNumbers
-from .followed_step import FollowedStep
 from .library import Facts, Proven, Recordings, Subject, prove
-from .looks import NO_LOOKS, Looks, Paths, Replay, begins
+from .looks import NO_LOOKS, Looks, Paths, Replay, holds
+from .numbers import ChangingNumbers, FollowedStep
 from .placed import Read
 from .plan import StepRecording
 from .reach import Reach
@@ -110,53 +109,44 @@ class Exchange:
                 continue
             taken, (replay, read) = True, served
             self.leaves = replay.leaves_in(self._array) or self.leaves
-            if made.numbers is not None:
-                attempt.numbered.append(NumberedReplay(made.numbers, replay, read))
-                attempt.stage = "follow"
-                continue
-            own = Attempt("replay", attempt.facts, warm=True, replay=replay, read=read, looks=made.looks)
-            if made.looks.values:
-                own.home, attempt.stage = attempt, "paths"
-                own.file()
-                continue
-            attempt.replay, attempt.read, attempt.stage = replay, read, "replay"
-            break
+            way = Way(attempt.facts, "replay", replay=replay, read=read, looks=made.looks, step=made.numbers)
+            attempt.paths.add(way)
+            attempt.stage = "ways"
         return taken
 
     def _is_known(self, made: Proven, attempt: Attempt) -> bool:
         """Return True if a recording is at hand, or none like it is wanted."""
-        if any(one.step is made.numbers for one in attempt.numbered):
-            return True
-        return bool(made.looks.values) and (attempt.paths.full or attempt.paths.has(made.looks))
+        return attempt.paths.full or attempt.paths.has(made.looks, made.numbers)
 
-    def follows(self, attempt: Attempt) -> bool:
+    def follows(self, way: Way) -> bool:
         """Return True if the recording is a known list of operators, which needs no comparison; it is offered then."""
-        if self._known is None or attempt.replay is None:
+        if self._known is None or way.replay is None:
             return False
-        made = attempt.made = self.proven(attempt, attempt.replay, attempt.read)
+        made = way.made = self.proven(way)
         if made is None or not self._known.follows(made):
             return False
-        self.keep(attempt, made)
-        attempt.recording = None
+        self.keep(way, made)
+        way.recording = None
         return True
 
-    def proven(
-        self, attempt: Attempt, replay: Replay, read: Sequence[Read], numbers: FollowedStep | None = None
-    ) -> Proven | None:
-        """Describe a replay for other shards; None if it cannot serve them."""
-        if self._subject is None or not attempt.facts or (numbers is not None and replay.guard is not None):
+    def proven(self, way: Way) -> Proven | None:
+        """Describe the replay of a way for other shards; None if it cannot serve them."""
+        replay, step = way.replay, way.step
+        if self._subject is None or not way.facts or replay is None:
             return None
-        return prove(attempt.facts, self._subject, replay, read, attempt.looks, numbers)
+        if step is not None and replay.guard is not None:
+            return None
+        return prove(way.facts, self._subject, replay, way.read, way.looks, step)
 
-    def keep(self, attempt: Attempt, made: Proven | None) -> None:
+    def keep(self, way: Way, made: Proven | None) -> None:
         """Offer a recording to other shards."""
-        if self._known is None or not attempt.facts:
+        if self._known is None or not way.facts:
             return
         if made is not None:
             self._known.keep(made, self._objects())
-        self.give_up(attempt, alone=made is None or not made.settled)
+        self.give_up(way, alone=made is None or not made.settled)
 
-    def give_up(self, attempt: Attempt, alone: bool = True) -> None:
+    def give_up(self, attempt: Attempt | Way, alone: bool = True) -> None:
         """Let other shards try the step of `attempt`; with `alone` each for itself."""
         if self._known is not None and attempt.facts:
             self._known.give_up(attempt.facts, self, alone)
@@ -174,56 +164,51 @@ def _torch_state() -> tuple[Any, ...]:
 
 
 @dataclass(eq=False)
-class NumberedReplay:
-    """Replay that takes numbers, and the step it was recorded from."""
-
-    step: FollowedStep
-    replay: Replay
-    read: list[Read]
-
-
-@dataclass
 class Attempt:
     """Progress of the capture for one layout of batch; `stage` says how its next step is used."""
 
-    stage: str = "begin"  # then "wait" for another shard, "warm up", "record", "follow", "compare", "replay", "paths"
+    stage: str = "begin"  # then "wait" for another shard, "warm up", "record", "ways"
     facts: Facts = ()  # empty where no other shard has an interest
     warm: bool = False  # a step was made: state that is made late is there
+    recording: StepRecording | None = None  # of a step as written, where numbers change
+    values: Any = None  # Python values of the modules before that
+    ways: Any = None  # in which the modules' code ran in it
+    paths: Paths = field(default_factory=Paths)  # a recording for each way that Python takes in a step
+
+
+@dataclass(eq=False)
+class Way:
+    """Recording of one way through a step, and its replay, in use from the comparison of both with the step on."""
+
+    facts: Facts
+    stage: str = "compare"  # then "replay", or "record" again
+    values: Any = None  # Python values of the modules before the recording
+    ways: Any = None  # in which the modules' code ran while recorded
     first: bool = False  # the recorded step was the first: it may have made state that is there later
     recording: StepRecording | None = None
     replay: Replay | None = None
     made: Proven | None = None  # the recording, in terms that serve other shards
-    values: Any = None  # Python values of the modules before the recording
-    ways: Any = None  # in which the modules' code ran while recorded
     read: list[Read] = field(default_factory=list)
     looks: Looks = NO_LOOKS  # values that Python has read beside
-    numbered: list[NumberedReplay] = field(default_factory=list)  # for numbers that lead other ways
-    pending: list[NumberedReplay] = field(default_factory=list)  # of these, not compared yet
-    paths: Paths = field(default_factory=Paths)  # recordings, one for each way that Python takes in a step
-    home: Attempt | None = None  # whose path this is
+    step: FollowedStep | None = None  # where numbers are inputs
+    numbers: list[Any] = field(default_factory=list)  # of that, for the step under way
 
-    def replays(self) -> list[Replay]:
-        """List the replays at hand, one of which may be right for a step."""
-        ready = [self.replay, *(one.replay for one in self.numbered), *(one.replay for one in self.paths)]
-        return [one for one in ready if one is not None]
+    def takes(self, begin: Sequence[Any]) -> bool:
+        """Return True if these numbers lead this way; a step begins with them."""
+        values = [] if self.step is None else self.step.values(begin)
+        self.numbers = values or []
+        return values is not None
 
-    def file(self) -> None:
-        """Become a path, if the recorded step decides its way by what it reads: others may be recorded beside it."""
-        if not self.looks.values or self.stage not in ("compare", "replay"):
-            return
-        if self.home is not None:
-            self.home.paths.add(self)
-            return
-        self.paths.add(replace(self, paths=Paths(), home=self))
-        self.stage, self.recording, self.replay, self.made = "paths", None, None, None
+    def begins(self, inputs: Sequence[torch.Tensor]) -> bool:
+        """Return True if it is right for all that is known of a step before it."""
+        guard = None if self.replay is None else self.replay.guard
+        return all(read.holds(inputs) for read in self.read) and (guard is None or holds(guard, inputs))
 
+    def fed(self) -> list[Any]:
+        """List the numbers that the replay takes beside the tensors."""
+        return [] if self.step is None else self.step.inputs(self.numbers)
 
-def find_numbered(
-    replays: Sequence[NumberedReplay], numbers: Sequence[Any], inputs: Sequence[torch.Tensor]
-) -> tuple[NumberedReplay, list[Any]] | None:
-    """Find the replay for these numbers, and the values of its arithmetic; None without one."""
-    for one in replays:
-        values = one.step.values(numbers)
-        if values is not None and begins(one, inputs):
-            return one, values
-    return None
+    def settle(self, numbers: ChangingNumbers) -> None:
+        """Leave the numbers in the modules that the step as written would."""
+        if self.step is not None:
+            self.step.update(numbers, self.numbers)

@@ -22,8 +22,8 @@ from ..._torch import HOOKS_OF_GRADIENTS, global_hooks
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
 from ..batches import opened
-from .arithmetic import NUMBERS
 from .reach import Reach
+from .stand_ins import NUMBERS
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 _HOOKS = (

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import torch
 
-from .followed_step import FollowedStep
 from .looks import NO_LOOKS, CheckedReplay, Looks, Replay, without_number
+from .numbers import FollowedStep
 from .placed import Place, PlacedScript, Places, Read, Repeats, Rolled
 from .plan import OperatorCall, TensorSlot
 from .script import Script, same_bits

@@ -194,6 +194,7 @@ def holds(guard: Replay, inputs: Sequence[torch.Tensor]) -> bool:
 
 MAX_PATHS = 64
 MAX_OUTCOMES = 4  # paths that depend on the batch alone
+MAX_WAYS = 8  # paths of steps with numbers as inputs, which lead Python one way or another
 _MANY_OF_ONE_READ = 4  # values of one read that are tried in a step
 
 
@@ -203,12 +204,23 @@ class Path(Protocol):
     stage: str
     looks: Looks
     read: list[Any]
+    step: Any
     replay: Any
+
+    def takes(self, begin: Sequence[Any]) -> bool: ...
+
+    def begins(self, inputs: Sequence[torch.Tensor]) -> bool: ...
+
+    def fed(self) -> list[Any]: ...
 
 
 class Paths:
-    """Ways through a step of one layout, the last right one first. What Python reads of the batch is compared before a
-    replay by its guard, what it reads on the way in the replay."""
+    """Ways through a step of one layout, the last right one first. Numbers that change say before a step whether a way
+    is theirs; what Python reads of the batch is compared before a replay by its guard, what it reads on the way in the
+    replay.
+
+    In the methods, `numbers` are those that the step begins with.
+    """
 
     def __init__(self) -> None:
         self._each: list[Any] = []
@@ -219,6 +231,8 @@ class Paths:
     @property
     def refusal(self) -> str | None:
         """Reason to give up if most steps go ways that no recording knows; else None."""
+        if self._by_numbers or not any(one.looks.values for one in self._each):
+            return None  # numbers are no inputs any more once there are too many ways
         if self._on_the_way:
             why = f"values that Python reads in a step keep leading it another way{self._place}"
             return why if self._unknown > MAX_PATHS else None
@@ -230,41 +244,70 @@ class Paths:
         return not self._each or any(one.looks.on_the_way for one in self._each)
 
     @property
+    def _by_numbers(self) -> bool:
+        return any(one.step is not None for one in self._each)
+
+    @property
     def full(self) -> bool:
         """True if no further recording is wanted."""
+        if self._by_numbers:
+            return len(self._each) >= MAX_WAYS
         return not self._on_the_way and len(self._each) >= MAX_OUTCOMES
+
+    @property
+    def only(self) -> Any:
+        """The replay that is right for every step; None if something has to be looked at before, or on the way."""
+        if len(self._each) != 1:
+            return None
+        (one,) = self._each
+        known = one.stage == "replay" and not (one.read or one.looks.values or one.step)
+        return one.replay if known else None
+
+    @property
+    def outdated(self) -> bool:
+        """True if the tensors that a step looks into have changed since its only way was recorded."""
+        return len(self._each) == 1 and self._each[0].stage == "replay" and not self._each[0].looks.values
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._each)
 
-    def has(self, looks: Looks) -> bool:
-        """Return True if there is a recording of the way with these values."""
-        return any(one.looks.values == looks.values for one in self._each)
+    @property
+    def last(self) -> Any:
+        """The path of the last replay."""
+        return self._each[0]
+
+    def has(self, looks: Looks, step: Any = None) -> bool:
+        """Return True if there is a recording of the way with these values, and this arithmetic on numbers."""
+        return any(_same_way(one, looks, step) for one in self._each)
 
     def add(self, path: Path) -> None:
         """Add a recording in the place of one that reads the same values, or of the one not used for longest."""
-        others = [one for one in self._each if one.looks.values != path.looks.values]
+        others = [one for one in self._each if not _same_way(one, path.looks, path.step)]
         self._each = [path, *others][:MAX_PATHS]
 
-    def replay(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor | None:
-        """Replay a step on the path that is right for it; None if there is none, and nothing was run then."""
+    def replay(self, inputs: Sequence[torch.Tensor], numbers: Sequence[Any] = ()) -> torch.Tensor | None:
+        """Replay a step on the path that is right for it, the first from then on; None if there is none, and nothing
+        was run then."""
         self._failed = []
-        for path in self.left("replay", inputs):
+        for path in self.left("replay", inputs, numbers):
             try:
-                losses: torch.Tensor = path.replay(inputs)
+                losses: torch.Tensor = path.replay([*inputs, *path.fed()])
             except ValueChanged as error:
                 self.failed(path, error)
                 continue
-            self._each = [path, *(one for one in self._each if one is not path)]
+            if path is not self._each[0]:
+                self._each = [path, *(one for one in self._each if one is not path)]
             self._unknown = max(0, self._unknown - 1)
             return losses
         return None
 
-    def compare(self, inputs: Sequence[torch.Tensor], compare: Callable[[Any], torch.Tensor]) -> torch.Tensor | None:
+    def compare(
+        self, inputs: Sequence[torch.Tensor], compare: Callable[[Any], torch.Tensor], numbers: Sequence[Any] = ()
+    ) -> torch.Tensor | None:
         """Take a step that no replay is right for with `compare`, by a path that was not compared yet; None if there is
         none."""
         self._unknown += 1
-        for path in self.left("compare", inputs):
+        for path in self.left("compare", inputs, numbers):
             try:
                 losses = compare(path)
             except ValueChanged as error:
@@ -275,13 +318,13 @@ class Paths:
             return losses
         return None
 
-    def left(self, stage: str, inputs: Sequence[torch.Tensor]) -> Iterator[Any]:
+    def left(self, stage: str, inputs: Sequence[torch.Tensor], numbers: Sequence[Any] = ()) -> Iterator[Any]:
         """Yield the paths of a stage that may be right for the step, while others are found to be wrong."""
         rest = [path for path in self._each if path.stage == stage]
-        while rest := [path for path in rest if self._may_be(path.looks.values)]:
+        while rest := [path for path in rest if not self._failed or self._may_be(path.looks.values)]:
             path = self._next(rest)
-            rest = [one for one in rest if one is not path]
-            if begins(path, inputs):
+            rest.remove(path)
+            if path.takes(numbers) and path.begins(inputs):
                 yield path
 
     def _next(self, rest: list[Any]) -> Any:
@@ -308,7 +351,6 @@ class Paths:
         )
 
 
-def begins(path: Any, inputs: Sequence[torch.Tensor]) -> bool:
-    """Return True if a path, or a replay that takes numbers, is right for all that is known before the step."""
-    guard = path.replay.guard
-    return all(read.holds(inputs) for read in path.read) and (guard is None or holds(guard, inputs))
+def _same_way(path: Path, looks: Looks, step: Any) -> bool:
+    arithmetic = [one and one.arithmetic for one in (path.step, step)]
+    return path.looks.values == looks.values and arithmetic[0] == arithmetic[1]

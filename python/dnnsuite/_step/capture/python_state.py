@@ -20,9 +20,9 @@ from ..._C import Guards
 from ..._fuse import holds_module, joined, models_apart, names_of_own, stands_in
 from ..._state import PLAIN, Walk, hides_state, holds_lookalikes, holds_others, mark, slots_of
 from ...nn.array_module import ArrayModule
-from .arithmetic import is_number
 from .guards import GuardTable, is_state, modules_of
 from .held_objects import HeldObjects
+from .stand_ins import is_number
 
 _PLAIN = (*PLAIN, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)  # looked up in a fraction of the time of `isinstance`

@@ -22,7 +22,7 @@ from ..._C import Guards
 from ..._code import any_names, functions_in, names_of, texts_of
 from ..._state import PLAIN, Path, Unknown, Walk, look_at_module, register
 from ...nn.array_module import ArrayModule
-from .value_readers import CellReader, ClassReader, DefaultsReader, FixedReader, NameReader, Reader, Scope
+from .value_readers import Reader, Scope, of_cell, of_defaults, of_fixed, of_name
 
 _PLAIN_TYPES = frozenset(PLAIN)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
@@ -91,7 +91,7 @@ class Reach:
         if isinstance(function, functools.partial):
             self.call(function.func)
             for value in (function.args, function.keywords):
-                self._add(FixedReader(self._scope, value, "the arguments of a partial function", ""), id(value))
+                self._add(of_fixed(self._scope, value, "the arguments of a partial function"), id(value))
         elif isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
             self._function(function.__func__, function.__self__)
         elif isinstance(function, types.FunctionType):
@@ -120,7 +120,7 @@ class Reach:
             if names != self._scope.names:
                 self._scope.names = names
             if not _ENVIRONMENT.isdisjoint(self.names):
-                self._add(FixedReader(self._scope, os.environ, "os.environ", ""), "environment")
+                self._add(of_fixed(self._scope, os.environ, "os.environ"), "environment")
             for reader in self.readers[:]:
                 self._follow_all(reader.walk().code)
             for _, _, value in self._values_of_modules():
@@ -161,7 +161,7 @@ class Reach:
                         self._function(found, None)
         held = (value for base in users for name, value in vars(base).items() if not name.startswith("__"))
         if not all(isinstance(value, _CODE) for value in held):
-            self._add(ClassReader(self._scope, users[0]), id(users[0]))
+            self._add(of_fixed(self._scope, users[0], users[0].__qualname__), id(users[0]))
 
     def _function(self, function: types.FunctionType, owner: Any) -> None:
         key = id(function.__code__), id(owner), *map(id, function.__closure__ or ())
@@ -181,13 +181,13 @@ class Reach:
             self.spaces.append(function.__globals__)
         self._defaults(function)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            self._add(CellReader(self._scope, cell, f"{name} of {function.__qualname__}", name), id(cell))
+            self._add(of_cell(self._scope, cell, f"{name} of {function.__qualname__}", name), id(cell))
         for name in sorted(names):
             if name in function.__globals__:
                 self._global(function.__globals__, name)
             if name in getattr(owner, "__dict__", ()):
                 where = f"{type(owner).__name__}.{name}"
-                self._add(NameReader(self._scope, vars(owner), where, name), id(vars(owner)), name)
+                self._add(of_name(self._scope, vars(owner), where, name), id(vars(owner)), name)
             method = getattr(type(owner), name, None) if owner is not None else None
             if isinstance(method, types.FunctionType) and not _installed(method):
                 self._function(method, owner)
@@ -206,7 +206,7 @@ class Reach:
         """Read the defaults of arguments."""
         for name in ("__defaults__", "__kwdefaults__"):
             if getattr(function, name):
-                self._add(DefaultsReader(self._scope, function, name), id(function), name)
+                self._add(of_defaults(self._scope, function, name), id(function), name)
 
     def _global(self, space: dict[str, Any], name: str) -> None:
         value = space[name]
@@ -214,7 +214,7 @@ class Reach:
             self._follow(value)
             self._inside(value)
         if _holds_values(value):
-            self._add(NameReader(self._scope, space, f"the global {name}", name), id(space), name)
+            self._add(of_name(self._scope, space, f"the global {name}", name), id(space), name)
 
     def _inside(self, value: Any) -> None:
         """Follow the functions that code names in a module of the user's."""
@@ -226,7 +226,7 @@ class Reach:
                     self._follow(part)
                 elif not isinstance(part, types.ModuleType):
                     where = f"{value.__name__}.{name}"
-                    self._add(NameReader(self._scope, vars(value), where, name), id(vars(value)), name)
+                    self._add(of_name(self._scope, vars(value), where, name), id(vars(value)), name)
 
     def _follow(self, value: Any) -> None:
         """Follow the code of a value that is held by code."""

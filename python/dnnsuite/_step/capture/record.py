@@ -13,8 +13,10 @@ from ..._torch import StorageWeakRef, TorchDispatchMode, assert_true, hidden_fro
 from ...nn.model_tensor import ModelTensor
 from .operators import Operator, known_operator, operator_of
 from .plan import MARK, OperatorCall, StepRecording, TensorSlot, slots_in, slots_of, written_slots
+from .stand_ins import FollowedNumber
 from .unseen import in_a_loop, user_place
 
+_FIRST_NUMBER = 10**9  # slot of the first number: no step has as many tensors
 _KEPT_BYTES = 2**18  # a constant larger than this is computed anew in each step
 #: Operators that read lengths, their second argument, in C++: shapes and order of what follows depend on these.
 _BY_LENGTHS = frozenset(("aten._pack_padded_sequence", "aten._pad_packed_sequence"))
@@ -25,23 +27,41 @@ READS_A_VALUE = "aten._local_scalar_dense hands a tensor's value to Python (as .
 Key = tuple[Any, ...]
 
 
+class WritesElsewhere(BaseException):
+    """Raised before the step writes into a tensor that its caller does not put back; a user's `except Exception` does
+    not catch it."""
+
+
 class StepRecorder(TorchDispatchMode):
     """Dispatch mode that records the operators that run inside it, and runs them.
 
     A tensor is identified by its storage and its place there, not by its object: autograd returns new objects for saved
     tensors. Storages are held by weak references, so that none lives longer than without a recorder.
+
+    Attributes:
+        handed: numbers that stand for others in this step, each with what is known of it; among the arguments of
+            operators they become inputs of the recording.
+        fed: list of what is known of each of these inputs, and of its type.
     """
 
     def __init__(
-        self, inputs: Sequence[torch.Tensor], fixed: int = 0, seeded: bool = False, home: torch.device | None = None
+        self,
+        inputs: Sequence[torch.Tensor],
+        fixed: int = 0,
+        seeded: bool = False,
+        home: torch.device | None = None,
+        may_change: set[int] | None = None,
     ) -> None:
         """`inputs` are the tensors of one step; the last `fixed` of them seldom change. `seeded`: torch's random
         generator may be drawn from. `home`: the only device that operators may run on, in a graph of which the host has
-        no part.
+        no part. `may_change`: storages from before the step that it may write into; None for all.
         """
         super().__init__()
-        self._seeded, self._home = seeded, home
+        self._seeded, self._home, self._may_change = seeded, home, may_change
         self.recording = StepRecording()
+        self.handed: dict[float, Any] = {}
+        self.fed: list[tuple[Any, type]] = []
+        self._slots_of_numbers: dict[tuple[float, type], int] = {}
         self._slots: dict[Key, int] = {}
         self._count = 0
         self._alive: dict[int, StorageWeakRef] = {}  # as long as they exist no new storage gets the same address
@@ -91,12 +111,26 @@ class StepRecorder(TorchDispatchMode):
 
     def _with_slots(self, value: Any) -> Any:
         if type(value) in _PLAIN:
-            return value
+            is_handed = self.handed and type(value) in (int, float) and value in self.handed
+            return TensorSlot(self._number(value)) if is_handed else value
+        if type(value) in (FollowedNumber, torch.SymFloat):  # the latter is what C++ has made of it
+            self._refuse("a number that changes reaches torch where it is not followed, as in a backward pass")
         if isinstance(value, torch.Tensor):
             return self.slot(value)
         if isinstance(value, (list, tuple)):
             return type(value)(map(self._with_slots, value))
         return value
+
+    def _number(self, value: float) -> int:
+        """Return the slot of a number that stands for another: an input of the recording."""
+        key = value, type(value)
+        if key not in self._slots_of_numbers:
+            slot = self._slots_of_numbers[key] = _FIRST_NUMBER + len(self.fed)
+            self.recording.numbers[slot] = type(value)
+            self.recording.storage[slot] = -slot
+            self.recording.inputs.append(slot)
+            self.fed.append((self.handed[value], type(value)))
+        return self._slots_of_numbers[key]
 
     def record(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator and record it."""
@@ -118,6 +152,7 @@ class StepRecorder(TorchDispatchMode):
                 arguments = tuple(map(self._with_slots, given))
                 masked = operator.sized_by_values and _looks_for_true(given)
                 self._check(func, operator, given, arguments, masked)
+                self._check_writes(operator, arguments)
         except Exception as error:
             self._refuse_unknown(func, error)
         output = func(*args, **kwargs)
@@ -160,6 +195,13 @@ class StepRecorder(TorchDispatchMode):
             self._refuse("random numbers of functions are drawn with generators on the host")
         elif operator.draws and not (self._seeded or any(given[place] in (0, 0.0, False) for place in operator.rates)):
             self._refuse(f"{name} draws from torch's generator")
+
+    def _check_writes(self, operator: Operator, arguments: tuple[Any, ...]) -> None:
+        if self._may_change is not None and operator.written:
+            storage = self.recording.storage
+            outer = {storage[slot] for slot in self.recording.external} - self._may_change
+            if not outer.isdisjoint(storage[slot] for slot in written_slots(operator, arguments)):
+                raise WritesElsewhere
 
     def _check_devices(self, name: str, values: Sequence[Any]) -> None:
         """Refuse a tensor of another device: a graph would keep its current value, or CUDA would refuse it and fail in

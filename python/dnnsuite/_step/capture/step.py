@@ -12,19 +12,21 @@ import torch
 from ..._fuse import differ_by_numbers
 from ..._torch import no_capture
 from . import guards
-from .arithmetic import is_number
 from .audit import Audit
-from .changing_numbers import NO_STATE, BatchNumbers, ChangingNumbers, HeldState, on_filled
 from .comparison import reads_of
 from .cuda import CudaGraphs
-from .exchange import Attempt, Exchange
+from .exchange import Attempt, Exchange, Way
 from .library import Recordings, Subject
-from .looks import Looks, Replay, ValueChanged
+from .looks import Looks, Replay
+from .numbers import NO_STATE, BatchNumbers, ChangingNumbers, HeldState, NotFollowed, on_filled
+from .plan import StepRecording
 from .python_state import python_numbers
 from .reach import Reach
+from .record import WritesElsewhere
 from .script import NotScriptable, Scripts
+from .stand_ins import is_number
 from .unseen import Unseen
-from .watch import NumberedSteps, StepInputs, StepWatch, Train, refuse_writes_under_reads
+from .watch import StepInputs, StepWatch, Train, refuse_writes_under_reads
 
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
 _CHANGES_OUTSIDE = "the loss function changes a value outside of it"
@@ -72,7 +74,6 @@ class CapturedStep:
         self._exchange = Exchange(array, subject, known, shared, self._numbers)
         self._unseen = Unseen(shared)
         self._watch = StepWatch(self._train, array, state, replays, self._numbers, self._unseen)
-        self._numbered = NumberedSteps(self._watch)
         self.parted = False  # models that run one by one have decided on their ways in one recorded step
         self.alone = True  # nobody else runs the code meanwhile
         self._wants_alone = False  # for the next step that no replay is for
@@ -157,6 +158,7 @@ class CapturedStep:
             self._turn_to_another_way()
         self._given.take(numbers)
         attempt = self._attempt(key, [*(self.read() if seen is None else seen), numbers])
+        self._numbers.begin(self._values or ())
         if attempt is None or self.refusal is not None:
             return self._eager(batch, hyper)
         if attempt.stage in ("begin", "wait"):
@@ -177,10 +179,9 @@ class CapturedStep:
     def _note_ready(self, attempt: Attempt | None, seen: list[Any] | None, key: Any, numbers: tuple[Any, ...]) -> None:
         """Replay the next step at once, if it is on a batch of the same layout and nothing else has changed: there is
         one recording for all values of its tensors."""
-        if attempt is None or attempt.stage != "replay" or attempt.replay is None or seen is None:
-            return
-        if not (attempt.read or numbers or self._numbers.places):
-            self._ready = seen, key, attempt.replay
+        replay = None if attempt is None or attempt.stage != "ways" else attempt.paths.only
+        if replay is not None and seen is not None and not (numbers or self._numbers.places):
+            self._ready = seen, key, replay
 
     def _eager(self, batch: Any, hyper: Sequence[dict[str, torch.Tensor]]) -> torch.Tensor:
         """Run a step between captures on their stream: what it leaves in autograd's graph remembers its stream."""
@@ -189,40 +190,32 @@ class CapturedStep:
 
     def _audit_of(self, attempt: Attempt | None) -> Audit | None:
         """Copy all that the next step may change; None if no replay is at hand."""
-        replays = [] if attempt is None else attempt.replays()
+        replays = [] if attempt is None else [way.replay for way in attempt.paths if way.replay is not None]
         if not replays:
             return None
         buffers = {name: b for name, b in self._array.named_buffers() if 0 not in b.stride()}
         named = {**self._watch.state(), **buffers}
         try:
-            return Audit(self._watch, named, self._start, replays, self._values or ())
+            return Audit(self._watch, named, self._start, replays)
         except torch.OutOfMemoryError:
             return None  # the step itself fits, its audit does not
 
     def _replay(self, attempt: Attempt, inputs: list[torch.Tensor]) -> torch.Tensor | None:
         """Replay a step; None if no recording is right for it."""
-        losses = None
-        if attempt.stage == "follow" and attempt.numbered:
-            try:
-                losses = self._numbered.replay(attempt, inputs, self._values or ())
-            except ValueChanged as error:
-                attempt.numbered.clear()
-                self._changed(str(error))
-        elif attempt.stage == "paths":
-            losses = attempt.paths.replay(inputs)
-            if losses is None and self._exchange.take_since(attempt):
-                losses = attempt.paths.replay(inputs)
-            if losses is None and attempt.paths.refusal is not None:
-                self._refuse(attempt.paths.refusal)
-        elif attempt.stage == "replay" and attempt.replay is not None:
-            if not attempt.read or all(read.holds(inputs) for read in attempt.read):
-                losses = attempt.replay(inputs)
-            else:
-                attempt.stage = "record"
-                self._changed("the step looks into tensors that keep changing")
-        else:
+        if attempt.stage != "ways":
             return None
-        self.replayed = losses is not None
+        begin = self._numbers.now()
+        losses = attempt.paths.replay(inputs, begin)
+        if losses is None and self._exchange.take_since(attempt):
+            losses = attempt.paths.replay(inputs, begin)
+        if losses is not None:
+            attempt.paths.last.settle(self._numbers)
+        elif attempt.paths.refusal is not None:
+            self._refuse(attempt.paths.refusal)
+        elif attempt.paths.outdated and not begin:
+            self._changed("the step looks into tensors that keep changing")
+        if losses is not None or any(way.stage == "replay" for way in attempt.paths):
+            self.replayed = losses is not None
         return losses
 
     def _attempt(self, key: Any, values: list[Any]) -> Attempt | None:
@@ -312,14 +305,10 @@ class CapturedStep:
     def _next_stage(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         if attempt.stage == "record":
             return self._record(attempt, given)
-        if attempt.stage == "follow":
-            self._wants_alone = not self.alone
-            if self.alone:
-                return self._go_on_with_numbers(attempt, given)
-        if attempt.stage == "compare":
-            return self._compare(attempt, given)
-        if attempt.stage == "paths":
-            return self._new_path(attempt, given)
+        if attempt.stage == "ways":
+            if self.alone or not self._numbers.places:
+                return self._new_way(attempt, given)
+            self._wants_alone = True
         return self._as_written(attempt, given)
 
     def _as_written(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
@@ -353,96 +342,128 @@ class CapturedStep:
         self.refusal = why
         for attempt in self._attempts.values():
             self._exchange.give_up(attempt)
-            attempt.replay = None
+            for way in attempt.paths:
+                way.replay = None  # a graph holds memory
         self._attempts.clear()
         self._shelf.clear()
         self._replays.release()
         self.replayed = False
 
     def _record(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
-        attempt.values, ways = self._watch.python_values(), guards.ways(self._array)
-        numbers = python_numbers(self._array)
+        """Run the step as written, and record it."""
+        way = Way(attempt.facts, values=self._watch.python_values(), first=not attempt.warm)
+        ways, numbers, numbered = guards.ways(self._array), python_numbers(self._array), bool(self._numbers.places)
         given = self._watch.fixed(given)
         losses, recording = self._watch.record(given)
         refuse_writes_under_reads(recording, len(given.tensors) - given.fixed)
-        if recording.refusal is None and self._numbers.places:
-            attempt.recording, attempt.stage = recording, "follow"
-        elif recording.refusal is None:
+        if recording.refusal is None and not numbered:
             try:
-                attempt.replay, attempt.recording = self._watch.prepare(recording, given), recording
-                attempt.read, attempt.looks = reads_of(recording, given.tensors), Looks.of(recording)
-                attempt.stage = "replay" if self._follows(attempt) else "compare"
+                self._prepare(way, recording, given)
+                way.stage = "replay" if self._follows(way) else "compare"
             except NotScriptable as error:
                 recording.refuse(str(error))
         if self._unseen.in_doubt:
-            self._wants_alone, attempt.stage = True, "record"
+            self._wants_alone = True
             return losses
-        attempt.ways = guards.ways(self._array)
-        attempt.first = not attempt.warm
-        again = attempt.first and len(self._warm) < _FIRST_LAYOUTS
-        if attempt.ways != ways or (again and recording.refusal is not None):
-            attempt.stage, recording.refusal = "record", None  # once more, when all is there
-        if attempt.first and self._values != self._now():
+        way.ways = guards.ways(self._array)
+        again = way.first and len(self._warm) < _FIRST_LAYOUTS and recording.refusal is not None
+        again = again or way.ways != ways
+        if again:
+            recording.refusal = None  # once more, when all is there
+        if way.first and self._values != self._now():
             recording.refuse(_CHANGES_OUTSIDE)
         attempt.warm = True
         self._warm.add(self._layout)
         if recording.refusal is not None:
             self._refuse(recording.refusal)
         self._note_counters(numbers)
-        attempt.file()
-        self.parted = self.parted or (attempt.looks.on_the_way and differ_by_numbers(self._array))
+        if again or self.refusal is not None:
+            return losses
+        attempt.stage = "ways"
+        if numbered:
+            attempt.recording, attempt.values, attempt.ways = recording, way.values, way.ways
+        else:
+            attempt.paths.add(way)
+            self.parted = self.parted or (way.looks.on_the_way and differ_by_numbers(self._array))
         return losses
 
-    def _follows(self, attempt: Attempt) -> bool:
-        """Return True if the recording is a known list of operators, which needs no comparison."""
-        if self._values != self._now() or self._watch.side_effect(attempt) is not None:
-            return False
-        return self._exchange.follows(attempt)
+    def _prepare(self, way: Way, recording: StepRecording, given: StepInputs) -> None:
+        way.replay, way.recording = self._watch.prepare(recording, given), recording
+        way.read, way.looks = reads_of(recording, given.tensors), Looks.of(recording)
 
-    def _compare(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
+    def _follows(self, way: Way) -> bool:
+        """Return True if the recording is a known list of operators, which needs no comparison."""
+        if self._values != self._now() or self._watch.side_effect(way) is not None:
+            return False
+        return self._exchange.follows(way)
+
+    def _compare(self, way: Way, given: StepInputs) -> torch.Tensor:
         """Run the step once replayed and once as written, from the same state."""
-        assert attempt.recording is not None
-        assert attempt.replay is not None
-        losses, why = self._watch.compare(attempt, attempt.recording, attempt.replay, (), given)
+        losses, why = self._watch.compare(way, given)
         if losses is None:  # nor may the step as written fit beside the graph
+            way.replay = None
             self._refuse(str(why))
             return self._watch.run(given)
         if self._unseen.in_doubt:
-            self._wants_alone, attempt.stage = True, "record"
-        if attempt.stage == "record":
+            self._wants_alone, way.stage = True, "record"
+        if way.stage == "record":
             return losses
-        if why is not None and attempt.first:
-            attempt.stage = "record"  # the first step made state that stays
+        if why is not None and way.first:
+            way.stage = "record"  # the first step made state that stays
             return losses
-        if why is not None:
+        if why is None:
+            self._exchange.keep(way, way.made if way.step is None else self._exchange.proven(way))
+        elif way.step is None:
             self._refuse(why)
         else:
-            self._exchange.keep(attempt, attempt.made)
-        attempt.stage, attempt.recording = "replay", None
+            self._give_numbers_up(way, why)
+        way.stage, way.recording = "replay", None
         return losses
 
-    def _new_path(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
+    def _new_way(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Take a step that no replay is right for: compare a recording of its way, or make one."""
-        losses = attempt.paths.compare(given.tensors, lambda path: self._compare(path, given))
-        if losses is None and attempt.paths.full:
-            return self._watch.run(given)
-        path = Attempt("record", attempt.facts, warm=True, home=attempt)
-        return self._record(path, given) if losses is None else losses
-
-    def _go_on_with_numbers(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
-        """Take a step with numbers as inputs on the way to its replay."""
-        if attempt.recording is None:  # the replays at hand are those of others
+        begin = self._numbers.now()
+        if begin and attempt.recording is None:  # the replays at hand are those of others
             return self._record(attempt, given)
-        ready = len(attempt.numbered)
+        losses = attempt.paths.compare(given.tensors, lambda way: self._compare(way, given), begin)
+        if losses is not None:
+            return losses
+        if not attempt.paths.full:
+            return self._follow(attempt, given) if begin else self._record(attempt, given)
+        if begin:
+            where = next((way.step.place for way in attempt.paths if way.step.place), "")
+            self._give_numbers_up(attempt, f"a number that Python looks at keeps changing{where}")
+        return self._watch.run(given)
+
+    def _follow(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
+        """Record a step with stand-ins for the numbers that change, as a trial, and as written."""
+        assert attempt.recording is not None
+        way, why, begin = Way(attempt.facts, values=attempt.values, ways=attempt.ways), None, self._numbers.now()
         try:
-            losses, why = self._numbered.go_on(attempt, given, self._values or ())
-        except ValueChanged as error:
-            self._changed(str(error))
-            return self._watch.run(given)
-        for one in attempt.numbered[ready:]:
-            self._exchange.keep(attempt, self._exchange.proven(attempt, one.replay, one.read, one.step))
-        if why is not None:  # they are values like others, that a recording is made for
-            self._exchange.give_up(attempt)
-            self._numbers.give_up(why)
-            self._turn_to_key(why)
+            way.step = self._watch.follow(attempt.recording, given)
+        except WritesElsewhere:
+            attempt.stage = "record"
+        except NotFollowed as error:
+            why = str(error)
+        losses, second = self._watch.record(given)
+        if attempt.stage == "record" or guards.ways(self._array) != attempt.ways:
+            attempt.stage = "record"
+            return losses
+        try:
+            if way.step is not None:
+                why = self._watch.other_step(way, begin, second)
+            if why is None and way.step is not None:
+                self._prepare(way, way.step.recording, given)
+        except NotScriptable as error:
+            why = str(error)
+        if why is not None:
+            self._give_numbers_up(attempt, why)
+        else:
+            attempt.paths.add(way)
         return losses
+
+    def _give_numbers_up(self, attempt: Attempt | Way, why: str) -> None:
+        """Take the numbers that change for values like others, which a recording is made for."""
+        self._exchange.give_up(attempt)
+        self._numbers.give_up(why)
+        self._turn_to_key(why)

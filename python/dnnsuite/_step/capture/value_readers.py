@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from ..._C import Guards
@@ -29,21 +30,28 @@ class Scope:
 
 
 class Reader:
-    """Reader of a value that code reaches as `where`, under a name; call it for a snapshot of the current value."""
+    """Reader of a value that code reaches as `where`, under a name; call it for a snapshot of the current value.
 
-    __slots__ = ("_name", "_scope", "_walk", "_where")
+    Args:
+        held: returns the value itself.
+        put: puts another value in its place.
+        guard_place: guards which value is in the place.
+    """
 
-    def __init__(self, scope: Scope, where: str, name: str) -> None:
+    __slots__ = ("_guard_place", "_name", "_scope", "_walk", "_where", "held", "put")
+
+    def __init__(
+        self,
+        scope: Scope,
+        where: str,
+        name: str,
+        held: Callable[[], Any],
+        put: Put,
+        guard_place: Callable[[Guards], None] = lambda guards: None,
+    ) -> None:
         self._scope, self._where, self._name = scope, where, name
+        self.held, self.put, self._guard_place = held, put, guard_place
         self._walk: Walk | None = None
-
-    def held(self) -> Any:
-        """Return the value itself."""
-        raise NotImplementedError
-
-    def put(self, value: Any) -> None:
-        """Put another value in its place."""
-        raise NotImplementedError
 
     def __call__(self) -> Any:
         held = self.held()
@@ -59,9 +67,6 @@ class Reader:
         held = self.held()
         if type(held) not in _PLAIN_TYPES:
             guards.result(self._walked(held).same)
-
-    def _guard_place(self, guards: Guards) -> None:
-        """Guard which value is in the place."""
 
     def _walked(self, held: Any) -> Walk:
         walk = self._walk
@@ -85,83 +90,25 @@ class Reader:
             yield (0, *path), value, put
 
 
-class CellReader(Reader):
-    """Reader of a variable that a function closes over."""
-
-    __slots__ = ("_cell",)
-
-    def __init__(self, scope: Scope, cell: types.CellType, where: str, name: str) -> None:
-        super().__init__(scope, where, name)
-        self._cell = cell
-
-    def _guard_place(self, guards: Guards) -> None:
-        guards.cell(self._cell)
-
-    def held(self) -> Any:
-        return content_of(self._cell)
-
-    def put(self, value: Any) -> None:
-        self._cell.cell_contents = value
+def of_cell(scope: Scope, cell: types.CellType, where: str, name: str) -> Reader:
+    """Read a variable that a function closes over."""
+    put = partial(setattr, cell, "cell_contents")
+    return Reader(scope, where, name, partial(content_of, cell), put, lambda guards: guards.cell(cell))
 
 
-class NameReader(Reader):
-    """Reader of a global, or of an attribute of an object."""
-
-    __slots__ = ("_space",)
-
-    def __init__(self, scope: Scope, space: dict[str, Any], where: str, name: str) -> None:
-        super().__init__(scope, where, name)
-        self._space = space
-
-    def _guard_place(self, guards: Guards) -> None:
-        guards.item(self._space, self._name)
-
-    def held(self) -> Any:
-        return self._space.get(self._name)
-
-    def put(self, value: Any) -> None:
-        self._space[self._name] = value
+def of_name(scope: Scope, space: dict[str, Any], where: str, name: str) -> Reader:
+    """Read a global, or an attribute of an object."""
+    put = partial(space.__setitem__, name)
+    return Reader(scope, where, name, partial(space.get, name), put, lambda guards: guards.item(space, name))
 
 
-class FixedReader(Reader):
-    """Reader of what stays in its place and changes inside: a class or a module of the user's, what a partial holds."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, scope: Scope, value: Any, where: str, name: str) -> None:
-        super().__init__(scope, where, name)
-        self._value = value
-
-    def held(self) -> Any:
-        return self._value
-
-    def put(self, value: Any) -> None:
-        """Do nothing: it stays the same one."""
+def of_fixed(scope: Scope, value: Any, where: str) -> Reader:
+    """Read what stays in its place and changes inside: a class or a module of the user's, what a partial holds."""
+    return Reader(scope, where, "", lambda: value, lambda other: None)
 
 
-class ClassReader(FixedReader):
-    """Reader of the values of a class that code names, as in `self.scale` or `type(self).scale`; not of its bases."""
-
-    __slots__ = ()
-
-    def __init__(self, scope: Scope, kind: type) -> None:
-        super().__init__(scope, kind, kind.__qualname__, "")
-
-
-class DefaultsReader(Reader):
-    """Reader of the defaults of a function's arguments: `__defaults__` or `__kwdefaults__`."""
-
-    __slots__ = ("_function",)
-
-    def __init__(self, scope: Scope, function: types.FunctionType, name: str) -> None:
-        super().__init__(scope, f"the defaults of {function.__qualname__}", name)
-        self._function = function
-
-    def _guard_place(self, guards: Guards) -> None:
-        guards.attribute(self._function, self._name)
-
-    def held(self) -> Any:
-        return getattr(self._function, self._name)
-
-    def put(self, value: Any) -> None:
-        setattr(self._function, self._name, value)
+def of_defaults(scope: Scope, function: types.FunctionType, name: str) -> Reader:
+    """Read the defaults of a function's arguments: `__defaults__` or `__kwdefaults__`."""
+    where, put = f"the defaults of {function.__qualname__}", partial(setattr, function, name)
+    read = partial(getattr, function, name)
+    return Reader(scope, where, name, read, put, lambda guards: guards.attribute(function, name))

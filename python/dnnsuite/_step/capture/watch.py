@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Eager steps, watched: recorded, and compared with a replay from the same state.
 
-Steps with numbers as inputs are followed once, compared once, then replayed with the numbers of each step."""
+Steps with numbers as inputs are recorded twice, with stand-ins for the numbers and without.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +15,19 @@ from typing import Any
 import torch
 
 from ..capture import guards
-from .arithmetic import followed_in_math, same
-from .changing_numbers import ChangingNumbers
-from .comparison import CannotBeKept, KeptPython, State, difference, reads_of
+from .arithmetic import Trace, same
+from .comparison import CannotBeKept, KeptPython, State, difference
 from .cuda import CudaGraphs, CudaRepeat
-from .exchange import Attempt, NumberedReplay, find_numbered
-from .followed_step import FollowedStep, NotFollowed, WritesElsewhere, follow
+from .exchange import Way
 from .guards import newly_left, put_back, tensors_left
+from .hidden_reads import HiddenReads
 from .looks import Replay, ValueChanged
+from .numbers import ChangingNumbers, FollowedStep, NotFollowed, updates_of
 from .plan import StepRecording
 from .python_state import held_in, python_values
-from .read_floats import HiddenReads
 from .record import StepRecorder
 from .script import NotScriptable, SameBits, Scripts, described
+from .stand_ins import followed_in_math
 from .unseen import Unseen
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
@@ -80,18 +81,84 @@ class StepWatch:
     def record(self, given: StepInputs) -> tuple[torch.Tensor, StepRecording]:
         """Run a step as written, and record it."""
         recorder = StepRecorder(given.tensors, given.fixed, self.replays.seeded, self.replays.home)
-        in_math = followed_in_math(self.numbers.spaces)
-        before = tensors_left(self.array)
-        with recorder, HiddenReads(recorder, partial(held_in, self.array)), in_math:
+        losses = self._recorded(recorder, given)
+        why = self.unseen.reason()
+        if why is not None:
+            recorder.recording.refuse(why)
+        return losses, recorder.recording
+
+    def _recorded(
+        self,
+        recorder: StepRecorder,
+        given: StepInputs,
+        trace: Trace | None = None,
+        end: Callable[[], None] = lambda: None,
+    ) -> torch.Tensor:
+        """Run a step inside of a recorder, and `end` after it; return its losses."""
+        before, recording = tensors_left(self.array), recorder.recording
+        hidden = HiddenReads(recorder, trace, partial(held_in, self.array))
+        with recorder, hidden, followed_in_math(self.numbers.spaces):
             with self.unseen.watching():
                 losses = self.run(given)
             left = newly_left(self.array, before)
-        why = self.unseen.reason()
-        if why is not None and recorder.recording.refusal is None:
-            recorder.recording.refuse(why)
-        recorder.recording.losses = recorder.slot(losses).index
-        recorder.recording.left = {place: recorder.slot(tensor).index for place, tensor in left.items()}
-        return losses, recorder.recording
+            end()
+        recording.losses = recorder.slot(losses).index
+        recording.left = {place: recorder.slot(tensor).index for place, tensor in left.items()}
+        return losses
+
+    def follow(self, known: StepRecording, given: StepInputs) -> FollowedStep:
+        """Record a step, as a trial, with stand-ins for the numbers that change; `known` is one without.
+
+        Raises:
+            NotFollowed: if a number cannot be followed through this step.
+            WritesElsewhere: if it writes into what the steps before did not.
+        """
+        numbers, places, begin = self.numbers, tuple(self.numbers.places), self.numbers.now()
+        try:
+            python = KeptPython(self.array, numbers.readers)
+        except CannotBeKept as error:
+            raise NotFollowed(str(error)) from None
+        state = self.state_of(known)
+        recorder = StepRecorder(given.tensors, given.fixed, may_change=state.storages())
+        trace = Trace(recorder.recording, begin)
+        updates: list[Any] = []
+        try:
+            for place, number in zip(places, trace.numbers, strict=True):
+                numbers.put(place, number)
+            ends = partial(map, numbers.held, places)
+            self._recorded(recorder, given, trace, lambda: updates.extend(updates_of(trace, places, [*ends()])))
+        except NotFollowed:
+            raise
+        except Exception as error:
+            raise NotFollowed(f"{type(error).__name__}: {error}") from None
+        finally:
+            trace.open = False
+            for place, value in zip(places, begin, strict=True):
+                numbers.put(place, value)
+            state.put_back()
+            python.put_back()
+        if recorder.recording.refusal is not None:
+            raise NotFollowed(recorder.recording.refusal)
+        return FollowedStep(places, recorder.recording, trace.arithmetic, recorder.fed, updates, trace.place or "")
+
+    def other_step(self, way: Way, begin: Sequence[Any], second: StepRecording) -> str | None:
+        """Explain why the followed step of `way` is not the `second`, which was recorded as written, for the
+        numbers `begin`; None if it is."""
+        assert way.step is not None
+        if not way.takes(begin):
+            return "a number leads to another step"
+        return (
+            second.refusal
+            or difference(way.step.as_written(way.numbers), second)
+            or self.side_effect(way)
+            or self.other_counters(way, begin)
+        )
+
+    def other_counters(self, way: Way, begin: Sequence[Any]) -> str | None:
+        """Explain why a step as written did not leave the numbers that its arithmetic says; None if it did."""
+        if way.step is None or all(map(same, self.numbers.now(), way.step.ends(begin, way.numbers))):
+            return None
+        return "a number in the models' code is another one than the arithmetic says"
 
     def prepare(self, recording: StepRecording, given: StepInputs) -> Replay:
         """Make the replay of a recorded step.
@@ -120,18 +187,18 @@ class StepWatch:
         tensors = [*recording.written_externals(), *self.state().values()]
         return State(tensors, self.replays.home_of_copies(tensors))
 
-    def compare(
-        self, attempt: Attempt, recording: StepRecording, replay: Replay, numbers: Sequence[Any], given: StepInputs
-    ) -> tuple[torch.Tensor | None, str | None]:
+    def compare(self, way: Way, given: StepInputs) -> tuple[torch.Tensor | None, str | None]:
         """Run a step replayed and as written, from the same state; return its losses, and the difference if there is
         one. Losses are None, and nothing has changed, where the device has no memory for that.
-
-        Args:
-            numbers: inputs of the replay beside the tensors.
 
         Raises:
             ValueChanged: by a replay that is for other values than those of this step; nothing was run then.
         """
+        recording, begin = way.recording, self.numbers.now()
+        assert recording is not None
+        assert way.replay is not None
+        if way.step is not None:
+            recording = way.step.as_written(way.numbers)
         repeat: SameBits | CudaRepeat | None = None
         with suppress(torch.OutOfMemoryError):
             state = self.state_of(recording)
@@ -141,7 +208,7 @@ class StepWatch:
         left = tensors_left(self.array)
         why, replayed, losses = None, None, None
         try:
-            replayed = replay([*given.tensors, *numbers])
+            replayed = way.replay([*given.tensors, *way.fed()])
         except ValueChanged:
             raise
         except torch.OutOfMemoryError:
@@ -154,15 +221,16 @@ class StepWatch:
             repeat.same_draws()
             losses, second = self.record(given)
         except torch.OutOfMemoryError:
-            if not isinstance(repeat, CudaRepeat) or self.side_effect(attempt) is not None:
+            if not isinstance(repeat, CudaRepeat) or self.side_effect(way) is not None:
                 raise  # code that has counted may not run again
             repeat.undo()
         if losses is None:
             return None, NO_MEMORY
-        if guards.ways(self.array) != attempt.ways:
-            attempt.stage = "record"
+        if guards.ways(self.array) != way.ways:
+            way.stage = "record"
             return losses, None
-        why = why or second.refusal or difference(recording, second) or self.side_effect(attempt)
+        why = why or second.refusal or difference(recording, second) or self.side_effect(way)
+        why = why or self.other_counters(way, begin)
         if why is None:
             assert replayed is not None
             written = [losses, *state.tensors]
@@ -177,11 +245,11 @@ class StepWatch:
         """Collect the Python values of the modules that a step must not change."""
         return python_values(self.array, self.numbers.held_keys)
 
-    def side_effect(self, attempt: Attempt) -> str | None:
+    def side_effect(self, way: Way) -> str | None:
         """Name a Python value that the step has changed; None without one."""
         now = self.python_values()
-        for name in {**attempt.values, **now}:
-            if attempt.values.get(name) != now.get(name):
+        for name in {**way.values, **now}:
+            if way.values.get(name) != now.get(name):
                 return f"a step changes the Python value {name}"
         return None
 
@@ -195,134 +263,3 @@ def refuse_writes_under_reads(recording: StepRecording, given: int) -> None:
     if any(recording.storage[slot] in recording.written for slot in recording.read):
         changes = recording.writer_of(recording.read)
         recording.refuse(f"Python looks into a tensor that the step changes{changes}")
-
-
-MAX_WAYS = 8  # of steps with numbers as inputs, which lead Python one way or another
-
-
-class NumberedSteps:
-    """Steps with numbers as inputs; each path that Python takes for them has a recording.
-
-    `seen` in the methods holds the values that the readers read for this step.
-    """
-
-    def __init__(self, watch: StepWatch) -> None:
-        self._watch, self._numbers = watch, watch.numbers
-
-    def _now(self, seen: Sequence[Any]) -> list[Any]:
-        return self._numbers.values(self._numbers.places, seen)
-
-    def replay(self, attempt: Attempt, tensors: list[torch.Tensor], seen: Sequence[Any]) -> torch.Tensor | None:
-        """Replay a step; None if no replay is for its numbers.
-
-        Raises:
-            ValueChanged: if the replay is for other values of its tensors; nothing was run then.
-        """
-        found = find_numbered(attempt.numbered, self._now(seen), tensors)
-        if found is None:
-            return None
-        one, values = found
-        losses = one.replay([*tensors, *one.step.inputs(values)])
-        one.step.update(self._numbers, values)
-        return losses
-
-    def go_on(self, attempt: Attempt, given: StepInputs, seen: Sequence[Any]) -> tuple[torch.Tensor, str | None]:
-        """Take a step on the way to a replay: compare it if its path was followed before, else follow it.
-
-        Returns its losses, and why numbers cannot be inputs.
-
-        Raises:
-            ValueChanged: if the replay is for other values of its tensors; nothing was run then.
-        """
-        begin = self._now(seen)
-        found = find_numbered(attempt.pending, begin, given.tensors)
-        if found is not None:
-            return self._compare(attempt, *found, begin, given, seen)
-        if len(attempt.pending) == MAX_WAYS or len(attempt.numbered) == MAX_WAYS:
-            places = [one.step.place for one in (*attempt.pending, *attempt.numbered)]
-            where = next(filter(None, places), "")
-            why = f"a number that Python looks at keeps changing{where}"
-            return self._watch.run(given), why
-        return self._follow(attempt, begin, given, seen)
-
-    def _compare(
-        self,
-        attempt: Attempt,
-        one: NumberedReplay,
-        values: list[Any],
-        begin: list[Any],
-        given: StepInputs,
-        seen: Sequence[Any],
-    ) -> tuple[torch.Tensor, str | None]:
-        attempt.pending.remove(one)
-        recording, inputs = one.step.as_written(values), one.step.inputs(values)
-        losses, why = self._watch.compare(attempt, recording, one.replay, inputs, given)
-        if losses is None:
-            return self._watch.run(given), why
-        if attempt.stage == "record":
-            return losses, None
-        why = why or self._other_counters(one.step.ends(begin, values), seen)
-        if why is None:
-            attempt.numbered.append(one)
-        return losses, why
-
-    def _other_counters(self, expected: Sequence[Any], seen: Sequence[Any]) -> str | None:
-        """Explain why the step as written did not leave these numbers; None if it did."""
-        if all(map(same, self._now(seen), expected)):
-            return None
-        return "a number in the models' code is another one than the arithmetic says"
-
-    def _follow(
-        self, attempt: Attempt, begin: list[Any], given: StepInputs, seen: Sequence[Any]
-    ) -> tuple[torch.Tensor, str | None]:
-        """Run the step once with stand-ins for numbers, as a trial, and once as written."""
-        assert attempt.recording is not None
-        watch = self._watch
-        followed, why = None, None
-        try:
-            python = KeptPython(watch.array, self._numbers.readers)
-        except CannotBeKept as error:
-            return watch.run(given), str(error)
-        state = watch.state_of(attempt.recording)
-        try:
-            followed = follow(
-                lambda: watch.run(given), given.tensors, given.fixed, self._numbers, seen, state.storages()
-            )
-        except WritesElsewhere:
-            attempt.stage = "record"
-        except NotFollowed as error:
-            why = str(error)
-        finally:
-            state.put_back()
-            python.put_back()
-        losses, second = watch.record(given)
-        if guards.ways(watch.array) != attempt.ways:
-            attempt.stage = "record"
-        if attempt.stage == "record" or followed is None:
-            return losses, why
-        why = self._refused(attempt, followed, begin, second, seen)
-        return losses, why or self._prepare(attempt, followed, given)
-
-    def _refused(
-        self, attempt: Attempt, followed: FollowedStep, begin: list[Any], second: StepRecording, seen: Sequence[Any]
-    ) -> str | None:
-        """Explain why the followed step is not the step as written; None if it is."""
-        values = followed.values(begin)
-        if values is None:
-            return "a number leads to another step"
-        return (
-            second.refusal
-            or difference(followed.as_written(values), second)
-            or self._watch.side_effect(attempt)
-            or self._other_counters(followed.ends(begin, values), seen)
-        )
-
-    def _prepare(self, attempt: Attempt, followed: FollowedStep, given: StepInputs) -> str | None:
-        """Make the replay of a followed step; explain why if there is none."""
-        recording = followed.recording
-        try:
-            replay = self._watch.prepare(recording, given)
-        except NotScriptable as error:
-            return str(error)
-        attempt.pending.append(NumberedReplay(followed, replay, reads_of(recording, given.tensors)))
-        return None

@@ -1,20 +1,32 @@
 # SPDX-License-Identifier: MIT
-"""Numbers that a step reads and that have changed between steps: inputs of a recording, where they can be followed."""
+"""Numbers that a step reads and that change from step to step: arguments of the batch, attributes, variables.
+
+Where they are is found by comparing what two steps have read (`ChangingNumbers`). A step is then followed once with
+stand-ins in their places: what it computes with them is written down (`arithmetic.py`), and arguments of operators that
+follow from them are inputs of its recording (`hidden_reads.py`). `FollowedStep` gives their values for other numbers.
+
+They are numbers for the operators, too, not tensors of one element: torch takes no tensor for `alpha`, a slope or a
+bound, computes `x * s` in 16 bits and `s / x` in another way with one, and chooses other formulas of gradients.
+"""
 
 from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from ..._state import Put, mark
 from ..batches import with_parts
-from .arithmetic import is_number
+from .arithmetic import Arithmetic, Trace
+from .hidden_reads import is_special
+from .plan import OperatorCall, StepRecording, TensorSlot
 from .python_state import Path, put_python_value, python_value_at
 from .reach import Reach
+from .stand_ins import FollowedNumber, is_number
 from .value_readers import Reader, Scope
 
 
@@ -50,13 +62,14 @@ class ChangingNumbers:
         self.readers, self.spaces, self.array = reach.readers, reach.spaces, array
         self.places: list[Place] = []
         self._given_up: set[Place] = set()
+        self._read: Sequence[Any] = ()
         self.why: str | None = None  # the first of them could not be followed
 
     def see(self, before: Sequence[Any], now: Sequence[Any]) -> None:
         """Take note of numbers that differ between two lists of what the readers read."""
         for number, (a, b) in enumerate(zip(before, now, strict=True)):
             changed = {path for path in _differing(a, b, ()) if is_number(_at(b, path))}
-            if changed:
+            if not all(self._knows(SeenNumber(number, path)) for path in changed):
                 for path, value, _ in self.readers[number].places():
                     if path in changed and is_number(value):
                         self._add(SeenNumber(number, path))
@@ -68,8 +81,11 @@ class ChangingNumbers:
                 self._add(HeldNumber(*key))
 
     def _add(self, place: Place) -> None:
-        if place not in self.places and place not in self._given_up:
+        if not self._knows(place):
             self.places.append(place)
+
+    def _knows(self, place: Place) -> bool:
+        return place in self.places or place in self._given_up
 
     def go_on_with(self, places: Sequence[Place]) -> None:
         """Follow numbers that have changed before an edit, where they still are: models may have got their own."""
@@ -89,14 +105,18 @@ class ChangingNumbers:
         self.why = self.why or why
         self.places = []
 
-    def values(self, places: Sequence[Place], seen: Sequence[Any]) -> list[Any]:
-        """List the values at places, None where there is none any more; `seen` has what the readers read now."""
-        return [self._value(place, seen) for place in places]
+    def begin(self, read: Sequence[Any]) -> None:
+        """Begin a step for which the readers have read these values."""
+        self._read = read
 
-    def _value(self, place: Place, seen: Sequence[Any]) -> Any:
+    def now(self) -> list[Any]:
+        """List these numbers in the step under way, None where there is none any more."""
+        return list(map(self._value, self.places))
+
+    def _value(self, place: Place) -> Any:
         try:
             if isinstance(place, SeenNumber):
-                return _at(seen[place.reader], place.path)
+                return _at(self._read[place.reader], place.path)
             return python_value_at(self.array, place.path, place.key)
         except (KeyError, IndexError, TypeError):
             return None
@@ -189,7 +209,7 @@ class BatchNumbers(Reader):
     __slots__ = ("_held", "_replaced")
 
     def __init__(self) -> None:
-        super().__init__(Scope(), "the batch", "")
+        super().__init__(Scope(), "the batch", "", lambda: self._held, self._replace)
         self._held: tuple[Any, ...] = ()
         self._replaced = False
 
@@ -200,18 +220,15 @@ class BatchNumbers(Reader):
     def __call__(self) -> Any:
         return self._held
 
-    def held(self) -> Any:
-        return self._held
-
-    def put(self, value: Any) -> None:
+    def _replace(self, value: Any) -> None:
         self._held, self._replaced = value, True
 
     def places(self) -> Iterator[tuple[tuple[int, ...], Any, Put]]:
         for place, value in enumerate(self._held):
-            yield (place,), value, self._setter(place)
+            yield (place,), value, partial(self._replace_one, place)
 
-    def _setter(self, place: int) -> Put:
-        return lambda value: self.put((*self._held[:place], value, *self._held[place + 1 :]))
+    def _replace_one(self, place: int, value: Any) -> None:
+        self._replace((*self._held[:place], value, *self._held[place + 1 :]))
 
     def filled(self, batch: Any) -> Any:
         """Return the batch with its numbers replaced by those that were put."""
@@ -230,3 +247,72 @@ class BatchNumbers(Reader):
 def on_filled(train: Callable[..., Any], numbers: BatchNumbers) -> Callable[..., Any]:
     """Wrap `train(batch, hyper)` so that it sees the replaced numbers of the batch."""
     return lambda batch, hyper: train(numbers.filled(batch), hyper)
+
+
+@dataclass
+class FollowedStep:
+    """Recording of a step of which some arguments are inputs, and the arithmetic that gives their values."""
+
+    places: tuple[Place, ...]
+    recording: StepRecording
+    arithmetic: Arithmetic
+    fed: list[tuple[int, type]]  # of each number among the recording's inputs: its value, and as which type
+    updates: list[tuple[Place, int]]  # numbers that the step itself changes, and the values they get
+    place: str  # line of the user's code that reads a number as a plain one; empty without one
+
+    def values(self, begin: Sequence[Any]) -> list[Any] | None:
+        """Repeat the arithmetic for these numbers; None if the step takes another branch for them."""
+        values = self.arithmetic.values(begin)
+        if values is None or any(is_special(values[index]) for index, _ in self.fed):
+            return None
+        return values
+
+    def inputs(self, values: Sequence[Any]) -> list[Any]:
+        """List the numbers that a replay takes, of `values`."""
+        return [kind(values[index]) for index, kind in self.fed]
+
+    def as_written(self, values: Sequence[Any]) -> StepRecording:
+        """Return the recording with numbers in place of inputs."""
+        numbers = dict(zip(self.recording.numbers, self.inputs(values), strict=True))
+
+        def number(value: Any) -> Any:
+            if type(value) is TensorSlot:
+                return numbers.get(value.index, value)
+            return type(value)(map(number, value)) if type(value) in (list, tuple) else value
+
+        def call(one: OperatorCall) -> OperatorCall:
+            return replace(one, arguments=tuple(map(number, one.arguments)))
+
+        return replace(self.recording, calls=list(map(call, self.recording.calls)))
+
+    def without_recording(self) -> FollowedStep:
+        """Return the arithmetic alone, which holds no tensors."""
+        return replace(self, recording=StepRecording())
+
+    def update(self, numbers: ChangingNumbers, values: Sequence[Any]) -> None:
+        """Set in the modules the numbers that the step as written would leave."""
+        for place, index in self.updates:
+            numbers.put(place, values[index])
+
+    def ends(self, begin: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        """List the numbers that the step as written would leave, given those it begins with."""
+        now = dict(zip(self.places, begin, strict=True)) | {place: values[i] for place, i in self.updates}
+        return list(now.values())
+
+
+class NotFollowed(Exception):
+    """Raised where a step cannot be recorded with stand-ins; the message says why."""
+
+
+def updates_of(trace: Trace, places: Sequence[Place], ends: Sequence[Any]) -> Iterator[tuple[Place, int]]:
+    """Yield each number that a step has changed, with its new value.
+
+    Raises:
+        NotFollowed: something else stands in its place.
+    """
+    for place, begin, end in zip(places, trace.numbers, ends, strict=True):
+        if end is not begin:
+            number = end if type(end) is FollowedNumber else trace.constant(end)
+            if type(number) is not FollowedNumber or number.trace is not trace or type(number.index) is not int:
+                raise NotFollowed("a step puts something else in the place of a number")
+            yield place, number.index

@@ -190,7 +190,7 @@ def test_numbers_that_cannot_be_followed_are_read_as_written_with_a_reason(make)
     losses, modes, _ = train(make, plain_loss, anneal, data, width=B, threads=1)
     torch.testing.assert_close(losses, expected)
     assert modes[-1].startswith("eager: ")
-    assert " at test_changing_numbers.py:" in modes[-1]
+    assert " at test_numbers.py:" in modes[-1]
 
 
 def test_numbers_may_stay_for_a_while_and_change_their_type():
