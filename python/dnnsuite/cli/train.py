@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -20,7 +20,7 @@ from .run import parameters
 from .train_on_cluster import Nodes, command_line, submit
 
 if TYPE_CHECKING:
-    from .._runs.record import Metric
+    from .._runs.record import Metric, RunRecord
     from ..training import Experiment, ExperimentArray, Settings, Trained
     from ..training.vary import Variants
 
@@ -47,7 +47,13 @@ def train(
             "--B as many values one per model.",
         ),
     ] = None,
-    B: Annotated[Number, typer.Option("--B", help="Models of the array.  [all that --vary makes]")] = None,
+    B: Annotated[
+        Number, typer.Option("--B", help="Models of the array; with --seeds 1 for one after the other.  [all]")
+    ] = None,
+    until: Annotated[
+        Text, typer.Option(help="End where a job's metric is there: target (of the preset), or a value.  [all epochs]")
+    ] = None,
+    seeds: Annotated[Number, typer.Option(help="Train a job with as many seeds, as one array.  [1]")] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/CONFIG-TIME]")] = None,
     resume: Annotated[
         Text, typer.Option(help="auto (continue in --out, or begin), never, or a checkpoint's path.  [never]")
@@ -86,7 +92,7 @@ def train(
 
     if file is not None and is_job(file):
         refused = {
-            "--config": config, "--vary": vary, "--B": B, "--evaluate": evaluate, "--cluster": cluster,
+            "--config": config, "--vary": vary, "--evaluate": evaluate, "--cluster": cluster,
             "--nodes": nodes, "--gpus-per-node": gpus_per_node,
             "--cluster-option": cluster_option, "--list": list_,
         }  # fmt: skip
@@ -96,8 +102,19 @@ def train(
             _, values = training.values_of_job(file, preset or "default", overrides(keys), device)
             print(json.dumps(values) if as_json else "\n".join(f"{key} = {_text(own)}" for key, own in values.items()))
             return 0
-        of_job = _AskedJob(file, overrides(keys), preset or "default", device, dataroot)
+        if B not in (None, 1, seeds or 1):
+            raise InvalidArgument(
+                f"--B {B}: of a job, --seeds {seeds or 1} models train as one array, or with --B 1 one after the other"
+            )
+        of_job = _AskedJob(file, overrides(keys), preset or "default", device, dataroot, until, seeds or 1)
+        if B == 1 and (seeds or 1) > 1:
+            return _one_by_one(of_job, out, resume or "never", allow_changed or [], quiet, as_json)
         return _train(of_job, out, resume or "never", allow_changed or [], quiet, as_json)
+    if until is not None or seeds is not None:
+        raise InvalidArgument(
+            f"{'--until' if until is not None else '--seeds'} is for jobs, which have a metric and a "
+            f"target, and {file or 'sc20'} is a file of configurations: name a job, or use --vary"
+        )
     path = file or training.SHIPPED
     if list_:
         names = list(training.configurations(path))
@@ -166,17 +183,28 @@ class _AskedJob:
     preset: str
     device: str
     dataroot: str | None
-    saves, events, variants = True, False, ()
+    until: str | None = None
+    seeds: int = 1
+    saves, events = True, False
 
-    def made(self) -> Callable[[str], Experiment]:
-        """Return a function that makes the experiment for a device."""
+    @property
+    def variants(self) -> bool:
+        """True for an array."""
+        return self.seeds > 1
+
+    def made(self) -> Callable[[str], Experiment | ExperimentArray]:
+        """Return a function that makes the experiment, or the array of seeds, for a device."""
         from .. import training
 
-        return lambda kind: training.experiment_of_job(self.name, self.preset, self.keys, kind, dataroot=self.dataroot)
+        of, more = (self.name, self.preset, self.keys), {"dataroot": self.dataroot, "until": self.until}
+        if self.seeds == 1:
+            return lambda kind: training.experiment_of_job(*of, kind, **more)
+        return lambda kind: training.array_of_job(*of, kind, self.seeds, **more)
 
     def record(self) -> dict[str, Any]:
         """Return the options for the run's record."""
-        return {"job": self.name, "keys": self.keys, "dataroot": self.dataroot}
+        asked = {"job": self.name, "keys": self.keys, "dataroot": self.dataroot}
+        return {**asked, **({"until": self.until} if self.until else {}), "seeds": self.seeds}
 
 
 def _variants(settings: Settings, vary: Sequence[str], B: int | None) -> Variants:
@@ -267,7 +295,40 @@ def _train(
         say(f"error: {error}")
         return _end(FAILED)
     _tell(trained, asked, as_json)
-    return _end(0)
+    return _end(FAILED if _missed([trained]) else 0)
+
+
+def _one_by_one(
+    asked: _AskedJob, out: str | None, resume: str, allow_changed: list[str], quiet: bool, as_json: bool
+) -> int:
+    """Train the seeds one after the other, each in a folder of its own; those that are done are left as they are."""
+    from .. import training
+    from .._runs.folder import default_out
+    from ..training.experiment_run import TRAINING_FILE
+    from ..training.until import over_records
+
+    if resume not in ("never", "auto"):
+        raise InvalidArgument(f"--resume {resume}: of several seeds, accepted are never and auto")
+    if resume == "auto" and out is None:
+        raise InvalidArgument("--resume auto of several seeds needs --out, the folder to go on in")
+    _, values = training.values_of_job(asked.name, asked.preset, asked.keys, asked.device)
+    folder = Path(out) if out else default_out(asked.name, TRAINING_FILE, False)
+    ended = 0
+    for seed in range(values["seed"], values["seed"] + asked.seeds):
+        one = replace(asked, keys={**asked.keys, "seed": str(seed)}, seeds=1)
+        status = _train(one, str(folder / f"seed-{seed}"), resume, allow_changed, quiet, as_json)
+        if status not in (0, FAILED):
+            return status
+        ended = max(ended, status)
+    if not as_json and (told := over_records(folder)):
+        tell(f"{folder}: {told}")
+    return ended
+
+
+def _missed(each: Sequence[Trained]) -> bool:
+    """True if a run was to reach a target and a model did not."""
+    records = [one.record for one in each if one.record is not None and "until" in one.record.details]
+    return any(len(record.details["until"]["reached"]) < record.B for record in records)
 
 
 def _evaluate(asked: _Asked, out: str | None, resume: str | None, quiet: bool, as_json: bool) -> int:
@@ -308,10 +369,11 @@ def _tell(trained: Trained, asked: _Asked | _AskedJob, as_json: bool) -> None:
         return
     last = trained.history[-1]
     if as_json:
-        print(json.dumps({"out": str(trained.folder), "data": trained.record.data, "last": last}))
+        own = {"out": str(trained.folder), "data": trained.record.data, "last": last}
+        print(json.dumps({**own, **_to_target(trained.record)}))
         return
     accuracy = f", acc1 {metric(last['acc1/valid'])}" if "acc1/valid" in last else ""
-    tell(f"{trained.folder}: {len(trained.history)} epochs{accuracy} on {trained.record.data}")
+    tell(f"{trained.folder}: {len(trained.history)} epochs{accuracy} on {trained.record.data}{_target(trained)}")
 
 
 def _tell_of_models(trained: Trained, as_json: bool) -> None:
@@ -323,13 +385,27 @@ def _tell_of_models(trained: Trained, as_json: bool) -> None:
     if as_json:
         times = speedup.value if speedup else None
         found = {"out": str(trained.folder), "data": trained.record.data, "speedup": times, "models": models}
-        print(json.dumps(found))
+        print(json.dumps({**found, **_to_target(trained.record)}))
         return
     for model in models:
-        scores = [f"{key.partition('/')[0]} {metric(model[key])}" for key in _SCORES if model.get(key) != ""]
+        scores = [f"{key.partition('/')[0]} {metric(model[key])}" for key in _SCORES if model.get(key, "") != ""]
         what = ", ".join(scores) if model["status"] == "ok" else f"ended: {model['status']}"
         tell(f"model {model['model']}, {model['name']}: {model['epochs']} epochs, {what}")
-    tell(f"{trained.folder}: {len(models)} models{_times(speedup)} on {trained.record.data}")
+    tell(f"{trained.folder}: {len(models)} models{_times(speedup)} on {trained.record.data}{_target(trained)}")
+
+
+def _to_target(record: RunRecord) -> dict[str, Any]:
+    until = record.details.get("until")
+    own = [each for each in record.metrics if each.replica is None and each.name.endswith(" to target")]
+    means = {each.name: {"mean": each.value, "low": each.low, "high": each.high} for each in own}
+    return {"until": {**until, **means}} if until else {}
+
+
+def _target(trained: Trained) -> str:
+    from ..training.until import sentence
+
+    told = sentence(trained.record) if trained.record is not None else ""
+    return f"; {told}" if told else ""
 
 
 _SCORES = ("loss/valid", "acc1/valid")
