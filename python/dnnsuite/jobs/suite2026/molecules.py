@@ -126,7 +126,7 @@ declare(
         name="molecules",
         description="messages along bonds learn how far apart two atoms are",
         unit="graphs",
-        options={"steps": 4, "width": 48, "atoms": 24},
+        options={"steps": 5, "width": 48, "atoms": 24},
         model=lambda options, hyper: GraphNetwork(options),
         data=graphs,
         loss=loss,
@@ -139,7 +139,7 @@ declare(
         presets={
             "quick": Preset(3, 120, batch_size=64, plan=(1, 4), budget_s=15.0),
             "default": Preset(3, 300, batch_size=128, plan=(1, 2, 4), budget_s=50.0),
-            "paper": Preset(3, 300, batch_size=512, repeats=3, max_num_Bs=2, options={"steps": 5, "width": 256}),
+            "paper": Preset(3, 300, batch_size=512, repeats=3, max_num_Bs=2, options={"width": 256}),
         },
     )
 )
