@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,6 +68,9 @@ def train(
     show: Annotated[bool, typer.Option("--show", help="Print the keys with their values; train nothing.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="Print the names of the configurations.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no log; it is in train.log.")] = False,
+    nproc: Annotated[
+        Number, typer.Option(help="Train data parallel in as many processes of this machine, as torchrun does.  [1]")
+    ] = None,
     cluster: Annotated[
         Text, typer.Option(help="Run as a task of a cluster: slurm, local or debug.  [slurm, with --nodes]")
     ] = None,
@@ -88,6 +92,8 @@ def train(
     from .. import training
 
     file, keys = _split(arguments or [])
+    if nproc is not None and "WORLD_SIZE" not in os.environ:
+        return _in_processes(nproc, context, seeds)
     from ..training.configurations import is_job, overrides
 
     if file is not None and is_job(file):
@@ -133,6 +139,42 @@ def train(
         return _evaluate(asked, out, resume, quiet, as_json)
     quiet = quiet or not settings.log_to_screen
     return _train(asked, out, resume or "never", allow_changed or [], quiet, as_json)
+
+
+def _in_processes(nproc: int, context: typer.Context, seeds: int | None) -> int:
+    """Run the same command in `nproc` processes that train one model, and return its status."""
+    import socket
+    import subprocess
+    import time
+
+    if nproc < 1:
+        raise InvalidArgument(f"--nproc {nproc}: must be at least 1")
+    if nproc > 1 and (seeds or 1) > 1:
+        raise InvalidArgument(f"--seeds {seeds} are an array, which trains in one process: leave out --nproc")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, "-m", "dnnsuite", "train", *command_line(context, ("nproc",))]
+    place = {"WORLD_SIZE": str(nproc), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    each = [
+        subprocess.Popen(command, env={**os.environ, **place, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(nproc)
+    ]
+    try:
+        while None in (ended := [one.poll() for one in each]) and not any(ended):
+            time.sleep(0.05)
+        for one in each:  # where one has failed, the others end soon, or wait for it for ever
+            one.wait(None if not any(ended) else _PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        for one in each:
+            if one.poll() is None:
+                one.terminate()
+    return next((code for code in [*ended, *(one.wait() for one in each)] if code), 0)
+
+
+_PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ declare(
         data=graphs,
         loss=loss,
         held_out=lambda config, options: graphs(config, options, _HELD_OUT),
-        metric=Metric("accuracy", accuracy, "more", {"quick": 0.8, "default": 0.9}),
+        metric=Metric("accuracy", accuracy, "more", {"quick": 0.65, "default": 0.9}),
         optimizer=Made("AdamW", {"lr": "lr", "weight_decay": 0.01}),
         hyper={"lr": 5e-3},
         rate=Rate(warmup=0.05, constant=0.3),

@@ -20,7 +20,7 @@ declare(
         data=pictures,
         loss=smoothed_loss,
         held_out=held_out_pictures,
-        metric=Metric("accuracy", accuracy, "more", {"quick": 0.7, "default": 0.8}),
+        metric=Metric("accuracy", accuracy, "more", {"quick": 0.65, "default": 0.8}),
         optimizer=Made("AdamW", {"lr": "lr", "weight_decay": 0.05}),
         hyper={"lr": 1e-3},
         rate=Rate(warmup=0.05, constant=0.05, shape="cosine"),
