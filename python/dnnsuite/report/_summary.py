@@ -74,7 +74,7 @@ TO_TARGET = {
 
 
 def target_table(rows: pandas.DataFrame, table: pandas.DataFrame) -> pandas.DataFrame | None:
-    """What training to a target took, by job and metric, with the columns of `TO_TARGET`; None without such a run.
+    """Cost of training to a target, by job and metric, with the columns of `TO_TARGET`; None without such a run.
 
     Args:
         rows: rows of the report, for the jobs' names.

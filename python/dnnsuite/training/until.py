@@ -45,7 +45,7 @@ class Until:
 
 
 class Arrival(NamedTuple):
-    """What a model needed to its target: seconds of training, and steps."""
+    """Cost of a model to its target: seconds of training, and steps."""
 
     seconds: float
     steps: int

@@ -2,7 +2,7 @@
 """Relational graph attention on sampled neighbourhoods, MLPerf's RGAT in form: the class of a node of a large graph.
 
 The graph is planted: a node's neighbours of the first kind are mostly of its own class, of the second less often, of
-the third never more than by chance; its features say little. Seeds of a fifth of the nodes are held out.
+the third as random ones are; its features say little. Seeds of a fifth of the nodes are held out.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class GraphAttention(nn.Module):
 
 
 def _edges(count: int, fan: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both ends of the edges of each kind: neighbours follow the nodes, those of one kind and node together."""
+    """Return both ends of the edges of each kind: neighbours follow the nodes, those of one kind and node together."""
     source = count + torch.arange(count * _KINDS * fan, device=device).view(count, _KINDS, fan)
     target = torch.arange(count, device=device)[:, None, None].expand_as(source)
     return tuple(ends.transpose(0, 1).flatten(1) for ends in (source, target))  # type: ignore[return-value]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the jobs on pictures share: grey pictures of any size, and a vision transformer's encoder."""
+"""Shared by the jobs on pictures: grey pictures of any size, and a vision transformer's encoder."""
 
 from __future__ import annotations
 
