@@ -238,7 +238,8 @@ class _AskedJob:
         """Return a function that makes the experiment, or the array of seeds, for a device."""
         from .. import training
 
-        of, more = (self.name, self.preset, self.keys), {"dataroot": self.dataroot, "until": self.until}
+        of = (self.name, self.preset, self.keys)
+        more: dict[str, Any] = {"dataroot": self.dataroot, "until": self.until}
         if self.seeds == 1:
             return lambda kind: training.experiment_of_job(*of, kind, **more)
         return lambda kind: training.array_of_job(*of, kind, self.seeds, **more)

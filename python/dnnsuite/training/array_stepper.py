@@ -119,8 +119,8 @@ class ArrayStepper:
         own = [batches[number] for number in self.numbers]
         on_device = {id(each): placed(each, self._device, torch.contiguous_format) for each in own}
         if len(on_device) == 1:
-            return _stacked([*on_device.values()] * len(own), shared=True)  # type: ignore[no-any-return]
-        return _stacked([on_device[id(each)] for each in own], shared=False)  # type: ignore[no-any-return]
+            return _stacked([*on_device.values()] * len(own), shared=True)
+        return _stacked([on_device[id(each)] for each in own], shared=False)
 
     def begin_epoch(self, epoch: int) -> None:
         """Set each model's learning rate of an epoch."""

@@ -61,7 +61,7 @@ class Detector(nn.Module):
         )
         self.classes = nn.Conv2d(width, 1 + options["classes"], 3, 1, 1)
         self.box = nn.Conv2d(width, 4, 3, 1, 1)
-        nn.init.constant_(self.classes.bias[:1], -4.0)  # type: ignore[index,arg-type]
+        nn.init.constant_(self.classes.bias[:1], -4.0)  # type: ignore[index]
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         kinds, boxes = [], []

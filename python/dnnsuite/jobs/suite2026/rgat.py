@@ -42,9 +42,9 @@ class Attention(nn.Module):
             source, target: nodes at the ends of the edges of each kind, `[kinds, E]`.
         """
         values, scores = [], []
-        for kind, (linear, score) in enumerate(zip(self.values, self.scores, strict=True)):
+        for kind, (linear, scored) in enumerate(zip(self.values, self.scores, strict=True)):
             own = linear(x)
-            sent, heard = score(own).chunk(2, -1)
+            sent, heard = scored(own).chunk(2, -1)
             values.append(own[source[kind]])
             scores.append(F.leaky_relu(sent[source[kind]] + heard[target[kind]], 0.2))
         at, score = target.flatten(), torch.cat(scores)
