@@ -118,3 +118,57 @@ def test_an_array_of_configurations(capsys: pytest.CaptureFixture[str], tmp_path
     alone = [*shared, "lr=0.02", "seed=4", "max_epochs=4", "--out", "one"]
     assert status(*alone, "--resume", "array/models/1/checkpoint.pt") == 0
     assert "one: 4 epochs" in capsys.readouterr().out
+
+
+# A job of an instant: two epochs of two steps.
+CLICKS = (
+    "dcnv2", "--preset", "quick", "--device", "cpu", "--quiet", "tables=2", "rows=20", "size=4", "rank=2", "bottom=4",
+    "top=4", "batch_size=8", "epochs=2", "iters_per_epoch=2",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["sc20", "--until", "target"], "--until is for jobs, which have a metric and a target, and sc20 is a file"),
+        (["--seeds", "2"], "--seeds is for jobs"),
+        (["gpt", "--seeds", "3", "--B", "2"], "--B 2: of a job, --seeds 3 models train as one array"),
+        (["gpt", "--seeds", "2", "--nproc", "2"], "--seeds 2 are an array, which trains in one process"),
+        (["gpt", "--nproc", "0"], "--nproc 0: must be at least 1"),
+    ],
+)
+def test_what_is_of_jobs_is_refused_elsewhere(arguments, words, capsys):
+    assert status("train", *arguments) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_seeds_train_one_after_the_other_and_their_report_has_an_interval(capsys):
+    asked = ("train", *CLICKS, "--until", "0.01", "--seeds", "2", "--B", "1", "--out", "seeds", "--resume", "auto")
+    assert status(*asked) == 0
+    assert "AUC ≥ 0.01: reached after" in capsys.readouterr().out
+    first = Path("seeds/seed-0/run.json").read_text()
+    assert status(*asked) == 0
+    assert Path("seeds/seed-0/run.json").read_text() == first
+    told = capsys.readouterr().out.splitlines()[-1]
+    assert re.search(r"seeds: AUC ≥ 0.01: reached after .* \(.* to .*\) s and 16 .* samples, means of 2 seeds", told)
+    assert status("report", "seeds", "--json") == 0
+    table = {row["metric"]: row for row in json.loads(capsys.readouterr().out)["to_target"]}
+    assert table["samples to target"]["mean"] == pytest.approx(16)
+    assert table["seconds to target"]["low"] < table["seconds to target"]["high"]
+
+
+def test_a_target_that_is_missed_is_said(capsys):
+    assert status("train", *CLICKS, "--until", "0.9999", "--out", "missed", "--json") == 1
+    assert json.loads(capsys.readouterr().out)["until"]["reached"] == []
+
+
+def test_processes_train_the_model_that_one_trains(capsys):
+    for name, more in (("one", ()), ("two", ("--nproc", "2"))):
+        assert status("train", *CLICKS, "--out", name, *more) == 0
+    one, two = (json.loads(Path(name, "run.json").read_text()) for name in ("one", "two"))
+    assert (one["processes"], two["processes"]) == (1, 2)
+    losses = [
+        {each["name"]: each["value"] for each in run["metrics"] if each["name"] in ("loss/train", "AUC/valid")}
+        for run in (one, two)
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5, nan_ok=True)

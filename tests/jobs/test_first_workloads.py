@@ -135,7 +135,7 @@ def test_a_second_rate_has_a_loader_in_the_loop(name):
 
 
 ARRAYS: dict[str, dict[str, Any]] = {  # the others have layers that arrays in other tests have
-    **{name: SMALL[name] for name in ("toy_reg", "toy_lstm", "recom")},
+    **{name: SMALL[name] for name in ("vae", "toy_reg", "toy_lstm", "recom")},
     "wlm": {"batch_size": 4, "emsize": 8, "nhid": 8, "bptt": 4, "vocab_size": 300, "clip": 0.01},
 }
 

@@ -95,3 +95,30 @@ def test_update_error_is_relative_to_the_way_gone():
     start, separate, fused = [torch.zeros(4)], [torch.full((4,), 2.0)], [torch.full((4,), 2.2)]
     assert abs(update_error(fused, separate, start) - 0.1) < 1e-6
     assert update_error(start, start, start) == float("inf")
+
+
+class Noisy(torch.nn.Module):
+    """A model whose forward draws numbers itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.dropout = torch.nn.Linear(4, 4), torch.nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.linear(self.dropout(x))
+        return y + torch.randn_like(y) * torch.rand_like(y)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_a_forward_draws_itself_is_drawn_from_the_models_stream(dtype: torch.dtype) -> None:
+    models = make_models(Noisy, 2)
+    array = dnnsuite.fuse([model.to(dtype) for model in models], seeds=[3, 4])
+    x = torch.randn(5, 4, dtype=dtype)
+    expected = [array(dnnsuite.stack(x, B=2)) for _ in range(3)]
+    for index, model in enumerate(models):
+        streams = share_masks(model, array, seed=3 + index)
+        for step in expected:
+            assert_near(model(x), step[index])
+        for stream, draws in zip(streams, (1, 2), strict=True):  # of a step
+            stream.position = draws
+        assert_near(model(x), expected[1][index])

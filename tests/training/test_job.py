@@ -10,7 +10,8 @@ import pytest
 from dnnsuite import jobs, training
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.training.configurations import is_job
-from dnnsuite.training.job import experiment_of_job
+from dnnsuite.training.job import array_of_job, experiment_of_job
+from dnnsuite.training.until import Until, arrivals
 
 TEXT = {"layers": 1, "width": 16, "heads": 2, "kv_heads": 1, "ff": 16, "length": 16}
 SMALL: dict[str, dict[str, Any]] = {
@@ -83,3 +84,79 @@ def test_a_run_goes_on_for_more_epochs_unless_its_rates_depend_on_the_last(name:
     else:
         parts, whole = run("parts", 2, "auto"), run("whole", 2)
         assert parts.history[-1]["loss/train"] == whole.history[-1]["loss/train"]
+
+
+CLICKS = {"tables": 4, "rows": 50, "size": 4, "rank": 4, "bottom": "8", "top": "8", "iters_per_epoch": 2, "epochs": 3}
+
+
+@pytest.mark.parametrize("name", ["gpt", "dit"])  # two groups and clipped gradients; an average of weights
+def test_an_array_of_seeds_trains_each_as_alone(name: str, tmp_path: Path) -> None:
+    short = {"epochs": 1, "iters_per_epoch": 2, "batch_size": 2}
+    given = {**SMALL[name], **short, "seed": 3}
+    make = lambda kind: array_of_job(name, "quick", given, kind, 2)  # noqa: E731
+    array = training.run(make, tmp_path / "array", device="cpu", quiet=True)
+    for model in range(2):
+        alone = trained(name, tmp_path / f"alone-{model}", **short, seed=3 + model)
+        for mine, own in zip((row for row in array.history if row["model"] == model), alone.history, strict=True):
+            assert mine["loss/train"] == pytest.approx(own["loss/train"], rel=1e-4)
+    assert array.history[-1]["loss/train"] != array.history[-2]["loss/train"]
+
+
+def to_target(folder: Path, until: str, seeds: int = 2, resume: str = "never", **given: Any) -> training.Trained:
+    keys = {**CLICKS, "batch_size": 8, **given}
+    make = lambda kind: array_of_job("dcnv2", "quick", keys, kind, seeds, until=until)  # noqa: E731
+    return training.run(make, folder, device="cpu", quiet=True, resume=resume)
+
+
+def test_a_run_ends_at_its_target_and_says_what_it_took(tmp_path: Path) -> None:
+    found = to_target(tmp_path / "there", "0.01")
+    assert [row["epoch"] for row in found.history] == [1, 1]
+    assert found.record is not None
+    metrics = {(each.name, each.replica): each for each in found.record.metrics}
+    assert metrics["samples to target", None].value == 2 * 8
+    assert metrics["samples to target", 1].value == 2 * 8
+    mean = metrics["seconds to target", None]
+    assert mean.low is not None
+    assert mean.low <= mean.value <= (mean.high or 0)
+    again = to_target(tmp_path / "there", "0.01", resume="auto")
+    assert len(again.history) == 2  # it was done already
+
+
+def test_a_target_that_some_miss_has_no_mean(tmp_path: Path) -> None:
+    found = to_target(tmp_path / "missed", "0.9999")
+    assert found.record is not None
+    assert found.record.ok
+    assert [row["epoch"] for row in found.history] == [1, 1, 2, 2, 3, 3]
+    assert found.record.details["until"]["reached"] == []
+    assert not [each for each in found.record.metrics if each.name.endswith("to target")]
+
+
+def test_a_target_is_looked_at_about_twenty_times_over_the_same_steps() -> None:
+    made = experiment_of_job("dcnv2", "quick", {}, "cpu", until="target")
+    assert made.until == Until("AUC", "more", 0.75)
+    assert made.epochs == 20
+    assert made.epochs * made.order.steps == 180
+
+
+def test_a_model_arrives_where_it_is_as_good_for_the_first_time() -> None:
+    values = [(0, 5.0), (1, 9.0), (0, math.nan), (1, 2.0), (0, 3.0), (1, 8.0)]
+    rows: list[dict[str, float]] = [
+        {"model": model, "step": 10 * (1 + i // 2), "seconds/train": 1.5, "bits/valid": value}
+        for i, (model, value) in enumerate(values)
+    ]
+    found = arrivals(Until("bits", "less", 3.0), rows)
+    assert {model: tuple(each) for model, each in found.items()} == {0: (4.5, 30), 1: (3.0, 20)}
+
+
+@pytest.mark.parametrize(
+    ("name", "preset", "until", "words"),
+    [
+        ("gpt", "paper", "target", "no target for the preset paper .it has 3.6 for quick, 3 for default."),
+        ("bert", "quick", "target", "no measure on held-out data"),
+        ("gpt", "quick", "soon", "--until 'soon': accepted are target and a value of 'bits per token'"),
+        ("gpt", "quick", "nan", "is finite"),
+    ],
+)
+def test_targets_that_are_none_are_refused(name: str, preset: str, until: str, words: str) -> None:
+    with pytest.raises(InvalidArgument, match=words):
+        experiment_of_job(name, preset, {}, "cpu", data="synthetic", until=until)

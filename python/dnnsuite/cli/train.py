@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -20,7 +21,7 @@ from .run import parameters
 from .train_on_cluster import Nodes, command_line, submit
 
 if TYPE_CHECKING:
-    from .._runs.record import Metric
+    from .._runs.record import Metric, RunRecord
     from ..training import Experiment, ExperimentArray, Settings, Trained
     from ..training.vary import Variants
 
@@ -45,7 +46,13 @@ def train(
             "--B as many values one per model.",
         ),
     ] = None,
-    B: Annotated[Number, typer.Option("--B", help="Models of the array.  [all that --vary makes]")] = None,
+    B: Annotated[
+        Number, typer.Option("--B", help="Models of the array; with --seeds 1 for one after the other.  [all]")
+    ] = None,
+    until: Annotated[
+        Text, typer.Option(help="End where a job's metric is there: target (of the preset), or a value.  [all epochs]")
+    ] = None,
+    seeds: Annotated[Number, typer.Option(help="Train a job with as many seeds, as one array.  [1]")] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/CONFIG-TIME]")] = None,
     resume: Annotated[
         Text, typer.Option(help="auto (continue in --out, or begin), never, or a checkpoint's path.  [never]")
@@ -60,6 +67,9 @@ def train(
     show: Annotated[bool, typer.Option("--show", help="Print the keys with their values; train nothing.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="Print the names of the configurations.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet")] = False,
+    nproc: Annotated[
+        Number, typer.Option(help="Train data parallel in as many processes of this machine, as torchrun does.  [1]")
+    ] = None,
     cluster: Annotated[Text, typer.Option(help="Run as a task of a cluster.  [slurm, with --nodes]")] = None,
     nodes: Annotated[Number, typer.Option(help="Nodes of the cluster.  [1]")] = None,
     gpus_per_node: Annotated[
@@ -77,11 +87,13 @@ def train(
     from .. import training
 
     file, keys = _split(arguments or [])
+    if nproc is not None and "WORLD_SIZE" not in os.environ:
+        return _in_processes(nproc, context, seeds)
     from ..training.configurations import is_job, overrides
 
     if file is not None and is_job(file):
         refused = {
-            "--config": config, "--vary": vary, "--B": B, "--evaluate": evaluate, "--cluster": cluster,
+            "--config": config, "--vary": vary, "--evaluate": evaluate, "--cluster": cluster,
             "--nodes": nodes, "--gpus-per-node": gpus_per_node,
             "--cluster-option": cluster_option, "--list": list_,
         }  # fmt: skip
@@ -91,8 +103,20 @@ def train(
             _, values = training.values_of_job(file, preset or "default", overrides(keys), device)
             print(json.dumps(values) if as_json else "\n".join(f"{key} = {_text(own)}" for key, own in values.items()))
             return 0
-        of_job = _AskedJob(file, overrides(keys), preset or "default", device, data or "auto", dataroot)
+        if B not in (None, 1, seeds or 1):
+            raise InvalidArgument(
+                f"--B {B}: of a job, --seeds {seeds or 1} models train as one array, or with --B 1 one after the other"
+            )
+        options = overrides(keys), preset or "default", device, data or "auto", dataroot
+        of_job = _AskedJob(file, *options, until, seeds or 1)
+        if B == 1 and (seeds or 1) > 1:
+            return _one_by_one(of_job, out, resume or "never", allow_changed or [], quiet, as_json)
         return _train(of_job, out, resume or "never", allow_changed or [], quiet, as_json)
+    if until is not None or seeds is not None:
+        raise InvalidArgument(
+            f"{'--until' if until is not None else '--seeds'} is for jobs, which have a metric and a "
+            f"target, and {file or 'sc20'} is a file of configurations: name a job, or use --vary"
+        )
     path = file or training.SHIPPED
     if list_:
         names = list(training.configurations(path))
@@ -111,6 +135,42 @@ def train(
         return _evaluate(asked, out, resume, quiet, as_json)
     quiet = quiet or not settings.log_to_screen
     return _train(asked, out, resume or "never", allow_changed or [], quiet, as_json)
+
+
+def _in_processes(nproc: int, context: typer.Context, seeds: int | None) -> int:
+    """Run the same command in `nproc` processes that train one model, and return its status."""
+    import socket
+    import subprocess
+    import time
+
+    if nproc < 1:
+        raise InvalidArgument(f"--nproc {nproc}: must be at least 1")
+    if nproc > 1 and (seeds or 1) > 1:
+        raise InvalidArgument(f"--seeds {seeds} are an array, which trains in one process: leave out --nproc")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, "-m", "dnnsuite", "train", *command_line(context, ("nproc",))]
+    place = {"WORLD_SIZE": str(nproc), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    each = [
+        subprocess.Popen(command, env={**os.environ, **place, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(nproc)
+    ]
+    try:
+        while None in (ended := [one.poll() for one in each]) and not any(ended):
+            time.sleep(0.05)
+        for one in each:  # where one has failed, the others end soon, or wait for it for ever
+            one.wait(None if not any(ended) else _PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        for one in each:
+            if one.poll() is None:
+                one.terminate()
+    return next((code for code in [*ended, *(one.wait() for one in each)] if code), 0)
+
+
+_PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -162,20 +222,30 @@ class _AskedJob:
     device: str
     data: str
     dataroot: str | None
-    saves, events, variants = True, False, ()
+    until: str | None = None
+    seeds: int = 1
+    saves, events = True, False
 
-    def made(self) -> Callable[[str], Experiment]:
-        """Return a function that makes the experiment for a device."""
+    @property
+    def variants(self) -> bool:
+        """True for an array."""
+        return self.seeds > 1
+
+    def made(self) -> Callable[[str], Experiment | ExperimentArray]:
+        """Return a function that makes the experiment, or the array of seeds, for a device."""
         from .. import training
 
-        return lambda kind: training.experiment_of_job(
-            self.name, self.preset, self.keys, kind, self.data, self.dataroot
-        )
+        of = (self.name, self.preset, self.keys)
+        more: dict[str, Any] = {"data": self.data, "dataroot": self.dataroot, "until": self.until}
+        if self.seeds == 1:
+            return lambda kind: training.experiment_of_job(*of, kind, **more)
+        return lambda kind: training.array_of_job(*of, kind, self.seeds, **more)
 
     def record(self) -> dict[str, Any]:
         """Return the options for the run's record."""
+        asked = {"job": self.name, "keys": self.keys, "dataroot": self.dataroot, "seeds": self.seeds}
         own = {} if self.data == "auto" else {"data": self.data}
-        return {"job": self.name, "keys": self.keys, "dataroot": self.dataroot, **own}
+        return {**asked, **({"until": self.until} if self.until else {}), **own}
 
 
 def _variants(settings: Settings, vary: Sequence[str], B: int | None) -> Variants:
@@ -266,7 +336,40 @@ def _train(
         say(f"error: {error}")
         return _end(FAILED)
     _tell(trained, asked, as_json)
-    return _end(0)
+    return _end(FAILED if _missed([trained]) else 0)
+
+
+def _one_by_one(
+    asked: _AskedJob, out: str | None, resume: str, allow_changed: list[str], quiet: bool, as_json: bool
+) -> int:
+    """Train the seeds one after the other, each in a folder of its own; those that are done are left as they are."""
+    from .. import training
+    from .._runs.folder import default_out
+    from ..training.experiment_run import TRAINING_FILE
+    from ..training.until import over_records
+
+    if resume not in ("never", "auto"):
+        raise InvalidArgument(f"--resume {resume}: of several seeds, accepted are never and auto")
+    if resume == "auto" and out is None:
+        raise InvalidArgument("--resume auto of several seeds needs --out, the folder to go on in")
+    _, values = training.values_of_job(asked.name, asked.preset, asked.keys, asked.device)
+    folder = Path(out) if out else default_out(asked.name, TRAINING_FILE, False)
+    ended = 0
+    for seed in range(values["seed"], values["seed"] + asked.seeds):
+        one = replace(asked, keys={**asked.keys, "seed": str(seed)}, seeds=1)
+        status = _train(one, str(folder / f"seed-{seed}"), resume, allow_changed, quiet, as_json)
+        if status not in (0, FAILED):
+            return status
+        ended = max(ended, status)
+    if not as_json and (told := over_records(folder)):
+        tell(f"{folder}: {told}")
+    return ended
+
+
+def _missed(each: Sequence[Trained]) -> bool:
+    """True if a run was to reach a target and a model did not."""
+    records = [one.record for one in each if one.record is not None and "until" in one.record.details]
+    return any(len(record.details["until"]["reached"]) < record.B for record in records)
 
 
 def _evaluate(asked: _Asked, out: str | None, resume: str | None, quiet: bool, as_json: bool) -> int:
@@ -307,10 +410,11 @@ def _tell(trained: Trained, asked: _Asked | _AskedJob, as_json: bool) -> None:
         return
     last = trained.history[-1]
     if as_json:
-        print(json.dumps({"out": str(trained.folder), "data": trained.record.data, "last": last}))
+        own = {"out": str(trained.folder), "data": trained.record.data, "last": last}
+        print(json.dumps({**own, **_to_target(trained.record)}))
         return
     accuracy = f", acc1 {metric(last['acc1/valid'])}" if "acc1/valid" in last else ""
-    tell(f"{trained.folder}: {len(trained.history)} epochs{accuracy} on {trained.record.data}")
+    tell(f"{trained.folder}: {len(trained.history)} epochs{accuracy} on {trained.record.data}{_target(trained)}")
 
 
 def _tell_of_models(trained: Trained, as_json: bool) -> None:
@@ -322,13 +426,27 @@ def _tell_of_models(trained: Trained, as_json: bool) -> None:
     if as_json:
         times = speedup.value if speedup else None
         found = {"out": str(trained.folder), "data": trained.record.data, "speedup": times, "models": models}
-        print(json.dumps(found))
+        print(json.dumps({**found, **_to_target(trained.record)}))
         return
     for model in models:
-        scores = [f"{key.partition('/')[0]} {metric(model[key])}" for key in _SCORES if model.get(key) != ""]
+        scores = [f"{key.partition('/')[0]} {metric(model[key])}" for key in _SCORES if model.get(key, "") != ""]
         what = ", ".join(scores) if model["status"] == "ok" else f"ended: {model['status']}"
         tell(f"model {model['model']}, {model['name']}: {model['epochs']} epochs, {what}")
-    tell(f"{trained.folder}: {len(models)} models{_times(speedup)} on {trained.record.data}")
+    tell(f"{trained.folder}: {len(models)} models{_times(speedup)} on {trained.record.data}{_target(trained)}")
+
+
+def _to_target(record: RunRecord) -> dict[str, Any]:
+    until = record.details.get("until")
+    own = [each for each in record.metrics if each.replica is None and each.name.endswith(" to target")]
+    means = {each.name: {"mean": each.value, "low": each.low, "high": each.high} for each in own}
+    return {"until": {**until, **means}} if until else {}
+
+
+def _target(trained: Trained) -> str:
+    from ..training.until import sentence
+
+    told = sentence(trained.record) if trained.record is not None else ""
+    return f"; {told}" if told else ""
 
 
 _SCORES = ("loss/valid", "acc1/valid")

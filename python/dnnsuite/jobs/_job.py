@@ -252,6 +252,10 @@ class Job(abc.ABC):
 
 
 _REGISTRY: dict[str, type[Job]] = {}
+_TODAY = (
+    "gpt", "lora", "moe", "mamba", "dpo", "grpo", "vit", "convnext", "dit", "unet", "detector", "conformer",
+    "molecules", "rgat", "dcnv2", "ppo",
+)  # fmt: skip
 # The package's own and their modules, which register themselves: first the suite of 2019, in its order.
 _OWN = {
     "toy_reg": ".toy_reg",
@@ -273,12 +277,14 @@ _OWN = {
     **dict.fromkeys(("mobilenet_v3_small", "mobilenet_v3_large", "resnet"), ".fused.images"),
     **dict.fromkeys(("pointnet_cls", "pointnet_seg"), ".fused.pointnet"),
     "imagenet-resnet50": ".imagenet_resnet50",
-    **{name: f".suite2026.{name}" for name in ("gpt", "lora", "moe", "mamba", "dpo", "dit", "dcnv2", "ppo")},
+    **{name: f".suite2026.{name}" for name in _TODAY},
 }
 # Why there is no array or sweep of these; known without their modules, of which a list of names imports none.
 _SPREAD = "is one model on every device, which is not swept"
 _ALONE = {
-    **dict.fromkeys(("cart", "atari", "ppo"), "makes its batches with the model, which an array does not share"),
+    **dict.fromkeys(
+        ("cart", "atari", "grpo", "ppo"), "makes its batches with the model, which an array does not share"
+    ),
     **dict.fromkeys(("dcgan_all", "convnet_distributed", "convnet_distributed_fp16"), _SPREAD),
     "loader": "reads images and trains nothing",
     "translator": "packs sentences by their lengths, which no array does",

@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from .. import ops
 from ..errors import InvalidArgument
-from ..nn.random_streams import stream_key, streams
+from ..nn.random_draws import fill
+from ..nn.random_streams import FUNCTION_STREAM, stream_key, streams
 
 Parameters = Sequence[torch.Tensor]
 
 
 class MaskStream:
-    """Dropout masks of one place in one model, in the order of the steps."""
+    """Random numbers of one place in one model, in the order of the steps."""
 
     def __init__(self, seed: int, place: int) -> None:
         self._rng = torch.tensor([[stream_key(seed, place), 0]])
@@ -27,13 +29,21 @@ class MaskStream:
             return x
         wide = x if x.dtype == torch.float64 else x.float()  # the kernels of a CPU know no others
         rate = torch.tensor([p], device=x.device)
-        y = ops.dropout(wide.unsqueeze(0), rate, self._rng.to(x.device, copy=True)).squeeze(0)
+        return ops.dropout(wide.unsqueeze(0), rate, self._next(x.device)).squeeze(0).to(x.dtype)
+
+    def fill(self, method: str, like: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Return numbers in the form of `like`, drawn in `dtype` if that is the coarser one, by `Tensor.method`."""
+        own = like.detach().to(dtype) if like.dtype == torch.float64 else like.detach()
+        return fill(method, own.unsqueeze(0), self._next(like.device)).squeeze(0).to(like.dtype)
+
+    def _next(self, device: torch.device) -> torch.Tensor:
+        now = self._rng.to(device, copy=True)
         self._rng[0, 1] += 1
-        return y.to(x.dtype)
+        return now
 
     @property
     def position(self) -> int:
-        """Number of masks drawn; setting it back draws them again."""
+        """Number of draws; setting it back makes them again."""
         return int(self._rng[0, 1])
 
     @position.setter
@@ -50,6 +60,31 @@ class _StreamDropout(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self._stream.drop(x, self.p) if self.training else x
+
+
+class _Drawing(TorchFunctionMode):
+    """`torch.rand_like` and `torch.randn_like` take their numbers from a stream."""
+
+    def __init__(self, stream: MaskStream, dtype: torch.dtype) -> None:
+        super().__init__()
+        self._stream, self._dtype = stream, dtype
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        method = {"rand_like": "uniform_", "randn_like": "normal_"}.get(getattr(func, "__name__", ""))
+        if method is None or kwargs:
+            return func(*args, **(kwargs or {}))
+        return self._stream.fill(method, args[0], self._dtype)
+
+
+def _draw_from(module: torch.nn.Module, stream: MaskStream, dtype: torch.dtype) -> None:
+    """Let the functions that `module` calls in its forward draw from `stream`."""
+    forward = module.forward
+
+    def drawing(*args: Any, **kwargs: Any) -> Any:
+        with _Drawing(stream, dtype):
+            return forward(*args, **kwargs)
+
+    module.forward = drawing
 
 
 class _StreamAttention(torch.nn.MultiheadAttention):
@@ -133,10 +168,11 @@ def _masked(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def share_masks(model: torch.nn.Module, array: torch.nn.Module, seed: int) -> list[MaskStream]:
-    """Make plain `model` draw the dropout masks that `array` draws for the model with `seed`.
+    """Make plain `model` draw the random numbers that `array` draws for the model with `seed`.
 
     Its `torch.nn.Dropout`s are exchanged; its attention and recurrent networks, which drop inside functions of torch,
-    are written out. Returns the masks that it draws now.
+    are written out; `rand_like` and `randn_like` of its forward draw from the model's stream of functions. Returns the
+    streams that it draws from now.
     """
     masks = []
     for place, (name, _) in enumerate(streams(array)):
@@ -152,6 +188,11 @@ def share_masks(model: torch.nn.Module, array: torch.nn.Module, seed: int) -> li
                 recurrent.__class__, recurrent.masks = _StreamRecurrent, stream
         else:
             setattr(parent, leaf, _StreamDropout(getattr(parent, leaf).p, stream))
+    dtype = next((p.dtype for p in array.parameters() if p.is_floating_point()), torch.float32)
+    for name, module in array.named_modules():
+        if module._buffers.get(FUNCTION_STREAM) is not None:
+            masks.append(stream := MaskStream(seed, len(masks)))
+            _draw_from(model.get_submodule(name), stream, dtype)
     return masks
 
 

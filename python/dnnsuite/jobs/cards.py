@@ -19,7 +19,7 @@ __all__ = ["CATEGORIES", "Card", "all_cards", "bibtex", "card_of", "page", "refe
 CATEGORIES = (
     "image classification", "object detection", "translation", "language modelling", "recommendation",
     "reinforcement learning", "generative", "super-resolution", "style transfer", "regression", "sequence",
-    "point clouds", "data loading",
+    "point clouds", "speech", "graphs", "data loading",
 )  # fmt: skip
 _FOLDER = Path(__file__).with_name("cards")
 _FIELD = re.compile(r"- (?P<name>[a-z ]+): (?P<value>.+)")

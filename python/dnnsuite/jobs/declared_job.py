@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import random
 import sys
 import time
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from ._model_parts import Batch, Trainee, Training
 
-_HELD_OUT_SAMPLES = 512  # that a metric is of, where it names no other number
 _AS_PRESET = {"": "default", "baselines": "default", "fast": "default", "smoke": "quick"}  # of the suite of 2019
 _STEADY = 2**31 - 1  # steps after which a loss scale grows that is given
 
@@ -264,7 +262,7 @@ class DeclaredJob(Job):
         if workload.held_out is None or workload.metric is None:
             return None
         batches, call = workload.held_out(self.config, self.options), len(workload.parts())
-        count = workload.metric.batches or math.ceil(_HELD_OUT_SAMPLES / self.config.batch_size)
+        count = workload.metric.count(self.config.batch_size)
         self.trainee.eval()
         found = []
         with torch.no_grad(), self.autocast():

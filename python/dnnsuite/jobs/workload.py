@@ -25,6 +25,7 @@ Loss = Callable[..., "torch.Tensor"]
 
 PRESETS = ("quick", "default", "paper")
 BASELINES = "baselines"  # preset of a job of the suite of 2019, which a suite takes where it is there
+_HELD_OUT_SAMPLES = 512  # that a metric is of, where it names no number of batches
 _OBSERVATIONS = 30  # of a run, where a preset names no other number
 
 
@@ -151,6 +152,10 @@ class Metric(NamedTuple):
     better: str = "more"
     target: Mapping[str, float] = {}
     batches: int | None = None
+
+    def count(self, batch_size: int) -> int:
+        """Return the number of held-out batches of this size that the measure is of."""
+        return self.batches or math.ceil(_HELD_OUT_SAMPLES / batch_size)
 
     def reached(self, value: float, target: float) -> bool:
         """True if `value` is as good as the target, or better; what is NaN is not."""

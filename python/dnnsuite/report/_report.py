@@ -17,7 +17,7 @@ from ._costs import Costs, cost_table, gpu_watts
 from ._entries import ReportEntry, by_job, by_run, entries_of, finished, of_suites, rows_of_report
 from ._interference import interference_table
 from ._score import JOBS, LEAST_RUNS, Score, Statistic, score, score_table, seed_table, statistics, weighted_score
-from ._summary import device_table, failures, isolation, summary_table
+from ._summary import device_table, failures, isolation, summary_table, target_table
 from .targets import WEIGHTS, Target, load, uncompared, weights
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class SuiteReport:
     scored: pandas.DataFrame | None = None
     score: Score | None = None
     interference: pandas.DataFrame | None = None
+    to_target: pandas.DataFrame | None = None
     uncompared: dict[str, list[str]] = field(default_factory=dict)
     differing: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     costs: pandas.DataFrame | None = None
@@ -119,6 +120,7 @@ class SuiteReport:
             "not_run": self.not_run,
             "costs": None if self.costs is None else _records(self.costs),
             "currency": self.prices.currency,
+            "to_target": None if self.to_target is None else _records(self.to_target),
             "interference": None if self.interference is None else _records(self.interference),
             "notes": self.notes,
             "problems": self.problems,
@@ -211,6 +213,7 @@ def make(
         costs=cost_table(entries, prices, gpu_watts(entries)),
         prices=prices,
         not_run=_not_run(suites, exclude),
+        to_target=target_table(rows, table),
         interference=interference_table(results.load(*alone, name=name), table) if alone else None,
         notes=[*notes, *table.attrs["notes"], *_notes(entries, seed, unlike)],
         problems=table.attrs["problems"],

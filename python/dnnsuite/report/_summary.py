@@ -64,6 +64,41 @@ def _row(of_job: Sequence[ReportEntry]) -> dict[str, object]:
     }
 
 
+TO_TARGET = {
+    "metric": "what a run needed until the measure on held-out samples was as good as the target of its definition",
+    "seeds": "models that were there; in an array all of them",
+    "mean": "mean over the seeds of seconds of training without validation, or of samples",
+    "low": "lower end of its 95 % interval: t over seeds, on logarithms",
+    "high": "upper end of it",
+}
+
+
+def target_table(rows: pandas.DataFrame, table: pandas.DataFrame) -> pandas.DataFrame | None:
+    """Cost of training to a target, by job and metric, with the columns of `TO_TARGET`; None without such a run.
+
+    Args:
+        rows: rows of the report, for the jobs' names.
+        table: all metrics of their runs. Seeds are models of an array, or runs of one model each.
+    """
+    import pandas
+
+    own = table[table["metric"].str.endswith(" to target") & table["run_id"].isin(rows["run_id"])]
+    if own.empty:
+        return None
+    own = own.assign(job=own["run_id"].map(dict(zip(rows["run_id"], rows["job"], strict=True))))
+    found = []
+    for (job, metric), of_job in own.groupby(["job", "metric"], sort=False):
+        models = of_job[of_job["replica"].notna()]
+        seeds = models if len(models) else of_job
+        if len(models) and of_job["replica"].notna().all():
+            continue  # some were not there, of which a mean would be too good
+        average, low, high = of_rates(seeds["value"].tolist())
+        found.append({"job": job, "metric": metric, "seeds": len(seeds), "mean": average, "low": low, "high": high})
+    made = pandas.DataFrame(found, columns=["job", *TO_TARGET]).set_index("job")
+    made.attrs["definitions"] = TO_TARGET
+    return made if found else None
+
+
 def _sd(values: Sequence[float]) -> float:
     if len(values) < 2:
         return math.nan

@@ -154,6 +154,8 @@ def _sections(report: SuiteReport, table: Callable[[pandas.DataFrame], str]) -> 
         found.append(("Devices, as shares of the fastest", table(report.devices.map(_fraction))))
     if report.score is not None:
         found.append(("Score", style_score(report)))
+    if report.to_target is not None:
+        found.append(("Training to a target", table(report.to_target)))
     if report.interference is not None:
         found.append(("What sharing costs", table(report.interference)))
     if report.costs is not None:
@@ -186,7 +188,7 @@ def _sections(report: SuiteReport, table: Callable[[pandas.DataFrame], str]) -> 
 def definitions(report: SuiteReport) -> dict[str, str]:
     """Meaning of each column and statistic that the report shows."""
     defined = {**report.summary.attrs["definitions"]}
-    for table in (report.interference, report.costs):
+    for table in (report.to_target, report.interference, report.costs):
         if table is not None:
             defined |= table.attrs["definitions"]
     return defined | {line.name: line.definition for line in report.statistics}

@@ -17,7 +17,10 @@ _BASELINES = (
     "fast_style", "dcgan", "convnet", "convnet_fp16", "recom", "convnet_distributed", "convnet_distributed_fp16",
     "dcgan_all",
 )  # fmt: skip
-_TODAY = ("gpt", "lora", "moe", "mamba", "dpo", "dit", "dcnv2", "ppo")
+_TODAY = (
+    "gpt", "lora", "moe", "mamba", "dpo", "grpo", "vit", "convnext", "dit", "unet", "detector", "conformer",
+    "molecules", "rgat", "dcnv2", "ppo",
+)  # fmt: skip
 SUITES: Mapping[str, tuple[str, ...]] = {"baselines": _BASELINES, "fast": _BASELINES, "2026": _TODAY}
 
 # Where its fast.json asks for less than baselines.json, which each job's own defaults are.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .experiment import Experiment, ProfileWindow, experiment_of
     from .experiment_run import Trained, run
     from .history import read_metrics
-    from .job import experiment_of_job, values_of_job
+    from .job import array_of_job, experiment_of_job, values_of_job
     from .metrics import TopK
     from .schedules import PerEpoch, SteppedWarmup, WarmupPlateau
     from .settings import Settings
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SHIPPED", "VARYING", "BadCheckpoint", "Data", "Experiment", "ExperimentArray", "PerEpoch", "ProfileWindow",
-    "Settings", "SteppedWarmup", "TopK", "Trained", "WarmupPlateau", "array_of", "configuration", "configurations",
-    "data_of", "evaluate", "experiment_of", "experiment_of_job", "find_data", "load_model", "read_metrics", "run",
-    "values_of_job", "varied",
+    "Settings", "SteppedWarmup", "TopK", "Trained", "WarmupPlateau", "array_of", "array_of_job", "configuration",
+    "configurations", "data_of", "evaluate", "experiment_of", "experiment_of_job", "find_data", "load_model",
+    "read_metrics", "run", "values_of_job", "varied",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy(
@@ -43,7 +43,7 @@ __getattr__, __dir__ = lazy(
         ".checkpoints": "BadCheckpoint load_model",
         ".experiment": "Experiment ProfileWindow experiment_of",
         ".history": "read_metrics",
-        ".job": "experiment_of_job values_of_job",
+        ".job": "array_of_job experiment_of_job values_of_job",
         ".metrics": "TopK",
         ".experiment_run": "Trained run",
         ".schedules": "PerEpoch SteppedWarmup WarmupPlateau",

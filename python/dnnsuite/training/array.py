@@ -14,7 +14,7 @@ __all__ = ["ExperimentArray"]
 # All models take their steps together, on batches of one shape.
 _ALIKE = (
     "name", "epochs", "batch_size", "valid_batch_size", "precision", "drop_last", "most_steps", "log_every",
-    "checkpoint_every", "save_checkpoints", "profile", "metrics.names", "plan",
+    "checkpoint_every", "save_checkpoints", "profile", "metrics.names", "plan", "clip_norm", "until",
 )  # fmt: skip
 
 

@@ -82,7 +82,9 @@ class ArrayStepper:
         ]
         self.model = fuse(models, seeds=[each.seed for each in experiment.experiments])
         params = _in_order(self.model, models[0], self._members[0].parameters())
-        self.optimizer = ArrayOptimizer.from_models([each.optimizer for each in self._members], params)
+        clip = self._experiment.clip_norm
+        more = {} if clip is None else {"max_grad_norm": clip}
+        self.optimizer = ArrayOptimizer.from_models([each.optimizer for each in self._members], params, **more)
         for model in models:
             _empty(model)
         low = self._experiment.precision == "fp16"
@@ -117,10 +119,8 @@ class ArrayStepper:
         own = [batches[number] for number in self.numbers]
         on_device = {id(each): placed(each, self._device, torch.contiguous_format) for each in own}
         if len(on_device) == 1:
-            (inputs, labels) = on_device.popitem()[1]
-            return stack(inputs, B=len(own)), stack(labels, B=len(own))
-        inputs_of, labels_of = zip(*(on_device[id(each)] for each in own), strict=True)
-        return torch.stack(inputs_of), torch.stack(labels_of)
+            return _stacked([*on_device.values()] * len(own), shared=True)
+        return _stacked([on_device[id(each)] for each in own], shared=False)
 
     def begin_epoch(self, epoch: int) -> None:
         """Set each model's learning rate of an epoch."""
@@ -169,8 +169,11 @@ class ArrayStepper:
         """
         with phases.compute:
             step = self._runner.step(inputs, labels)
-            if phases.on:
+            if phases.on or self._experiment.after_step is not None:
                 self._runner.synchronize()
+        if self._experiment.after_step is not None:
+            with torch.no_grad():
+                self._experiment.after_step(self.model)
         return lambda: (step.losses(), step.figures())
 
     @torch.no_grad()
@@ -260,6 +263,13 @@ class ArrayStepper:
 def _made(experiment: Experiment, device: torch.device) -> torch.nn.Module:
     seed_all(experiment.seed)
     return experiment.model().to(device)
+
+
+def _stacked(batches: Sequence[Any], shared: bool) -> Any:
+    """Stack the models' tensors, also those in tuples; what all share is not copied."""
+    if isinstance(batches[0], tuple):
+        return tuple(_stacked(own, shared) for own in zip(*batches, strict=True))
+    return stack(batches[0], B=len(batches)) if shared else torch.stack(list(batches))
 
 
 def _in_order(

@@ -22,6 +22,7 @@ from .order import Order
 from .schedules import Schedule, SteppedWarmup, WarmupPlateau, tbd_pytorch, tbd_tf2
 from .settings import Settings
 from .sources import Data, compared
+from .until import Until
 
 __all__ = ["Experiment", "Metrics", "ProfileWindow", "experiment_of"]
 
@@ -71,6 +72,9 @@ class Experiment:
         lines: form of the log's lines about steps: sc20, tbd-pytorch or tbd-tf2.
         settings: other values that a resumed run must share; they stand in the record.
         plan: file or suite of the run.
+        clip_norm: norm at which the gradients of a model are clipped.
+        after_step: function of the model after each step, without gradients.
+        until: target after which the run ends, of an array when all models are there.
     """
 
     name: str
@@ -101,6 +105,9 @@ class Experiment:
     lines: str = "sc20"
     settings: Mapping[str, Any] = field(default_factory=dict)
     plan: str = "training"
+    clip_norm: float | None = None
+    after_step: Callable[[Any], None] | None = None
+    until: Until | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "valid_batch_size", "log_every"):

@@ -219,9 +219,8 @@ def _run(
         elif folder and loop.saver.unknown:
             log.info(cannot_tell(loop.saver.unknown))
         done = out / RUN_FILE
-        epochs = first_of(experiment).epochs
-        if folder and loop.at.epoch >= epochs and done.is_file():
-            log.info(f"All {epochs} epochs are done already")
+        if folder and loop.done and done.is_file():
+            log.info(f"All {loop.at.epoch} epochs are done already")
             return Trained(out, read_run(done), loop.at.history, loop.stepper.model, loop.ended)
         if folder:
             done.unlink(missing_ok=True)  # of an earlier end

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,15 +18,18 @@ from torch.optim import Optimizer, lr_scheduler
 from .. import jobs
 from ..errors import InvalidArgument, did_you_mean, some_of
 from ..jobs import JobConfig, Metric, Workload
+from .array import ExperimentArray
 from .experiment import Experiment
 from .order import Order
 from .schedules import PerEpoch, Schedule
 from .sources import Data
+from .until import Until
 
-__all__ = ["JobExperiment", "experiment_of_job"]
+__all__ = ["JobExperiment", "array_of_job", "experiment_of_job"]
 
 _HELD_OUT = 1_000_000  # index of the first batch for validation, where a workload holds none out
-_BATCHES = 4  # of a validation, where the workload names no number
+_BATCHES = 4  # of a validation, where a workload has no metric
+_LOOKS = 20  # at the metric, of a run to a target
 _KEYS = ("epochs", "iters_per_epoch", "batch_size", "precision", "seed")
 
 
@@ -146,7 +149,13 @@ def values_of_job(name: str, preset: str, given: Mapping[str, Any], device: str)
 
 
 def experiment_of_job(
-    name: str, preset: str, given: Mapping[str, Any], device: str, data: str = "auto", dataroot: str | None = None
+    name: str,
+    preset: str,
+    given: Mapping[str, Any],
+    device: str,
+    data: str = "auto",
+    dataroot: str | None = None,
+    until: str | None = None,
 ) -> JobExperiment:
     """Make the experiment of a workload.
 
@@ -157,12 +166,19 @@ def experiment_of_job(
         device: cpu or cuda.
         data: source of the data: auto, real or synthetic.
         dataroot: folder with data sets.
+        until: `target` to end where the preset's target is reached, or a value of the metric; about twenty times in
+            the run it is looked at, unless `given` has a length.
 
     Raises:
-        InvalidArgument: the workload trains parts in turn or makes its batches with the model, or a key is unknown.
+        InvalidArgument: the workload trains parts in turn or makes its batches with the model, a key is unknown, or
+            there is no such target.
     """
     workload, values = values_of_job(name, preset, given, device)
     epochs, iters, size = (values[key] for key in _KEYS[:3])
+    target = _until(workload, preset, until) if until is not None else None
+    if target is not None and not {"epochs", "iters_per_epoch"} & set(given):
+        iters = max(1, math.ceil(epochs * iters / _LOOKS))
+        epochs = max(1, values["epochs"] * values["iters_per_epoch"] // iters)
     config = JobConfig(
         device="cpu", batch_size=size, seed=values["seed"], data_seed=values["seed"], data=data, dataroot=dataroot
     )
@@ -172,7 +188,8 @@ def experiment_of_job(
     if hasattr(batches, "batch_of"):
         raise InvalidArgument(f"job {name} makes its batches with the model, which train does not")
     options |= batches.sizes
-    until = {"epochs": epochs} if workload.rate is not None else {}  # of the others a run may go on for more
+    last = {"epochs": epochs} if workload.rate is not None else {}  # of the others a run may go on for more
+    after = workload.after_step
     return JobExperiment(
         name=name,
         model=partial(_model, workload, options, hyper),
@@ -180,12 +197,67 @@ def experiment_of_job(
             _Samples(batches, iters, size), _validation(workload, config, options, batches), 0,
             str(batches.record.get("source")), {"train": dict(batches.record), "valid": {}}, "samples",
         ),
-        optimizer=partial(_optimizer, workload, options, hyper),
-        schedule=partial(_schedule, workload, hyper, until.get("epochs", 0)),
+        optimizer=partial(_optimizer, workload, hyper),
+        schedule=partial(_schedule, workload, hyper, last.get("epochs", 0)),
+        clip_norm=workload.clip(options), after_step=partial(_after, after) if after else None, until=target,
         lines="tbd-pytorch", loss=_first, metrics=_Metric(workload.metric),
         epochs=epochs, batch_size=size, valid_batch_size=1, precision=values["precision"], seed=values["seed"],
-        settings={"job": name, **until, **options, **hyper, "batch_size": size}, plan=name,
+        settings={"job": name, **last, **options, **hyper, "batch_size": size}, plan=name,
     )  # fmt: skip
+
+
+def array_of_job(
+    name: str,
+    preset: str,
+    given: Mapping[str, Any],
+    device: str,
+    seeds: int,
+    data: str = "auto",
+    dataroot: str | None = None,
+    until: str | None = None,
+) -> ExperimentArray:
+    """Make the array of a workload's experiments with as many seeds, from the seed of `given` on.
+
+    Weights, data and their order are those of each seed; samples that are held out are those of the first.
+
+    Args:
+        seeds: number of models.
+        name, preset, given, device, data, dataroot, until: see :func:`experiment_of_job`.
+    """
+    if seeds < 1:
+        raise InvalidArgument(f"seeds is {seeds}: must be at least 1")
+    _, values = values_of_job(name, preset, given, device)
+    each = [
+        experiment_of_job(name, preset, {**given, "seed": values["seed"] + i}, device, data, dataroot, until)
+        for i in range(seeds)
+    ]
+    valid = each[0].data.valid
+    each = [replace(own, data=replace(own.data, valid=valid)) for own in each]
+    return ExperimentArray(each, [f"seed {own.seed}" for own in each])
+
+
+def _until(workload: Workload, preset: str, asked: str) -> Until:
+    """Return the target of a preset, or the value that was asked for."""
+    metric = workload.metric
+    if metric is None:
+        raise InvalidArgument(f"job {workload.name} has no measure on held-out data, so that there is no target")
+    try:
+        value = metric.target[preset] if asked == "target" else float(asked)
+    except KeyError:
+        known = ", ".join(f"{own:g} for {name}" for name, own in metric.target.items()) or "none"
+        raise InvalidArgument(
+            f"job {workload.name} has no target for the preset {preset} (it has {known}): name a value of "
+            f"{metric.name!r} with --until"
+        ) from None
+    except ValueError:
+        raise InvalidArgument(f"--until {asked!r}: accepted are target and a value of {metric.name!r}") from None
+    if not math.isfinite(value):
+        raise InvalidArgument(f"--until {asked}: a value of {metric.name!r} is finite")
+    return Until(metric.name, metric.better, value)
+
+
+def _after(function: Any, trained: Any) -> None:
+    function(trained.model)
 
 
 def _first(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -201,7 +273,7 @@ def _validation(workload: Workload, config: JobConfig, options: Any, batches: An
         raise InvalidArgument(
             f"job {workload.name} is measured on other tensors than those it trains on, which train does not do"
         )
-    return _Samples(held_out, workload.metric.batches or _BATCHES, 1)
+    return _Samples(held_out, workload.metric.count(config.batch_size), 1)
 
 
 def _model(workload: Workload, options: Any, hyper: Any) -> Trained:
@@ -211,23 +283,14 @@ def _model(workload: Workload, options: Any, hyper: Any) -> Trained:
     return made
 
 
-def _optimizer(workload: Workload, options: Any, hyper: Any, parameters: Iterable[Any]) -> Optimizer:
-    trained = [parameter for parameter in parameters if parameter.requires_grad]
-    optimizers = workload.optimizers({parameter._of[1]: parameter for parameter in trained}, hyper)
+def _optimizer(workload: Workload, hyper: Any, parameters: Iterable[Any]) -> Optimizer:
+    trained = {parameter._of[1]: parameter for parameter in parameters if parameter.requires_grad}
+    optimizers = workload.optimizers(trained, hyper)
     if len(optimizers) > 1:
         raise InvalidArgument(f"job {workload.name} has several classes of optimizers; train takes jobs of one")
     ((kind, own),) = optimizers
     made: Optimizer = getattr(torch.optim, kind.name)(own, **kind.filled(hyper))
-    if (clip := workload.clip(options)) is not None:
-        made.register_step_pre_hook(lambda *_: _clip(trained, clip))
-    if workload.after_step is not None:
-        after, model = workload.after_step, trained[0]._of[0].model
-        made.register_step_post_hook(lambda *_: torch.no_grad()(after)(model))
     return made
-
-
-def _clip(parameters: list[Any], norm: float) -> None:
-    torch.nn.utils.clip_grad_norm_(parameters, norm)
 
 
 def _schedule(workload: Workload, hyper: Any, epochs: int, optimizer: Optimizer, steps: int) -> Schedule:

@@ -27,6 +27,7 @@ from .saver import ArraySaver, Saver
 from .speedup import STEPS, Alone
 from .stepper import Stepper
 from .tally import Tally
+from .until import arrivals
 from .validation import validate
 
 __all__ = ["Loop", "Stopped"]
@@ -97,6 +98,14 @@ class Loop:
         """Seconds per item (alone, in the array), as they were measured."""
         return self.saver.alone.pairs if isinstance(self.saver, ArraySaver) else []
 
+    @property
+    def done(self) -> bool:
+        """True after the last epoch, or once every model that still trains has reached the target."""
+        until = self._experiment.until
+        if until is not None and arrivals(until, self.at.history).keys() >= set(self.stepper.numbers):
+            return True
+        return self.at.epoch >= self._experiment.epochs
+
     def _new_tally(self) -> Tally:
         return Tally(self._experiment.metrics.names, len(self.stepper.numbers))
 
@@ -114,7 +123,7 @@ class Loop:
         self._log.begin(self._experiment.name, total, self.at.step)
         self._log.info("Starting Training Loop...")
         try:
-            while self.at.epoch < self._experiment.epochs:
+            while not self.done:
                 self._epoch()
         except RuntimeError as error:  # torch tells of a dead worker wherever the main thread is
             self._feed.check(error)

@@ -20,6 +20,7 @@ from .experiment import Experiment
 from .history import MODEL, Row
 from .processes import Processes
 from .speedup import Speedup
+from .until import arrivals, to_target
 
 __all__ = ["record_of", "throughput"]
 
@@ -121,8 +122,10 @@ def record_of(
 
 
 def _version(settings: Mapping[str, Any]) -> str:
-    """Return the version of a job: a hash of its settings."""
-    text = json.dumps(settings, sort_keys=True, default=str)
+    """Return the version of a job: a hash of its settings but for the seed, over which runs may be averaged."""
+    own = {key: value for key, value in settings.items() if key not in ("seed", "models")}
+    models = [{key: value for key, value in each.items() if key != "seed"} for each in settings.get("models", ())]
+    text = json.dumps({**own, "models": models} if models else own, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -139,8 +142,16 @@ def _details(
         "dropped_samples_per_epoch": experiment.order.dropped,
         "channels_last": experiment.channels_last,
         "compile": experiment.compile,
+        **_until(experiment, history),
         **models,
     }
+
+
+def _until(experiment: Experiment, history: Sequence[Row]) -> dict[str, Any]:
+    """The target that the run was to reach, and the models that did."""
+    if experiment.until is None:
+        return {}
+    return {"until": {**vars(experiment.until), "reached": sorted(arrivals(experiment.until, history))}}
 
 
 def _settings(made: Experiment | ExperimentArray) -> dict[str, Any]:
@@ -185,6 +196,10 @@ def _metrics(
         found.append(Metric("speedup", speedup.value, "×", speedup.low, speedup.high, definition=what))
     if not history:
         return found
+    if experiment.until is not None:
+        models = made.B if isinstance(made, ExperimentArray) else 1
+        there = arrivals(experiment.until, history)
+        found += to_target(experiment.until, there, models, experiment.batch_size, experiment.data.item)
     if isinstance(made, ExperimentArray):
         for number, name in enumerate(made.names):
             rows = [row for row in history if row[MODEL] == number]

@@ -119,11 +119,22 @@ class Stepper:
                 loss = self._experiment.loss(outputs, labels)
             self.scaler.scale(self._weighted(loss, share)).backward()
         with phases.update:
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
+            self._update()
         with torch.no_grad():
             found = loss.detach(), self._experiment.metrics(outputs.detach(), labels)
         return lambda: found
+
+    def _update(self) -> None:
+        experiment = self._experiment
+        if experiment.clip_norm is not None:
+            self.scaler.unscale_(self.optimizer)
+            trained = [each for group in self.optimizer.param_groups for each in group["params"]]
+            torch.nn.utils.clip_grad_norm_(trained, experiment.clip_norm)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        if experiment.after_step is not None:
+            with torch.no_grad():
+                experiment.after_step(self.model)
 
     def _weighted(self, loss: torch.Tensor, share: Share) -> torch.Tensor:
         """Scale the loss such that its mean over processes is the mean over the batch's samples."""

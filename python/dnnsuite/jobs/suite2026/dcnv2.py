@@ -20,6 +20,7 @@ from ..workload import Made, Metric, Preset, Values, Workload
 
 _NUMBERS = 13
 _HELD_OUT = 1 << 40  # added to the seed of draws that are not trained on
+_FEWEST = 256  # samples of a held-out batch: without a click among them there is no AUC
 _LONGEST = 10  # values in a field at most
 
 
@@ -66,13 +67,13 @@ def _perceptron(widths: Sequence[int], last: nn.Module | None = None) -> nn.Sequ
 def clicks(config: JobConfig, options: Values, held_out: int = 0) -> BatchesInTurn:
     """Numbers, clicks `[N]`, and the values of each field."""
     tables = fields(options)
+    count = max(config.batch_size, _FEWEST) if held_out else config.batch_size
     planted = [torch.randn(rows, generator=torch.Generator().manual_seed(i)) for i, (rows, _) in enumerate(tables)]
 
     def begin() -> Any:
         generator = torch.Generator().manual_seed(config.data_seed + held_out)
 
         def draw() -> tuple[torch.Tensor, ...]:
-            count = config.batch_size
             numbers = torch.randn(count, _NUMBERS, generator=generator)
             values = [(rows * torch.rand(count, k, generator=generator) ** 2).long() for rows, k in tables]
             likes = sum(weight[own].mean(1) for weight, own in zip(planted, values, strict=True))

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT
+"""Graphs of the size of molecules: steps of messages along the bonds (AlgoPerf's task in form), a label for each graph.
+
+The graphs are drawn: trees with a few bonds more. Two atoms are marked, and the label is how many bonds lie between
+them on the shortest way, 1 to 4. All graphs have as many atoms, and edges that fill up a batch weigh nothing, so that
+no count tells the label. Molecules of a data set have no such reader.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...data.batches import BatchesInTurn
+from .._job import JobConfig
+from ..declared_job import declare, widened
+from ..workload import Made, Metric, Preset, Rate, Values, Workload
+
+_KINDS, _MARKS, _CLASSES = 8, 3, 4
+_MORE = 2  # bonds beside the tree's, at most
+_HELD_OUT = 1 << 40  # added to the seed of graphs that are not trained on
+
+
+class _Step(nn.Module):
+    """Messages of the neighbours are added up, then each atom changes (Xu et al., 2019)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.message = nn.Linear(width, width)
+        self.change = nn.Sequential(nn.Linear(2 * width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: torch.Tensor, source: torch.Tensor, target: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
+        sent = torch.relu(self.message(x))[source] * there[:, None]
+        found = torch.zeros_like(x).index_add(0, target, sent.to(x.dtype))
+        return self.norm(x + self.change(torch.cat([x, found], -1)))
+
+
+class GraphNetwork(nn.Module):
+    """Kinds and marks of atoms `[N, atoms]`, edges `[N, edges]` from and to, their weights → logits `[N, 4]`."""
+
+    def __init__(self, options: Values) -> None:
+        super().__init__()
+        width = options["width"]
+        self.kind, self.mark = nn.Embedding(_KINDS, width), nn.Embedding(_MARKS, width)
+        self.steps = nn.ModuleList(_Step(width) for _ in range(options["steps"]))
+        self.leave = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, _CLASSES))
+
+    def forward(
+        self, kinds: torch.Tensor, marks: torch.Tensor, source: torch.Tensor, target: torch.Tensor, there: torch.Tensor
+    ) -> torch.Tensor:
+        graphs, atoms = kinds.shape
+        x = (self.kind(kinds) + self.mark(marks)).flatten(0, 1)
+        first = (torch.arange(graphs, device=kinds.device) * atoms)[:, None]
+        edges = ((source + first).flatten(), (target + first).flatten(), there.flatten())
+        for step in self.steps:
+            x = step(x, *edges)
+        x = x.view(graphs, atoms, -1)
+        return self.leave(torch.cat([x.mean(1), x.amax(1)], -1))
+
+
+def graphs(config: JobConfig, options: Values, held_out: int = 0) -> BatchesInTurn:
+    """Graphs `[N, ...]` as the network takes them, and their labels."""
+    count, atoms = config.batch_size, options["atoms"]
+    rows = torch.arange(count)
+
+    def begin() -> Any:
+        generator = torch.Generator().manual_seed(config.data_seed + held_out)
+
+        def draw() -> tuple[torch.Tensor, ...]:
+            # Atom i hangs on one of the three before it; then some bonds between any two.
+            reach = torch.rand(count, atoms, generator=generator) * torch.arange(atoms).clamp(max=3)
+            parent = torch.arange(atoms) - 1 - reach.long()
+            more = torch.randint(atoms, (2, count, _MORE), generator=generator)
+            ends = torch.cat([torch.arange(1, atoms).expand(count, -1), more[0]], 1)
+            others = torch.cat([parent[:, 1:], more[1]], 1)
+            kept = torch.cat([torch.ones(count, atoms - 1), torch.randint(2, (count, _MORE), generator=generator)], 1)
+            near = torch.zeros(count, atoms, atoms, dtype=torch.bool)
+            near[rows[:, None], ends, others] |= kept.bool()
+            away = _distances(near | near.transpose(1, 2), _CLASSES)
+            one, two, label = _marked(away, generator)
+            marks = torch.zeros(count, atoms, dtype=torch.long)
+            marks[rows, one], marks[rows, two] = 1, 2
+            kinds = torch.randint(_KINDS, (count, atoms), generator=generator)
+            both, back = torch.cat([ends, others], 1), torch.cat([others, ends], 1)
+            return kinds, marks, both, back, torch.cat([kept, kept], 1), label
+
+        return draw
+
+    return BatchesInTurn(begin, {"source": "drawn: trees with rings", "licence": "none needed"})
+
+
+def _distances(near: torch.Tensor, most: int) -> torch.Tensor:
+    """Bonds on the shortest way between atoms `[N, atoms, atoms]`; 0 for an atom itself and for more than `most`."""
+    reached = torch.eye(near.shape[1], dtype=torch.bool).expand_as(near)
+    found = torch.zeros(near.shape, dtype=torch.long)
+    for step in range(1, most + 1):
+        after = reached | (reached.float() @ near.float() > 0)
+        found[after & ~reached] = step
+        reached = after
+    return found
+
+
+def _marked(away: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Two atoms of each graph, with each distance as often, and the label."""
+    count, atoms, _ = away.shape
+    wanted = torch.randint(1, _CLASSES + 1, (count,), generator=generator)
+    fits = (away == wanted[:, None, None]).flatten(1).float() + 1e-9  # some pair, where none is so far apart
+    pair = torch.multinomial(fits, 1, generator=generator).squeeze(1)
+    one, two = pair // atoms, pair % atoms
+    return one, two, (away[torch.arange(count), one, two] - 1).clamp(min=0)
+
+
+def loss(model: Any, *batch: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(widened(model(*batch[:-1])), batch[-1])
+
+
+def accuracy(model: Any, *batch: torch.Tensor) -> torch.Tensor:
+    return (model(*batch[:-1]).argmax(-1) == batch[-1]).float().mean()
+
+
+declare(
+    Workload(
+        name="molecules",
+        description="messages along bonds learn how far apart two atoms are",
+        unit="graphs",
+        options={"steps": 5, "width": 48, "atoms": 24},
+        model=lambda options, hyper: GraphNetwork(options),
+        data=graphs,
+        loss=loss,
+        held_out=lambda config, options: graphs(config, options, _HELD_OUT),
+        metric=Metric("accuracy", accuracy, "more", {"quick": 0.65, "default": 0.9}),
+        optimizer=Made("AdamW", {"lr": "lr", "weight_decay": 0.01}),
+        hyper={"lr": 5e-3},
+        rate=Rate(warmup=0.05, constant=0.3),
+        clip_norm=1.0,
+        presets={
+            "quick": Preset(3, 120, batch_size=64, plan=(1, 4), budget_s=15.0),
+            "default": Preset(3, 300, batch_size=128, plan=(1, 2, 4), budget_s=50.0),
+            "paper": Preset(3, 300, batch_size=512, repeats=3, max_num_Bs=2, options={"width": 256}),
+        },
+    )
+)

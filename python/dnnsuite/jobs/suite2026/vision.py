@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+"""Shared by the jobs on pictures: grey pictures of any size, and a vision transformer's encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from ...data import mnist
+from ...data.batches import ArrayBatches
+from .._job import JobConfig
+from ..declared_job import widened
+from ..workload import Values
+
+
+def pictures(
+    config: JobConfig,
+    options: Values,
+    train: bool = True,
+    prepare: Callable[..., tuple[torch.Tensor, ...]] | None = None,
+) -> ArrayBatches:
+    """Pictures `[N, C, S, S]` in [-1, 1] and their classes `[N]`.
+
+    Args:
+        train: the part to train on, or the one that is held out.
+        prepare: (generator, pictures, classes) → the tensors of a batch, instead of the two.
+    """
+    found = mnist.load(config.data, config.dataroot, config.data_seed, train)
+    size, channels = options["size"], options["channels"]
+
+    def batch(generator: torch.Generator, images: torch.Tensor, classes: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        own = F.pad(images[:, None].float() / 127.5 - 1, [2] * 4, value=-1.0)
+        if size != own.shape[-1]:
+            own = F.interpolate(own, size=(size, size), mode="bilinear", align_corners=False)
+        own = own.expand(-1, channels, -1, -1)
+        return (own, classes.long()) if prepare is None else prepare(generator, own, classes.long())
+
+    return ArrayBatches(
+        torch.from_numpy(found.images.copy()), torch.from_numpy(found.labels.copy()),
+        batch_size=config.batch_size, seed=config.data_seed, record=found.origin.record(), prepare=batch,
+    )  # fmt: skip
+
+
+def held_out_pictures(config: JobConfig, options: Values) -> ArrayBatches:
+    """Pictures that were held out, in batches as of training."""
+    return pictures(config, options, train=False)
+
+
+class Encoder(nn.Module):
+    """Pictures `[N, C, S, S]` → features `[N, width]`, those of the class token (Dosovitskiy et al., 2021)."""
+
+    def __init__(self, options: Values) -> None:
+        super().__init__()
+        width, patch = options["width"], options["patch"]
+        self.enter = nn.Conv2d(options["channels"], width, patch, patch)
+        self.token = nn.Parameter(torch.zeros(1, 1, width))
+        self.place = nn.Parameter(torch.randn(1 + (options["size"] // patch) ** 2, width) * 0.02)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(
+                width, options["heads"], 4 * width, 0.0, "gelu", batch_first=True, norm_first=True
+            )
+            for _ in range(options["layers"])
+        )
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found = self.enter(x).flatten(2).transpose(1, 2)
+        h = torch.cat([self.token.expand(len(x), -1, -1), found], 1) + self.place
+        for layer in self.layers:
+            h = layer(h)
+        return self.norm(h[:, 0])
+
+
+def smoothed_loss(model: Any, x: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy with a tenth of each label spread over all classes."""
+    return F.cross_entropy(widened(model(x)), classes, label_smoothing=0.1)
+
+
+def accuracy(model: Any, x: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    """Share of right answers."""
+    return (model(x).argmax(-1) == classes).float().mean()
