@@ -36,9 +36,7 @@ class Texts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
     [-100, 98, 99]
     """
 
-    def __init__(
-        self, rows: str | os.PathLike[str] | Iterable[Mapping[str, Any]], tokenizer: Any = None
-    ) -> None:
+    def __init__(self, rows: str | os.PathLike[str] | Iterable[Mapping[str, Any]], tokenizer: Any = None) -> None:
         self._tokenizer = tokenizer
         source, given = _read(rows) if isinstance(rows, (str, os.PathLike)) else ("", enumerate(rows))
         found = [self._tokens(row, f"{source}row {number}") for number, row in given]
@@ -55,7 +53,7 @@ class Texts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         return len(self._first)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        return self.row(index)
+        return self.row(range(len(self))[index])
 
     def row(self, index: int, length: int | None = None) -> dict[str, torch.Tensor]:
         """Return the first `length` tokens of a sequence with their labels."""

@@ -98,8 +98,8 @@ def sweep(
         space: ranges by name (`LogUniform(1e-4, 1e-1)`, a list of choices, a fixed value), or a list of configurations.
             Values with the name of an optimizer's or scheduler's argument (`lr`, `weight_decay`, `beta1`) go there, a
             `batch_size` to the loader, a `seed` to the model; `make_model` is given all.
-        train: `adapters.Texts`; a DataLoader; a Dataset or a tuple of tensors, with `batch_size`; a list with one per trial; or a
-            function of the configuration that returns one.
+        train: a DataLoader; a Dataset or a tuple of tensors, with `batch_size`; a list with one per trial; a function
+            of the configuration that returns one; or `adapters.Texts`.
         base: a module that all models are made over, as a pretrained one: `make_model(configuration, base)` gets it
             frozen, to put heads or adapters on. An array holds it once; layers of it that `make_model` sets to train
             are each model's own.
@@ -170,7 +170,7 @@ def sweep(
     where = device if shares is None else shares[0].device
     feeds = Feeds(train, batch_size, seed)
     recipe = (
-        _recipe_of_texts(given, setting, device, mode, keep > 1 and (share is not False or shares is not None))
+        _recipe_of_texts(given, device, mode, keep > 1 and (share is not False or shares is not None))
         if isinstance(train, Texts)
         else Recipe(make_model, feeds, optimizer, scheduler, loss, measure, device, autocast, scheduler_every, base)
     )
@@ -298,7 +298,7 @@ def _held_out_size(evaluate: Any, batch_size: int | None) -> int:
     return max(batch_size or _LEAST_HELD_OUT, min(_MOST_HELD_OUT, _HELD_OUT_BYTES // max(1, sample)))
 
 
-def _recipe_of_texts(given: dict[str, Any], setting: Setting, device: str, mode: str, spread: bool) -> Recipe:
+def _recipe_of_texts(given: dict[str, Any], device: str, mode: str, spread: bool) -> Recipe:
     """Recipe of adapters on a language model.
 
     Raises:
@@ -313,10 +313,11 @@ def _recipe_of_texts(given: dict[str, Any], setting: Setting, device: str, mode:
         raise InvalidArgument(
             "mode='concurrent', and keep beside devices or share, are not for texts: give mode='hfta' and keep=1"
         )
-    if device != (at := next((p.device for p in given["base"].parameters()), None)) and device != str(at):
-        raise InvalidArgument(f"device is {device!r}, and the base is on {at}: move it there before")
     names = ("make_model", "train", "base", "optimizer", "scheduler", "scheduler_every", "batch_size", "epochs", "seed")
-    return TextRecipe(*(given[name] for name in names), at_least_1("micro_batch", given["micro_batch"]))
+    recipe = TextRecipe(**{name: given[name] for name in names}, micro=at_least_1("micro_batch", given["micro_batch"]))
+    if torch.device(device).type != torch.device(recipe.device).type:
+        raise InvalidArgument(f"device is {device!r}, and the base is on {recipe.device}: move it there before")
+    return recipe
 
 
 def _trainer(mode: str, recipe: Recipe, evaluation: Any, aim: Goal, threads: int, width: int | None) -> Any:

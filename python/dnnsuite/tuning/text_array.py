@@ -14,7 +14,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 import torch
 
-from .. import adapters
+from .. import adapters, nn
 from .._runs.interrupts import check, deferred
 from .._seeds import seeded
 from ..adapters.adapt import array_of
@@ -39,31 +39,31 @@ class TextRecipe(Recipe):
     """Recipe for trials whose models are adapters on one language model.
 
     Args:
-        make_config: configuration → a config of PEFT's.
+        make_model: configuration → a config of PEFT's.
         micro: sequences of a model at once; the gradients of a batch's parts add up.
     """
 
     own = frozenset(("batch_size", "max_length", "epochs"))
 
     def __init__(
-        self, make_config: Any, texts: adapters.Texts, base: Any, optimizer: Any, schedule: Any,
-        schedule_every: str | None, batch_size: int | None, epochs: int, seed: int, micro: int | None,
+        self, make_model: Any, train: adapters.Texts, base: Any, optimizer: Any, scheduler: Any,
+        scheduler_every: str | None, batch_size: int | None, epochs: int, seed: int, micro: int | None,
     ) -> None:  # fmt: skip
         if base is None:
             raise InvalidArgument("texts are for adapters on a language model: give it as base")
-        super().__init__(make_config, Feeds(texts, batch_size, seed), schedule_every=schedule_every, base=base)
-        if getattr(schedule, "__name__", schedule) == "ReduceLROnPlateau":
+        super().__init__(make_model, Feeds(train, batch_size, seed), schedule_every=scheduler_every, base=base)
+        if getattr(scheduler, "__name__", scheduler) == "ReduceLROnPlateau":
             raise InvalidArgument("ReduceLROnPlateau follows a metric, and trials on texts end their epochs one by one")
-        self.builder, self.texts = AdapterBuilder(base), texts
+        self.builder, self.texts = AdapterBuilder(base), train
         self._base = self.builder.shared
         self.micro, self._batch_size, self._epochs, self._seed = micro, batch_size, epochs, seed
-        self.optimization = chosen_optimization(optimizer, schedule, lightning=False)
+        self.optimization = chosen_optimization(optimizer, scheduler, lightning=False)
         self.device = str(next(base.parameters()).device)
         config = getattr(base, "config", None)
         words = getattr(config, "vocab_size", None)
-        if words is not None and int(texts.ids.max()) >= words:
+        if words is not None and int(train.ids.max()) >= words:
             raise InvalidArgument(
-                f"the texts have token {int(texts.ids.max())}, and the base has {words} words: give its own tokenizer"
+                f"the texts have token {int(train.ids.max())}, and the base has {words} words: give its own tokenizer"
             )
         self.longest = getattr(config, "max_position_embeddings", None)
 
@@ -154,12 +154,26 @@ class TextArray(TrialArray):
         return self._recipe.with_steps(trial)
 
     def _go_on(self, slot: int, trial: Trial) -> None:
-        position = (0, 0.0) if trial.state is None or trial.goes_on_as_copy else tuple(trial.state["position"])
-        self._places[trial.number] = position
+        state = trial.state
+        self._places[trial.number] = 0, 0.0
+        if state is not None:
+            if not trial.goes_on_as_copy:
+                self._places[trial.number] = tuple(state["position"])
+            streams = nn.get_rng_state(self._array)
+            own = {name: value for name, value in state["streams"].items() if name in streams}
+            rows = [state["optimizer"].get(name, {}) for name in self._names()]
+            trial.state = {**state, "optimizer": rows, "streams": own}
         super()._go_on(slot, trial)
 
     def state(self, trial: Trial) -> dict[str, Any]:
-        return {**super().state(trial), "position": list(self._places[trial.number])}
+        held, own = super().state(trial), self._shapes[trial.number]
+        rows = {name: row for name, row in zip(self._names(), held["optimizer"], strict=True) if name in own}
+        return {**held, "optimizer": rows, "position": list(self._places[trial.number])}
+
+    def _names(self) -> list[str]:
+        """Names of the optimizer's parameters: an array has places that another of the same trial may not have."""
+        names = {id(p): name for name, p in self._array.named_parameters()}
+        return [names[id(p)] for group in self._optimizer.param_groups for p in group["params"]]
 
     def _own(self, trial: Trial, held: Mapping[str, Any]) -> dict[str, Any]:
         shapes = self._shapes[trial.number]  # without the places of others, and the base
@@ -168,7 +182,8 @@ class TextArray(TrialArray):
     def epoch(self) -> list[Found | None]:
         began = time.perf_counter()
         batches = [self._recipe.batches(trial, trial.trained) for trial in self.trials]
-        self.steps, ended = 0, []
+        self.steps = 0
+        ended: list[int] = []
         self._array.train()
         self._turn("train")
         while not ended and time.perf_counter() - began < _LONGEST_S:
