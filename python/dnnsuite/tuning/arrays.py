@@ -31,10 +31,10 @@ class Arrays:
         metric: str,
         threads: int,
         width: Width,
-        kind: type[TrialArray] = TrialArray,
+        kind: type[TrialArray] | None = None,
     ) -> None:
         self._recipe, self._evaluation, self._metric, self.threads = recipe, evaluation, metric, threads
-        self._kind = kind
+        self._kind = kind or TrialArray
         self.width = width
         self.say: Callable[[str], None] = logging.getLogger("dnnsuite").warning
         self.covers: dict[Any, Coverage] = {}  # by group, as it was before it was parted

@@ -46,6 +46,7 @@ class Recipe:
     """
 
     own = frozenset(("batch_size",))  #: values of a configuration that the data read
+    kind: Any = None  #: class of its arrays, where they are no ordinary ones
 
     def __init__(
         self,
@@ -80,13 +81,6 @@ class Recipe:
         self.groups = Groups()
         self._shapes: dict[Any, list[tuple[Any, torch.nn.Module]]] = {}
         self._built: dict[int, tuple[Config, Trainee]] = {}
-
-    @property
-    def kind(self) -> Any:
-        """Class of its arrays."""
-        from .array_trainer import TrialArray
-
-        return TrialArray
 
     def epochs_of(self, trial: Trial) -> int | None:
         """Epochs of a trial's own; None for those of all."""

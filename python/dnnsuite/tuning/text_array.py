@@ -97,10 +97,6 @@ class TextRecipe(Recipe):
         order = torch.randperm(len(places), generator=torch.Generator().manual_seed(self._seed + epoch))
         return places[order].split(size)
 
-    @property
-    def kind(self) -> Any:
-        return TextArray
-
     def epochs_of(self, trial: Trial) -> int:
         return min(self._epochs, int(trial.config.get("epochs", self._epochs)))
 
@@ -258,3 +254,6 @@ class TextArray(TrialArray):
             targets = targets + targets_of(batch).cpu()
         self._array.train()
         return {"loss": (total / targets).tolist()}
+
+
+TextRecipe.kind = TextArray
