@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Searches over texts: adapters of other ranks, places, lengths, batch sizes and epochs in one array."""
 
-import json
-
 import pytest
 import torch
 
@@ -12,7 +10,7 @@ from dnnsuite.errors import InvalidArgument
 from dnnsuite.tuning import ASHA
 
 peft = adapters.import_peft()
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast  # noqa: E402
+from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
 ROWS = [{"prompt": f"{n}:", "completion": "ab"[n % 2] * (1 + n % 5)} for n in range(12)]
@@ -112,27 +110,6 @@ def test_an_interrupted_search_goes_on(base, together, tmp_path):
     assert list(again.state_dicts) == list(together.state_dicts)
 
 
-def test_tune_lora_leaves_folders_of_the_best(base, tmp_path, capsys):
-    from dnnsuite.cli.app import main
-
-    adapters_base(base).float().save_pretrained(tmp_path / "base")
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
-    (tmp_path / "space.json").write_text(json.dumps({"r": [2], "lr": [1e-2, 1e-3], "batch_size": [3, 4]}))
-    given = ["--base", tmp_path / "base", "--data", tmp_path / "rows.jsonl", "--space", tmp_path / "space.json"]
-    more = ["--trials", 2, "--max-iters", 1, "--keep", 1, "--out", tmp_path / "out", "--json"]
-    codes = []
-    for own in ([], ["--tokenizer", "bytes", "--repeats", 2], ["--tokenizer", "bytes"]):
-        with pytest.raises(SystemExit) as ended:
-            main(["tune", "lora", *map(str, [*given, *more, *own])])
-        codes.append(ended.value.code or 0)
-    said = capsys.readouterr()
-    assert codes == [2, 2, 0]
-    assert "--tokenizer bytes" in said.err
-    assert "--repeats is not for tune lora" in said.err
-    assert json.loads(said.out)["files"][-2:] == [str(tmp_path / "out" / name) for name in ("best-1", "README.md")]
-    assert (tmp_path / "out" / "best-1" / "adapter_config.json").is_file()
-
-
 def test_rungs_with_epochs_of_a_trials_own(base):
     sweep = searched(
         base, configs=[{**c, "batch_size": 6} for c in CONFIGS], algorithm=ASHA(4, eta=2), scheduler="CosineAnnealingLR"
@@ -141,60 +118,6 @@ def test_rungs_with_epochs_of_a_trials_own(base):
     assert all(trial.epoch <= trial.config.get("epochs", 3) for trial in sweep.trials)
 
 
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        ({"completion": "b"}, "row 1 has"),
-        ({"text": ""}, "no target"),
-        ({"messages": [{"role": "user", "content": "a"}]}, "chat template"),
-        ([], "is a list"),
-    ],
-)
-def test_rows_of_another_form_are_refused(row, said):
-    with pytest.raises(InvalidArgument, match=said):
-        adapters.Texts([{"text": "good"}, row])
-
-
-def test_a_file_names_its_line(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text(json.dumps({"text": "one\u2028line"}, ensure_ascii=False) + "\n\n{", encoding="utf-8")
-    with pytest.raises(InvalidArgument, match=r"rows\.jsonl: row 3"):
-        adapters.Texts(path)
-
-
 def test_tokens_that_the_base_has_no_words_for_are_refused(base):
     with pytest.raises(InvalidArgument, match="128 words"):
         dnnsuite.sweep(lora, CONFIGS, adapters.Texts([{"text": "é"}]), base=base, out=False, quiet=True)
-
-
-def test_turns_of_the_assistant_are_the_targets():
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    words = ["<s>", "</s>", "user:", "assistant:", "a", "b", "c", "d"]
-    own = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="<s>"))
-    own.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=own, bos_token="<s>", eos_token="</s>")
-    tokenizer.chat_template = (
-        "{% for m in messages %}{{ m.role }}: {{ m.content }} "
-        "{% if m.role == 'assistant' %}</s> {% endif %}{% endfor %}"
-        "{% if add_generation_prompt %}assistant: {% endif %}"
-    )
-    chat = [("user", "a b"), ("assistant", "c"), ("user", "b"), ("assistant", "d d")]
-    row = adapters.Texts([{"messages": [{"role": r, "content": c} for r, c in chat]}], tokenizer)[0]
-    assert [words[n] for n in row["input_ids"]] == [
-        "user:",
-        "a",
-        "b",
-        "assistant:",
-        "c",
-        "</s>",
-        "user:",
-        "b",
-        "assistant:",
-        "d",
-        "d",
-        "</s>",
-    ]
-    assert [words[n] for n in row["labels"] if n >= 0] == ["c", "</s>", "d", "d", "</s>"]
-    pair = adapters.Texts([{"prompt": "a b", "completion": "c"}], tokenizer)[0]
-    assert pair["labels"].tolist() == [-100, -100, words.index("c"), words.index("</s>")]
