@@ -71,17 +71,66 @@ def llama(width: int) -> Any:
     )  # fmt: skip
 
 
+def llama_gqa(width: int) -> Any:
+    """Proportions of Llama 3: four queries to a key, SwiGLU of 3.5 widths, a head of its own."""
+    import transformers
+
+    return transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            hidden_size=width, intermediate_size=7 * width // 2, num_hidden_layers=LAYERS,
+            num_attention_heads=width // 64 * 4, num_key_value_heads=width // 64, vocab_size=VOCABULARY,
+            max_position_embeddings=256, tie_word_embeddings=False,
+        )
+    )  # fmt: skip
+
+
+def qwen(width: int) -> Any:
+    """Proportions of Qwen 3's small models: norms of queries and keys, a head tied to the embedding."""
+    import transformers
+
+    return transformers.Qwen3ForCausalLM(
+        transformers.Qwen3Config(
+            hidden_size=width, intermediate_size=3 * width, num_hidden_layers=LAYERS, num_attention_heads=width // 32,
+            num_key_value_heads=width // 64, head_dim=64, vocab_size=VOCABULARY, max_position_embeddings=256,
+            tie_word_embeddings=True,
+        )
+    )  # fmt: skip
+
+
+def nf4(make: Callable[[int], Any]) -> Callable[[int], Any]:
+    """The same base with its linear layers but the head in 4 bits, by bitsandbytes."""
+
+    def quantized(width: int) -> Any:
+        from bitsandbytes.nn import Linear4bit
+
+        model = make(width)
+        for path, layer in list(model.named_modules()):
+            if type(layer) is torch.nn.Linear and path != "lm_head":
+                other = Linear4bit(layer.in_features, layer.out_features, layer.bias is not None, quant_type="nf4")
+                other.load_state_dict(layer.state_dict())
+                model.set_submodule(path, other.requires_grad_(False).to("cpu"))
+        return model
+
+    return quantized
+
+
 class Lora:
-    """LoRA of rank 8 on a language model's attention; each model has its own sequences."""
+    """LoRA on a language model; each model has its own sequences.
+
+    Args:
+        ranks: those of the models, in turn.
+    """
 
     sizes = tuple(Size(sequences, length) for length in (32, 128) for sequences in (1, 4, 16))
 
-    def __init__(self, make: Callable[[int], Any], width: int, targets: list[str]) -> None:
-        self._make, self._width, self._targets = make, width, targets
+    def __init__(
+        self, make: Callable[[int], Any], width: int, targets: list[str] | str, ranks: tuple[int, ...] = (RANK,)
+    ) -> None:
+        self._make, self._width, self._targets, self._ranks = make, width, targets, ranks
 
     def small(self) -> Lora:
         """Return the same of a small model."""
-        return Lora(self._make, 64, self._targets)
+        return type(self)(self._make, 64, self._targets, self._ranks)
 
     def base(self) -> torch.nn.Module:
         import_peft()  # which lets transformers be imported everywhere
@@ -89,13 +138,19 @@ class Lora:
         made: torch.nn.Module = self._make(self._width)
         return made
 
-    def config(self) -> Any:
+    def config(self, index: int) -> Any:
+        rank = self._ranks[index % len(self._ranks)]
         turned = "c_attn" in self._targets
         return import_peft().LoraConfig(
-            r=RANK, lora_alpha=2 * RANK, target_modules=self._targets, fan_in_fan_out=turned
-        )
+            task_type="CAUSAL_LM" if self._targets == "all-linear" else None,  # which leaves the head out
+            r=rank, lora_alpha=2 * rank, target_modules=self._targets, fan_in_fan_out=turned,
+        )  # fmt: skip
 
-    def batch(self, B: int, size: Size) -> torch.Tensor:
+    def configs(self, B: int) -> list[Any]:
+        return [self.config(index) for index in range(B)]
+
+    def batch(self, B: int, size: Size) -> Any:
+        """Tokens `[N, T]` of each model."""
         return torch.randint(VOCABULARY, (B, size.sequences, size.length))
 
     @staticmethod
@@ -121,7 +176,9 @@ class Lora:
     def loop(self, B: int, size: Size) -> Way:
         """PEFT's models over one base, one after the other, with torch's fastest AdamW."""
         peft, shared, batch = import_peft(), SharedBase(self.base()), self.batch(B, size)
-        models = [shared.model(lambda own: peft.get_peft_model(own, self.config())) for _ in range(B)]
+        models = [
+            shared.model(lambda own, config=config: peft.get_peft_model(own, config)) for config in self.configs(B)
+        ]
         optimizers = [torch.optim.AdamW(_trained(model), lr=LR, fused=True) for model in models]
 
         def step() -> None:
@@ -134,10 +191,10 @@ class Lora:
 
     def mixed(self, B: int, size: Size) -> Way:
         """One model of PEFT's with B adapters, and each row's adapter by name: in eval mode, where PEFT allows it."""
-        model = import_peft().get_peft_model(self.base(), self.config())
+        model = import_peft().get_peft_model(self.base(), self.config(0))
         names = ["default", *(f"adapter {index}" for index in range(1, B))]
-        for name in names[1:]:
-            model.add_adapter(name, self.config())
+        for index, name in enumerate(names[1:], 1):
+            model.add_adapter(name, self.config(index))
         for name, parameter in model.named_parameters():
             parameter.requires_grad_("lora_" in name)
         model.eval()
@@ -152,8 +209,39 @@ class Lora:
         return repeat(step)
 
     def array(self, B: int, size: Size, threads: int) -> Way:
-        array = dnnsuite.adapt(self.base(), [self.config()] * B)
+        array = dnnsuite.adapt(self.base(), self.configs(B))
         return _runner(array, self.losses, self.batch(B, size), threads)
+
+
+class Rows(Lora):
+    """LoRA whose models have batches of their own sizes, up to `size`, by the losses that compute the tokens there are;
+    `equal` gives each as many tokens as they have in the mean."""
+
+    sizes = (Size(4, 32), Size(4, 128))
+    equal = False
+
+    def batch(self, B: int, size: Size) -> list[torch.Tensor]:
+        each = [(1 + index % size.sequences, size.length // (1 + index % 2)) for index in range(B)]
+        if self.equal:
+            mean = sum(count * length for count, length in each) // B
+            each = [(max(1, mean // size.length), min(mean, size.length))] * B
+        return [torch.randint(VOCABULARY, shape) for shape in each]
+
+    def ways(self, B: int, size: Size, threads: int) -> dict[str, Callable[[], Way]]:
+        found = super().ways(B, size, threads)
+        del found["peft, mixed batch"]  # which has one length
+        return found
+
+    def array(self, B: int, size: Size, threads: int) -> Way:
+        array = dnnsuite.adapt(self.base(), self.configs(B))
+        batch = dnnsuite.adapters.collate([[{"input_ids": ids} for ids in own] for own in self.batch(B, size)])
+        return _runner(array, dnnsuite.adapters.losses.next_token, batch, threads, width=B, capture=False)
+
+
+class EqualRows(Rows):
+    """The same with equal batches, which tells what the difference in size costs."""
+
+    equal = True
 
 
 class Heads:
@@ -247,9 +335,9 @@ def _trained(module: torch.nn.Module) -> list[torch.nn.Parameter]:
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
-def _runner(array: Any, losses: Any, batch: Any, threads: int) -> Way:
+def _runner(array: Any, losses: Any, batch: Any, threads: int, **options: Any) -> Way:
     optimizer = optim.AdamW(_trained(array), lr=[LR] * len(array))
-    runner = dnnsuite.StepRunner(array, optimizer, losses, threads=threads)
+    runner = dnnsuite.StepRunner(array, optimizer, losses, threads=threads, **options)
     way = repeat(lambda: runner.step(batch), runner.synchronize)
     settle(runner, way)
     return way
@@ -268,4 +356,10 @@ WORKLOADS: dict[str, Lora | Heads] = {
     "gpt2-768": Lora(gpt2, 768, ["c_attn"]),
     "bert-256": Lora(bert, 256, ["query", "value"]),
     "llama-256": Lora(llama, 256, ["q_proj", "v_proj"]),
+    "llama-gqa-256, all linear": Lora(llama_gqa, 256, "all-linear"),
+    "qwen-256, all linear": Lora(qwen, 256, "all-linear"),
+    "llama-gqa-256, ranks 4 to 32": Lora(llama_gqa, 256, ["q_proj", "v_proj"], (4, 8, 16, 32)),
+    "llama-gqa-256, NF4": Lora(nf4(llama_gqa), 256, "all-linear"),
+    "llama-gqa-256, lengths": Rows(llama_gqa, 256, ["q_proj", "v_proj"], (4, 8, 16, 32)),
+    "llama-gqa-256, as many tokens": EqualRows(llama_gqa, 256, ["q_proj", "v_proj"], (4, 8, 16, 32)),
 }

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import re
+import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -106,6 +107,20 @@ def replacing(path: Path) -> Iterator[Path]:
             raise
     except OSError as error:
         raise OutputError(f"cannot write {path}: {reason(error)}") from error
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Yield a folder under a temporary name that takes the place of `path` once it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(temporary_name(path.name))
+    try:
+        yield temporary
+        if path.exists():
+            shutil.rmtree(path)
+        temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -77,3 +77,55 @@ def test_the_base_of_a_batch_of_all_models_is_computed_once():
     assert found.stride(0) == 0
     each = {name: value.repeat(3, 1, 1) for name, value in one.items()}
     torch.testing.assert_close(found, adapters.losses.log_probs(array, each, reference=True))
+
+
+def grpo_of_one(model, sampled, gains, old, beta, mean):
+    """As in DeepSeekMath (Shao et al., 2024), equation 3, with the estimate of the divergence in equation 4."""
+    each = []
+    for sequence, gain, before in zip(sampled, gains, old, strict=True):
+        mine = rows(model, sequence, sequence["labels"])
+        with torch.no_grad(), model.disable_adapter():
+            base = rows(model, sequence, sequence["labels"])
+        ratio = torch.exp(mine - before)
+        surrogate = torch.min(ratio * gain, torch.clamp(ratio, 0.9, 1.3) * gain)
+        each.append(beta * (torch.exp(base - mine) - (base - mine) - 1) - surrogate)
+    return torch.stack([own.mean() for own in each]).mean() if mean == "sequence" else torch.cat(each).mean()
+
+
+def reinforce_of_one(model, sampled, gains):
+    sums = [rows(model, sequence, sequence["labels"]).sum() for sequence in sampled]
+    return -torch.stack([gain * own for gain, own in zip(gains, sums, strict=True)]).mean()
+
+
+@pytest.mark.parametrize("mean", ["sequence", "token", "reinforce"])
+def test_rewarded_answers_are_learned_as_alone(mean):
+    array, models = prepared(llama(), [lora(rank, ["q_proj", "v_proj"]) for rank in (2, 5, 3)])
+    sampled = sequences([[5, 7, 4, 6], [7, 4, 4, 3], [4, 6, 5, 5]], 2)
+    batch, rewards = adapters.collate(sampled), torch.tensor([[1.0, 0, 2, 5], [3, 3, 0, 1], [2, 1, 1, 2]])
+    grouped = rewards.view(3, 2, 2)
+    with torch.no_grad():
+        before = adapters.losses.log_probs(array, batch)
+        before = before + torch.randn(before.shape).mul(0.3).masked_fill(batch["labels"][..., 1:] == -100, 0)
+    if mean == "reinforce":
+        gains = adapters.losses.advantages(rewards, 2, leave_one_out=True)
+        torch.testing.assert_close(gains, (grouped - grouped.flip(2)).flatten(1))
+        losses = adapters.losses.reinforce(array, batch, gains)
+    else:
+        gains = adapters.losses.advantages(rewards, 2)
+        deviation = (grouped[..., :1] - grouped[..., 1:]).abs() / 2**0.5
+        torch.testing.assert_close(gains, ((grouped - grouped.mean(2, True)) / (deviation + 1e-4)).flatten(1))
+        losses = adapters.losses.grpo(array, batch, gains, old=before, clip=(0.1, 0.3), beta=BETAS, mean=mean)
+    losses.sum().backward()
+    held = dict(array.named_parameters())
+    for index, model in enumerate(models):
+        if mean == "reinforce":
+            loss = reinforce_of_one(model, sampled[index], gains[index])
+        else:
+            old = [row[own[1:] != -100] for row, own in zip(before[index], batch["labels"][index], strict=True)]
+            loss = grpo_of_one(model, sampled[index], gains[index], old, BETAS[index], mean)
+        loss.backward()
+        torch.testing.assert_close(losses[index], loss)
+        for own, parameter in model.named_parameters():
+            if parameter.grad is not None:
+                mine = held[own].grad[index][tuple(map(slice, parameter.shape))]
+                torch.testing.assert_close(mine, parameter.grad)

@@ -17,11 +17,18 @@ def test_each_way_trains(monkeypatch, way):
     assert workload.ways(2, TINY, 1)[way]()(2) is None
 
 
+@pytest.mark.parametrize(("name", "way"), [("lengths", "loop"), ("lengths", "dnnsuite")])
+def test_batches_of_their_own_sizes_train(monkeypatch, name, way):
+    monkeypatch.setattr(adapter_ways, "LAYERS", 1)
+    workload = adapter_ways.WORKLOADS[f"llama-gqa-256, {name}"].small()
+    assert workload.ways(2, adapter_ways.Size(2, 4), 1)[way]()(2) is None
+
+
 def test_quick_has_few_rows_and_all_has_every_batch():
     quick = adapters.cases(adapters.parsed(["--quick"]))
     assert {name for name, _ in quick} < set(adapter_ways.WORKLOADS)
     everything = adapters.cases(adapters.parsed([]))
-    assert len(everything) == 2 * 2 + 4 * 6
+    assert len(everything) == 2 * 2 + 8 * 6 + 2 * 2
     assert adapters.cases(adapters.parsed(["--models", "vit", "--quick"])) == [("vit", adapter_ways.Size(8, 32))]
 
 

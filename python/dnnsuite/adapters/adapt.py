@@ -46,6 +46,11 @@ def adapt(
         builder.model(config, f"config {index}", None if seeds is None else int(seeds[index]))
         for index, config in enumerate(configs)
     ]
+    return array_of(models, builder, seeds)
+
+
+def array_of(models: Sequence[Any], builder: AdapterBuilder, seeds: Sequence[int] | None) -> AdapterArray:
+    """Make an array of models that `builder` made, with their configs."""
     fill_lora(models)
     check_alike(models)
     own = [next(iter(model.peft_config.values())) for model in models]

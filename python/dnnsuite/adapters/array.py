@@ -16,6 +16,7 @@ from .. import _under_way as under_way
 from .._fuse.array import Array
 from .._fuse.single_model import model_of
 from ..errors import InvalidArgument
+from ..nn.sharing import is_shared
 from .builder import AdapterBuilder, check_places, fill_lora, set_configs, strip_lora
 
 #: Methods of PEFT's that make something else of the one adapter of a model.
@@ -44,6 +45,12 @@ class AdapterArray(Array):
         if name in _OF_ONE_MODEL:
             return lambda *args, **kwargs: _refuse(name)
         return super().__getattr__(name)
+
+    @property
+    def _ddp_params_and_buffers_to_ignore(self) -> list[str]:
+        """The base's tensors by name, which DistributedDataParallel, where it asks for this, need not make equal."""
+        held = (*self.named_parameters(), *self.named_buffers())
+        return [name for name, tensor in held if is_shared(tensor)]
 
     def save_pretrained(self, folder: str | PathLike[str], **options: Any) -> list[Path]:
         """Save the adapter of model i in `folder/i`, as PEFT does; `options` are those of PEFT's method.

@@ -113,6 +113,11 @@ def _refuse_quantized(path: str, module: torch.nn.Module) -> None:
             )
         return
     held = [p for p in module._parameters.values() if p is not None]
+    if any(type(p).__name__ == "DTensor" or type(p.data).__name__ == "DTensor" for p in held):
+        raise InvalidArgument(
+            f"the base is divided over processes at {path or 'the top'} (a DTensor, as of fully_shard), and an array "
+            "holds it whole: adapt a base that is not, in each process, and divide the data (DistributedDataParallel)"
+        )
     whole = all((p.is_floating_point() or p.is_complex()) and type(p.data) is torch.Tensor for p in held)
     if not whole or "quantized" in type(module).__module__.split("."):  # torch.ao's have no parameters at all
         raise InvalidArgument(

@@ -64,8 +64,9 @@ def take_configs(model: torch.nn.Module, configs: Configs) -> None:
 
 
 def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one.keys() == other.keys() and all(_read_in_forward(one[n]) == _read_in_forward(other[n]) for n in one)
+    return one.keys() == other.keys() and all(forward_fields(one[n]) == forward_fields(other[n]) for n in one)
 
 
-def _read_in_forward(config: Any) -> Any:
+def forward_fields(config: Any) -> Any:
+    """Return the class of a config, and those of its fields that must be alike in an array."""
     return type(config), {name: value for name, value in vars(config).items() if name not in _OF_LAYERS}

@@ -18,7 +18,7 @@ from ..errors import InvalidArgument
 from ..ops.shared import beside
 from .collating import IGNORED, targets_of
 
-__all__ = ["dpo", "log_probs", "next_token", "orpo"]
+__all__ = ["advantages", "dpo", "grpo", "log_probs", "next_token", "orpo", "reinforce"]
 
 Batch = Mapping[str, torch.Tensor]
 
@@ -101,6 +101,74 @@ def orpo(array: Any, chosen: Batch, rejected: Batch, beta: Any = 0.1) -> torch.T
         odds.append(_log_odds(mean.masked_fill(counts == 0, -1)))
     nll = -all_chosen.sum((1, 2)) / _targets(array, whole).sum(1).clamp(min=1)
     return nll - _beside(beta, nll) * _mean_of_pairs(logsigmoid(odds[0] - odds[1]), array, [chosen, rejected])
+
+
+def advantages(rewards: torch.Tensor, group: int, *, leave_one_out: bool = False) -> torch.Tensor:
+    """Compare rewards `[B, N]` with those of the other answers to a prompt, which are `group` neighbours: `[B, N]`.
+
+    Args:
+        leave_one_out: True for the reward less the mean of the others (RLOO, Ahmadian et al., ACL 2024); else it is
+            less the mean of all, by the deviation (GRPO, Shao et al., 2024).
+
+    >>> advantages(torch.tensor([[0.0, 3.0, 1.0, 1.0]]), 2, leave_one_out=True).tolist()
+    [[-3.0, 3.0, 0.0, 0.0]]
+    """
+    if group < 2 or rewards.dim() != 2 or rewards.shape[1] % group:
+        raise InvalidArgument(f"rewards of shape {list(rewards.shape)} are not [B, N], N a multiple of group={group}")
+    if not rewards.isfinite().all():
+        raise InvalidArgument("a reward is infinite or NaN: give each answer a number")
+    own = rewards.unflatten(1, (-1, group))
+    less = own - own.mean(2, keepdim=True)
+    found = less * group / (group - 1) if leave_one_out else less / (own.std(2, keepdim=True) + 1e-4)
+    return found.flatten(1)
+
+
+def reinforce(array: Any, batch: Batch, advantages: torch.Tensor) -> torch.Tensor:
+    """Loss of REINFORCE `[B]` (Williams, 1992): less the mean of advantage `[B, N]` times log-probability of an answer.
+
+    A sequence without targets counts for nothing.
+    """
+    sums = log_probs(array, batch).sum(2)
+    return _mean_of_pairs(-advantages * sums, array, [batch])
+
+
+def grpo(
+    array: Any,
+    batch: Batch,
+    advantages: torch.Tensor,
+    *,
+    old: torch.Tensor | None = None,
+    clip: tuple[float, float] = (0.2, 0.2),
+    beta: Any = 0.0,
+    mean: str = "sequence",
+) -> torch.Tensor:
+    """Loss of group-relative policy optimization `[B]` (Shao et al., 2024) of answers that the models have sampled.
+
+    Args:
+        batch: prompts and answers as in `log_probs`; the answers are the targets.
+        advantages: `[B, N]`, from `advantages`.
+        old: log-probabilities `[B, N, T - 1]` at the time of sampling; None is now, for one step on each sample.
+        clip: parts by which the ratio to `old` may fall and rise.
+        beta: weight of the divergence from the base, a number or one per model; 0 needs no reference.
+        mean: sequence, of each answer's mean (GRPO); or token, of all tokens of a model (BNPO, DAPO).
+
+    Raises:
+        InvalidArgument: `mean` is neither.
+    """
+    if mean not in ("sequence", "token"):
+        raise InvalidArgument(f"mean is {mean!r}: give 'sequence' or 'token'")
+    mine = log_probs(array, batch)
+    targets = _checked(array, batch)["labels"][..., 1:] != IGNORED
+    ratio = (mine - (mine.detach() if old is None else old)).exp()
+    gain = advantages.unsqueeze(2)
+    losses = -torch.minimum(ratio * gain, ratio.clamp(1 - clip[0], 1 + clip[1]) * gain)
+    if isinstance(beta, (torch.Tensor, list, tuple)) or beta:
+        away = log_probs(array, batch, reference=True) - mine
+        losses = losses + _beside(beta, losses) * (away.exp() - away - 1)
+    losses = losses.masked_fill(~targets, 0)
+    if mean == "token":
+        return losses.sum((1, 2)) / targets.sum((1, 2)).clamp(min=1)
+    return _mean_of_pairs(losses.sum(2) / targets.sum(2).clamp(min=1), array, [batch])
 
 
 def _log_odds(log_p: torch.Tensor) -> torch.Tensor:

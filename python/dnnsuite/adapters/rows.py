@@ -162,13 +162,20 @@ class RowsModel:
         NotInRows: by the constructor and the methods, for a base or a batch that must be padded.
     """
 
-    def __init__(self, shared: Any, paths: frozenset[str]) -> None:
-        self._tree = shared.model(lambda own: _prepared(own, paths))
-        self.paths, self._in_parts = paths, False
+    def __init__(self, shared: Any) -> None:
+        self._tree = shared.model(_prepared)
+        self._paths: frozenset[str] = frozenset()
+        self._in_parts = False
         self._training: bool | None = None
         window = getattr(self._tree.config, "sliding_window", None)
         self._longest = window if isinstance(window, int) else sys.maxsize
         self._audited()
+
+    def have_places(self, paths: frozenset[str]) -> None:
+        """Let arrays have layers of their own at these paths, too; where one has none, the base's computes."""
+        for path in sorted(paths - self._paths):
+            self._tree.set_submodule(path, _Place(path, self._tree.get_submodule(path)).train(bool(self._training)))
+        self._paths |= paths
 
     def log_probs(
         self, layers: Mapping[str, Any], training: bool, batch: Mapping[str, torch.Tensor], labels: torch.Tensor
@@ -310,8 +317,8 @@ def _layers_at(array: Any, paths: frozenset[str]) -> dict[str, Any]:
     return found
 
 
-def _prepared(own: torch.nn.Module, paths: frozenset[str]) -> torch.nn.Module:
-    """Put places into a copy of the base's modules, and the attention function into its config."""
+def _prepared(own: torch.nn.Module) -> torch.nn.Module:
+    """Put the attention function into the config of a copy of the base's modules."""
     from transformers import PreTrainedModel
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -320,8 +327,6 @@ def _prepared(own: torch.nn.Module, paths: frozenset[str]) -> torch.nn.Module:
     if not hasattr(own.config, "num_hidden_layers") or not hasattr(own.config, "vocab_size"):
         raise NotInRows("the base's config does not say how many layers and words it has")
     ALL_ATTENTION_FUNCTIONS.register(_NAME, _attention)
-    for path in paths:
-        own.set_submodule(path, _Place(path, own.get_submodule(path)))
     for module in own.modules():
         if vars(module).get("_gradient_checkpointing_func") is not None:
             vars(module)["_gradient_checkpointing_func"] = _checkpointed
@@ -358,11 +363,10 @@ def rows_of(array: Any) -> tuple[RowsModel, dict[str, Any]]:
     with _lock:
         if builder.rows is None:
             try:
-                builder.rows = RowsModel(builder.shared, paths)
+                builder.rows = RowsModel(builder.shared)
             except NotInRows as refusal:
                 builder.rows = refusal
-    if isinstance(builder.rows, NotInRows):
-        raise builder.rows
-    if builder.rows.paths != paths:
-        raise NotInRows("its adapters are elsewhere than those of the array that it was made of")
+        if isinstance(builder.rows, NotInRows):
+            raise builder.rows
+        builder.rows.have_places(paths)
     return builder.rows, _layers_at(array, paths)

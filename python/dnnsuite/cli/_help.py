@@ -53,7 +53,7 @@ HELP = {
 }
 
 #: Commands whose option of such a name is another one.
-OTHERS = {("metrics support", "device"), ("train", "resume")}
+OTHERS = {("metrics support", "device"), ("train", "resume"), ("tune", "data")}
 
 #: Groups of options in the help, by the names of their parameters; the rest are the command's own, and come first.
 GROUPS = {

@@ -22,17 +22,24 @@ from .tune_on_cluster import OWN, TuningOnCluster, search_on_cluster
 if TYPE_CHECKING:
     from ..tuning import Algorithm, Sweep
     from ..tuning.job import JobSweep
+    from ..tuning.lora_search import LoraSearch
 
 
 def tune(
     context: typer.Context,
     job: Annotated[
-        str, typer.Argument(help="A declared job, e.g. mobilenet_v3_small or pointnet_cls.", show_default=False)
+        str,
+        typer.Argument(help="A declared job, e.g. pointnet_cls; or lora, with --base and --data.", show_default=False),
     ],
-    algorithm: Annotated[str, typer.Option(help="How configurations are chosen and given up.")] = "hyperband",
-    max_iters: Annotated[Number, typer.Option(help="Most epochs of a trial (R).  [9 for quick, else 81]")] = None,
+    algorithm: Annotated[
+        Text, typer.Option(help="How configurations are chosen and given up.  [hyperband; asha for lora]")
+    ] = None,
+    max_iters: Annotated[
+        Number, typer.Option(help="Most epochs of a trial (R).  [9 for quick, 3 for lora, else 81]")
+    ] = None,
     trials: Annotated[
-        Number, typer.Option(help="Number of configurations; hyperband sets its own.  [9 for quick, else 81]")
+        Number,
+        typer.Option(help="Number of configurations; hyperband sets its own.  [9 for quick, 16 for lora, else 81]"),
     ] = None,
     eta: Annotated[int, typer.Option(help="One in ETA trials continues to the next rung.")] = 3,
     skip_last: Annotated[int, typer.Option(help="Rungs of hyperband to leave out; HFTA leaves out 2.")] = 0,
@@ -56,7 +63,16 @@ def tune(
             help="Several at once, a process on each: all GPUs, cuda:0,cuda:1, or cpu,cpu for halves of the CPUs."
         ),
     ] = None,
-    data: Annotated[str, typer.Option()] = "auto",
+    data: Annotated[
+        str, typer.Option(help="Source of the samples: auto, real or synthetic; for lora a file of JSON lines.")
+    ] = "auto",
+    base: Annotated[Text, typer.Option(help="lora: folder of a causal language model of transformers'.")] = None,
+    held_out: Annotated[Text, typer.Option(help="lora: file to compare trials by.  [a tenth of --data]")] = None,
+    tokenizer: Annotated[Text, typer.Option(help="lora: folder of a tokenizer, or bytes.  [--base]")] = None,
+    micro_batch: Annotated[
+        Number, typer.Option(help="lora: sequences of a model at once; gradients of a batch add up.  [all]")
+    ] = None,
+    keep: Annotated[Number, typer.Option(help="lora: number of the best adapters to save.  [3]")] = None,
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
     plugin: Annotated[Texts, typer.Option()] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/tune-JOB-TIME]")] = None,
@@ -81,28 +97,45 @@ def tune(
     from .._runs.plugins import import_plugins
 
     import_plugins(plugin or [], [os.getcwd()])
-    jobs.get(job, swept=True)  # before anything slow is imported
+    lora = job == "lora"
+    if not lora:
+        jobs.get(job, swept=True)  # before anything slow is imported
     from .._runs.device import choose_device
     from .._runs.folder import OUT, stamp
     from .._runs.job_options import parse_options
     from .._runs.shares import shares_of
     from ..tuning.comparison import compare
     from ..tuning.job import JobSweep
+    from ..tuning.lora_search import LoraSearch
 
-    on_cluster = cluster is not None or workers is not None or bool(cluster_option)
     _check_counts(
         max_iters=max_iters, trials=trials, repeats=repeats, patience=patience, width=width, threads=threads,
-        iters_per_epoch=iters_per_epoch, batch_size=batch_size,
+        iters_per_epoch=iters_per_epoch, batch_size=batch_size, micro_batch=micro_batch, keep=keep,
     )  # fmt: skip
+    on_cluster = cluster is not None or workers is not None or bool(cluster_option)
+    jobs_own = {
+        "--devices": devices, "--share": share, "--cluster": on_cluster, "--option": option, "--dataroot": dataroot,
+        "--iters-per-epoch": iters_per_epoch, "--preset": preset != "default", "--repeats": repeats != 1,
+        "--modes": modes not in (None, ["hfta"], ["serial"]),
+    }  # fmt: skip
+    _refuse_others(job, jobs_own if lora else {
+        "--base": base, "--held-out": held_out, "--tokenizer": tokenizer, "--micro-batch": micro_batch, "--keep": keep,
+    })  # fmt: skip
     _refuse_beside_devices(devices, device, on_cluster)
     chosen = shares_of(devices, 1)[0].device if devices else choose_device(device)
     where = _directory(job, out, resume, share, OUT, stamp())
-    own = parse_options(option or [], jobs.get(job, swept=True).option_defaults(), job)
-    found = JobSweep(job, preset, chosen, own, data, dataroot, iters_per_epoch, batch_size, seed)
+    found: JobSweep | LoraSearch
+    if lora:
+        found = LoraSearch(base, data, held_out, tokenizer, chosen, batch_size, micro_batch, keep or 3, seed)
+    else:
+        own = parse_options(option or [], jobs.get(job, swept=True).option_defaults(), job)
+        found = JobSweep(job, preset, chosen, own, data, dataroot, iters_per_epoch, batch_size, seed)
+    algorithm = algorithm or ("asha" if lora else "hyperband")
     found.check_metric(metric)
     _algorithm(algorithm, 1, eta, skip_last)  # refused before anything is made
-    wanted = _split_modes(modes or (["hfta"] if on_cluster or share else ["hfta,serial"]))
-    epochs, count = max_iters or (9 if preset == "quick" else 81), trials or (9 if preset == "quick" else 81)
+    wanted = _split_modes(modes or (["hfta"] if on_cluster or share or lora else ["hfta,serial"]))
+    most = 9 if preset == "quick" else 81
+    epochs, count = max_iters or (3 if lora else most), trials or (16 if lora else most)
 
     def run(mode: str, repeat: int, folder: Path, again: bool) -> Sweep:
         made = _algorithm(algorithm, count, eta, skip_last)
@@ -119,8 +152,12 @@ def tune(
         return 0 if said["same"] else FAILED
     comparison = compare(run, wanted, repeats, where, resume, _unavailable(wanted, chosen))
     comparison.save(where)
-    _print(comparison.to_dict(), where, as_json)
-    if preset == "quick" and not as_json:
+    told = comparison.to_dict()
+    if lora:
+        (sweep,) = comparison.sweeps[wanted[0]]
+        told["files"] += [path.name for path in sweep.save_pretrained(where)] + ["README.md"]
+    _print(told, where, as_json)
+    if preset == "quick" and not (lora or as_json):
         batches = epochs * found.iters_per_epoch
         print(f"note: quick trains a model on {batches} batches at most: to compare modes, not for a final accuracy")
     return 0 if comparison.same else FAILED
@@ -133,6 +170,13 @@ def _check_counts(**counts: int | None) -> None:
         at_least(name, 1 if value is None else value)
 
 
+def _refuse_others(job: str, given: Mapping[str, Any]) -> None:
+    """Refuse options that are not the job's."""
+    for name, value in given.items():
+        if value:
+            raise InvalidArgument(f"{name} is not for tune {job}: leave it out")
+
+
 def _refuse_beside_devices(devices: list[str] | None, device: str, on_cluster: bool) -> None:
     if devices and device != "auto":
         raise InvalidArgument(f"--device {device} beside --devices {','.join(devices)}: give one of them")
@@ -142,22 +186,20 @@ def _refuse_beside_devices(devices: list[str] | None, device: str, on_cluster: b
         )
 
 
-def _swept(found: JobSweep, algorithm: Algorithm, *, space: str | None, preset: str, metric: str | None,
+def _swept(found: JobSweep | LoraSearch, algorithm: Algorithm, *, space: str | None, preset: str, metric: str | None,
            **options: Any) -> Sweep:  # fmt: skip
     from ..tuning import Hyperband, sweep
-    from ..tuning.jobs_space import read_space, space_of
+    from ..tuning.jobs_space import read_space
 
     if isinstance(algorithm, Hyperband):
         count = algorithm.trials_for(options["epochs"])
     else:
         count = getattr(algorithm, "trials", 0)
-    ranges = read_space(Path(space)) if space else space_of(found.workload, preset, options["seed"], count)
+    ranges = read_space(Path(space)) if space else found.space(preset, options["seed"], count)
     if options["goal"] is None and metric in (None, found.metric) and found.metric not in ("acc", "loss"):
         options["goal"] = found.goal  # which no name tells
     return sweep(
-        found.model, ranges, found.train, evaluate=found.held_out(), loss=found.loss, measure=found.measure,
-        optimizer=found.optimizer, scheduler=found.scheduler, algorithm=algorithm, metric=metric or found.metric,
-        batch_size=found.batch_size, **options,
+        space=ranges, algorithm=algorithm, metric=metric or found.metric, **found.arguments(), **options
     )  # fmt: skip
 
 

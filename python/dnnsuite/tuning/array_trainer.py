@@ -18,6 +18,7 @@ from .._fuse.coverage import Coverage
 from .._seeds import seeded, watched
 from .._step import StepRunner
 from ..adapters.configs import Configs, configs_in, take_configs
+from ..adapters.texts import Texts
 from ..errors import InvalidArgument
 from ..nn.random_streams import seed_slots
 from .batches import arguments_of, side_by_side, stacked
@@ -43,7 +44,7 @@ __all__ = ["Evaluation", "TrialArray"]
 _LIGHT_BYTES = 2**22  # of parameters of a shard's models: less is mostly overhead, which one shard saves
 _UNREAD_STEPS = 4  # steps whose losses wait to be read
 
-Evaluation = Callable[[Any], Any] | Feed | None
+Evaluation = Callable[[Any], Any] | Feed | Texts | None
 Found = dict[str, float] | BaseException
 
 
@@ -130,15 +131,18 @@ class TrialArray:
         trainees = [self._trainee(trial) for trial in trials]
         recipe = self._recipe
         assert recipe.optimization is not None, "no trial was admitted"
-        self._array = fuse(trainees, seeds=[trial.seed for trial in trials])
-        configs = [trial.config for trial in trials]
+        self._array = self._fused(trainees, [trial.seed for trial in trials])
+        configs = [self._config(trial) for trial in trials]
         self._optimizer, self._schedule = recipe.optimization.made(self._array, trainees, configs)
         self.trials = list(trials)
         for slot, trial in enumerate(trials):
             self._go_on(slot, trial)
-        self._runner = StepRunner(
-            self._array, self._optimizer, _losses, threads=self._threads, width=self._shard_width(len(trials))
-        )
+
+    def _fused(self, trainees: Sequence[Any], seeds: list[int]) -> Any:
+        return fuse(trainees, seeds=seeds)
+
+    def _config(self, trial: Trial) -> Mapping[str, Any]:
+        return trial.config
 
     def _shard_width(self, B: int) -> int:
         """Models per thread and step. It is given, not measured, so that a step has the same bits in each run."""
@@ -192,7 +196,7 @@ class TrialArray:
         assert self._recipe.optimization is not None
         trainees = [self._trainee(trial) for trial in trials]
         fresh = [
-            self._recipe.optimization.fresh(trainee, trial.config)
+            self._recipe.optimization.fresh(trainee, self._config(trial))
             for trainee, trial in zip(trainees, trials, strict=True)
         ]
         values = _by_model([own for own, _ in fresh])
@@ -219,7 +223,9 @@ class TrialArray:
 
     def weights(self, trial: Trial) -> dict[str, Any]:
         """Copy one of its trials' model, as the model's own `state_dict`."""
+        base = self._of_base[trial.number]
         held = self._own(trial, self._array.model_state_dict(self._slot(trial)))
+        held = {name: value for name, value in held.items() if name not in base}
         return {
             name.removeprefix("model."): v.detach().to("cpu", copy=True) if isinstance(v, torch.Tensor) else v
             for name, v in held.items()
@@ -245,19 +251,22 @@ class TrialArray:
 
     # -- an epoch --------------------------------------------------------------------------------------------------
 
-    def epoch(self) -> list[Found]:
-        """Train and validate an epoch of each trial; return its metrics, or the exception of its validation.
+    def epoch(self) -> list[Found | None]:
+        """Train and validate an epoch of each trial; return its metrics, or the exception of its validation; None for
+        one that is in the middle of its epoch.
 
         Raises:
             Exception: a step of the array failed; no trial has ended its epoch then.
         """
-        assert self._runner is not None
+        if self._runner is None:
+            width = self._shard_width(len(self.trials))
+            self._runner = StepRunner(self._array, self._optimizer, _losses, threads=self._threads, width=width)
         began, audits = time.perf_counter(), self._runner.audits_passed
         self.in_epoch = True
         with watched(_seed_of(self.trials[0])) as drawn:
             losses = self._train()
             found: list[Found] = [{"train_loss": loss} for loss in losses.tolist()]
-            found = self._validated(found)
+            found = self._validated(found, range(len(found)))
         self.drew = drawn.any
         audits = self._runner.audits_passed - audits
         self._follow_schedule(found)
@@ -270,7 +279,7 @@ class TrialArray:
             trial.trained += 1
             self._trained[trial.number] = trial.trained
         self.in_epoch = False
-        return found
+        return list(found)
 
     def _train(self) -> torch.Tensor:
         """Losses `[B]`, means over the batches of the epoch."""
@@ -320,26 +329,32 @@ class TrialArray:
 
     # -- validation ------------------------------------------------------------------------------------------------
 
-    def _validated(self, found: list[Found]) -> list[Found]:
+    def _validated(self, found: list[Found], slots: Sequence[int]) -> list[Found]:
+        """Add measures to what was found of the models in `slots`."""
         evaluation = self._evaluation
         if evaluation is None:
             return found
-        if isinstance(evaluation, Feed):
-            measured = self._measured(evaluation)
-            return [_joined(one, {name: column[i] for name, column in measured.items()}) for i, one in enumerate(found)]
-        return [_joined(one, self._asked(evaluation, slot)) for slot, one in enumerate(found)]
+        if isinstance(evaluation, (Feed, Texts)):
+            measured = self._measured(evaluation, slots)
+            told = [{name: column[slot] for name, column in measured.items()} for slot in slots]
+        else:
+            told = [self._asked(evaluation, slot) for slot in slots]
+        return [_joined(one, more) for one, more in zip(found, told, strict=True)]
 
     def _asked(self, evaluate: Callable[[Any], Any], slot: int) -> Any:
         """Call the user's function on one model; returns its exception if it raises."""
-        model = self._array[slot].model.eval()
+        model = self._plain(slot)
         try:
             with torch.no_grad(), seeded(_seed_of(self.trials[slot])):
                 return evaluate(model)
         except Exception as error:
             return error
 
+    def _plain(self, slot: int) -> Any:
+        return self._array[slot].model.eval()
+
     @torch.no_grad()
-    def _measured(self, feed: Feed) -> dict[str, list[float]]:
+    def _measured(self, feed: Any, slots: Sequence[int]) -> dict[str, list[float]]:
         """Measures by name, `[B]` means over all samples."""
         B = len(self.trials)
         totals: dict[str, torch.Tensor] = {}

@@ -24,8 +24,17 @@ _MOST_ARRAYS = 4
 class Arrays:
     """Trainer of a group's trials side by side; one that fails is found by training each alone."""
 
-    def __init__(self, recipe: Recipe, evaluation: Evaluation, metric: str, threads: int, width: Width) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        evaluation: Evaluation,
+        metric: str,
+        threads: int,
+        width: Width,
+        kind: type[TrialArray] | None = None,
+    ) -> None:
         self._recipe, self._evaluation, self._metric, self.threads = recipe, evaluation, metric, threads
+        self._kind = kind or TrialArray
         self.width = width
         self.say: Callable[[str], None] = logging.getLogger("dnnsuite").warning
         self.covers: dict[Any, Coverage] = {}  # by group, as it was before it was parted
@@ -57,7 +66,7 @@ class Arrays:
         resident = {id(trial) for trial in held.trials} if held else set()
         together = [trial for trial in group if trial.alone <= trial.trained]
         order = sorted(together, key=lambda trial: (id(trial) not in resident, trial.trained, trial.number))
-        self.width.begin(order[0].trained_bytes)
+        self.width.begin(order[0].trained_bytes, lambda: self._recipe.fitting(order))
         return order[: self.width.now]
 
     def train(self, trials: Sequence[Trial]) -> list[Outcome]:
@@ -74,7 +83,7 @@ class Arrays:
         except Exception as error:
             return self._lost(group, trials, error)
         self.width.measured(len(trials), time.perf_counter() - began, array.steps)
-        return [(trial, found[id(trial)]) for trial in trials]
+        return [(trial, told) for trial in trials if (told := found[id(trial)]) is not None]
 
     def _cover(self, group: Group, array: TrialArray) -> None:
         """Keep how the parts of a group's models run, and say once what runs model by model."""
@@ -92,7 +101,7 @@ class Arrays:
 
     def _array(self, group: Any) -> TrialArray:
         """Return the array of a group, which becomes the last used; the first used of too many ends."""
-        array = self._held.pop(group, None) or TrialArray(self._recipe, self._evaluation, self._metric, self.threads)
+        array = self._held.pop(group, None) or self._kind(self._recipe, self._evaluation, self._metric, self.threads)
         self._held[group] = array
         while len(self._held) > _MOST_ARRAYS:
             first = next(iter(self._held))

@@ -48,7 +48,9 @@ class Engine:
     Attributes:
         admit: called with each trial before it begins; it finds its group, and its errors are the trial's.
         check_configs: called with the configurations of the first trials before they train.
+        epochs_of: epochs of a trial's own, after which it is done; None leaves that to the algorithm.
         look_ahead: trials that may wait, so that groups fill their arrays.
+        keep: number of the best trials whose weights are kept.
         resumed: an earlier process has left trials.
         save_every_s: seconds between two writings of trials that are under way.
     """
@@ -61,12 +63,14 @@ class Engine:
     check_configs: Callable[[list[dict[str, Any]]], None] = lambda configs: None
     tell: Callable[[Event, Engine], None] = lambda event, engine: None
     seed: int = 0
+    epochs_of: Callable[[Trial], int | None] = lambda trial: None
     look_ahead: int = 64
     save_every_s: float = 60.0
     trials: dict[int, Trial] = field(default_factory=dict)
     trajectory: list[tuple[float, float]] = field(default_factory=list)
     best: Best = field(default_factory=Best)
     metric: str = ""
+    keep: int = 1
     resumed: bool = False
 
     def run(self) -> None:
@@ -135,6 +139,10 @@ class Engine:
             if trial is None:
                 return
         elif order.source is not None and not self._inherit(trial, self.trials[order.source], order):
+            return
+        if trial.epoch and trial.epoch == self.epochs_of(trial):  # it is through, and its rung would go on
+            self.algorithm.ended(trial.number, self._value(trial.history[-1]))
+            self._end(trial, "done")
             return
         trial.status = "running"
         self._active[trial.number] = trial
@@ -233,7 +241,7 @@ class Engine:
     def _find_state(self, trial: Trial) -> None:
         """Give a trial whose epochs are known the state after them; without one it trains them again."""
         kept = self._kept.pop(trial.number, None) if trial.epoch == len(trial.known) else None
-        if kept is None or trial.state is not None or not trial.known:
+        if kept is None or trial.state is not None:
             return
         path = kept.states.get(trial.epoch)
         trial.state = trial.kept = path
@@ -242,9 +250,9 @@ class Engine:
     def _look_for_best(self, outcomes: Sequence[Outcome]) -> None:
         found = [(self._value(metrics), trial.number, trial.trained, trial)
                  for trial, metrics in outcomes if isinstance(metrics, dict) and not _is_nan(metrics)]  # fmt: skip
-        ranked = min(((v, n, e, t) for v, n, e, t in found if math.isfinite(v)), key=lambda x: x[:3], default=None)
-        if ranked is not None and ranked[:3] < self.best.key:
-            self.best = Best(ranked[:3], self.trainer.weights(ranked[3]), False)
+        for value, number, epoch, trial in sorted((one for one in found if math.isfinite(one[0])), key=lambda x: x[:3]):
+            if self.best.wants((value, number, epoch), self.keep):
+                self.best.take((value, number, epoch), self.trainer.weights(trial), self.keep)
 
     def _value(self, metrics: dict[str, float]) -> float:
         """Return the metric, lower is better.
@@ -290,9 +298,10 @@ class Engine:
         decision = self.algorithm.report(trial.number, trial.epoch, value)
         if self._is_news(trial):
             self._say("epoch", trial)
-        if decision is Decision.GO and self._impatient(trial):
+        through = trial.epoch == self.epochs_of(trial)
+        if decision is Decision.GO and (through or self._impatient(trial)):
             self.algorithm.ended(trial.number, value)
-            self._end(trial, "stopped")
+            self._end(trial, "done" if through else "stopped")
         elif decision is Decision.PAUSE:
             self._pause(trial, new)
         elif decision is not Decision.GO:
@@ -362,14 +371,13 @@ class Engine:
 
     def _save_best(self) -> None:
         if self.store is not None and not self.best.saved:
-            self.store.save_best({"key": list(self.best.key), "weights": self.best.weights})
+            self.store.save_best(self.best.to_dict())
             self.best.saved = True
 
     def _load_best(self) -> None:
         found = self.store.load_best() if self.store else None
         if found is not None:
-            value, trial, epoch = found["key"]
-            self.best = Best((float(value), int(trial), int(epoch)), found["weights"])
+            self.best = Best.from_dict(found)
 
     def _save_under_way(self) -> None:
         """Write the trials under way as they are after their last whole epoch, told to the algorithm or not."""
@@ -378,7 +386,7 @@ class Engine:
         for trial in list(self._active.values()):
             found = self._heard.get(trial.number, (trial, None))[1]
             told = [dict(found)] if isinstance(found, dict) else []
-            if not trial.trained or trial.trained != trial.epoch + len(told):
+            if trial.trained != trial.epoch + len(told):
                 continue
             state = self.trainer.peek(trial)
             if state is not None and not isinstance(state, Path):

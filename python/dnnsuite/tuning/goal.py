@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import InvalidArgument, did_you_mean
@@ -32,13 +32,48 @@ class Goal:
     given: bool = False
 
 
+Key = tuple[float, int, int]  # (value, trial, epoch)
+
+
 @dataclass
 class Best:
-    """The best epoch of all trials, and the weights after it. Of equal values the first trial's counts."""
+    """The best epochs of the best trials, and the weights after them. Of equal values the first trial's counts."""
 
-    key: tuple[float, int, int] = (math.inf, -1, -1)  # (value, trial, epoch)
-    weights: dict[str, Any] | None = None
+    kept: dict[int, tuple[Key, dict[str, Any]]] = field(default_factory=dict)  # by trial, the best first
     saved: bool = True
+
+    @property
+    def key(self) -> Key:
+        """The best of all."""
+        return next((key for key, _ in self.kept.values()), (math.inf, -1, -1))
+
+    @property
+    def weights(self) -> dict[str, Any] | None:
+        """Weights of the best of all; None before there is one."""
+        return next((weights for _, weights in self.kept.values()), None)
+
+    def wants(self, key: Key, most: int) -> bool:
+        """True if an epoch is among the `most` best, of which each trial has one."""
+        if key[1] in self.kept:
+            return key < self.kept[key[1]][0]
+        return len(self.kept) < most or key < max(own for own, _ in self.kept.values())
+
+    def take(self, key: Key, weights: dict[str, Any], most: int) -> None:
+        """Keep an epoch's weights, and no more than so many."""
+        self.kept[key[1]] = key, weights
+        self.kept = dict(sorted(self.kept.items(), key=lambda one: one[1][0])[:most])
+        self.saved = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as a file keeps them."""
+        others = [[list(key), weights] for key, weights in list(self.kept.values())[1:]]
+        return {"key": list(self.key), "weights": self.weights, "others": others}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Best:
+        """Read what `to_dict` made."""
+        rows = [(found["key"], found["weights"]), *found.get("others", ())]
+        return cls({int(n): ((float(value), int(n), int(epoch)), weights) for (value, n, epoch), weights in rows})
 
 
 def metric_in(metrics: Mapping[str, float], asked: str) -> str:

@@ -12,7 +12,7 @@ An array has as many trials as make it faster, as memory holds, and not more whe
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import psutil  # type: ignore[import-untyped]
@@ -114,8 +114,11 @@ class Width:
         self._whole: tuple[int, bool] | None = None  # (now, fixed) before it was halved for the first time
         self._begun_bytes = _used_bytes()
 
-    def begin(self, model_bytes: int) -> None:
-        """Take the size of a first model's parameters: an array of small ones begins wider."""
+    def begin(self, model_bytes: int, fitting: Callable[[], int | None] = lambda: None) -> None:
+        """Take the size of a first model's parameters: an array of small ones begins wider. Where `fitting` knows how
+        many there is memory for, it has as many."""
+        if not self._fixed and self._before_s is None and (known := fitting()) is not None:
+            self.now, self._fixed = known, True
         if not self._fixed and self._before_s is None and self.now == _FIRST and 0 < model_bytes < _SMALL_BYTES:
             self.now = 2 * _FIRST
 

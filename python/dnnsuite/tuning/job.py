@@ -12,7 +12,8 @@ import torch
 from .. import data, jobs
 from ..errors import InvalidArgument, did_you_mean, some_of
 from ..jobs import JobConfig, Workload
-from .space import Config
+from .jobs_space import space_of
+from .space import Config, Range
 
 _VERSIONS = {"v2": "mobilenet_v2", "v3s": "mobilenet_v3_small", "v3l": "mobilenet_v3_large"}
 _HELD_OUT = 1_000_000  # index of the first batch for validation, where a job holds no samples out
@@ -107,6 +108,18 @@ class JobSweep:
         if self.workload.held_out is None:
             return Epochs(self._batches(size), size, count, _HELD_OUT)
         return Epochs(self.workload.held_out(self._configured(size), self._options), size, count)
+
+    def space(self, preset: str, seed: int, count: int) -> dict[str, Range] | list[dict[str, Any]]:
+        """Ranges of the job, or configurations that its own sampler draws."""
+        return space_of(self.workload, preset, seed, count)
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of `dnnsuite.sweep`."""
+        return {
+            "make_model": self.model, "train": self.train, "evaluate": self.held_out(), "loss": self.loss,
+            "measure": self.measure, "optimizer": self.optimizer, "scheduler": self.scheduler,
+            "batch_size": self.batch_size,
+        }  # fmt: skip
 
     @property
     def metric(self) -> str:

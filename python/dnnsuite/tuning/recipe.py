@@ -45,6 +45,9 @@ class Recipe:
         base: a module that all models are made over; `make_model` then takes (configuration, base).
     """
 
+    own = frozenset(("batch_size",))  #: values of a configuration that the data read
+    kind: Any = None  #: class of its arrays, where they are no ordinary ones
+
     def __init__(
         self,
         make_model: Callable[..., torch.nn.Module],
@@ -79,6 +82,10 @@ class Recipe:
         self._shapes: dict[Any, list[tuple[Any, torch.nn.Module]]] = {}
         self._built: dict[int, tuple[Config, Trainee]] = {}
 
+    def epochs_of(self, trial: Trial) -> int | None:
+        """Epochs of a trial's own; None for those of all."""
+        return None
+
     def lent_autocast(self) -> contextlib.AbstractContextManager[Any]:
         """torch.autocast if a half precision was asked for."""
         if self._autocast is None:
@@ -106,13 +113,18 @@ class Recipe:
             self.optimization = chosen_optimization(*self._asked, lightning=is_lightning(model))
         return Trainee(model.to(self.device), self.loss, self._measure)
 
+    def fitting(self, trials: Sequence[Trial]) -> int | None:
+        """Number of models like these that fit into memory at once; None where that is found as they train."""
+        return None
+
     def names_of_base(self, trainee: Trainee) -> frozenset[str]:
         """Names of the tensors that a model has from the base, which is there wherever a trial goes on."""
         return frozenset() if self._base is None else self._base.names_in(trainee)
 
     def rebuild(self, trial: Trial) -> torch.nn.Module:
         """Return the model of a trial's best configuration as it starts, with memory of its own."""
-        model = self.build(Trial(trial.number, dict(trial.best_config), trial.seed)).model
+        built: Any = self.build(Trial(trial.number, dict(trial.best_config), trial.seed))
+        model: torch.nn.Module = built.model if isinstance(built, Trainee) else built
         return model if self._base is None else copy.deepcopy(model)
 
     def _made(self, config: WatchedConfig, trial: Trial) -> torch.nn.Module:

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._files import write_text
+from .._files import replacing_folder, write_text
 from .._fuse.coverage import Coverage
 from .._shown import duration, metric, setting
 from ..errors import InvalidArgument
@@ -70,7 +69,8 @@ class Sweep:
         trajectory: the best value over the seconds since the beginning.
         best_trial: its number.
         best_config, best_value: its configuration, and its value at its best epoch.
-        best_state_dict: the weights after that epoch, as the plain model has them.
+        state_dicts: the weights of the best trials after their best epochs, by number, the best first; without a
+            common base.
         metric, goal: metric and direction (min or max) by which the trials were compared.
         epochs: model-epochs trained.
         epochs_from_scratch: those of the same search if each rung began anew.
@@ -83,7 +83,7 @@ class Sweep:
     metric: str
     goal: str
     best_trial: int
-    best_state_dict: dict[str, Any] = field(repr=False)
+    state_dicts: Mapping[int, dict[str, Any]] = field(repr=False)
     seconds: float
     out: Path | None
     changed: Mapping[str, str] = field(default_factory=dict)
@@ -139,9 +139,37 @@ class Sweep:
     @cached_property
     def best_model(self) -> torch.nn.Module:
         """The best model, an ordinary torch module in eval mode."""
-        model = self.rebuild(self._best)
-        model.load_state_dict(copy.copy(self.best_state_dict))
+        return self._model(self.best_trial)
+
+    @property
+    def best_state_dict(self) -> dict[str, Any]:
+        """The weights after the best epoch, as the plain model has them."""
+        return self.state_dicts.get(self.best_trial, {})
+
+    def _model(self, number: int) -> torch.nn.Module:
+        model = self.rebuild(next(trial for trial in self.trials if trial.number == number))
+        model.load_state_dict({**model.state_dict(), **self.state_dicts[number]})
         return model.eval()
+
+    def save_pretrained(self, folder: str | Path) -> list[Path]:
+        """Save the best models, as many as `keep` of the sweep, in `folder/best-1` and so on, and a card of them.
+
+        Each is what its `save_pretrained` writes; of adapters PEFT and `dnnsuite.adapt` load it. `folder/README.md` has
+        the table of all trials.
+
+        Raises:
+            InvalidArgument: the models have no `save_pretrained`.
+        """
+        folders = []
+        for place, number in enumerate(self.state_dicts, 1):
+            model: Any = self._model(number)
+            if not hasattr(model, "save_pretrained"):
+                raise InvalidArgument(f"a {type(model).__name__} has no save_pretrained: use best_model.state_dict()")
+            folders.append(Path(folder) / f"best-{place}")
+            with replacing_folder(folders[-1]) as temporary:
+                model.save_pretrained(str(temporary))
+        write_text(Path(folder) / "README.md", card_of(self))
+        return folders
 
     def plot(self, save: str | Path | None = None, parameters: Sequence[str] | None = None) -> Figure:
         """Draw the search: history, parallel coordinates, importance of the hyper-parameters, a slice along each.
@@ -200,6 +228,17 @@ class Sweep:
         write_text(directory / "epochs.csv", self.history.to_csv(index=False))
         write_text(directory / "trajectory.csv", self.trajectory.to_csv(index=False))
         write_text(directory / "history.csv", hfht_history(self.trials).to_csv(index=False))
+
+
+def card_of(sweep: Sweep) -> str:
+    """Return a page on a sweep's best models: where they are, and the table of its trials."""
+    table = sweep.table.sort_values(sweep.metric, ascending=sweep.goal == "min", kind="stable")
+    names = [name for name in table.columns if name not in ("message", "seconds")]
+    rows = [["trial", *names], ["---"] * (len(names) + 1)]
+    rows += [[str(number), *(setting(row[name]) for name in names)] for number, row in table.iterrows()]
+    kept = [f"- `best-{place}`: trial {number}" for place, number in enumerate(sweep.state_dicts, 1)]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(["# The best of a search", "", f"{sweep.describe()}.", "", *kept, "", "## Trials", "", *lines, ""])
 
 
 def hfht_history(trials: Sequence[Trial]) -> pd.DataFrame:

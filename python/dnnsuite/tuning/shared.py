@@ -111,9 +111,8 @@ class SharedEngine(Engine):
                 f"{self.store.folder.root}: the weights of the best trial, {min(ranked)[1]}, are missing; sweep again "
                 "with another out"
             )
-        best = {"key": list(self.best.key), "weights": self.best.weights}
         trials = [self.trials[number] for number in sorted(self.trials)]
-        self.store.settle(trials, self.metric or "value", self.goal.sign, best)
+        self.store.settle(trials, self.metric or "value", self.goal.sign, self.best.to_dict())
 
     def _take_orders(self) -> None:
         self.look_ahead = max(self.look_ahead, _AHEAD * self._shared.workers)

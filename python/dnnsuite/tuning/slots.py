@@ -65,9 +65,9 @@ def read_slot(slot: int, array: Any, optimizer: Any, schedule: Any, without: Con
 @torch.no_grad()
 def write_slot(state: State, slot: int, array: Any, optimizer: Any) -> None:
     """Put the optimizer's state and the random streams into `slot`, whose model has its weights already."""
-    if any(state["optimizer"]):
-        for group in optimizer.param_groups:
-            optimizer.init_state(group, group["params"], optimizer.state)
+    trained = {id(p) for p, own in zip(_parameters(optimizer), state["optimizer"], strict=True) if own}
+    for group in optimizer.param_groups if trained else ():  # what is frozen, as a base, has no state
+        optimizer.init_state(group, [p for p in group["params"] if id(p) in trained], optimizer.state)
     for parameter, own in zip(_parameters(optimizer), state["optimizer"], strict=True):
         for name, value in own.items():
             if name in optimizer.state[parameter]:  # a momentum is in no step of an array without any

@@ -17,6 +17,7 @@ from .._runs.identity import Identity, identity_of
 from .._runs.interrupts import Interrupted, interruptible
 from .._runs.shares import Share, shares_of
 from .._torch_threads import threads_of_caller
+from ..adapters.texts import Texts
 from ..errors import InvalidArgument, did_you_mean
 from .algorithms import Algorithm, Grid, Listed, Random, Setting
 from .arrays import Arrays
@@ -66,6 +67,8 @@ def sweep(
     patience: int | None = None,
     min_delta: float = 0.0,
     batch_size: int | None = None,
+    micro_batch: int | None = None,
+    keep: int = 1,
     seed: int = 0,
     mode: str = "hfta",
     width: int | None = None,
@@ -89,12 +92,14 @@ def sweep(
     history is the same in every mode, at every width, and after `resume`; on a CPU to the bit.
 
     Args:
-        make_model: configuration → a plain torch module. Models of different shapes go into arrays of their own.
+        make_model: configuration → a plain torch module. Models of different shapes go into arrays of their own. For
+            `adapters.Texts` it is configuration → a config of PEFT's, for adapters on `base`, a language model, in one
+            array whatever their ranks and places, `batch_size`, `max_length` and `epochs` of the configuration.
         space: ranges by name (`LogUniform(1e-4, 1e-1)`, a list of choices, a fixed value), or a list of configurations.
             Values with the name of an optimizer's or scheduler's argument (`lr`, `weight_decay`, `beta1`) go there, a
             `batch_size` to the loader, a `seed` to the model; `make_model` is given all.
-        train: a DataLoader; a Dataset or a tuple of tensors, with `batch_size`; a list with one per trial; or a
-            function of the configuration that returns one.
+        train: a DataLoader; a Dataset or a tuple of tensors, with `batch_size`; a list with one per trial; a function
+            of the configuration that returns one; or `adapters.Texts`.
         base: a module that all models are made over, as a pretrained one: `make_model(configuration, base)` gets it
             frozen, to put heads or adapters on. An array holds it once; layers of it that `make_model` sets to train
             are each model's own.
@@ -114,6 +119,8 @@ def sweep(
         algorithm: one of `dnnsuite.tuning`, as `Hyperband()`; by default a grid of choices, or `trials` random ones.
         trials: number of configurations that are drawn.
         patience: epochs without an improvement (by the part `min_delta`) after which a trial ends.
+        micro_batch: sequences of a model that are computed at once, of texts; gradients of a batch add up.
+        keep: number of the best trials whose weights the result has.
         seed: seed of weights, order of data and draws.
         mode: hfta (arrays), serial (one trial after another) or concurrent (`width` processes of this machine).
         width: trials at once; by default measured.
@@ -162,14 +169,19 @@ def sweep(
     _check_mode(mode, device)
     where = device if shares is None else shares[0].device
     feeds = Feeds(train, batch_size, seed)
-    recipe = Recipe(make_model, feeds, optimizer, scheduler, loss, measure, device, autocast, scheduler_every, base)
+    recipe = (
+        _recipe_of_texts(given, device, mode, keep > 1 and (share is not False or shares is not None))
+        if isinstance(train, Texts)
+        else Recipe(make_model, feeds, optimizer, scheduler, loss, measure, device, autocast, scheduler_every, base)
+    )
     identity = told or (Identity() if out is False else identity_of(
         {"make_model": make_model, "space": setting.space or setting.configs, "train": train, "evaluate": evaluate,
          "loss": loss, "measure": measure, "optimizer": optimizer, "scheduler": scheduler, "base": base,
          "autocast": autocast},
         {"algorithm": chosen.describe(), "epochs": str(epochs), "seed": str(seed), "metric": str(metric),
          "goal": str(goal), "patience": f"{patience}, {min_delta}", "batch_size": str(batch_size),
-         "scheduler_every": str(scheduler_every), "device": where.partition(":")[0]},
+         "scheduler_every": str(scheduler_every), "device": where.partition(":")[0],
+         **({} if micro_batch is None else {"micro_batch": str(micro_batch)})},
     ))  # fmt: skip
     trainer = (
         _trainer(mode, recipe, _evaluation(evaluate, batch_size), aim, threads, width)
@@ -193,8 +205,9 @@ def sweep(
             store = place.store(_named(make_model), mode, where, chosen.keeps_states)
             engine = place.engine(
                 algorithm=chosen, trainer=trainer, goal=aim, admit=recipe.admit, store=store,
-                check_configs=lambda configs: recipe.refuse_unread(configs, {"batch_size", "seed", *feeds.read}),
-                tell=_teller(progress, callbacks), seed=seed,
+                check_configs=lambda configs: recipe.refuse_unread(configs, {*recipe.own, "seed", *feeds.read}),
+                tell=_teller(progress, callbacks), seed=seed, keep=keep,
+                epochs_of=recipe.epochs_of,
             )  # fmt: skip
             _run(engine)
             result = _result(engine, recipe, time.monotonic() - began_s)
@@ -270,6 +283,8 @@ def _evaluation(evaluate: Any, batch_size: int | None) -> Any:
         callable(evaluate) and not hasattr(evaluate, "__iter__") and not hasattr(evaluate, "__getitem__")
     ):
         return evaluate
+    if isinstance(evaluate, Texts):
+        return evaluate
     check_evaluate(evaluate)
     size = _held_out_size(evaluate, batch_size)
     return Feeds(evaluate, size, 0, shuffle=False).of(0, {})
@@ -283,13 +298,35 @@ def _held_out_size(evaluate: Any, batch_size: int | None) -> int:
     return max(batch_size or _LEAST_HELD_OUT, min(_MOST_HELD_OUT, _HELD_OUT_BYTES // max(1, sample)))
 
 
+def _recipe_of_texts(given: dict[str, Any], device: str, mode: str, spread: bool) -> Recipe:
+    """Recipe of adapters on a language model.
+
+    Raises:
+        InvalidArgument: an argument is given that trials on texts do not take.
+    """
+    from .text_array import TextRecipe
+
+    unread = [name for name in ("loss", "measure", "autocast") if given[name] is not None]
+    if unread:
+        raise InvalidArgument(f"{unread[0]} is given beside texts, whose loss is that of the next token: leave it out")
+    if mode == "concurrent" or spread:
+        raise InvalidArgument(
+            "mode='concurrent', and keep beside devices or share, are not for texts: give mode='hfta' and keep=1"
+        )
+    names = ("make_model", "train", "base", "optimizer", "scheduler", "scheduler_every", "batch_size", "epochs", "seed")
+    recipe = TextRecipe(**{name: given[name] for name in names}, micro=at_least_1("micro_batch", given["micro_batch"]))
+    if torch.device(device).type != torch.device(recipe.device).type:
+        raise InvalidArgument(f"device is {device!r}, and the base is on {recipe.device}: move it there before")
+    return recipe
+
+
 def _trainer(mode: str, recipe: Recipe, evaluation: Any, aim: Goal, threads: int, width: int | None) -> Any:
     metric = aim.metric or "loss"
     if mode == "concurrent":
         from .processes import Processes
 
         return Processes(recipe, evaluation, metric, threads, width or threads)
-    return Arrays(recipe, evaluation, metric, threads, Width(1 if mode == "serial" else width))
+    return Arrays(recipe, evaluation, metric, threads, Width(1 if mode == "serial" else width), recipe.kind)
 
 
 def _named(given: Any) -> str:
@@ -357,7 +394,7 @@ def _result(engine: Engine, recipe: Recipe, seconds: float) -> Sweep:
     return Sweep(
         trials=[engine.trials[number] for number in sorted(engine.trials)], metric=engine.metric,
         goal="min" if engine.goal.sign > 0 else "max", best_trial=engine.best.key[1],
-        best_state_dict=engine.best.weights or {}, seconds=seconds,
+        state_dicts={number: weights for number, (_, weights) in engine.best.kept.items()}, seconds=seconds,
         out=engine.store.folder.root if engine.store else None,
         changed=dict(engine.store.changed) if engine.store else {}, resumed=engine.resumed,
         points=engine.trajectory, plan=engine.algorithm.plan(), rebuild=recipe.rebuild,

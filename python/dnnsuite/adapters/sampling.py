@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""Answers that the models of an array sample, and their rewards: what `losses.grpo` and `losses.reinforce` train on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgument
+from .collating import IGNORED, collate
+
+Reward = Callable[[list[int], list[int]], float]
+
+
+@torch.no_grad()
+def sample(
+    array: Any, prompts: Sequence[Sequence[Sequence[int]]], rewards: Reward | Sequence[Reward], group: int,
+    *, end: int | Sequence[int] | None = None, **options: Any,
+) -> tuple[dict[str, torch.Tensor], torch.Tensor]:  # fmt: skip
+    """Let each model answer prompts of its own `group` times, all at once, by `array.generate`.
+
+    Args:
+        array: an array of adapters on a causal language model of transformers'; each draws from its own stream.
+        prompts: tokens of P prompts for each model.
+        rewards: (prompt, answer) in tokens → a number; or one such function per model.
+        end: the token, or the tokens, that end an answer; None for that of the base.
+        options: arguments of `generate`, for example `max_new_tokens`.
+
+    Returns:
+        (a batch of P * group sequences per model, of which the answers are targets; rewards `[B, P * group]`).
+
+    Raises:
+        InvalidArgument: models have different numbers of prompts, or rewards are not one function or one per model.
+    """
+    counts = {len(own) for own in prompts}
+    each = [rewards] * array.B if callable(rewards) else list(rewards)
+    if len(prompts) != array.B or len(each) != array.B or len(counts) != 1 or 0 in counts:
+        raise InvalidArgument(
+            f"sample takes as many prompts for each of {array.B} models, and one reward or one per model; got "
+            f"{[len(own) for own in prompts]} prompts and {len(each)} rewards"
+        )
+    asked = [[list(prompt) for prompt in own for _ in range(group)] for own in prompts]
+    longest = max(len(prompt) for own in asked for prompt in own)
+    device = next(array.parameters()).device
+    ids = torch.zeros(array.B, len(asked[0]), longest, dtype=torch.int64, device=device)
+    mask = torch.zeros_like(ids)
+    for model, own in enumerate(asked):
+        for place, prompt in enumerate(own):
+            ids[model, place, longest - len(prompt) :] = torch.tensor(prompt, device=device)
+            mask[model, place, longest - len(prompt) :] = 1
+    end = array.config.eos_token_id if end is None else end
+    ends = {end} if isinstance(end, int) else set(end or ())
+    training = array.training
+    try:
+        given = {"do_sample": True, "pad_token_id": 0, "eos_token_id": sorted(ends) or None, **options}
+        tokens = array.eval().generate(input_ids=ids, attention_mask=mask, **given)
+    finally:
+        array.train(training)
+    answers = [[_until(row[longest:].tolist(), ends) for row in own] for own in tokens]
+    rows = [
+        [{"input_ids": p + a, "labels": [IGNORED] * len(p) + a} for p, a in zip(*both, strict=True)]
+        for both in zip(asked, answers, strict=True)
+    ]
+    found = [
+        [float(rate(p, a)) for p, a in zip(*both, strict=True)]
+        for rate, *both in zip(each, asked, answers, strict=True)
+    ]
+    return {name: value.to(device) for name, value in collate(rows).items()}, torch.tensor(found, device=device)
+
+
+def _until(tokens: list[int], ends: set[int]) -> list[int]:
+    """Tokens up to the first that ends an answer, with it."""
+    return tokens[: next((n for n, token in enumerate(tokens, 1) if token in ends), len(tokens))]
