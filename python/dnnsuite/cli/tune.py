@@ -157,7 +157,7 @@ def tune(
         (sweep,) = comparison.sweeps[wanted[0]]
         told["files"] += [path.name for path in sweep.save_pretrained(where)] + ["README.md"]
     _print(told, where, as_json)
-    if preset == "quick" and not (lora or as_json):
+    if preset == "quick" and isinstance(found, JobSweep) and not as_json:
         batches = epochs * found.iters_per_epoch
         print(f"note: quick trains a model on {batches} batches at most: to compare modes, not for a final accuracy")
     return 0 if comparison.same else FAILED
