@@ -27,6 +27,7 @@ from typing import Any
 from .._code import changed_names, codes_of, content_of
 from ..errors import InvalidArgument, did_you_mean
 
+_PATCHES = "patches"  # what a script has put into torch
 _INSTALLED = tuple(
     {
         *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib", "platstdlib")),
@@ -78,7 +79,8 @@ class Identity:
     def _told(self, name: str, then: Mapping[str, Any]) -> str:
         if name not in then["texts"] or name not in self.texts:
             gone = name in then["texts"]
-            places = ", ".join(list((then["parts"] if gone else self.parts).get(name, {}))[:3])
+            parts = (then["parts"] if gone else self.parts).get(name, {}) if name == _PATCHES else {}
+            places = ", ".join(list(parts)[:3])
             return f"{name}{f' ({places})' if places else ''} is {'gone' if gone else 'new'}"
         before, now = then["parts"].get(name, {}), self.parts.get(name, {})
         odd = [place for place in dict.fromkeys([*before, *now]) if before.get(place) != now.get(place)]
@@ -113,7 +115,7 @@ def identity_of(
         found.texts[name] = walk.whole(name, value)
         versions |= walk.versions
     if "torch" in versions and (patches := _patches()):
-        found.texts["patches"] = _Walk(found, known).whole("patches", patches)
+        found.texts[_PATCHES] = _Walk(found, known).whole(_PATCHES, patches)
     found.texts["versions"] = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     return found
 
