@@ -66,9 +66,7 @@ def tune(
     data: Annotated[str, typer.Option()] = "auto",
     base: Annotated[
         Text,
-        typer.Option(
-            help="lora: folder of a causal language model of transformers'; --data is a file of JSON lines."
-        ),
+        typer.Option(help="lora: folder of a causal language model of transformers'; --data is a file of JSON lines."),
     ] = None,
     held_out: Annotated[Text, typer.Option(help="lora: file to compare trials by.  [a tenth of --data]")] = None,
     tokenizer: Annotated[Text, typer.Option(help="lora: folder of a tokenizer, or bytes.  [--base]")] = None,
