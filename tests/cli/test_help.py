@@ -21,7 +21,7 @@ COMMANDS = dict(_walk(get_command(app)))
 
 #: Options whose texts are the same in every command that has them.
 SAME_EVERYWHERE = ("--resume", "--data", "--json", "--quiet", "--device", "--plugin", "--option", "--allow-changed")
-ANOTHER = {("train", "--resume"), ("metrics support", "--device")}
+ANOTHER = {("train", "--resume"), ("metrics support", "--device"), ("tune", "--data")}
 
 
 def _options(said):

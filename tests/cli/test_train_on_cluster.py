@@ -118,7 +118,7 @@ def test_a_task_gets_the_command_without_what_is_of_the_cluster(
     ("arguments", "said"),
     [
         (["--nodes", "3"], "batch_size is 4, which 3 processes do not divide: take 3"),
-        (["--cluster", "pbs"], "--cluster pbs: accepted: slurm, local, debug"),
+        (["--cluster", "pbs"], "unknown cluster 'pbs'; accepted: slurm, local, debug"),
         (["--nodes", "2", "widht=3"], "unknown key 'widht'"),
         (["--cluster", "local", "--cluster-option", "x"], "--cluster-option x: expected NAME=VALUE"),
         (["--gpus-per-node", "-1"], "--gpus-per-node -1: must be at least 0"),

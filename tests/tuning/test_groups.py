@@ -79,23 +79,25 @@ def test_a_group_is_parted_twice_at_most():
     assert not groups.outdated(groups.of("feed", "other", 0, model, Trial(0, {}, 0)))
 
 
-class Powered(torch.nn.Module):
-    def __init__(self, power):
+class Repeated(torch.nn.Module):
+    def __init__(self, times):
         super().__init__()
-        self.layer, self.power = torch.nn.Linear(4, 2), power
+        self.layer, self.times = torch.nn.Linear(4, 2), times
 
     def forward(self, x):
-        return self.layer(x.abs() ** self.power)
+        for _ in range(self.times):
+            x = x.tanh()
+        return self.layer(x)
 
 
 def test_a_sweep_says_in_a_line_what_runs_model_by_model_and_lists_all_parts(task, capsys):
     options = {"batch_size": 16, "epochs": 1, "out": False}
-    apart = dnnsuite.sweep(lambda c: Powered(c["p"]), {"p": [1.0, 2.0, 3.0], "lr": [0.1]}, task.train, **options)
+    apart = dnnsuite.sweep(lambda c: Repeated(c["n"]), {"n": [1, 2, 3], "lr": [0.1]}, task.train, **options)
     said = [line for line in capsys.readouterr().err.splitlines() if "model by model" in line]
     assert [line.partition(";")[0] for line in said] == [
-        "3 trials run Powered model by model: power of Powered differs from model to model"
+        "3 trials run Repeated model by model: models differ in times (models 0 and 1)"
     ]
-    assert [(cover.layer, cover.how) for cover in apart.coverage()] == [("Powered", "per model")]
+    assert [(cover.layer, cover.how) for cover in apart.coverage()] == [("Repeated", "per model")]
     fused = dnnsuite.sweep(lambda c: torch.nn.Linear(4, c["n"]), {"n": [2, 3], "lr": [0.1, 0.2]}, task.train, **options)
     assert {cover.how for cover in fused.coverage()} == {"fused"}
     assert "model by model" not in capsys.readouterr().err

@@ -131,7 +131,7 @@ def kill_some_of(out, share, search, processes=12, kills=4):
     for _ in range(kills):
         time.sleep(draw.uniform(0.05, 0.5))
         place = draw.randrange(processes)
-        os.kill(going[place].pid, signal.SIGKILL)
+        going[place].kill()
         going[place].join()
         going[place] = start(out, share=share, **search)
     for process in going:

@@ -13,6 +13,7 @@ import dis
 import enum
 import functools
 import hashlib
+import inspect
 import pickle
 import platform
 import re
@@ -418,7 +419,7 @@ def _patches() -> dict[str, Any]:
     Layers call them as well, so that it does not matter whether the code that was seen names them.
     """
     torch: Any = sys.modules["torch"]
-    kinds = [kind for kind in vars(torch.nn).values() if isinstance(kind, type)]
+    kinds = [kind for _, kind in inspect.getmembers(torch.nn, inspect.isclass)]
     return {
         f"{holder.__name__}.{name}": value
         for holder in (torch, torch.nn.functional, torch.nn.init, torch.Tensor, *kinds)

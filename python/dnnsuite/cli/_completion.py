@@ -40,6 +40,10 @@ def _kinds() -> Iterable[str]:
     return [kind.name for kind in KINDS]
 
 
+def _sources() -> list[str]:
+    return ["auto", "real", "synthetic"]
+
+
 _MODES = "serial concurrent mps mig hfta"
 # Words by command and parameter, or by parameter alone where they are the same for all commands.
 _WORDS: dict[str, Words | str] = {
@@ -54,6 +58,7 @@ _WORDS: dict[str, Words | str] = {
     "tune.job": _workflows,
     "tune.modes": _MODES,
     "algorithm": "random hyperband halving asha pbt",
+    "tune.data": _sources,  # or a file
     "tune.goal": "min max",
     "where.name": _data_sets,
     "prepare_set.name": _data_sets,

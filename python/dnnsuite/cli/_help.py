@@ -53,7 +53,7 @@ HELP = {
 }
 
 #: Commands whose option of such a name is another one.
-OTHERS = {("metrics support", "device"), ("train", "resume")}
+OTHERS = {("metrics support", "device"), ("train", "resume"), ("tune", "data")}
 
 #: Groups of options in the help, by the names of their parameters; the rest are the command's own, and come first.
 GROUPS = {
@@ -70,6 +70,7 @@ _METAVARS = {
     "FILE": "baseline to labels synsets words space topology against weights source save report.out compare.out"
     " check.out pdf save_target held_out",
     "target|VALUE": "until",
+    "auto|real|synthetic|FILE": "tune.data",
     "NAME": "workflow.job config metric name allow_changed chip currency kind across device_model",
     "NAMES": "profile.metrics exclude unfused devices",
     "NAME=VALUE": "option cluster_option",

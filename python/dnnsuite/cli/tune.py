@@ -63,11 +63,8 @@ def tune(
             help="Several at once, a process on each: all GPUs, cuda:0,cuda:1, or cpu,cpu for halves of the CPUs."
         ),
     ] = None,
-    data: Annotated[str, typer.Option()] = "auto",
-    base: Annotated[
-        Text,
-        typer.Option(help="lora: folder of a causal language model of transformers'; --data is a file of JSON lines."),
-    ] = None,
+    data: Annotated[str, typer.Option(help="Source of the samples; for lora a file of JSON lines.")] = "auto",
+    base: Annotated[Text, typer.Option(help="lora: folder of a causal language model of transformers'.")] = None,
     held_out: Annotated[Text, typer.Option(help="lora: file to compare trials by.  [a tenth of --data]")] = None,
     tokenizer: Annotated[Text, typer.Option(help="lora: folder of a tokenizer, or bytes.  [--base]")] = None,
     micro_batch: Annotated[
