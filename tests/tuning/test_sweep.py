@@ -251,7 +251,7 @@ def test_patience_ends_a_trial_early(task):
         ({"space": 3}, "the space is a int"),
         ({"train": [[]] * 3}, "train has 3 sources for 2 trials"),
         ({"device": "gpu"}, "give 'cpu' or 'cuda'"),
-        ({"autocast": "bf16"}, "as torch.bfloat16"),
+        ({"autocast": "bf16"}, "give a type of torch.s"),
         ({"space": [{"lr": 0.1}] * 3, "algorithm": Hyperband(), "epochs": 3}, "begins 5 trials, and there are 3"),
     ],
 )
