@@ -43,6 +43,7 @@ _TYPES = re.compile(r"<(\w+)[^<>]*>")
 _LONGEST_CHOICE = 42
 _DEFAULT = re.compile(r"\s*\[(?:default: )?([^\]]+)\]$")
 _BRACKETS = re.compile(r"^\{(.+)\}(?:\.\.\.)?$|^\[(\[.*)\]\.\.\.$")
+_UNITS_UNFUSED = re.compile(r"hfta-\d+")  # a mode of a workflow, which knows how many units a model has
 _AT_LEAST = re.compile(r"; x>=(\d+)$")
 
 
@@ -100,7 +101,7 @@ class Command(TyperCommand):
             given = [value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else []
             words = [word.strip() for each in given for word in (each.split(",") if name in _LISTS else [each])]
             for word in words if accepted else ():
-                if word not in accepted:
+                if word not in accepted and not (name == "modes" and _UNITS_UNFUSED.fullmatch(word)):
                     shown = _shown(self.path, name)
                     near = did_you_mean(_OTHER_NAMES.get(word.lower(), word), [*shown, *accepted])
                     what = name.removesuffix("s").replace("_", "-")
