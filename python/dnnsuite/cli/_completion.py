@@ -40,7 +40,8 @@ def _kinds() -> Iterable[str]:
     return [kind.name for kind in KINDS]
 
 
-def _sources() -> list[str]:
+def sources() -> list[str]:
+    """List where the samples of a job may come from."""
     return ["auto", "real", "synthetic"]
 
 
@@ -58,7 +59,7 @@ _WORDS: dict[str, Words | str] = {
     "tune.job": _workflows,
     "tune.modes": _MODES,
     "algorithm": "random hyperband halving asha pbt",
-    "tune.data": _sources,  # or a file
+    "tune.data": sources,  # or a file
     "tune.goal": "min max",
     "where.name": _data_sets,
     "prepare_set.name": _data_sets,
