@@ -137,6 +137,12 @@ class TrialArray:
         self.trials = list(trials)
         for slot, trial in enumerate(trials):
             self._go_on(slot, trial)
+        self._begin_steps()
+
+    def _begin_steps(self) -> None:
+        self._runner = StepRunner(
+            self._array, self._optimizer, _losses, threads=self._threads, width=self._shard_width(len(self.trials))
+        )
 
     def _fused(self, trainees: Sequence[Any], seeds: list[int]) -> Any:
         return fuse(trainees, seeds=seeds)
@@ -258,9 +264,7 @@ class TrialArray:
         Raises:
             Exception: a step of the array failed; no trial has ended its epoch then.
         """
-        if self._runner is None:
-            width = self._shard_width(len(self.trials))
-            self._runner = StepRunner(self._array, self._optimizer, _losses, threads=self._threads, width=width)
+        assert self._runner is not None
         began, audits = time.perf_counter(), self._runner.audits_passed
         self.in_epoch = True
         with watched(_seed_of(self.trials[0])) as drawn:

@@ -134,6 +134,9 @@ class TextArray(TrialArray):
         super().__init__(*given)
         self._places: dict[int, tuple[int, float]] = {}  # (batches of its epoch, sum of their losses), by trial
 
+    def _begin_steps(self) -> None:
+        """Make no runner: lengths change from step to step, so that steps are called by hand."""
+
     def _fused(self, trainees: Sequence[Any], seeds: list[int]) -> Any:
         return array_of(trainees, self._recipe.builder, seeds)
 
