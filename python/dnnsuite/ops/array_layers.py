@@ -62,10 +62,4 @@ def is_parameter(tensor: torch.Tensor) -> bool:
     place, shape = tensor.data_ptr(), tensor.shape
     if not place:  # it has no memory
         return False
-    for reference in _layers.valuerefs():  # each weight of a new model is asked for, so that a loop is worth its lines
-        layer = reference()
-        if layer is not None:
-            for p in layer.__dict__.get("_parameters", {}).values():
-                if p is not None and p.shape == shape and p.data_ptr() == place:
-                    return True
-    return False
+    return any(p.data_ptr() == place and p.shape == shape for p in parameters())
