@@ -37,6 +37,7 @@ NAMES = {
     "ladder --config nosuch": "",
     "compare a b --method nosuch": "auto, paired, unpaired",
     "tune bert --data imagenet": "auto, real, synthetic",
+    "tune bert --modes hfta-3": "serial, concurrent, mps, mig, hfta",
 }
 
 

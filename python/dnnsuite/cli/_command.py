@@ -43,7 +43,6 @@ _TYPES = re.compile(r"<(\w+)[^<>]*>")
 _LONGEST_CHOICE = 42
 _DEFAULT = re.compile(r"\s*\[(?:default: )?([^\]]+)\]$")
 _BRACKETS = re.compile(r"^\{(.+)\}(?:\.\.\.)?$|^\[(\[.*)\]\.\.\.$")
-_UNITS_UNFUSED = re.compile(r"hfta-\d+")  # a mode of a workflow, which knows how many units a model has
 _AT_LEAST = re.compile(r"; x>=(\d+)$")
 
 
@@ -101,7 +100,7 @@ class Command(TyperCommand):
             given = [value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else []
             words = [word.strip() for each in given for word in (each.split(",") if name in _LISTS else [each])]
             for word in words if accepted else ():
-                if word not in accepted and not (name == "modes" and _UNITS_UNFUSED.fullmatch(word)):
+                if word not in accepted and not _is_beyond(self.path, name, word, ctx.params):
                     shown = _shown(self.path, name)
                     near = did_you_mean(_OTHER_NAMES.get(word.lower(), word), [*shown, *accepted])
                     what = name.removesuffix("s").replace("_", "-")
@@ -155,6 +154,15 @@ def _accepted(command: str, name: str) -> list[str]:
     return words_of(command, name)
 
 
+def _is_beyond(command: str, name: str, word: str, params: Mapping[str, Any]) -> bool:
+    """True for words that are in no table: a workflow's mode with some units unfused, and the texts of `tune lora`."""
+    from ..workflow.partial import is_partial
+
+    if (command, name) == ("workflow", "modes"):
+        return is_partial(word)
+    return (command, name) == ("tune", "data") and params.get("job") == "lora"
+
+
 def _shown(command: str, name: str) -> list[str]:
     return [*_OF_ALL, *_OWN_PRESETS.get(command, ())] if name == "preset" else words_of(command, name)
 
@@ -166,9 +174,7 @@ def _metavar(command: str, param: Any) -> str | None:
     if param.param_type_name == "argument":
         return f"{(param.name or '').upper()}{'...' if param.nargs == -1 else ''}"
     words = "|".join(_shown(command, param.name or ""))
-    if words and len(words) <= _LONGEST_CHOICE:
-        return words
-    return metavar_of(command, param.name or "")
+    return metavar_of(command, param.name or "", words if len(words) <= _LONGEST_CHOICE else "")
 
 
 def _in_words(found: re.Match[str]) -> str:

@@ -40,11 +40,6 @@ def _kinds() -> Iterable[str]:
     return [kind.name for kind in KINDS]
 
 
-def sources() -> list[str]:
-    """List where the samples of a job may come from."""
-    return ["auto", "real", "synthetic"]
-
-
 _MODES = "serial concurrent mps mig hfta"
 # Words by command and parameter, or by parameter alone where they are the same for all commands.
 _WORDS: dict[str, Words | str] = {
@@ -59,7 +54,6 @@ _WORDS: dict[str, Words | str] = {
     "tune.job": _workflows,
     "tune.modes": _MODES,
     "algorithm": "random hyperband halving asha pbt",
-    "tune.data": sources,  # or a file
     "tune.goal": "min max",
     "where.name": _data_sets,
     "prepare_set.name": _data_sets,

@@ -90,6 +90,7 @@ _METAVARS = {
 _METAVAR_OF = {name: metavar for metavar, names in _METAVARS.items() for name in names.split()}
 
 
-def metavar_of(command: str, name: str) -> str | None:
-    """Return what help calls the value of a command's option; None to say only whether it is a number."""
-    return _METAVAR_OF.get(f"{command.rpartition(' ')[2]}.{name}") or _METAVAR_OF.get(name)
+def metavar_of(command: str, name: str, words: str) -> str | None:
+    """Return what help calls the value of a command's option: its own name, the `words` that it takes, or the name in
+    all commands; None to say only whether it is a number."""
+    return _METAVAR_OF.get(f"{command.rpartition(' ')[2]}.{name}") or words or _METAVAR_OF.get(name)

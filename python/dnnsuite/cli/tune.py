@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._shown import duration, metric, ratio
-from ..errors import InvalidArgument, did_you_mean
-from ._completion import sources
+from ..errors import InvalidArgument
 from ._options import PRESETS, AllowChanged, Json, Number, Text, Texts
 from ._status import FAILED
 from .run import parameters
@@ -98,8 +97,6 @@ def tune(
     import_plugins(plugin or [], [os.getcwd()])
     lora = job == "lora"
     if not lora:
-        if data not in (known := sources()):
-            raise InvalidArgument(f"unknown data {data!r}; accepted: {', '.join(known)}{did_you_mean(data, known)}")
         jobs.get(job, swept=True)  # before anything slow is imported
     from .._runs.device import choose_device
     from .._runs.folder import OUT, stamp
