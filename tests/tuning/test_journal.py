@@ -2,6 +2,7 @@
 """Lines that processes add to: whole, in one order for all, in a file and in a database."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -48,6 +49,18 @@ def test_lines_of_many_writers_are_all_there_and_together(journal):
     assert sorted(found) == sorted(f"{name} {n} {part}" for name in "pqr" for n in range(5) for part in
                                    ("first", "second"))  # fmt: skip
     assert [line.replace("first", "second") for line in found[::2]] == found[1::2]
+
+
+def test_a_database_may_be_opened_by_many_at_once(tmp_path):
+    pytest.importorskip("sqlalchemy")
+    together = threading.Barrier(8)
+
+    def open_it(number):
+        together.wait()
+        return TableJournal(database_of(f"sqlite:///{tmp_path}/{number // 8}.db"), "s").read()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(open_it, range(80))) == [[]] * 80
 
 
 def test_half_a_line_of_a_machine_that_died_is_nobodys(tmp_path):

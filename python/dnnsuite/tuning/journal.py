@@ -9,8 +9,9 @@ What belongs together is added at once, under one lock and with one wait for the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -96,9 +97,7 @@ class TableJournal:
         self._engine, self._name, self._known, self._connection = database, name, 0, None
         _, self._sweeps, self._lines = _tables()
         self.where = database.url.render_as_string()
-        with database.begin() as connection:
-            if connection.execute(self._sweeps.select().where(self._sweeps.c.name == name)).first() is None:
-                connection.execute(self._sweeps.insert().values(name=name, turn=0))
+        _make(lambda connection: connection.execute(self._sweeps.insert().values(name=name, turn=0)), database)
 
     def read(self) -> list[str]:
         """Return the lines that are new since the last call."""
@@ -151,15 +150,25 @@ def database_of(share: Any) -> Any:
     try:
         more = {"connect_args": {"timeout": _WAIT_S}} if share.startswith("sqlite") else {"pool_size": 1}
         engine = sql.create_engine(share, **more)
-        with suppress(sql.exc.IntegrityError, sql.exc.OperationalError):  # made by two at once: there in the end
-            _tables()[0].create_all(engine)
-        with engine.connect():
-            return engine
+        for table in _tables()[1:]:
+            _make(partial(table.create, checkfirst=True), engine)
+        with engine.connect() as connection:
+            for table in _tables()[1:]:
+                connection.execute(table.select().limit(0))
+        return engine
     except Exception as error:  # SQLAlchemy's, and of its drivers
         raise Unavailable(
             f"the database of share does not answer ({type(error).__name__})",
             remedy="see that its URL, as postgresql://user:password@host/name, works from here",
         ) from error
+
+
+def _make(what: Callable[[Any], Any], database: Any) -> None:
+    """Make what others may make at the same time: there in the end, whoever came first."""
+    import sqlalchemy as sql
+
+    with suppress(sql.exc.IntegrityError, sql.exc.OperationalError, sql.exc.ProgrammingError), database.begin() as it:
+        what(it)
 
 
 def _tables() -> tuple[Any, Any, Any]:
