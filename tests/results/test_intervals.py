@@ -3,18 +3,30 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from dnnsuite.results.intervals import half_width, mean, of_rates
 
 
-def test_the_interval_is_students_on_logarithms() -> None:
+def test_the_interval_is_students_of_the_mean_as_a_factor() -> None:
     rates = [98.0, 101.0, 103.0, 100.0, 99.0]
-    logs = np.log(rates)
-    half = stats.t.ppf(0.975, 4) * logs.std(ddof=1) / math.sqrt(5)
+    factor = math.exp(stats.t.ppf(0.975, 4) * stats.sem(rates) / np.mean(rates))
+    assert of_rates(rates) == pytest.approx((100.2, 100.2 / factor, 100.2 * factor))
+
+
+def test_of_rates_that_are_far_apart_it_holds_the_mean_and_mostly_the_true_one() -> None:
+    draws = np.exp(np.random.default_rng(0).normal(0, 1, (400, 50)))
+    found = [of_rates(rates.tolist()) for rates in draws]
+    assert all(low <= centre <= high for centre, low, high in found)
+    assert np.mean([low <= math.exp(0.5) <= high for _, low, high in found]) > 0.85
+
+
+@given(st.lists(st.floats(1e-9, 1e9), min_size=2, max_size=9))
+def test_the_interval_holds_its_mean(rates: list[float]) -> None:
     found = of_rates(rates)
-    assert found.mean == pytest.approx(100.2)
-    assert (found.low, found.high) == pytest.approx((math.exp(logs.mean() - half), math.exp(logs.mean() + half)))
+    assert 0 < found.low <= found.mean <= found.high
 
 
 @pytest.mark.parametrize("rates", [[1.0, 100.0], [1e-9, 1e9, 1.0], [3.0, 3.0]])

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 FEWEST_RUNS = 6  # below which two modes look like one too often: `timing.batch_means` says "too short"
+_MOST_EXPONENT = 300.0  # of a factor that a float holds
 
 
 class Interval(NamedTuple):
@@ -34,9 +35,9 @@ def half_width(values: Sequence[float]) -> float:
 
 
 def of_rates(values: Sequence[float]) -> Interval:
-    """Return the mean of rates, with the interval of their logarithms: no end of it is negative."""
+    """Return the mean of rates and its interval on a logarithmic scale: it holds the mean, and no end is negative."""
+    centre = mean(values)
     if len(values) < 2 or min(values) <= 0:
-        return Interval(mean(values), math.nan, math.nan)
-    logarithms = [math.log(value) for value in values]
-    centre, half = mean(logarithms), half_width(logarithms)
-    return Interval(mean(values), math.exp(centre - half), math.exp(centre + half))
+        return Interval(centre, math.nan, math.nan)
+    factor = math.exp(min(half_width(values) / centre, _MOST_EXPONENT))  # delta method: sd of log(mean) ≈ sd / mean
+    return Interval(centre, centre / factor, centre * factor)
