@@ -112,7 +112,7 @@ def test_a_search_of_widths_records_one_narrow_shard_beside_a_wide_one(listed, e
 
     (array, optimizer), (other, own) = make(4), make(4)
     with (
-        StepRunner(array, optimizer, told, threads=1) as runner,
+        StepRunner(array, optimizer, told, threads=1, audit=0) as runner,
         StepRunner(other, own, loss, threads=1, width=4) as wide,
     ):
         for step, (x, y) in enumerate(batches(4, 12)):
