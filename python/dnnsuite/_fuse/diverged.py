@@ -5,16 +5,15 @@ of the losses, and contents of lists and objects, which their code has left in t
 from __future__ import annotations
 
 import collections
-import functools
-import types
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import torch
 
-from .._code import codes_of, names_of, stored_attributes
+from ..errors import InvalidArgument
+from ..nn.array_module import ArrayModule
 from .build import Fusion
-from .code.fused_attributes import PLAIN_VALUES, bare_class, is_fused, plain_attributes
+from .code.fused_attributes import PLAIN_VALUES, is_fused, plain_attributes
 from .code.one_by_one import ModelParts
 from .code.own_values import names_of_own
 from .code.stand_in import StandIn
@@ -42,11 +41,7 @@ class Divergence:
 
     def keep(self) -> None:
         """Take the attributes as they are now for what the array has."""
-        self._watched = {
-            path: WatchedModels(self._models(path)[0], may_change_in_place)
-            for path, module in self._modules()
-            if _sets(bare_class(module)) or any(may_change_in_place(*held) for held in vars(module).items())
-        }
+        self._watched = {path: WatchedModels(self._models(path)[0], may_change_in_place) for path, _ in self._modules()}
 
     def _modules(self) -> Iterator[tuple[str, Any]]:
         """Yield by name the user's modules whose models have no attributes of their own."""
@@ -76,7 +71,43 @@ class Divergence:
             if names or left or read:  # read: code of a part has read what models have of their own
                 _set_apart(module, self._each(path), names | left | known)
                 anew = True
-        return anew
+        layers = [self._join_layer(*layer) for layer in self._layers()]
+        return anew or any(layers)
+
+    def _layers(self) -> Iterator[tuple[str, Any, set[str]]]:
+        """Yield the layers by name, with the names of their attributes that are a user's, and not torch's."""
+        for path, module in self._root.named_modules() if self._root is not None else ():
+            if not is_fused(module):
+                of_ours = isinstance(module, ArrayModule)
+                held = module.__dict__.get("extra_attributes", {}) if of_ours else vars(module)
+                names = {name for name, value in held.items() if is_users_state(name, value)}
+                if names:
+                    yield path, module, names
+
+    def _join_layer(self, path: str, layer: Any, names: set[str]) -> bool:
+        """Give a layer of the array what code has left in an attribute that it had from the start.
+
+        Returns True if that is another value.
+
+        Raises:
+            InvalidArgument: the models differ in it, and a layer of all models has one value.
+        """
+        held, models = vars(layer), self._models(path)[0]
+        changed = {}
+        for name in names:
+            values = [vars(one).get(name, _MISSING) for one in models]
+            if not all(same(value, held.get(name, _MISSING)) for value in values):
+                try:
+                    changed[name] = joined_inside(values)
+                except NotJoined:
+                    raise InvalidArgument(
+                        f"the forward gives models other values of {name} in {path}, a {type(layer).__name__} that "
+                        "they run together: keep it in an attribute of a module of your own, or train by hand"
+                    ) from None
+        held.update(changed)
+        if "extra_attributes" in held:
+            held["extra_attributes"] = {**held["extra_attributes"], **changed}
+        return bool(changed)
 
     def _each(self, path: str) -> list[tuple[Any, int]]:
         """List the module at `path` of each model, and the model's number among all of that module."""
@@ -88,8 +119,6 @@ class Divergence:
 
     def _numbers(self, path: str, module: Any) -> Set[str]:
         """Name the numbers and strings in which the models differ."""
-        if not _sets(bare_class(module)):
-            return set()
         first, *others = map(plain_attributes, self._models(path)[0])
         return {n for n, value in first.items() if not all(same(value, own.get(n, _MISSING)) for own in others)}
 
@@ -221,21 +250,3 @@ def _models_at(part: Any, path: str) -> list[Any]:
             if models and (parts.plain is None or parts.plain.follow()):
                 return [model.get_submodule(".".join(names[length:])) for model in models]
     return [root.get_submodule(path)]
-
-
-def _sets_attributes(kind: Any) -> bool:
-    """Return True if a class of the user's has a method beside its constructor that sets attributes."""
-    return any(
-        isinstance(function, types.FunctionType) and name != "__init__" and _stores(function.__code__)
-        for base in kind.__mro__
-        if not base.__module__.startswith(("torch.nn.modules", "builtins"))
-        for name, function in vars(base).items()
-    )
-
-
-#: `_sets_attributes`, looked up once for each class.
-_sets: Callable[[Any], bool] = functools.lru_cache(maxsize=1024)(_sets_attributes)
-
-
-def _stores(code: types.CodeType) -> bool:
-    return "setattr" in names_of(code) or any(map(stored_attributes, codes_of(code)))

@@ -20,7 +20,6 @@ from .code.sequential import Sequential
 from .hooks import FORWARD_HOOKS, bind_hooks
 from .left_tensors import one_model
 from .module_copies import copied as deep_copy
-from .rebound import holds_module
 from .sparse_buffers import give_back_sparse
 from .state import tie
 
@@ -112,15 +111,16 @@ def _model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
 def _copy_layer(layer: ArrayModule, index: int, memo: dict[int, Any]) -> None:
     """Put model `index`'s layer of torch's into `memo`, with the hooks of the array's."""
     leaf = memo[id(layer)] = layer.to_model(index)
+    memo.update(one_model(layer, index))
     for name in FORWARD_HOOKS:
         hooks = getattr(layer, name)
         memo[id(hooks)] = leaf.__dict__[name] = copy.copy(hooks)  # in the memo for their handles
 
 
 def give_extra(layer: ArrayModule, copy: torch.nn.Module, memo: dict[int, Any]) -> None:
-    """Give a copy of a layer what was set on it, before fuse or later: values, and functions that hold modules."""
+    """Give a copy of a layer what was set on it, before fuse or later; a list is each copy's own."""
     held = layer.__dict__.get("extra_attributes", {})
-    own = {name: deep_copy(value, memo) if holds_module(value) else value for name, value in held.items()}
+    own = {name: value if type(value) is torch.Tensor else deep_copy(value, memo) for name, value in held.items()}
     copy.__dict__.update(own)
     if copy is layer and own:
         copy.__dict__["extra_attributes"] = own

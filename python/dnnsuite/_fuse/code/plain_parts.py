@@ -120,7 +120,11 @@ def _agree(a: Any, b: Any) -> bool:
 
 def _in_a_layer(name: str, value: Any) -> bool:
     """Return True for a container of a layer's that holds no tensors."""
-    return name not in (*NO_ATTRIBUTES, "_ranks") and type(value) in (list, dict, set) and not any(tensors_in(value))
+    return (
+        name not in (*NO_ATTRIBUTES, "_ranks")
+        and type(value) in (list, dict, set)
+        and not any(True for _ in tensors_in(value))
+    )
 
 
 class Buffers:
