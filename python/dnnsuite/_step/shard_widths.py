@@ -158,8 +158,8 @@ class ShardWidths:
         """Take the time of a step of which `follow` wants it.
 
         Args:
-            captured: it was replayed.
-            loops: its models ran in a loop.
+            captured: True for a step that was replayed.
+            loops: True for one of models that ran in a loop.
         """
         if self.searching:
             self._add_of_width(seconds, captured)

@@ -24,8 +24,7 @@ class Trial(Generic[W]):
 
     Args:
         ways: booleans, numbers or strings, in the order in which they are tried.
-        key: where this machine's table keeps the answer; an answer that counts is taken without a trial. None keeps
-            none.
+        key: name of the answer in this machine's table. One that counts is taken without a trial; None keeps none.
         timed: runs of a way in each turn.
         turns: turns of each way.
         most: turns of each way where the fastest two are less than 15 % apart.
@@ -100,6 +99,6 @@ class Trial(Generic[W]):
 
     @property
     def why(self) -> str:
-        """What was measured; empty where nothing was."""
+        """Times that were measured, in words; empty where none was."""
         told = [f"{way} {1e3 * s:.3g} ms" for way in self.ways if not math.isnan(s := self.least(way))]
         return f"measured{' on an earlier run' * (self._known is not None)}: {', '.join(told)}" if told else ""
