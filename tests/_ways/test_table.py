@@ -44,6 +44,7 @@ def test_the_newest_answer_of_all_processes_is_kept(tmp_path):
         ({"quick": (1.0, 1.2), "slow": (1.3, 9.0)}, 6 * DAY, 8 * DAY),
         ({"quick": (1.0, 1.4), "slow": (1.3, 9.0)}, HOUR / 2, 2 * HOUR),  # one of them was disturbed
         ({"quick": (1.0, 1.2)}, 6 * DAY, 8 * DAY),  # the only one that was tried
+        ({"slow": (1.0, 1.2)}, HOUR / 2, 2 * HOUR),  # it was not tried itself
     ],
 )
 def test_an_answer_counts_for_long_only_if_it_is_clear(tmp_path, seconds, counts, no_more):

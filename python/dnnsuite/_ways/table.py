@@ -3,7 +3,7 @@
 
 A busy machine may have given an answer, so none is kept for ever. It has the seconds of each way, from the fastest run
 to the slowest, and the time of its trial. It counts for a week where even the slowest run of the way that was taken
-took less than the fastest run of every other, and for an hour where it did not; then the ways are tried again.
+took less than the fastest run of every other, and else for an hour; then the ways are tried again.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -43,8 +44,8 @@ class Answer:
 
     def counts(self, now: float) -> bool:
         """Return True if the ways need not be tried again yet."""
-        _, slowest = self.seconds.get(str(self.way), (0.0, 0.0))
-        clear = all(slowest < least for way, (least, _) in self.seconds.items() if way != str(self.way))
+        _, slowest = self.seconds.get(str(self.way), (0.0, math.inf))
+        clear = slowest < min((s for way, (s, _) in self.seconds.items() if way != str(self.way)), default=math.inf)
         return 0 <= now - self.at < (_CLEAR_S if clear else _UNCLEAR_S)
 
 
