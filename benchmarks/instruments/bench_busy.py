@@ -4,8 +4,8 @@
     python benchmarks/instruments/bench_busy.py --quiet truth.json    # once, where nothing else runs
     python benchmarks/instruments/bench_busy.py --truth truth.json --runs 20
 
-The first command measures the quiet speedups, with each number of threads from one to all cores: beside a neighbour a
-workflow uses the cores that are left. The second one starts neighbours, runs the workflow, and compares each speedup
+The first command measures the quiet speedups, on each number of cores from one to all: beside a neighbour a workflow uses
+the cores that are left. The second one starts neighbours, runs the workflow, and compares each speedup
 with the quiet one of as many threads. It prints how many speedups were told with `ok`, how many of these intervals hold
 the quiet speedup, and how many runs were conclusive within 15 %.
 """
@@ -32,7 +32,7 @@ from dnnsuite.workflow import outputs
 
 WITHIN = 0.15  # half width of a conclusive run
 _BLOCK_BYTES = 64 << 20  # of a memory hog: more than caches hold
-Truth = dict[str, dict[str, float]]  # threads → point → quiet speedup
+Truth = dict[str, dict[str, float]]  # cores → point → quiet speedup
 
 
 def hog() -> None:
@@ -140,13 +140,15 @@ def quiet_truth(options: argparse.Namespace) -> Truth:
     if cores.shared:
         sys.exit(f"the machine is not quiet: {cores}; the truth has to be measured where nothing else runs")
     found: Truth = {}
-    for threads in range(1, host.num_cpus() + 1):
-        rows = run(options, threads=threads, goal=0.02, budget_s=4 * options.budget)
+    allowed = sorted(os.sched_getaffinity(0))
+    for count in range(1, len(allowed) + 1):
+        os.sched_setaffinity(0, allowed[:count])
+        rows = run(options, threads=count, goal=0.02, budget_s=4 * options.budget)
         unknown = [row.point for row in rows if row.value is None]
         if unknown:
-            sys.exit(f"{unknown[0]} with {threads} threads is inconclusive: the machine is not quiet")
-        found[str(threads)] = {row.point: float(row.value) for row in rows if row.value is not None}
-        print(f"{threads} threads: " + ", ".join(f"{point} {x:.2f}" for point, x in found[str(threads)].items()))
+            sys.exit(f"{unknown[0]} on {count} cores is inconclusive: the machine is not quiet")
+        found[str(count)] = {row.point: float(row.value) for row in rows if row.value is not None}
+        print(f"{count} cores: " + ", ".join(f"{point} {x:.2f}" for point, x in found[str(count)].items()))
     return found
 
 

@@ -75,6 +75,37 @@ def test_a_change_in_place_is_told_once(value, change):
     assert watch.changed(held) == []
 
 
+class Counted:
+    def __init__(self):
+        self.number = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.number += 1
+        return self.number
+
+
+ITERATORS = [
+    itertools.cycle([1.0, 0.5, 0.25]), map(abs, iter([1] * 30)), map(abs, Counted()), zip([1] * 30, itertools.count()),
+    itertools.chain(iter([1, 2]), [3] * 30), itertools.islice(iter(range(99)), 30), enumerate([0] * 30),
+    iter({i: i for i in range(30)}), iter(set(range(30))), reversed([1] * 30), filter(None, [1] * 30), iter("a" * 30),
+    itertools.accumulate([1] * 30), itertools.product([1, 2, 3], repeat=3), iter(range(30)),
+    itertools.tee([1] * 30)[0], iter(Counted().__next__, -1), iter(collections.deque([1] * 30)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("iterator", ITERATORS, ids=lambda one: type(one).__name__)
+def test_each_step_of_an_iterator_is_told_also_where_it_takes_from_another(iterator):
+    held = {"it": iterator}
+    watch = Watch(held, everything)
+    for _ in range(20):
+        next(iterator)
+        assert watch.changed(held) == ["it"]
+        assert watch.changed(held) == []
+
+
 def test_equal_copies_are_no_change_but_other_values_are():
     held = {"a": {"b": [1, torch.ones(2)], "c": Meter()}, "same": 1}
     watch = Watch(held, everything)

@@ -34,7 +34,7 @@ def test_a_search_of_widths_records_one_narrow_shard_beside_a_wide_one(listed, e
 
     (array, optimizer), (other, own) = make(4), make(4)
     with (
-        StepRunner(array, optimizer, told, threads=1) as runner,
+        StepRunner(array, optimizer, told, threads=1, audit=0) as runner,
         StepRunner(other, own, loss, threads=1, width=4) as wide,
     ):
         for step, (x, y) in enumerate(batches(4, 12)):
@@ -43,6 +43,45 @@ def test_a_search_of_widths_records_one_narrow_shard_beside_a_wide_one(listed, e
         assert runner.settled
     assert all(map(torch.equal, array.state_dict().values(), other.state_dict().values()))
     assert written == expected
+
+
+class Remembers(torch.nn.Module):
+    """Its iterator and its list are each model's own, and no guard can compare them."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.scales, self.seen = torch.nn.Linear(4, 4), itertools.cycle([1.0, 0.5, 0.25]), []
+
+    def forward(self, x):
+        self.seen.append(next(self.scales))
+        return self.a(x) * self.seen[-1] * (1 if len(self.seen) % 4 else 2)
+
+
+@pytest.mark.parametrize("second_s", [0.002, 0.02, 0.2])
+@pytest.mark.parametrize("capture", [False, True])
+def test_trials_of_widths_and_loops_lose_nothing_of_python(capture, second_s, monkeypatch):
+    """Whatever the clock says, and so whichever way runs a step."""
+    clock = itertools.count(step=second_s)
+    monkeypatch.setattr(time, "thread_time", lambda: next(clock))
+    separate, xs = make_models(Remembers, 3), torch.randn(14, 3, 6, 4)
+    array = dnnsuite.fuse(make_models(Remembers, 3))
+    optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.1)
+    theirs = [torch.optim.SGD(model.parameters(), lr=0.1) for model in separate]
+
+    def loss(part, x):
+        return part(x).square().flatten(1).mean(1)
+
+    with dnnsuite.StepRunner(array, optimizer, loss, threads=1, capture=capture) as runner:
+        for x in xs:
+            losses = runner.step(x).losses()
+            for model, own, one, optim in zip(separate, losses, x, theirs, strict=True):
+                optim.zero_grad()
+                expected = model(one).square().mean()
+                expected.backward()
+                optim.step()
+                torch.testing.assert_close(own, expected.detach())
+    for index, model in enumerate(separate):
+        assert array[index].seen == model.seen
 
 
 class Gate(torch.nn.Module):

@@ -20,6 +20,7 @@ import torch
 from .walk import PLAIN, Path, Put, Walk, dictionary_of, handler_of, hides_state, look_at_object, mark, slots_in
 
 _PLAIN_TYPES = frozenset(PLAIN)
+_WITH_ITERATORS = ("builtins", "itertools", "collections", "_collections")  # no files, which may be closed
 
 
 class _Content(Walk):
@@ -39,7 +40,7 @@ class _Content(Walk):
         if issubclass(kind, torch.Tensor):
             written = _Written(value, self.watch_by(functools.partial(_version, value)))
             return written, self.attributes(value, (*at, 1)) if kind is torch.Tensor and vars(value) else ()
-        if hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):  # no file: it may be closed
+        if _is_of_python(kind):
             return kind, self.watch_by(functools.partial(_place, value))
         return super().look(value, label, at, put, named)
 
@@ -91,11 +92,28 @@ def _version(tensor: torch.Tensor) -> tuple[int, int, int]:
 
 
 def _place(iterator: Any) -> Any:
-    """Describe how far an iterator has come; None if it does not say."""
+    """Describe how far an iterator has come, and those that it takes from; None if it does not say."""
     with warnings.catch_warnings(), suppress(Exception):
         warnings.simplefilter("ignore")
-        return repr(iterator.__reduce__())
+        return tuple(map(_described, iterator.__reduce__()))
     return None
+
+
+def _described(part: Any) -> Any:
+    """Describe a part of an iterator's state. A list is told by its length: it may be made for this answer alone, and
+    then another may have its address."""
+    kind = type(part)
+    if kind in _PLAIN_TYPES:
+        return mark(part), part
+    if kind is tuple:
+        return tuple(map(_described, part))
+    if _is_of_python(kind):
+        return kind, _place(part)
+    return kind, len(part) if kind is list else _Content(part).snapshot
+
+
+def _is_of_python(kind: type) -> bool:
+    return hasattr(kind, "__next__") and kind.__module__ in _WITH_ITERATORS
 
 
 class Watch:

@@ -462,8 +462,11 @@ class StepRunner(NotCopied):
 
     @property
     def settled(self) -> bool:
-        """True once the choices for all further steps are made: replayed or not, models per shard, a loop or not."""
+        """True once the choices for all further steps are made, replayed or not, models per shard, a loop or not, and
+        the first audit is past: a measurement that begins now has one in a hundred or a thousand steps."""
         if self.mode == "warming up" or self._widths.searching:
+            return False
+        if self.mode == "captured" and not self._audits.first_is_past:
             return False
         if not (self._on_cpu and self.mode.startswith("eager")):
             return self._dealt_width == self.width

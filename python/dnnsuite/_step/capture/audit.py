@@ -170,6 +170,11 @@ class Audits:
         self._every, self._replayed, self.passed = every, 0, 0
         self._next = min(self._after(0))
 
+    @property
+    def first_is_past(self) -> bool:
+        """True if as many steps were replayed as the first audit takes to come, or none comes."""
+        return not self._every or self._replayed >= min(self._after(0))
+
     def passes(self) -> bool:
         """Count a step that is to be replayed, unless it shall be audited: `due` then counts it."""
         if self._every > 0 and self._replayed + 1 >= self._next:

@@ -397,7 +397,8 @@ class PythonState:
             }
             holder.keep()
             with contextlib.suppress(NotPlain):
-                _put(self._modules, holder.path, plain)
+                if plain:  # else its attribute is not set: models may have their own
+                    _put(self._modules, holder.path, plain)
             tensors = self._tensors_beside(holder) if plain and len(holder.path) == 1 else {}
             vars(self._modules[holder.path[0]]).update(tensors)
             if mine is not None:
