@@ -90,6 +90,17 @@ def _cache_of_this_session(tmp_path_factory):
         yield
 
 
+@pytest.fixture
+def own_answers(tmp_path, monkeypatch):
+    """The table of answers of a machine on which no way was tried yet."""
+    from dnnsuite._ways import table
+
+    monkeypatch.setenv("DNNSUITE_CACHE", str(tmp_path))
+    table.cache_clear()
+    yield table()
+    table.cache_clear()
+
+
 @pytest.fixture(autouse=True)
 def _nothing_leaks():
     """Every test starts from the same seeds, and no test changes the process for the next."""

@@ -28,10 +28,10 @@ from torch.nn import functional as F
 sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import command
 
+from dnnsuite._ways import seconds
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.nn import _triton_convolution as in_triton
 from dnnsuite.nn._convolution_ways import convolution_ways
-from dnnsuite.nn.measured import seconds
 
 ROUNDS = 3
 # Images [N, C, H, W] of one model, filters, and stride and padding.

@@ -2,65 +2,58 @@
 """Choice between all models at once and a loop over plain torch modules."""
 
 import copy
+import dataclasses
 import json
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import dnnsuite
-from dnnsuite import _tune as tune
 from dnnsuite._fuse import loop_choice
-from dnnsuite._fuse.loop_choice import FUSED, LOOP, WayTrial
+from dnnsuite._fuse.loop_choice import FUSED, LOOP
 from dnnsuite.errors import InvalidArgument
 from helpers import make_models
 
 STEPS = 46
+pytestmark = pytest.mark.usefixtures("own_answers")
 
 
-@pytest.fixture(autouse=True)
-def table(tmp_path, monkeypatch):
-    """A table of this test's own."""
-    made = tune.TuningTable(tmp_path / "tune.json")
-    monkeypatch.setattr(tune, "table", lambda: made)
-    return made
+def answers(table):
+    """The answers of this choice by key."""
+    return {key: table.get(key) for key in json.loads(table.path.read_text()) if "fused or loop" in key}
 
 
-def ways(seconds, steps=46):
-    """The ways of the steps of a trial in which each way takes its `seconds`."""
-    trial, taken = WayTrial("key"), []
-    for _ in range(steps):
-        taken.append(trial.next())
-        if trial.chosen is None:
-            trial.add(taken[-1], seconds[taken[-1]])
-    return taken, trial
+class Products(TorchDispatchMode):
+    """Notes whether a step multiplies model by model."""
+
+    one_by_one = False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.one_by_one = self.one_by_one or func is torch.ops.aten.addmm.default
+        return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize(("loop_s", "chosen"), [(0.5, LOOP), (0.99, FUSED), (2.0, FUSED)])
-def test_the_faster_way_is_taken_and_kept(loop_s, chosen, table):
-    taken, trial = ways({FUSED: 1.0, LOOP: loop_s})
-    timed = 26 if loop_s != 0.99 else 42  # a small difference takes more steps
-    assert taken[:16] == [FUSED] * 16
-    assert {*taken[16:timed]} == {FUSED, LOOP}
-    assert taken[timed:] == [chosen] * (46 - timed)
-    assert "measured" in trial.why
-    assert WayTrial("key").next() == chosen
+def looped(array, x, backward):
+    """Run a step, and return True if it was one of a loop."""
+    with Products() as products:
+        y = array(x)
+    if backward:
+        y.sum().backward()
+    return products.one_by_one
+
+
+def test_both_ways_are_tried_in_turns_after_the_first_steps():
+    array = dnnsuite.fuse(make_models(lambda: torch.nn.Linear(3, 4), 3))
+    ways = [looped(array, torch.randn(3, 5, 3), backward=True) for _ in range(STEPS)]
+    assert ways[:26] == [False] * 18 + [True] * 2 + [False, True] * 3
+    assert len(set(ways[42:])) == 1
 
 
 def test_a_loop_without_backward_is_given_up():
-    trial = WayTrial("key")
-    for _ in range(17):
-        trial.add(trial.next(), 1.0)
-    assert [trial.next() for _ in range(30)][-1] == FUSED
-
-
-def test_single_slow_steps_do_not_decide():
-    trial = WayTrial("key")
-    for step in range(46):
-        way = trial.next()
-        disturbed = step < 30 and way == FUSED
-        if trial.chosen is None:
-            trial.add(way, 1.0 if way == LOOP else 1.05 if disturbed else 0.9)
-    assert trial.chosen == FUSED
+    array = dnnsuite.fuse(make_models(lambda: torch.nn.Linear(3, 4), 3))
+    ways = [looped(array, torch.randn(3, 5, 3), backward=step < 18) for step in range(STEPS)]
+    assert (True in ways, ways[:18], ways[-5:]) == (True, [False] * 18, [False] * 5)
 
 
 class Scaled(torch.nn.Module):
@@ -72,7 +65,7 @@ class Scaled(torch.nn.Module):
         return x * self.factor
 
 
-def test_code_of_one_class_and_other_layouts_are_measured_apart(table):
+def test_code_of_one_class_and_other_layouts_are_measured_apart(own_answers):
     """What is kept is known by options and memory order as well, not by classes and shapes alone."""
     images = torch.randn(2, 3, 4, 5, 5)
     last = images.movedim(2, -1).contiguous().movedim(-1, 2)
@@ -80,7 +73,7 @@ def test_code_of_one_class_and_other_layouts_are_measured_apart(table):
         array = dnnsuite.fuse([Scaled(factor) for _ in range(2)])
         for _ in range(STEPS):
             array(x.requires_grad_()).sum().backward()
-    assert len([key for key in json.loads(table.path.read_text()) if "fused or loop" in key]) == 3
+    assert len(answers(own_answers)) == 3
 
 
 class Net(torch.nn.Module):
@@ -162,20 +155,19 @@ def test_gradients_of_inputs_and_of_gradients():
     torch.testing.assert_close(*found)
 
 
-def test_the_choice_of_an_array_stepped_by_hand_is_in_its_coverage(table):
+def test_the_choice_of_an_array_stepped_by_hand_is_in_its_coverage(own_answers):
     array = dnnsuite.fuse(make_models(lambda: torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU()), 3))
     train(array, torch.randn(STEPS, 3, 5, 3))
-    known = json.loads(table.path.read_text())
-    ((key, (way, why)),) = [item for item in known.items() if "fused or loop" in item[0]]
-    table.put(key, [LOOP, why])
+    ((key, answer),) = answers(own_answers).items()
+    own_answers.put(key, dataclasses.replace(answer, way=LOOP))
     again = dnnsuite.fuse(unfused := dnnsuite.unfuse(array))
     again(torch.randn(3, 5, 3)).sum().backward()
     (cover,) = again.coverage()
     assert (cover.how, cover.name) == ("per model", "")
-    assert why in cover.reason
+    assert f"{LOOP} {1e3 * answer.seconds[LOOP][0]:.3g} ms" in cover.reason
     assert cover.cost_s > 0
     assert len(unfused) == 3
-    assert way in (FUSED, LOOP)
+    assert answer.way in (FUSED, LOOP)
 
 
 class Judge(torch.nn.Module):
@@ -187,17 +179,17 @@ class Judge(torch.nn.Module):
         return self.inner(x).square().mean()
 
 
-def test_a_method_has_a_choice_of_its_own(table):
+def test_a_method_has_a_choice_of_its_own(own_answers):
     array = dnnsuite.fuse(models := make_models(Judge, 3))
     x = torch.randn(3, 5, 3)
     for _ in range(STEPS):
         array.judged(x).sum().backward()
-    ((key, (_, why)),) = [item for item in json.loads(table.path.read_text()).items() if "judged" in item[0]]
-    table.put(key, [LOOP, why])
+    ((key, answer),) = [item for item in answers(own_answers).items() if "judged" in item[0]]
+    own_answers.put(key, dataclasses.replace(answer, way=LOOP))
     again = dnnsuite.fuse(models)
     expected = torch.stack([model.judged(part) for model, part in zip(models, x, strict=True)])
     torch.testing.assert_close(again.judged(x), expected)
-    assert any(why in cover.reason for cover in again.coverage())
+    assert any(f"{LOOP} " in cover.reason for cover in again.coverage())
 
 
 def test_side_effects_are_not_run_in_a_loop_by_choice():

@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: MIT
+"""How many models a shard has, and whether they run in a loop, by seconds that are made up."""
+
 import pytest
 import torch
 
 import dnnsuite
-from dnnsuite import _tune as tune
-from dnnsuite._step.shard_widths import Asked, LoopTrial, ShardWidths, WidthTrial
+from dnnsuite._step.shard_widths import Asked, ShardWidths, layout_of
 from helpers import make_models
 
 B = 4
 BATCH = (torch.zeros(B, 2, 3),)
 
-
-@pytest.fixture(autouse=True)
-def table(tmp_path, monkeypatch):
-    """A table of this test's own."""
-    made = tune.TuningTable(tmp_path / "tune.json")
-    monkeypatch.setattr(tune, "table", lambda: made)
-    return made
+pytestmark = pytest.mark.usefixtures("own_answers")
 
 
-def array():
-    return dnnsuite.fuse(make_models(lambda: torch.nn.Linear(3, 2), B))
+def array(outputs=2):
+    return dnnsuite.fuse(make_models(lambda: torch.nn.Linear(3, outputs), B))
+
+
+def large():
+    """More parameters than a small model has, which begin one by one."""
+    return dnnsuite.fuse(make_models(lambda: torch.nn.Linear(600, 600), B))
 
 
 def captured():
@@ -31,74 +31,205 @@ def eager():
     return "eager: a reason"
 
 
-def searched(widths, one_s, all_s):
-    """Give the search times of captured steps until it is done; return the number of steps."""
-    count = 0
-    while widths.searching:
-        trial, loop = widths.follow(BATCH, captured)
-        assert isinstance(trial, WidthTrial)
+def searched(widths, seconds_of, batch=BATCH, is_captured=False, mode=captured):
+    """The widths that were tried until one is chosen, in steps of so many seconds."""
+    tried = []
+    while True:
+        timed, loop = widths.follow(batch, mode)
+        if not (timed and widths.searching):
+            return tried
         assert not loop
-        widths.add(one_s if widths.width == 1 else all_s, True)
-        count += 1
-    return count
+        tried.append(widths.width)
+        widths.add(seconds_of[widths.width], is_captured, False)
 
 
 def test_a_width_that_is_asked_for_needs_no_trial():
     widths = ShardWidths(array(), Asked(3, 1, True, True))
     assert widths.width == 3
-    assert widths.follow(BATCH, captured) == (None, False)
+    assert widths.follow(BATCH, captured) == (False, False)
 
 
-def test_the_faster_width_is_found_and_kept_through_an_edit():
+@pytest.mark.parametrize(("seconds", "best"), [({1: 0.03, 2: 0.02}, 2), ({1: 0.02, 2: 0.03}, 1)])
+@pytest.mark.parametrize(("make", "order"), [(array, [2, 1]), (large, [1, 2])])
+@pytest.mark.parametrize("capture", [True, False])
+def test_one_and_as_many_as_keep_all_threads_busy_are_tried(seconds, best, make, order, capture):
+    tried, models = 2 + (4 if capture else 1), make()
+    widths = ShardWidths(models, Asked(None, 2, capture, True))
+    assert searched(widths, seconds) == [order[0]] * tried + [order[1]] * tried
+    assert widths.width == best
+    assert searched(ShardWidths(models, Asked(None, 2, capture, True)), {}) == []  # it is known
+
+
+def test_the_first_replayed_step_of_a_width_is_the_last_to_warm_up():
+    widths = ShardWidths(array(), Asked(None, 1, True, True))
+    steps = [(9.0, False), (0.1, True), (0.001, True), (0.001, True), *[(0.002, True)] * 3]
+    tried = []
+    for seconds, replayed in steps:
+        assert widths.follow(BATCH, captured) == (True, False)
+        tried.append(widths.width)
+        widths.add(seconds, replayed, False)
+    assert (tried, widths.width, widths.searching) == ([4, 4, 4, 4, 1, 1, 1], 4, False)
+
+
+def test_heavy_models_are_dealt_out_alone_without_a_trial_of_more():
+    assert searched(widths := ShardWidths(large(), Asked(None, 2, False, True)), {1: 5.0}) == [1, 1]
+    assert widths.width == 1
+
+
+def test_light_models_stay_side_by_side_without_a_trial():
+    widths = ShardWidths(array(), Asked(None, 1, True, True))
+    assert searched(widths, {4: 0.0004}, is_captured=True) == [4, 4]
+    assert widths.width == 4
+
+
+@pytest.mark.parametrize(("replayed", "tried"), [(True, [1, 1]), (False, [1] * 6 + [2] * 6)])
+def test_python_is_no_work_of_a_model(replayed, tried):
+    """A step that Python runs is not heavy, where a replayed one of as many seconds is."""
+    widths = ShardWidths(large(), Asked(None, 2, True, True))
+    assert searched(widths, {1: 0.4, 2: 0.4}, is_captured=replayed) == tried
+    assert widths.width == 1
+
+
+@pytest.mark.parametrize("threads", [4, 6])
+def test_nothing_to_try_where_every_thread_has_one_model_at_most(threads, own_answers):
+    widths = ShardWidths(array(), Asked(None, threads, True, True))
+    assert (widths.follow(BATCH, captured), widths.width) == ((False, False), 1)
+    assert not own_answers.path.exists()
+
+
+def test_what_was_found_is_kept_through_an_edit():
     edited = array()
     widths = ShardWidths(edited, Asked(None, 2, True, True))
-    assert searched(widths, 0.003, 0.001) > 0
-    assert widths.width == 2
+    assert searched(widths, {1: 0.003, 2: 0.001}) != []
     edited.append(torch.nn.Linear(3, 2))
     after = ShardWidths(edited, Asked(None, 2, True, True), widths)
     assert (after.width, after.searching) == (3, False)
 
 
+def test_a_search_goes_on_when_the_runner_looks_at_its_array_again():
+    again = array()
+    widths = ShardWidths(again, Asked(None, 2, True, True))
+    widths.follow(BATCH, captured)
+    widths.add(0.002, True, False)
+    after = ShardWidths(again, Asked(None, 2, True, True), widths)
+    assert searched(after, {1: 0.003, 2: 0.002}, is_captured=True) == [2, 2, 1, 1, 1]
+
+
 def test_another_array_is_searched_anew():
     widths = ShardWidths(array(), Asked(None, 1, True, True))
-    searched(widths, 0.0015, 0.001)
-    other = dnnsuite.fuse(make_models(lambda: torch.nn.Linear(3, 5), B))
-    assert ShardWidths(other, Asked(None, 1, True, True), widths).searching
+    searched(widths, {1: 0.02, 4: 0.01})
+    assert ShardWidths(array(5), Asked(None, 1, True, True), widths).searching
 
 
 def test_a_step_of_models_that_differ_in_size_is_no_trial():
     widths = ShardWidths(array(), Asked(None, 1, True, True))
-    assert widths.follow(None, captured) == (None, False)
+    assert widths.follow(None, captured) == (False, False)
     assert widths.searching
 
 
-def test_steps_that_cannot_be_captured_are_compared_with_a_loop():
-    widths = ShardWidths(array(), Asked(None, 1, True, True))
+def compared(widths, seconds_of, loops=True):
+    """Search for a width, and compare it with a loop: (loop, width) of the timed steps of that."""
+    searched(widths, {1: 0.02, 4: 0.03}, mode=eager)
     ways = []
     while widths.in_a_loop is None:
-        trial, loop = widths.follow(BATCH, eager)
-        if isinstance(trial, LoopTrial):
-            ways.append(loop)
-            widths.add_of_loop(0.001 if loop else 0.004, True)
-        else:
-            widths.add(0.004, False)
-    assert ways == [False] * 3 + [True] * 3
-    assert widths.in_a_loop is True
-    assert widths.refusal == "eager: a reason"
-    assert widths.follow(BATCH, eager) == (None, True)
+        timed, loop = widths.follow(BATCH, eager)
+        assert timed
+        ways.append((loop, widths.width))
+        widths.add(seconds_of[loop], False, loops)
+    return ways
+
+
+@pytest.mark.parametrize(("loop_s", "loop"), [(0.005, True), (0.02, False)])
+def test_steps_that_cannot_be_captured_are_compared_with_a_loop(loop_s, loop):
+    models = array()
+    for ways in ([(False, 1)] * 3 + [(True, 4)] * 3, []):  # the second time it is known
+        widths = ShardWidths(models, Asked(None, 1, True, True))
+        assert compared(widths, {False: 0.01, True: loop_s}) == ways
+        assert (widths.in_a_loop, widths.width) == ((True, 4) if loop else (False, 1))
+        assert widths.refusal == "eager: a reason"
+        assert widths.follow(BATCH, eager) == (False, loop)
+        assert [cover.how for cover in models.coverage()] == ["per model" if loop else "fused"]
+
+
+def test_heavy_models_stay_in_shards_of_their_own_in_a_loop():
+    widths = ShardWidths(array(), Asked(None, 1, True, True))
+    assert compared(widths, {False: 9.0, True: 8.0}) == [(False, 1)] * 3 + [(True, 1)] * 3
+
+
+def test_models_that_cannot_run_in_a_loop_are_not_timed_on():
+    widths = ShardWidths(array(), Asked(None, 1, True, True))
+    assert compared(widths, {False: 0.01, True: 0.001}, loops=False) == [(False, 1)] * 3 + [(True, 4)]
+    assert (widths.in_a_loop, widths.width) == (False, 1)
 
 
 def test_a_width_that_is_asked_for_is_not_compared_with_a_loop():
     widths = ShardWidths(array(), Asked(2, 1, True, True))
-    assert widths.follow(BATCH, eager) == (None, False)
+    assert widths.follow(BATCH, eager) == (False, False)
     assert (widths.width, widths.in_a_loop) == (2, False)
 
 
 def test_models_that_go_different_ways_have_shards_of_their_own():
-    widths = ShardWidths(array(), Asked(None, 1, True, True))
+    widths = ShardWidths(edited := array(), Asked(None, 1, True, True))
     widths.follow(BATCH, captured)
-    assert widths.follow(BATCH, captured, parted=True) == (None, False)
+    assert widths.follow(BATCH, captured, parted=True) == (False, False)
     assert (widths.width, widths.searching) == (1, False)
+    edited.append(torch.nn.Linear(3, 2))
+    assert ShardWidths(edited, Asked(None, 1, True, True), widths).width == 1
     asked = ShardWidths(array(), Asked(2, 1, True, True))
     asked.follow(BATCH, captured, parted=True)
     assert asked.width == 2
+
+
+class Headed(torch.nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.head = base, torch.nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.base(x)))
+
+
+def sharing():
+    base = torch.nn.Linear(8, 8).requires_grad_(False)
+    return dnnsuite.fuse([Headed(base) for _ in range(B)])
+
+
+def own(rows):
+    return torch.zeros(B, rows, 8)
+
+
+def shared(rows):
+    return dnnsuite.stack(torch.zeros(rows, 8), B=B)
+
+
+def test_a_layout_is_known_by_what_is_shared_and_by_its_size():
+    assert layout_of(({"x": own(8)}, shared(2))) == ((False, 7), (True, 5))
+    assert layout_of((own(5), 3, None)) == layout_of((own(6),))  # 40 and 48 numbers
+    assert layout_of((own(5),)) != layout_of((own(50),)) != layout_of((shared(50),))
+
+
+def width_of(widths, batch):
+    timed, _ = widths.follow(batch, captured)
+    return widths.width, timed
+
+
+def test_where_models_share_products_each_layout_has_the_width_that_was_fastest():
+    widths = ShardWidths(models := sharing(), asked := Asked(None, 1, False, True))
+    assert searched(widths, {1: 0.02, 4: 0.01}, (own(2),)) == [4] * 3 + [1] * 3
+    assert width_of(widths, (own(64),)) == (4, False)  # one of another size is neither followed nor timed
+    assert width_of(widths, (own(2),)) == (4, False)
+    assert width_of(widths, (own(64),)) == (4, False)
+    assert searched(widths, {1: 0.01, 4: 0.02}, (own(64),)) == [4] * 3 + [1] * 3
+    assert [width_of(widths, (own(2),))[0] for _ in range(2)] == [1, 4]  # once more before it is followed
+    assert searched(again := ShardWidths(models, asked), {}, (own(64),)) == []
+    assert again.width == 1
+    models.drop(0)
+    after = ShardWidths(models, asked, widths)
+    assert [width_of(after, (batch[1:],))[0] for batch in (own(2), own(64), own(64))] == [3, 3, 1]
+
+
+def test_a_shared_batch_needs_no_trial():
+    for batch, tried in (((shared(8), own(1)), []), ((own(8), shared(1)), [4] * 3 + [1] * 3)):
+        widths = ShardWidths(sharing(), Asked(None, 1, False, True))
+        assert searched(widths, {1: 0.01, 4: 0.02}, batch) == tried
+        assert widths.width == (1 if tried else 4)

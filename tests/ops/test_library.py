@@ -7,10 +7,12 @@ import sys
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_leaves
 
 from dnnsuite import ops
 from dnnsuite.errors import Unavailable
-from dnnsuite.ops.library import gradients_through, library_folder, remember, without_operators
+from dnnsuite.ops.library import gradients_through, library, library_folder, remember, without_operators
 
 
 def test_folder_has_the_library():
@@ -161,3 +163,38 @@ def test_tensors_that_left_a_transform():
     found = torch.autograd.grad(ops.layer_norm(kept[0], weight), weight, grad)[0]
     truth = torch.autograd.grad(ops.layer_norm(values, weight), weight, grad)[0]
     assert torch.equal(found, truth)
+
+
+def _gradients():
+    """Operators that gradients call in some cases only, with arguments."""
+    r = torch.randn
+    images, rows, weight, steps = r(2, 3, 5, 4, 4), r(2, 3, 5), r(2, 6, 5, 3, 3), ([1, 1], [1, 1], [1, 1])
+    statistics = library.batch_norm_act(images, None, None, None, None, None, 1e-5, "relu", 0.0)[1]
+    return {
+        "batch_norm_act_backward_parameters": (images, images, None, None, statistics, "relu", 0.0),
+        "batch_norm_act_backward": (images, images, None, None, images, statistics, True, "relu", 0.0),
+        "layer_norm_backward_parameters": (rows, rows, 1e-5),
+        "layer_norm_backward": (rows, rows, r(2, 5), 1e-5),
+        "rms_norm_backward_weight": (rows, rows, 1e-5),
+        "rms_norm_backward": (rows, rows, r(2, 5), 1e-5),
+        "group_norm_backward": (images, images, 5, r(2, 5), 1e-5),
+        "embedding_backward": (rows, torch.zeros(2, 3, dtype=torch.long), 7, -1),
+        "depthwise_backward_weight": (r(2, 3, 4, 4, 5), r(2, 3, 4, 4, 5), 3, 3, *[1] * 6),
+        "depthwise_backward_input": (r(2, 3, 4, 4, 5), r(2, 3, 3, 5), 4, 4, *[1] * 6),
+        "avg_pool_backward": (r(2, 3, 2, 2, 5), 4, 4, 2, 2, 2, 2, 0, 0, True, 0),
+        "convolve_models_backward": (r(2, 3, 6, 4, 4), images, weight, *steps, False, [0, 0], 1, True, True, False),
+        "window_convolution_backward": (r(2, 3, 6, 4, 4), images, weight, *steps, 1, True, False, True),
+        "linear_backward": (r(2, 3, 4), rows, r(2, 4, 5), None, True, False, True),
+        "bias_act_dropout_backward": (rows, rows, r(2, 5), "relu", None, None),
+    }
+
+
+@pytest.mark.parametrize("name", _gradients())
+def test_a_tracer_sees_gradients_as_they_are(name):
+    arguments, mode = _gradients()[name], FakeTensorMode()
+    operator = getattr(library, name)
+    fakes = [mode.from_tensor(value) if isinstance(value, torch.Tensor) else value for value in arguments]
+    with mode:
+        seen = operator(*fakes)
+    for real, fake in zip(*(tree_leaves(found) for found in (operator(*arguments), seen)), strict=True):
+        assert (real.shape, real.stride(), real.dtype) == (fake.shape, fake.stride(), fake.dtype)

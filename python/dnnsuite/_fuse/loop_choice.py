@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from .. import _tune as tune
-from .._torch import at_end_of_backward, transforming, tree_leaves
+from .._torch import at_end_of_backward, transforming, tree_flatten, tree_leaves, tree_unflatten
+from .._ways import Trial, key_of
 from ..nn.model_tensor import state
 from ..ops.device import on_cpu
 from .code.call_user_code import check_width
@@ -23,64 +23,13 @@ from .code.joined_outputs import joined
 from .code.plain_models import PlainModels
 from .single_model import parts_of
 
-FUSED, LOOP = "fused", "loop"
-_FIRST = 16  # steps of all models at once before a loop is tried
-_TIMED = 4  # steps of each way, in turns, after a loop's first
-_MORE = 3  # times as many where these tell too little
-_CLEAR = 1.15  # times the other's: a difference that few steps tell
+FUSED, LOOP = "all at once", "a loop over the models"
+LOOP_LEVEL = 0.97  # the loop must take less than this share of the other's time
+_UNTIMED = {FUSED: 17, LOOP: 1}  # first steps, before a loop is tried and of the loop
+_TURNS, _MOST_TURNS = 4, 12  # of each way
+_UNENDED = 12  # steps in a loop whose backward pass was not seen to end, until the loop is given up
 _MOST_SHAPES = 8  # of inputs that are measured; others run as the last one that was
-_LEVEL = 0.97  # the loop must take less than this share of the other's time
 _PLAIN = (bool, int, float, str, type(None))
-
-
-class WayTrial:
-    """Times of the first steps of the two ways, and the one to take next."""
-
-    def __init__(self, key: str) -> None:
-        self._key = key
-        self._seconds: dict[str, list[float]] = {FUSED: [], LOOP: []}
-        self._begun = {FUSED: 0, LOOP: 0}
-        known = tune.table().get(key)
-        self.chosen: str | None = known[0] if isinstance(known, list) else None
-        self.why = f"measured on an earlier run: {known[1]}" if isinstance(known, list) else ""
-
-    def next(self) -> str:
-        """Return the way of the next step."""
-        fused, loop = (len(self._seconds[way]) for way in (FUSED, LOOP))
-        timed = min(loop - 1, fused - _FIRST - 1)
-        if self.chosen is None and timed >= _TIMED and (timed >= _MORE * _TIMED or self._clear()):
-            self._decide()
-        if self.chosen is not None:
-            return self.chosen
-        way = LOOP if fused - _FIRST >= loop else FUSED
-        self._begun[way] += 1
-        if way == LOOP and self._begun[LOOP] > loop + 3 * _TIMED:
-            self.settle(FUSED, "the backward pass of a loop was not seen to end")
-            return FUSED
-        return way
-
-    def add(self, way: str, seconds: float) -> None:
-        """Take the time of a step."""
-        self._seconds[way].append(seconds)
-
-    def settle(self, way: str, why: str) -> None:
-        """Choose this `way` without a measurement."""
-        self.chosen, self.why = way, why
-
-    def _least(self) -> tuple[float, float]:
-        """Return the seconds of the fastest timed step of all at once, and of a loop."""
-        return min(self._seconds[FUSED][_FIRST + 1 :]), min(self._seconds[LOOP][1:])
-
-    def _clear(self) -> bool:
-        fused_s, loop_s = self._least()
-        return max(fused_s, loop_s) > _CLEAR * min(fused_s, loop_s)
-
-    def _decide(self) -> None:
-        fused_s, loop_s = self._least()
-        way = LOOP if loop_s < _LEVEL * fused_s else FUSED
-        why = f"a loop over the models takes {1e3 * loop_s:.3g} ms, all at once {1e3 * fused_s:.3g} ms"
-        self.settle(way, f"measured: {why}")
-        tune.table().put(self._key, [way, why])
 
 
 class LoopChoice:
@@ -93,7 +42,8 @@ class LoopChoice:
         self.looping = False  # the last call was forced into a loop, and was one
         self.why = ""  # the models run one by one; empty: they do not
         self.report = root._fused_report if is_fused(root) else ModuleCoverage()
-        self._trials: dict[Any, WayTrial] = {}
+        self._trials: dict[Any, Trial[str]] = {}
+        self._unended = 0  # steps in a loop
         self.plain: Any = None  # `PlainModels`, once they are needed
 
     def __getstate__(self) -> dict[str, Any]:
@@ -113,17 +63,39 @@ class LoopChoice:
         trial = self._trial(args, kwargs)
         if trial is None:
             return fused(*args, **kwargs)
-        way = trial.next()
-        if way == LOOP and (not self._can(args, kwargs) or self.plain.has_side_effects(args)):
-            trial.settle(FUSED, "")
-            way = FUSED
-        self.why = trial.why if trial.chosen == LOOP else ""
-        if trial.chosen is not None:
+        way = trial.now
+        if way == LOOP and (
+            self._unended > _UNENDED or not self._can(args, kwargs) or self.plain.has_side_effects(args)
+        ):
+            trial.settle(way := FUSED)
+        self.why = trial.why if trial.done and way == LOOP else ""
+        if trial.done:
             return self._loop(args, kwargs) if way == LOOP else fused(*args, **kwargs)
+        self._unended += way == LOOP
         begin = _clock()
         output = self._loop(args, kwargs) if way == LOOP else fused(*args, **kwargs)
-        _Stopwatch(trial, way, _clock() - begin).watch(output)
+        self._watch(output, trial, way, _clock() - begin)
         return output
+
+    def _watch(self, output: Any, trial: Trial[str], way: str, forward_s: float) -> None:
+        """Tell a trial the time of a step: of its forward, and of its backward, if one can come, from the first
+        gradient of an output on."""
+        begun: list[float] = []
+
+        def end() -> None:
+            self._unended = 0
+            trial.add(forward_s + (_clock() - begun[0] if begun else 0.0), way)
+
+        def begin(grad: torch.Tensor) -> None:
+            if not begun and at_end_of_backward is not None:
+                begun.append(_clock())
+                at_end_of_backward(end)
+
+        outputs = [x for x in tree_leaves(output) if isinstance(x, torch.Tensor) and x.requires_grad]
+        for x in outputs:
+            x.register_hook(begin)
+        if not outputs:
+            end()
 
     @property
     def models(self) -> list[Any]:
@@ -135,7 +107,7 @@ class LoopChoice:
         """Give the models of the last loop what was set in the array since; False if they must be made anew."""
         return bool(self.plain.follow())
 
-    def _trial(self, args: Any, kwargs: Any) -> WayTrial | None:
+    def _trial(self, args: Any, kwargs: Any) -> Trial[str] | None:
         key = _signature(args, kwargs)
         if key is None:
             return None
@@ -144,9 +116,11 @@ class LoopChoice:
         if trial is None:
             if len(self._trials) >= _MOST_SHAPES:
                 return next(reversed(self._trials.values()))
-            trial = self._trials[key] = WayTrial(self._described(key))
-            if at_end_of_backward is None or not self._on_cpu() or self.B == 1:
-                trial.settle(FUSED, "")
+            one = at_end_of_backward is None or not self._on_cpu() or self.B == 1
+            trial = self._trials[key] = Trial(
+                (FUSED,) if one else (FUSED, LOOP),
+                self._described(key), turns=_TURNS, most=_MOST_TURNS, untimed=_UNTIMED, level=LOOP_LEVEL,
+            )  # fmt: skip
         return trial
 
     def _on_cpu(self) -> bool:
@@ -155,7 +129,7 @@ class LoopChoice:
     def _described(self, key: tuple[Any, ...]) -> str:
         kinds = [f"{bare_class(m).__module__}.{bare_class(m).__qualname__}{_options(m)}" for m in parts_of(self.root)]
         shapes = [list(p.shape) for p in self.root.parameters()]
-        return tune.key("fused or loop", kinds, shapes, str(key), torch.get_num_threads())
+        return key_of("fused or loop", kinds, shapes, str(key), torch.get_num_threads())
 
     def _can(self, args: Any, kwargs: Any) -> bool:
         """True if the plain models compute the same as the array."""
@@ -172,18 +146,13 @@ class LoopChoice:
         return not refusal
 
     def _of_models(self, args: Any, kwargs: Any, models: int) -> list[tuple[Any, dict[str, Any]]]:
-        def parts(value: Any) -> Any:
-            if isinstance(value, torch.Tensor) and value.dim():
-                check_width(value, self.B)
-                return value.unbind(0)
-            if type(value) in (tuple, list):
-                return [type(value)(own) for own in zip(*map(parts, value), strict=True)] or [value] * self.B
-            if type(value) is dict:
-                each = zip(*map(parts, value.values()), strict=True)
-                return [dict(zip(value, own, strict=True)) for own in each] or [value] * self.B
-            return [value] * self.B
-
-        return list(zip(parts(args), parts(kwargs), strict=True))[:models]
+        leaves, spec = tree_flatten((args, kwargs))
+        parts: list[Any] = [[leaf] * self.B for leaf in leaves]
+        for place, leaf in enumerate(leaves):
+            if isinstance(leaf, torch.Tensor) and leaf.dim():
+                check_width(leaf, self.B)
+                parts[place] = leaf.unbind(0)
+        return [tree_unflatten([own[index] for own in parts], spec) for index in range(models)]
 
     def _loop(self, args: Any, kwargs: Any) -> Any:
         begin = time.perf_counter()
@@ -191,31 +160,6 @@ class LoopChoice:
         self.report.seconds += time.perf_counter() - begin
         self.report.calls += 1
         return output
-
-
-class _Stopwatch:
-    """Time of one step: of its forward, and of its backward from the first gradient of an output on."""
-
-    def __init__(self, trial: WayTrial, way: str, forward_s: float) -> None:
-        self._trial, self._way, self._forward_s = trial, way, forward_s
-        self._begin: float | None = None
-
-    def watch(self, output: Any) -> None:
-        """Wait for the backward pass, if one can come."""
-        outputs = [x for x in tree_leaves(output) if isinstance(x, torch.Tensor) and x.requires_grad]
-        if not outputs:
-            self._trial.add(self._way, self._forward_s)
-        for x in outputs:
-            x.register_hook(self._started)
-
-    def _started(self, grad: torch.Tensor) -> None:
-        if self._begin is None and at_end_of_backward is not None:
-            self._begin = _clock()
-            at_end_of_backward(self._ended)
-
-    def _ended(self) -> None:
-        assert self._begin is not None
-        self._trial.add(self._way, self._forward_s + _clock() - self._begin)
 
 
 def _options(module: torch.nn.Module) -> str:

@@ -30,7 +30,7 @@ from .dispatch import Dispatch
 from .outside import SharedDraws, width_beside_others
 from .part import LossFunction, StepPart
 from .refusals import check_batch, check_counts, check_optimizer, check_scaler, in_parts, warn_of_single_samples
-from .shard_widths import Asked, LoopTrial, ShardWidths, WidthTrial
+from .shard_widths import Asked, ShardWidths
 from .threads import NotCopied, SubmittedStep
 from .updates import RemovedParameters, Updates
 
@@ -247,20 +247,20 @@ class StepRunner(NotCopied):
         after = self._updates.hooks
         captured, parted = self.mode == "captured", self._deal.parted
         audit = self._audits.due(captured)
-        trial, loop = self._widths.follow(None if ragged else batch, lambda: self.mode, parted)
-        if trial is None and not ragged and self._dispatch.several:
+        timed, loop = self._widths.follow(None if ragged else batch, lambda: self.mode, parted)
+        if not timed and not ragged and self._dispatch.several:
             self._dispatch.choose(self._settle, captured, parted)
-        self._redeal(1 if ragged else self.width, loop, isinstance(trial, WidthTrial))
+        self._redeal(1 if ragged else self.width, loop, timed and self._widths.searching)
         if self._dispatch.later:
             with torch_threads(1):  # of two, one would wait busily on a core of the shards' threads
                 batch = self._lent.lend(batch)
         step = self._step_of(batch, layout, None if self._dispatch.later or not self._of_tensors else flat)
-        if audit and trial is None:
+        if timed:
+            self._try(step)
+        elif audit:
             self._audit(step)
-        elif trial is None:
-            self._submit(step)
         else:
-            self._try(step, trial)
+            self._submit(step)
         if not self._dispatch.later:
             if self._deal.took_python():
                 self._python.carry_back()
@@ -428,17 +428,14 @@ class StepRunner(NotCopied):
             self._set_ups = 0
             self._deal.python_changed(*changed)
 
-    def _try(self, step: SubmittedStep, trial: WidthTrial | LoopTrial) -> None:
+    def _try(self, step: SubmittedStep) -> None:
         """Time one step alone, for the choice of a width or of a loop."""
-        alone = not self._dispatch.later and isinstance(trial, WidthTrial)
+        alone = not self._dispatch.later and self._widths.searching
         clock = time.thread_time if alone else time.perf_counter  # a busy neighbour does not decide
         begin = clock()
         self._submit(step)
         self.synchronize()
-        if isinstance(trial, WidthTrial):
-            self._widths.add(clock() - begin, self.mode == "captured")
-        else:
-            self._widths.add_of_loop(clock() - begin, self._deal.loops)
+        self._widths.add(clock() - begin, self.mode == "captured", self._deal.loops)
 
     @property
     def width(self) -> int:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from .. import ops
-from .measured import Way, fastest
+from .._ways import Way, fastest
 
 
 def attend_packed(

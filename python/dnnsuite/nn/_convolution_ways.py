@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .. import ops
+from .._ways import Way, fastest
 from ..ops.library import cuda_kernels
 from . import _triton_convolution as in_triton
 from ._models import each_model, stack_models
-from .measured import Way, fastest
 
 _MOST_STREAMS = 8
 _IN_TRITON = (F.conv1d, F.conv2d, F.conv_transpose1d, F.conv_transpose2d)

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from .._torch import backward_pass
+from .._ways import fastest
 from ..ops.library import eager
 from ._triton_operators import FEW, MOST, Tile, convolution, filter_gradient, interpreted, reached
-from .measured import fastest
 
 Steps = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 """Stride, padding, dilation."""

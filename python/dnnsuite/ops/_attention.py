@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import InvalidArgument
 from ._pointwise import dropout
-from .library import differentiable, fakes_like, library, tracing
+from .library import differentiable, fake, fakes_like, library, tracing
 
 LONGEST_ATTENTION = 128
 """Sequence length up to which a head's scores stay in cache, and this package's operator is used."""
@@ -19,13 +19,7 @@ _attention = library.attention.default
 _attention_backward = library.attention_backward.default
 
 
-@torch.library.register_fake("dnnsuite::attention")
-def _(
-    qkv: Tensor, num_heads: int, p: Tensor | None, rng: Tensor | None, causal: bool, key_padding_mask: Tensor | None
-) -> Tensor:
-    return qkv.new_empty((*qkv.shape[:-1], qkv.shape[-1] // 3))
-
-
+fake("attention", lambda qkv: qkv.new_empty((*qkv.shape[:-1], qkv.shape[-1] // 3)))
 fakes_like("qkv", "attention_backward")
 
 

@@ -15,6 +15,7 @@ from .library import (
     below_autograd,
     cuda_kernels,
     differentiable,
+    fake,
     fakes_like,
     gradients_through,
     library,
@@ -71,53 +72,23 @@ def laid_out(x: Tensor, in_turn: bool = False) -> Tensor:
     return x.new_empty(x.shape)
 
 
-@torch.library.register_fake("dnnsuite::batch_norm_act")
-def _(
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    residual: Tensor | None,
-    mean: Tensor | None,
-    variance: Tensor | None,
-    eps: float,
-    activation: str,
-    slope: float,
-) -> tuple[Tensor, ...]:
-    sums = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return laid_out(x, True), x.new_empty(3, x.shape[0], x.shape[2], dtype=sums)
+def new_statistics(x: Tensor) -> Tensor:
+    """Make a tensor for the statistics `[3, B, C]` of x `[B, N, C, *]`."""
+    return x.new_empty(3, x.shape[0], x.shape[2], dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
 
 
+fake("batch_norm_act", lambda x: (laid_out(x, True), new_statistics(x)))
 fakes_like(None, "batch_norm_act_running_", "batch_norm_act_counted_")
 
 
-@torch.library.register_fake("dnnsuite::batch_norm_act_backward")
-def _(
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    residual: Tensor | None,
-    statistics: Tensor,
-    training: bool,
-    activation: str,
-    slope: float,
-) -> tuple[Tensor, ...]:
+def _new_gradients(x: Tensor, weight: Tensor | None, residual: Tensor | None) -> tuple[Tensor, ...]:
     dtype = x.dtype if weight is None else weight.dtype
     parameters = (x.new_empty(x.shape[0], x.shape[2], dtype=dtype) for _ in range(2))
     return laid_out(x, True), *parameters, x.new_empty(0) if residual is None else laid_out(x, True)
 
 
-@torch.library.register_fake("dnnsuite::batch_norm_act_backward_parameters")
-def _(
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    statistics: Tensor,
-    activation: str,
-    slope: float,
-) -> tuple[Tensor, ...]:
-    return x.new_empty(x.shape[0], x.shape[2]), x.new_empty(x.shape[0], x.shape[2])
+fake("batch_norm_act_backward", _new_gradients)
+fake("batch_norm_act_backward_parameters", lambda x: tuple(x.new_empty(x.shape[0], x.shape[2]) for _ in range(2)))
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._batch_norm import NORM_ACTIVATIONS, batch_norm_act, batch_norm_composition
-from .library import applied, cuda_kernels, gradients_through, library, remember, tracing, transforming
+from ._batch_norm import NORM_ACTIVATIONS, batch_norm_act, batch_norm_composition, new_statistics
+from ._max_over import places_of
+from .library import applied, cuda_kernels, fake, gradients_through, library, remember, tracing, transforming
 
 MAX_ACTIVATIONS = frozenset({"none", "relu", "relu6", "leaky_relu"})
 """Activations that keep the order."""
@@ -25,16 +26,8 @@ _statistics = library.batch_norm_statistics.default
 _signed_max_over = library.signed_max_over.default
 
 
-@torch.library.register_fake("dnnsuite::batch_norm_statistics")
-def _(x: Tensor, eps: float) -> Tensor:
-    sums = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return x.new_empty(3, x.shape[0], x.shape[2], dtype=sums)
-
-
-@torch.library.register_fake("dnnsuite::signed_max_over")
-def _(x: Tensor, sign: Tensor) -> tuple[Tensor, Tensor]:
-    shape = (x.shape[0], x.shape[1], 1, x.shape[3])
-    return x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
+fake("batch_norm_statistics", new_statistics)
+fake("signed_max_over", lambda x: places_of(x, (x.shape[0], x.shape[1], 1, x.shape[3])))
 
 
 def _slope(activation: str, z: Tensor, slope: float) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .library import differentiable, library
+from .library import differentiable, fake, library
 
 ConvolutionGeometry = tuple[list[int], list[int], list[int], bool, list[int], int]
 """Stride, padding, dilation, transposed, output padding, groups: as `torch.convolution` takes them."""
@@ -21,17 +21,20 @@ _forward = library.convolve_models.default
 _backward = library.convolve_models_backward.default
 
 
-@torch.library.register_fake("dnnsuite::convolve_models")
-def _(x: Tensor, weight: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
+def _new_result(x: Tensor, weight: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
     own = torch.convolution(x[0], weight[0], None if bias is None else bias[0], *geometry)
     return own.new_empty_strided((len(x), *own.shape), (own.numel(), *own.stride()))
 
 
-@torch.library.register_fake("dnnsuite::convolve_models_backward")
-def _(grad: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    needs = rest[-3:]
+fake("convolve_models", _new_result)
+
+
+def _new_gradients(grad: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     found = torch.empty_like(x), torch.empty_like(weight), x.new_empty(len(x), grad.size(2))
-    return tuple(t if needed else x.new_empty(0) for t, needed in zip(found, needs, strict=True))
+    return tuple(t if needed else x.new_empty(0) for t, needed in zip(found, rest[-3:], strict=True))
+
+
+fake("convolve_models_backward", _new_gradients)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

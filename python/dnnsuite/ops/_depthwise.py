@@ -9,28 +9,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .library import differentiable, library, tracing
-from .windows import output_side
+from .library import differentiable, fake, library, tracing
+from .windows import of_sides, output_side
 
 _forward = library.depthwise.default
 _backward_input = library.depthwise_backward_input.default
 _backward_weight = library.depthwise_backward_weight.default
 
 
-@torch.library.register_fake("dnnsuite::depthwise")
-def _(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: int) -> Tensor:
+def _new_result(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: int) -> Tensor:
     sizes = (output_side(x.shape[2 + i], weight.shape[1 + i], *steps[i::2]) for i in range(2))
     return x.new_empty(*x.shape[:2], *sizes, x.shape[4])
 
 
-@torch.library.register_fake("dnnsuite::depthwise_backward_input")
-def _(grad: Tensor, weight: Tensor, height: int, width: int, *steps: int) -> Tensor:
-    return grad.new_empty(*grad.shape[:2], height, width, grad.shape[4])
-
-
-@torch.library.register_fake("dnnsuite::depthwise_backward_weight")
-def _(grad: Tensor, x: Tensor, kernel_h: int, kernel_w: int, *steps: int) -> Tensor:
-    return x.new_empty(x.shape[0], (kernel_h * kernel_w + 1) * x.shape[4])
+fake("depthwise", _new_result)
+fake("depthwise_backward_input", of_sides)
+fake(
+    "depthwise_backward_weight",
+    lambda x, kernel_h, kernel_w: x.new_empty(x.shape[0], (kernel_h * kernel_w + 1) * x.shape[4]),
+)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

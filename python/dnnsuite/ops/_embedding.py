@@ -8,21 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .library import differentiable, library, tracing
+from .library import differentiable, fake, library, tracing
 from .shared import beside, is_frozen, is_shared, spread
 
 _embedding = library.embedding.default
 _embedding_backward = library.embedding_backward.default
 
 
-@torch.library.register_fake("dnnsuite::embedding")
-def _(weight: Tensor, indices: Tensor, padding_idx: int) -> Tensor:
-    return weight.new_empty((*indices.shape, weight.shape[2]))
-
-
-@torch.library.register_fake("dnnsuite::embedding_backward")
-def _(grad: Tensor, indices: Tensor, vocabulary: int, padding_idx: int) -> Tensor:
-    return grad.new_empty((grad.shape[0], vocabulary, grad.shape[-1]))
+fake("embedding", lambda weight, indices: weight.new_empty((*indices.shape, weight.shape[2])))
+fake("embedding_backward", lambda grad, vocabulary: grad.new_empty(grad.shape[0], vocabulary, grad.shape[-1]))
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -8,18 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .library import differentiable, fakes_like, library, tracing
+from .library import differentiable, fake, fakes_like, library, tracing
 from .memory_order import memory_order, way_back
 
 _glu = library.glu.default
 _backward = library.glu_backward.default
 
 
-@torch.library.register_fake("dnnsuite::glu")
-def _(x: Tensor, dim: int) -> Tensor:
-    return x.new_empty([size // 2 if d == dim else size for d, size in enumerate(x.shape)])
-
-
+fake("glu", lambda x, dim: x.new_empty([size // 2 if d == dim else size for d, size in enumerate(x.shape)]))
 fakes_like("x", "glu_backward")
 
 

@@ -9,16 +9,12 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from .library import library
+from .library import fake, library
 from .optimizer import optimizer_
 
 _norms = library.gradient_norms.default
 _HALVES = (torch.bfloat16, torch.float16)
-
-
-@torch.library.register_fake("dnnsuite::gradient_norms")
-def _shape(grads: Sequence[Tensor], norm_type: float) -> Tensor:
-    return grads[0].new_empty(grads[0].size(0), dtype=torch.float64)
+fake("gradient_norms", lambda grads: grads[0].new_empty(grads[0].size(0), dtype=torch.float64))
 
 
 def as_real(x: Tensor) -> Tensor:

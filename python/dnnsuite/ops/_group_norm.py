@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ._batch_norm import laid_out
-from .library import cuda_kernels, differentiable, library, tracing, transforming
+from .library import cuda_kernels, differentiable, fake, library, tracing, transforming
 
 _forward = library.group_norm.default
 _backward = library.group_norm_backward.default
@@ -24,14 +24,8 @@ def _result(x: Tensor) -> Tensor:
     return x.new_empty(x.shape) if x.is_cuda else laid_out(x)
 
 
-@torch.library.register_fake("dnnsuite::group_norm")
-def _(x: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    return _result(x)
-
-
-@torch.library.register_fake("dnnsuite::group_norm_backward")
-def _(grad: Tensor, x: Tensor, num_groups: int, weight: Tensor | None, eps: float) -> tuple[Tensor, ...]:
-    return _result(x), *(x.new_empty(x.shape[0], x.shape[2]) for _ in range(2))
+fake("group_norm", _result)
+fake("group_norm_backward", lambda x: (_result(x), *(x.new_empty(x.shape[0], x.shape[2]) for _ in range(2))))
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ._pointwise import add_composition, rows_of
 from .device import on_gpu
-from .library import differentiable, fakes_like, library, tracing
+from .library import differentiable, fake, fakes_like, library, tracing
 
 _norm = library.layer_norm.default
 _norm_backward = library.layer_norm_backward.default
@@ -22,30 +22,16 @@ _join_backward = library.bias_dropout_add_layer_norm_backward.default
 fakes_like("x", "layer_norm", "bias_dropout_add_layer_norm")
 
 
-@torch.library.register_fake("dnnsuite::layer_norm_backward")
-def _(grad: Tensor, x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, ...]:
-    parameter = (x.shape[0], x.shape[-1])
-    return x.new_empty(x.shape), x.new_empty(parameter), x.new_empty(parameter)
+def _new_parameters(x: Tensor, count: int) -> tuple[Tensor, ...]:
+    return tuple(x.new_empty(x.shape[0], x.shape[-1]) for _ in range(count))
 
 
-@torch.library.register_fake("dnnsuite::layer_norm_backward_parameters")
-def _(grad: Tensor, x: Tensor, eps: float) -> tuple[Tensor, ...]:
-    return x.new_empty(x.shape[0], x.shape[-1]), x.new_empty(x.shape[0], x.shape[-1])
-
-
-@torch.library.register_fake("dnnsuite::bias_dropout_add_layer_norm_backward")
-def _(
-    grad: Tensor,
-    x: Tensor,
-    bias: Tensor | None,
-    residual: Tensor,
-    p: Tensor | None,
-    rng: Tensor | None,
-    weight: Tensor | None,
-    eps: float,
-) -> tuple[Tensor, ...]:
-    parameter = (x.shape[0], x.shape[-1])
-    return x.new_empty(x.shape), x.new_empty(x.shape), *(x.new_empty(parameter) for _ in range(3))
+fake("layer_norm_backward", lambda x: (x.new_empty(x.shape), *_new_parameters(x, 2)))
+fake("layer_norm_backward_parameters", lambda x: _new_parameters(x, 2))
+fake(
+    "bias_dropout_add_layer_norm_backward",
+    lambda x: (x.new_empty(x.shape), x.new_empty(x.shape), *_new_parameters(x, 3)),
+)
 
 
 def _norm_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -21,6 +21,7 @@ from .device import on_cpu, on_gpu
 from .library import (
     applied,
     differentiable,
+    fake,
     gradients_through,
     instruction_set,
     library,
@@ -48,28 +49,15 @@ _OWN = (torch.float32, torch.float64)
 _SIXTEEN_BIT = (torch.bfloat16, torch.float16)
 
 ACTIVATIONS = ("none", "relu", "gelu")
-
-
-@torch.library.register_fake("dnnsuite::linear")
-def _(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-    return x.new_empty((*x.shape[:2], weight.shape[1]))
-
-
-@torch.library.register_fake("dnnsuite::linear_backward")
-def _(
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    relu_output: Tensor | None,
-    needs_x: bool,
-    needs_weight: bool,
-    needs_bias: bool,
-) -> tuple[Tensor, ...]:
-    return (
+fake("linear", lambda x, weight: x.new_empty((*x.shape[:2], weight.shape[1])))
+fake(
+    "linear_backward",
+    lambda x, weight, needs_x, needs_weight, needs_bias: (
         x.new_empty(x.shape if needs_x else 0),
         x.new_empty(weight.shape if needs_weight else 0),
         x.new_empty(weight.shape[:2] if needs_bias else 0),
-    )
+    ),
+)
 
 
 def linear_composition(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import InvalidArgument
 from ._linear import DOT_INPUTS, DOT_ROWS, LARGE, column_sums, own_products, product_into, products, products_one_by_one
-from .library import differentiable, in_gradient, instruction_set, library, tracing
+from .library import differentiable, fake, in_gradient, instruction_set, library, tracing
 from .shared import is_kept
 
 _matmul = library.matmul.default
@@ -18,9 +18,7 @@ _matmul_gradient = in_gradient(_matmul)
 _VECTORS = instruction_set() != "generic"
 
 
-@torch.library.register_fake("dnnsuite::matmul")
-def _(a: Tensor, b: Tensor) -> Tensor:
-    return a.new_empty((a.shape[0], a.shape[1], b.shape[2]))
+fake("matmul", lambda a, b: a.new_empty((a.shape[0], a.shape[1], b.shape[2])))
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -3,21 +3,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .library import cuda_kernels, differentiable, library, tracing
+from .library import cuda_kernels, differentiable, fake, library, tracing
 from .memory_order import memory_order
 
 _forward = library.max_over.default
 
 
-@torch.library.register_fake("dnnsuite::max_over")
-def _(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    shape = [1 if d == dim else size for d, size in enumerate(x.shape)]
+def places_of(x: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Make tensors for maxima of this shape and for their places."""
     return x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
+
+
+fake("max_over", lambda x, dim: places_of(x, [1 if d == dim else size for d, size in enumerate(x.shape)]))
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from .device import on_cpu
-from .library import differentiable, in_gradient, library, tracing
+from .library import differentiable, fake, in_gradient, library, tracing
 from .shared import once
 from .windows import output_side
 
@@ -20,15 +19,18 @@ _put = library.add_patches.default
 _cut_gradient, _put_gradient = in_gradient(_cut), in_gradient(_put)
 
 
-@torch.library.register_fake("dnnsuite::patches")
-def _(x: Tensor, *steps: int) -> Tensor:
+def _new_patches(x: Tensor, *steps: int) -> Tensor:
     sides = (output_side(*side) for side in zip(x.shape[2:4], *_pairs(steps), strict=True))
     return x.new_empty((*x.shape[:2], *sides, steps[0] * steps[1] * x.shape[4]))
 
 
-@torch.library.register_fake("dnnsuite::add_patches")
-def _(patches: Tensor, height: int, width: int, *steps: int) -> Tensor:
-    return patches.new_empty((*patches.shape[:2], height, width, patches.shape[4] // (steps[0] * steps[1])))
+fake("patches", _new_patches)
+fake(
+    "add_patches",
+    lambda patches, height, width, kernel_h, kernel_w: patches.new_empty(
+        (*patches.shape[:2], height, width, patches.shape[4] // (kernel_h * kernel_w))
+    ),
+)
 
 
 def _pairs(steps: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:

@@ -9,21 +9,15 @@ import torch
 from torch import Tensor
 
 from .device import on_cpu
-from .library import differentiable, in_gradient, library, tracing
+from .library import differentiable, fake, in_gradient, library, tracing
 
 _forward = library.pixel_products.default
 _forward_gradient = in_gradient(_forward)
 _sum_of_products = library.sum_of_products.default
 
 
-@torch.library.register_fake("dnnsuite::pixel_products")
-def _(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return x.new_empty((*x.shape[:2], weight.shape[1], x.shape[3]))
-
-
-@torch.library.register_fake("dnnsuite::sum_of_products")
-def _(a: Tensor, b: Tensor) -> Tensor:
-    return a.new_empty((a.shape[0], a.shape[2], b.shape[3]))
+fake("pixel_products", lambda x, weight: x.new_empty((*x.shape[:2], weight.shape[1], x.shape[3])))
+fake("sum_of_products", lambda a, b: a.new_empty((a.shape[0], a.shape[2], b.shape[3])))
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .library import differentiable, fakes_like, in_gradient, library, tracing
+from .library import differentiable, fake, fakes_like, in_gradient, library, tracing
 
 _dropout = library.dropout.default
 _dropout_again = in_gradient(_dropout)
@@ -18,13 +18,10 @@ _act_backward = library.bias_act_dropout_backward.default
 
 
 fakes_like("x", "dropout", "bias_dropout_add", "bias_act_dropout")
-
-
-@torch.library.register_fake("dnnsuite::bias_act_dropout_backward")
-def _(
-    grad: Tensor, x: Tensor | None, bias: Tensor | None, activation: str, p: Tensor | None, rng: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    return grad.new_empty(grad.shape), grad.new_empty(0 if bias is None else bias.shape)
+fake(
+    "bias_act_dropout_backward",
+    lambda grad, bias: (grad.new_empty(grad.shape), grad.new_empty(0 if bias is None else bias.shape)),
+)
 
 
 def _dropout_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

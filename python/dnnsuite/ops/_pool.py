@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .device import on_cpu
-from .library import applied, below_autograd, differentiable, library, tracing, transforming
+from .library import applied, below_autograd, differentiable, fake, library, tracing, transforming
+from .windows import of_sides
 
 MOST_TAPS = 255
 """Most pixels in a window of `max_pool`: the maximum's place is stored in a byte."""
@@ -33,27 +34,23 @@ def _windows(n: int, *steps: int) -> int:
     return found - 1 if ceil_mode and (found - 1) * stride >= n + padding else found
 
 
-@torch.library.register_fake("dnnsuite::max_pool")
-def _(x: Tensor, *steps: Any) -> tuple[Tensor, Tensor]:
+def _new_maxima(x: Tensor, *steps: Any) -> tuple[Tensor, Tensor]:
     sizes = [_windows(x.shape[2 + i], *steps[i:8:2], steps[8]) for i in range(2)]
     shape = (*x.shape[:2], *sizes, x.shape[4])
     return x.new_empty(shape), x.new_empty(shape, dtype=torch.uint8)
 
 
-@torch.library.register_fake("dnnsuite::avg_pool")
-def _(x: Tensor, *steps: Any) -> Tensor:
+fake("max_pool", _new_maxima)
+
+
+def _new_means(x: Tensor, *steps: Any) -> Tensor:
     sizes = [_windows(x.shape[2 + i], *steps[i:6:2], 1, steps[6]) for i in range(2)]
     return x.new_empty(*x.shape[:2], *sizes, x.shape[4])
 
 
-@torch.library.register_fake("dnnsuite::max_pool_backward")
-def _(grad: Tensor, taps: Tensor, height: int, width: int, *steps: Any) -> Tensor:
-    return grad.new_empty(*grad.shape[:2], height, width, grad.shape[4])
-
-
-@torch.library.register_fake("dnnsuite::avg_pool_backward")
-def _(grad: Tensor, height: int, width: int, *steps: Any) -> Tensor:
-    return grad.new_empty(*grad.shape[:2], height, width, grad.shape[4])
+fake("avg_pool", _new_means)
+fake("max_pool_backward", of_sides)
+fake("avg_pool_backward", of_sides)
 
 
 def _setup_largest(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -10,16 +10,12 @@ import torch
 from torch import Tensor
 
 from .device import on_cpu
-from .library import differentiable, eager, in_gradient, library, tracing
+from .library import differentiable, eager, fake, in_gradient, library, tracing
 from .memory_order import memory_order, way_back
 
 _copy = library.rearranged.default
 _copy_gradient = in_gradient(_copy)
-
-
-@torch.library.register_fake("dnnsuite::rearranged")
-def _(x: Tensor, order: Sequence[int]) -> Tensor:
-    return x.new_empty([x.size(dim) for dim in order])
+fake("rearranged", lambda x, order: x.new_empty([x.size(dim) for dim in order]))
 
 
 def _copy_composition(x: Tensor, order: Sequence[int]) -> Tensor:

@@ -12,7 +12,7 @@ from ..errors import InvalidArgument
 from ._linear import linear
 from ._recurrence_step import first_gradient, recurrence_steps
 from .device import on_cpu
-from .library import cuda_kernels, differentiable, library, tracing, transforming
+from .library import cuda_kernels, differentiable, fake, library, tracing, transforming
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 """Gates of each kind of cell, in torch's order: (input, forget, cell, output), (reset, update, new)."""
@@ -65,18 +65,7 @@ def _composed(
     return torch.stack(outputs, 1), h, c
 
 
-@torch.library.register_fake("dnnsuite::recurrence")
-def _(
-    gates: Tensor,
-    weight_hh: Tensor,
-    bias_hh: Tensor | None,
-    h: Tensor | None,
-    c: Tensor | None,
-    lengths: Tensor | None,
-    kind: str,
-    reverse: bool,
-    keep: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _new_states(gates: Tensor, weight_hh: Tensor, kind: str, keep: bool) -> tuple[Tensor, ...]:
     models, steps, rows, _ = gates.shape
     hidden, lstm = weight_hh.shape[2], kind == "lstm"
     state, every = (models, rows, hidden), (models, steps, rows)
@@ -89,21 +78,10 @@ def _(
     )
 
 
-@torch.library.register_fake("dnnsuite::recurrence_backward")
-def _(
-    grad_y: Tensor | None,
-    grad_h: Tensor | None,
-    grad_c: Tensor | None,
-    weight_hh: Tensor,
-    h: Tensor | None,
-    c: Tensor | None,
-    lengths: Tensor | None,
-    y: Tensor,
-    saved: Tensor,
-    cells: Tensor,
-    kind: str,
-    reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+fake("recurrence", _new_states)
+
+
+def _new_gradients(weight_hh: Tensor, h: Tensor | None, c: Tensor | None, y: Tensor, kind: str) -> tuple[Tensor, ...]:
     shape = (*y.shape[:3], weight_hh.shape[1])
     return (
         y.new_empty(shape),
@@ -111,6 +89,9 @@ def _(
         y.new_empty(0 if h is None else h.shape),
         y.new_empty(0 if c is None else c.shape),
     )
+
+
+fake("recurrence_backward", _new_gradients)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

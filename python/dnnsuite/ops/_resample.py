@@ -11,22 +11,15 @@ import torch
 from torch import Tensor
 
 from .device import on_cpu
-from .library import below_autograd, eager, in_gradient, library, tracing
+from .library import below_autograd, eager, fake, in_gradient, library, tracing
 from .shared import once
+from .windows import of_sides
 
 _resample = library.resample.default
 _backward = library.resample_backward.default
 _forward_gradient, _backward_gradient = in_gradient(_resample), in_gradient(_backward)
-
-
-@torch.library.register_fake("dnnsuite::resample")
-def _(x: Tensor, kind: str, height: int, width: int, *_: Any) -> Tensor:
-    return x.new_empty(*x.shape[:2], height, width, x.shape[4])
-
-
-@torch.library.register_fake("dnnsuite::resample_backward")
-def _(grad: Tensor, kind: str, height: int, width: int, *_: Any) -> Tensor:
-    return grad.new_empty(*grad.shape[:2], height, width, grad.shape[4])
+fake("resample", lambda x, height, width: of_sides(x, height, width))
+fake("resample_backward", of_sides)
 
 
 def _matrix(kind: str, inputs: int, outputs: int, step: float, before: int, like: Tensor) -> Tensor:

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ._pointwise import rows_of
 from .device import on_gpu
-from .library import cuda_kernels, differentiable, fakes_like, library, tracing
+from .library import cuda_kernels, differentiable, fake, fakes_like, library, tracing
 
 _forward = library.rms_norm.default
 _backward = library.rms_norm_backward.default
@@ -18,16 +17,8 @@ _backward_weight = library.rms_norm_backward_weight.default
 
 
 fakes_like("x", "rms_norm")
-
-
-@torch.library.register_fake("dnnsuite::rms_norm_backward")
-def _(grad: Tensor, x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape), x.new_empty(0 if weight is None else weight.shape)
-
-
-@torch.library.register_fake("dnnsuite::rms_norm_backward_weight")
-def _(grad: Tensor, x: Tensor, eps: float) -> Tensor:
-    return x.new_empty(x.shape[0], x.shape[-1])
+fake("rms_norm_backward", lambda x, weight: (x.new_empty(x.shape), x.new_empty(0 if weight is None else weight.shape)))
+fake("rms_norm_backward_weight", lambda x: x.new_empty(x.shape[0], x.shape[-1]))
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .device import on_cpu
-from .library import differentiable, library, tracing
+from .library import differentiable, fake, library, tracing
 from .windows import output_side
 
 _forward = library.window_convolution.default
@@ -27,16 +27,20 @@ def _new_last(like: Tensor, *shape: int) -> Tensor:
     return like.new_empty(models, samples, *sides, channels).movedim(-1, 2)
 
 
-@torch.library.register_fake("dnnsuite::window_convolution")
-def _(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Any) -> Tensor:
+def _new_result(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Any) -> Tensor:
     ends = zip(x.shape[3:], weight.shape[3:], *steps[:3], strict=True)
     return _new_last(x, *x.shape[:2], weight.size(1), *(output_side(*end) for end in ends))
 
 
-@torch.library.register_fake("dnnsuite::window_convolution_backward")
-def _(grad: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+fake("window_convolution", _new_result)
+
+
+def _new_gradients(grad: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     found = _new_last(x, *x.shape), _new_last(x, *weight.shape), x.new_empty(len(x), weight.size(1))
     return tuple(t if needed else x.new_empty(0) for t, needed in zip(found, rest[-3:], strict=True))
+
+
+fake("window_convolution_backward", _new_gradients)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -8,6 +8,7 @@ names for CUDA. Both lie beside the package's compiled module. `DNNSUITE_LIBRARY
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from .._torch import below_autograd, gradient_asked, transforming
 from ..errors import Unavailable
 
 __all__ = [
-    "applied", "below_autograd", "cuda_kernels", "differentiable", "eager", "fakes_like", "in_gradient",
+    "applied", "below_autograd", "cuda_kernels", "differentiable", "eager", "fake", "fakes_like", "in_gradient",
     "instruction_set", "library", "library_folder", "tracing", "transforming", "without_operators",
 ]  # fmt: skip
 
@@ -93,22 +94,35 @@ def instruction_set() -> str:
     return name
 
 
+def fake(operator: str, results: Callable[..., Any]) -> None:
+    """Register what a tracer takes for the results of an operator: what `results` makes of the arguments of the
+    operator that it names, or of all in order if it takes any number of them."""
+    wanted = inspect.signature(results).parameters
+    if any(one.kind is one.VAR_POSITIONAL for one in wanted.values()):
+        _fake(operator, lambda given: results(*given.values()))
+    else:
+        _fake(operator, lambda given: results(**{name: given[name] for name in wanted}))
+
+
 def fakes_like(argument: str | tuple[str, ...] | None, *operators: str) -> None:
     """Register what a tracer takes for results of operators: one like the `argument` of this name, or one like each of
     several; None: nothing, for they write in place."""
+    names = (argument,) if isinstance(argument, str) else argument or ()
 
-    def register(operator: str) -> None:
-        names = [one.name for one in getattr(library, operator).default._schema.arguments]
-
-        @torch.library.register_fake(f"dnnsuite::{operator}")
-        def _(*args: Any, **kwargs: Any) -> Any:
-            given = dict(zip(names, args, strict=False)) | kwargs
-            like = [given[name] for name in ((argument,) if isinstance(argument, str) else argument or ())]
-            made = tuple(one.new_empty(one.shape) for one in like)
-            return made[0] if len(made) == 1 else made or None
+    def like(given: dict[str, Any]) -> Any:
+        made = tuple(given[name].new_empty(given[name].shape) for name in names)
+        return made[0] if len(made) == 1 else made or None
 
     for one in operators:
-        register(one)
+        _fake(one, like)
+
+
+def _fake(operator: str, results: Callable[[dict[str, Any]], Any]) -> None:
+    names = [one.name for one in getattr(library, operator).default._schema.arguments]
+
+    @torch.library.register_fake(f"dnnsuite::{operator}")
+    def _(*args: Any, **kwargs: Any) -> Any:
+        return results(dict(zip(names, args, strict=False)) | kwargs)
 
 
 tracing = torch.compiler.is_compiling

@@ -4,6 +4,8 @@
 import math
 from collections.abc import Sequence
 
+from torch import Tensor
+
 
 def output_side(input: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
     """Count the windows along one side of an image."""
@@ -20,3 +22,8 @@ def output_pixels(
     """Number of windows of an image: pixels that come out of a convolution."""
     ends = zip(sides, kernel, stride, padding, dilation, strict=True)
     return math.prod([output_side(*end) for end in ends])  # a list: torch.compile knows it
+
+
+def of_sides(grad: Tensor, height: int, width: int) -> Tensor:
+    """Make a tensor like images `[B, N, *, *, C]`, with these sides."""
+    return grad.new_empty(*grad.shape[:2], height, width, grad.shape[4])

@@ -9,10 +9,10 @@ import torch
 
 from ... import ops
 from ..._torch import transforming
+from ..._ways import Way, fastest
 from ...errors import InvalidArgument
 from .._precision import computable
 from ..array_module import per_model
-from ..measured import Way, fastest
 from .dropout import drawn
 
 Tensor = torch.Tensor

@@ -24,8 +24,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import _tune as tune
 from .._torch import backward_pass, capture_stream, end_failed_capture, transforming
+from .table import Answer, key_of, table
+from .trial import Trial
 
 Way = Callable[..., Tensor]
 
@@ -82,26 +83,23 @@ def _known_or_measured(
 ) -> str | None:
     device = next(x.device for x in inputs if x is not None)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    described = tune.key(name, *map(str, key))
-    known = tune.table().get(described) or ""
-    best, *left = [known] if isinstance(known, str) else known
-    if best in ways and (not left or _compiled_s[0] >= _COMPILING_S):
-        return str(best)
+    described = key_of(name, *map(str, key))
+    known = table().get(described)
+    if known is not None and known.way in ways and (not known.left or _compiled_s[0] >= _COMPILING_S):
+        return str(known.way)
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return None  # nothing may wait for the device now
-    found: dict[str, float] = {}
-    left = list(compiled)
+    answers: list[Answer | None] = []
     like = [_look(x) for x in inputs]
     measure = threading.Thread(
-        target=lambda: found.update(_measured(ways, like, device, autocast, left)), name=f"fastest {key[0]}"
+        target=lambda: answers.append(_measured(ways, like, device, autocast, compiled)), name=f"fastest {key[0]}"
     )
     measure.start()
     measure.join()
-    if not found:
+    if not answers or answers[0] is None:
         return None
-    best = min(found, key=lambda way: found[way])
-    tune.table().put(described, [best, *left] if left else best)
-    return best
+    table().put(described, answers[0])
+    return str(answers[0].way)
 
 
 def _stand_in(look: Any, device: torch.device) -> Tensor | None:
@@ -119,9 +117,9 @@ def _measured(
     like: Sequence[Any],
     device: torch.device,
     autocast: torch.dtype | None,
-    compiled: list[str],
-) -> dict[str, float]:
-    """Return the seconds of each way that works here; those `compiled` ones that are not left any more go from it."""
+    compiled: Sequence[str],
+) -> Answer | None:
+    """Try the ways that work here; return None if none does."""
     tensors = [_stand_in(look, device) for look in like]
     leaves = [x for x in tensors if x is not None and x.requires_grad]
 
@@ -131,27 +129,30 @@ def _measured(
         if leaves:
             torch.autograd.grad(y, leaves, torch.ones_like(y))
 
-    found: dict[str, float] = {}
+    first: dict[str, float] = {}
     with torch.enable_grad() if leaves else torch.no_grad():
-        calls = {}
+        calls, left = {}, []
         pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None  # only one graph runs at a time
         for name, way in ways.items():
             if name in compiled and _compiled_s[0] >= _COMPILING_S:
+                left.append(name)
                 continue
             begin = time.perf_counter()
             with contextlib.suppress(RuntimeError, NotImplementedError):  # not here: another way is
                 calls[name] = _call(partial(run, way), device, pool)
-                found[name] = calls[name]()
-            if name not in found and pool is not None:  # it may still take itself for that of a capture
+                first[name] = calls[name]()
+            if name not in first and pool is not None:  # it may still take itself for that of a capture
                 pool = torch.cuda.graph_pool_handle()
             if name in compiled:
                 _compiled_s[0] += time.perf_counter() - begin
-                compiled.remove(name)
-        for _ in range(_ROUNDS - 1):
-            most = _SLOW * min(found.values(), default=0.0)
-            for name in [name for name in calls if name in found and found[name] <= most]:
-                found[name] = min(found[name], calls[name]())
-    return found
+        if not first:
+            return None
+        trial = Trial(list(first), turns=_ROUNDS, slow=_SLOW)
+        for name, seconds_of_first in first.items():
+            trial.add(seconds_of_first, name)
+        while not trial.done:
+            trial.add(calls[trial.now]())
+    return trial.answer(left)
 
 
 def seconds(call: Callable[[], object], device: torch.device) -> float:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The choice between ways to compute the same, by measurement: candidates of its own, on a CPU."""
 
+import dataclasses
+import json
 import threading
 import time
 
@@ -8,8 +10,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dnnsuite import _tune
-from dnnsuite.nn import measured
+from dnnsuite._ways import operators, table
 
 
 def slow(x):
@@ -27,13 +28,10 @@ def broken(x):
 
 
 @pytest.fixture(autouse=True)
-def _fresh(tmp_path, monkeypatch):
-    monkeypatch.setenv("DNNSUITE_CACHE", str(tmp_path))
-    _tune.table.cache_clear()
-    measured.forget()
+def _fresh(own_answers):
+    operators.forget()
     yield
-    _tune.table.cache_clear()
-    measured.forget()
+    operators.forget()
 
 
 def x(*shape, **options):
@@ -41,9 +39,9 @@ def x(*shape, **options):
 
 
 def test_the_quicker_one_is_taken_and_what_fails_is_left_out():
-    assert measured.fastest("a sum", {"broken": broken, "slow": slow, "quick": quick}, [x()]) == "quick"
-    assert measured.fastest("a sum", {"broken": broken, "slow": slow}, [x()]) == "slow"
-    assert measured.fastest("a sum", {"broken": broken, "other": broken}, [x()]) == "broken"
+    assert operators.fastest("a sum", {"broken": broken, "slow": slow, "quick": quick}, [x()]) == "quick"
+    assert operators.fastest("a sum", {"broken": broken, "slow": slow}, [x()]) == "slow"
+    assert operators.fastest("a sum", {"broken": broken, "other": broken}, [x()]) == "broken"
 
 
 def test_one_choice_for_each_shape_and_fact_kept_on_the_machine():
@@ -56,17 +54,17 @@ def test_one_choice_for_each_shape_and_fact_kept_on_the_machine():
     ways = {"counted": counted, "slow": slow}
     given = x()
     for _ in range(2):
-        assert measured.fastest("a sum", ways, [given]) == "counted"
+        assert operators.fastest("a sum", ways, [given]) == "counted"
     once = len(measurements)
-    measured.forget()
-    measured.fastest("a sum", ways, [given])
+    operators.forget()
+    operators.fastest("a sum", ways, [given])
     assert len(measurements) == once  # from the machine's table
     for other in (x(3, 5), given.t().contiguous().t(), given.double(), x(requires_grad=True)):
         before = len(measurements)
-        measured.fastest("a sum", ways, [other])
+        operators.fastest("a sum", ways, [other])
         assert len(measurements) > before
     before = len(measurements)
-    measured.fastest("a sum", ways, [given], "stride 2")
+    operators.fastest("a sum", ways, [given], "stride 2")
     assert len(measurements) > before
 
 
@@ -86,7 +84,7 @@ def test_tensors_are_like_those_given_and_the_backward_pass_counts():
 
     given = [torch.randn(3, 4).expand(2, 3, 4), torch.zeros(2, dtype=torch.int64)]
     given[0] = given[0].requires_grad_()
-    measured.fastest("watched", {"it": Watched.apply, "again": Watched.apply}, given)
+    operators.fastest("watched", {"it": Watched.apply, "again": Watched.apply}, given)
     assert seen[0] == ((0, 4, 1), torch.int64, True, False)
     assert "backward" in seen
 
@@ -102,7 +100,7 @@ def test_nobody_sees_it_and_no_random_number_is_drawn():
     given, before = x(), torch.get_rng_state()
     threads = threading.active_count()
     with Recorder() as recorder:
-        measured.fastest("a sum", {"slow": slow, "quick": quick}, [given])
+        operators.fastest("a sum", {"slow": slow, "quick": quick}, [given])
     assert recorder.seen == 0
     assert threading.active_count() == threads
     assert torch.equal(before, torch.get_rng_state())
@@ -113,7 +111,7 @@ def test_nothing_is_measured_under_a_transform():
     given = x()
 
     def under(y):
-        assert measured.fastest("a sum", ways, [given]) == "slow"
+        assert operators.fastest("a sum", ways, [given]) == "slow"
         return y.sum()
 
     torch.func.grad(under)(x())
@@ -124,12 +122,12 @@ def test_nothing_is_measured_inside_a_backward_pass():
     chosen = []
 
     def forward(y):
-        chosen.append(measured.fastest("a sum", {"slow": slow, "quick": quick}, [y]))
+        chosen.append(operators.fastest("a sum", {"slow": slow, "quick": quick}, [y]))
         return y * 2
 
     given = x().requires_grad_()
     torch.utils.checkpoint.checkpoint(forward, given, use_reentrant=True).sum().backward()
-    before = measured.fastest("a sum", {"slow": slow, "quick": quick}, [x()])  # without a gradient, as in the forward
+    before = operators.fastest("a sum", {"slow": slow, "quick": quick}, [x()])  # without a gradient, as in the forward
     assert chosen == [before, "slow"]
 
 
@@ -137,12 +135,12 @@ def test_nothing_is_measured_inside_a_backward_pass():
 def test_on_a_gpu_a_choice_is_made_before_a_capture_and_kept_in_it():
     given = torch.randn(64, 64, device="cuda", requires_grad=True)
     ways = {"slow": slow, "quick": quick}
-    assert measured.fastest("a sum", ways, [given]) == "quick"
+    assert operators.fastest("a sum", ways, [given]) == "quick"
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        assert measured.fastest("a sum", ways, [given]) == "quick"
-        assert measured.fastest("another", ways, [given]) == "slow"  # nothing is measured now
-    assert measured.fastest("another", ways, [given]) == "quick"
+        assert operators.fastest("a sum", ways, [given]) == "quick"
+        assert operators.fastest("another", ways, [given]) == "slow"  # nothing is measured now
+    assert operators.fastest("another", ways, [given]) == "quick"
 
 
 def test_ways_that_are_compiled_wait_once_a_process_has_spent_its_seconds_on_them():
@@ -159,15 +157,35 @@ def test_ways_that_are_compiled_wait_once_a_process_has_spent_its_seconds_on_the
 
     def choose(name, seconds=0.0):
         ways = {"slow": slow, "compiled": compiled(name, seconds)}
-        return measured.fastest(name, ways, [x()], compiled=("compiled",))
+        return operators.fastest(name, ways, [x()], compiled=("compiled",))
 
     assert choose("first", 2.1) == "compiled"
     assert choose("second") == "slow"
     assert "second" not in ran
-    measured.forget()  # as in another process
+    operators.forget()  # as in another process
     assert choose("first") == "compiled"
     assert choose("second") == "compiled"
-    measured.forget()
+    operators.forget()
     before = len(ran)
     assert choose("second") == "compiled"
     assert len(ran) == before  # from the machine's table
+
+
+def test_an_answer_that_is_old_is_measured_again():
+    ran = []
+
+    def counted(x):
+        ran.append(1)
+        return quick(x)
+
+    def choose():
+        operators.forget()  # as in another process
+        before = len(ran)
+        assert operators.fastest("a sum", {"counted": counted, "slow": slow}, [x()]) == "counted"
+        return len(ran) > before
+
+    assert choose()
+    assert not choose()
+    (key,) = json.loads(table().path.read_text())
+    table().put(key, dataclasses.replace(table().get(key), at=0.0))
+    assert choose()

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""What a function that is no method sets in a module reaches every shard, whichever way a step runs."""
+
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite.errors import InvalidArgument
+from helpers import make_models
+
+
+def average(module, x):
+    module.average = 0.5 * module.average + x.detach().abs().mean().item()
+    return x * module.average
+
+
+def recall(module, x):
+    x = x if module.last is None else x + module.last
+    module.last = x.detach().tanh()
+    return x
+
+
+def count(module, x):
+    module.calls.append(1)
+    return x * (1 + len(module.calls) % 3)
+
+
+class Helped(torch.nn.Module):
+    """A function that is no method writes into it, or into a layer of torch's that is a part of it."""
+
+    def __init__(self, helper, on_layer):
+        super().__init__()
+        self.layer, self.helper, self.on_layer = torch.nn.Linear(4, 4), helper, on_layer
+        target = self.layer if on_layer else self
+        target.average, target.last, target.calls = 0.0, None, []
+
+    def forward(self, x):
+        return self.helper(self.layer if self.on_layer else self, self.layer(x))
+
+
+@pytest.mark.parametrize("width", [None, 1, 3])
+@pytest.mark.parametrize("on_layer", [False, True])
+@pytest.mark.parametrize("helper", [average, recall, count])
+def test_what_a_function_sets_in_a_module_is_there_in_the_next_step(helper, on_layer, width):
+    separate, xs = make_models(lambda: Helped(helper, on_layer), 3), torch.randn(16, 3, 6, 4)
+    array = dnnsuite.fuse(make_models(lambda: Helped(helper, on_layer), 3))
+    optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.1)
+    theirs = [torch.optim.SGD(model.parameters(), lr=0.1) for model in separate]
+
+    def loss(part, x):
+        return part(x).square().flatten(1).mean(1)
+
+    def train(runner):
+        for x in xs:
+            losses = runner.step(x).losses()
+            for model, own, one, optim in zip(separate, losses, x, theirs, strict=True):
+                optim.zero_grad()
+                expected = model(one).square().mean()
+                expected.backward()
+                optim.step()
+                torch.testing.assert_close(own, expected.detach())
+
+    with dnnsuite.StepRunner(array, optimizer, loss, threads=1, width=width) as runner:
+        if on_layer and helper is average:  # a layer of all models has one number
+            with pytest.raises(InvalidArgument, match="other values of average in layer, a Linear"):
+                train(runner)
+        else:
+            train(runner)
+
+
+def test_what_a_layer_holds_is_a_model_s_own():
+    model = Helped(count, True)
+    array = dnnsuite.fuse([model, Helped(count, True)])
+    array[0].layer.calls.append(1)
+    assert (array[0].layer.calls, array[1].layer.calls, model.layer.calls) == ([], [], [])
