@@ -25,7 +25,6 @@ from ..rebound import refers_outside
 from ..rules.table import settle_since
 from ..slices import narrow
 from ..sparse_buffers import SparseBuffers
-from . import one_by_one
 from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage, class_of_its_own
@@ -36,6 +35,7 @@ from .model_number import ModelNumber
 from .one_by_one import ModelParts
 from .own_values import names_of_own, read_number, set_for_all, take_own
 from .per_model_factories import drawing_alone, making
+from .plain_draws import ONE_GENERATOR
 from .sequential import Sequential
 
 
@@ -153,7 +153,8 @@ class UserModule(SparseBuffers, OwnTensors):
             if numbers is not None and self._fused_unsure and numbers.moved():
                 raise NotFusable("it draws from Python's or NumPy's random module")
             if numbers is not None and self._fused_B > 1 and numbers.torch_moved():
-                raise NotFusable("it draws random numbers by a function that knows one generator alone")
+                state.drew_alone = True  # what was drawn is not used
+                raise NotFusable(ONE_GENERATOR)
         return output
 
     def _fused_note_call(self, method: str, kept: KeptState | None) -> None:
@@ -332,7 +333,6 @@ class UserModule(SparseBuffers, OwnTensors):
 
     def _fused_set_in_models(self, name: str, value: Any) -> None:
         """Let models that run one by one have an attribute that was set from outside, as a loop over models would."""
-        one_by_one.note_change()
         parts = self._fused_parts
         if parts is not None and parts.own and name not in (*self._parameters, *self._buffers, *self._modules):
             for index, tree in enumerate(parts.trees):
