@@ -70,9 +70,9 @@ class PerModelMode(TorchFunctionMode):
         if func not in _SPECIAL[state.making] or not state.B:
             return func(*args, **kwargs) if kwargs else func(*args)
         kwargs = dict(kwargs or {})
-        if func is _ATTENTION and not draws_numbers(func.__name__, args, kwargs):
-            return func(*args, **kwargs)
         own = any(type(leaf) is ModelTensor for leaf in tree_leaves((args, kwargs)))
+        if func is _ATTENTION and (own or not draws_numbers(func.__name__, args, kwargs)):
+            return func(*args, **kwargs)
         if func not in _MEMORY:
             state.drew = True
         if kwargs.get("generator", 0) is None:
