@@ -27,7 +27,7 @@ from ...nn.random_streams import FUNCTION_STREAM, settle_draws
 from ..hooks import hooks_in
 from ..left_tensors import OPAQUE
 from .fused_attributes import NO_ATTRIBUTES, is_fused
-from .late_draws import is_followed, names_in, reachable
+from .late_draws import Code, is_followed, names_in
 
 _CONTAINERS = (list, dict, set, collections.deque)
 _NO_VALUES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
@@ -205,14 +205,14 @@ def undo_written(begun: int) -> None:
 
 
 class KeptOutside:
-    """Values outside of the modules under `root` that a call of it, or of its `method`, can reach, with contents."""
+    """Values outside of the modules under `root` that `code`, which a call of it reaches, can change, with contents."""
 
-    def __init__(self, root: torch.nn.Module, method: str = "", arguments: Sequence[Any] = ()) -> None:
+    def __init__(self, root: torch.nn.Module, code: Code, arguments: Sequence[Any] = ()) -> None:
         inside = set(map(id, root.modules()))
         self._places: dict[Any, Kept] = {}
         values: list[Any] = []
         kinds = {base for module in root.modules() for base in type(module).__mro__}
-        functions = reachable(root, method) + [(one, names_in(one)) for one in _functions_in(arguments)]
+        functions = code + [(one, names_in(one)) for one in _functions_in(arguments)]
         for function, names in functions:
             space = function.__globals__
             for name in names & space.keys():

@@ -24,7 +24,7 @@ from ...nn.random_streams import generators_of
 from ..rules.once import draws_numbers
 from ..rules.random import next_stream
 from .kept_state import torch_generators
-from .late_draws import names_other_generators, names_that_draw
+from .late_draws import names_other_generators, names_that_draw, reachable
 
 _MEMORY = frozenset(
     [
@@ -158,8 +158,9 @@ def drawing_alone() -> Iterator[None]:
 
 def _look_out(root: torch.nn.Module, method: str) -> bool:
     """Return True if the code may draw; its modules are then ready to begin anew in every call."""
-    found = names_that_draw(root, method)
-    elsewhere = bool(found) and names_other_generators(root, method)
+    code = reachable(root, method)
+    found = names_that_draw(code)
+    elsewhere = bool(found) and names_other_generators(code)
     for module in root.modules() if found else ():
         if "_fused_known" in module.__dict__:
             module.__dict__["_fused_unsure"] = True

@@ -29,7 +29,7 @@ from ..slices import narrow
 from .checkpoints import torchs_checkpoints
 from .fused_attributes import NO_ATTRIBUTES, is_fused
 from .kept_state import KeptOutside, SharedNumbers, contents_in
-from .late_draws import handles_gradients, may_write_parameters, names_that_draw
+from .late_draws import handles_gradients, may_write_parameters, names_that_draw, reachable
 from .lent_parameters import OwnGradients, lent, let_take
 from .method_name import call_model, method_named
 from .plain_draws import ONE_GENERATOR, Draws, StreamDraws, draw_as, seeded_generator
@@ -44,6 +44,7 @@ class Seen:
 
     refusal: str = ""  # why a loop at the price of plain models does not compute what the array must
     writes: bool = False  # into parameters
+    flips: bool = False  # names flags or gradients
     acts: bool = False  # sets attributes, or has hooks
     writes_arguments: bool = True  # into what it is given
     draws: bool = True  # from the streams of the array; or what a checkpoint runs again is the array's to note
@@ -67,7 +68,6 @@ class PlainModels:
             for owner in part.owners:
                 take_hooks(part.module, owner)
         self._seen: dict[Any, Seen] = {}  # by kind of call
-        self._flipping: dict[str, bool] = {}  # by method: its code names flags or gradients
 
     def _take_over_parts(self) -> None:
         """Adopt parts that ran one by one already, with the attributes that their code has set."""
@@ -230,8 +230,10 @@ class PlainModels:
         """Return what calls of this kind do; the first of a kind is tried on a copy of model 0."""
         key = self._kind_of(args)
         if key not in self._seen:
-            found = self._seen[key] = Seen(writes=may_write_parameters(self.module, method_named(args)))
-            found.refusal = self._not_to_be_tried(args, kwargs) or self._tried(found, args, kwargs)
+            code = reachable(self.module, method_named(args))
+            found = self._seen[key] = Seen(writes=may_write_parameters(code), flips=handles_gradients(code))
+            named = bool(names_that_draw(code))
+            found.refusal = self._not_to_be_tried(args, kwargs) or self._tried(found, named, args, kwargs)
         return self._seen[key]
 
     def _not_to_be_tried(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
@@ -244,10 +246,14 @@ class PlainModels:
             return "it holds a function that remembers earlier calls"
         return ""
 
-    def _tried(self, seen: Seen, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-        """Run a copy of model 0, which leaves nothing, and note what it does; return the refusal."""
-        method, model = method_named(args), self._stranger()
-        outside = KeptOutside(model, method, [*args, *kwargs.values()])
+    def _tried(self, seen: Seen, named: bool, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+        """Run a copy of model 0, which leaves nothing, and note what it does; return the refusal.
+
+        Args:
+            named: its code names what draws.
+        """
+        model = self._stranger()
+        outside = KeptOutside(model, reachable(model, method_named(args)), [*args, *kwargs.values()])
         if outside.unknown:
             return f"its code can reach a {outside.unknown}, which a trial would move on"
         own_args, own_kwargs = tree_map(_cloned, (args, kwargs))
@@ -272,7 +278,6 @@ class PlainModels:
         seen.writes = seen.writes or list(map(version_of, parameters)) != before[1]
         seen.by_generator = draws.drew
         again = state.checkpointed and bool(self._buffers or self._streams)
-        named = bool(names_that_draw(self.module, method))
         seen.draws = draws.drew or streams.drew or named or again
         reasons = {
             "a module has a forward for all models": any(
@@ -315,11 +320,9 @@ class PlainModels:
         Args:
             random: holds the streams of functions that draw.
         """
-        seen, method = self._seen.get(self._kind_of(given[0][0]), _UNSEEN), method_named(given[0][0])
-        if method not in self._flipping:
-            self._flipping[method] = handles_gradients(self.models[0], method)
+        seen = self._seen.get(self._kind_of(given[0][0]), _UNSEEN)
         self.has_run = True
-        with self._lend(seen.writes, self._flipping[method]) or nullcontext():
+        with self._lend(seen.writes, seen.flips) or nullcontext():
             outputs = [self._call(index, seen, random, *arguments) for index, arguments in enumerate(given)]
         if seen.writes:
             self._take_parameters()

@@ -29,7 +29,7 @@ from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage, class_of_its_own
 from .kept_state import KeptOutside, KeptState, note_written, undo_written
-from .late_draws import may_look_later, may_write_parameters
+from .late_draws import may_look_later, may_write_parameters, reachable
 from .method_name import method_named
 from .model_number import ModelNumber
 from .one_by_one import ModelParts
@@ -197,14 +197,15 @@ class UserModule(SparseBuffers, OwnTensors):
         if known and not (self._fused_unsure or self._fused_acts_outside):
             return None
         first = method not in self._fused_writing
+        code = reachable(self, method) if first or self._fused_acts_outside else []  # type: ignore[arg-type]
         if first:
-            self._fused_writing[method] = may_write_parameters(self, method)  # type: ignore[arg-type]
-            if may_look_later(self, method):  # type: ignore[arg-type]
+            self._fused_writing[method] = may_write_parameters(code)
+            if may_look_later(code):
                 self._fused_looking.add(method)
         objects = not known or self._fused_acts
         outside = None
         if first or self._fused_acts_outside:
-            outside = KeptOutside(self, method, [*args, *kwargs.values()])  # type: ignore[arg-type]
+            outside = KeptOutside(self, code, [*args, *kwargs.values()])  # type: ignore[arg-type]
         others = first or self._fused_elsewhere
         return KeptState(self, self._fused_writing[method], objects, others, outside=outside)
 
