@@ -211,6 +211,8 @@ def _methods(modules: list[torch.nn.Module]) -> dict[str, list[types.FunctionTyp
     owners = {type(module) for module in modules}
     for module in modules:
         for name, value in vars(module).items():
+            if type(value) in _NO_CODE:  # most are
+                continue
             for function in _functions(value):
                 found.setdefault(name, []).append(function)
                 found.setdefault("forward", []).append(function)  # it may be called by another name
@@ -226,6 +228,8 @@ def _methods(modules: list[torch.nn.Module]) -> dict[str, list[types.FunctionTyp
 
 def _functions(value: Any) -> list[types.FunctionType]:
     """Return the Python functions that a call of `value`, or a look at a property, runs first."""
+    if type(value) is types.FunctionType and not value.__dict__:  # most are, and all of their attributes lie there
+        return _functions_of(value)
     if type(value) in _NO_CODE or isinstance(value, torch.SymFloat):  # a look at a followed number is a read
         return []
     for inner in ("__wrapped__", "__func__", "func", "fget", "function"):
