@@ -123,12 +123,13 @@ class _OfOne:
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         layer, in_evaluation = self.__dict__["_fused_layer"]
-        if not in_evaluation and not (self.training and _drops(layer)):  # type: ignore[attr-defined]
+        whole: Any = self
+        if not in_evaluation and not (whole.training and _drops(layer)):
             return super().forward(*args, **kwargs)  # type: ignore[misc]
-        owners = dict(self.named_modules())  # type: ignore[attr-defined]
+        owners = dict(whole.named_modules())
         for path, part in layer.named_modules():
             own = owners.get(path)
-            part.training = (self if own is None else own).training  # type: ignore[attr-defined]
+            part.training = (whole if own is None else own).training
             for registry in ("_parameters", "_buffers") if own is not None else ():
                 held, mine = getattr(part, registry), getattr(own, registry)
                 names = held.keys() & mine.keys() - set(getattr(part, "shared_buffers", ()))

@@ -40,7 +40,7 @@ _KNOWN_LEAVES = (torch.Tensor, bool, int, float, complex, str, type(None), torch
 
 @dataclass
 class Seen:
-    """What a call of a kind was seen to do; where it could not be tried, what it may do."""
+    """Effects of a kind of call: those of its trial or, where it was not to be tried, all that it may have."""
 
     refusal: str = ""  # why a loop at the price of plain models does not compute what the array must
     writes: bool = False  # into parameters
