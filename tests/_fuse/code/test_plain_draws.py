@@ -81,12 +81,13 @@ class Noisy(torch.nn.Module):
 class Recurrent(torch.nn.Module):
     def __init__(self):
         super().__init__()
+        self.drop, self.slopes = torch.nn.Dropout(0.3), torch.nn.RReLU()
         self.rnn, self.attention = torch.nn.LSTM(4, 4, 2, dropout=0.5), torch.nn.MultiheadAttention(4, 2, dropout=0.3)
         self.block = torch.nn.TransformerEncoderLayer(4, 2, 8, dropout=0.2)
 
     def forward(self, h):
         h = self.rnn(h[:, None])[0]
-        return self.block(self.attention(h, h, h)[0])
+        return self.slopes(self.drop(self.block(self.attention(h, h, h)[0])))
 
 
 def trained(models, branches):
@@ -115,6 +116,8 @@ def test_model_by_model_the_numbers_are_those_of_all_at_once(name):
     at_once, expected = trained(models, False)
     one_by_one, array = trained(models, True)
     torch.testing.assert_close(one_by_one, at_once)
+    for evaluated in (array, expected):
+        evaluated.eval()(torch.ones(3, 5, 4, dtype=torch.float64))
     torch.testing.assert_close(nn.get_rng_state(array), nn.get_rng_state(expected))
     torch.testing.assert_close(array.state_dict(), expected.state_dict())
 

@@ -19,6 +19,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ..._torch import TorchDispatchMode, tree_map
+from ...nn.forward_state import unwatched
 from ...nn.model_tensor import ModelTensor, NotFusable, state
 from ...nn.random_streams import FUNCTION_STREAM, seeds_of
 from ...ops.library import is_read_by_backward
@@ -125,7 +126,8 @@ class _OfOne:
         layer, in_evaluation = self.__dict__["_fused_layer"]
         whole: Any = self
         if not in_evaluation and not (whole.training and _drops(layer)):
-            return super().forward(*args, **kwargs)  # type: ignore[misc]
+            with unwatched():  # what it calls is none of the functions of the models' code
+                return super().forward(*args, **kwargs)  # type: ignore[misc]
         owners = dict(whole.named_modules())
         for path, part in layer.named_modules():
             own = owners.get(path)

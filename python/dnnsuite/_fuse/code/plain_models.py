@@ -271,19 +271,20 @@ class PlainModels:
                 output = call_model(model, own_args, own_kwargs)
         finally:
             acts = numbers.moved() or outside.changed() or contents.changed()
-            numbers.put_back(torchs=draws.drew)  # the models themselves draw them next
+            drew = draws.drew and numbers.torch_moved()  # other threads may move it, operators may draw nothing
+            numbers.put_back(torchs=drew)  # the models themselves draw them next
             outside.put_back()
         seen.acts = acts or self._seen_from_outside(model, attributes)
         seen.writes_arguments = list(map(version_of, given)) != before[0]
         seen.writes = seen.writes or list(map(version_of, parameters)) != before[1]
-        seen.by_generator = draws.drew
+        seen.by_generator = drew
         again = state.checkpointed and bool(self._buffers or self._streams)
-        seen.draws = draws.drew or streams.drew or named or again
+        seen.draws = drew or streams.drew or named or again
         reasons = {
             "a module has a forward for all models": any(
                 is_fused(m) and not m._fused_code for m in self.module.modules()
             ),
-            "its code draws random numbers": draws.drew or streams.drew,
+            "its code draws random numbers": drew or streams.drew,
             "its code may draw random numbers": named,
             "its checkpoints may write buffers in the backward pass": again,
             "its code writes into its arguments": seen.writes_arguments,
