@@ -5,8 +5,9 @@ from .array import Array
 from .batch import stack, unstack
 from .code.joined_outputs import is_record, names_of_record
 from .code.kept_state import SharedNumbers
-from .code.one_by_one import generator_loans, models_apart, plain_models_of, reads_own_values
+from .code.one_by_one import models_apart, plain_models_of, reads_own_values
 from .code.own_values import names_of_own, numbers_read
+from .code.plain_draws import generator_loans
 from .code.stand_in import attributes_alone, stands_in
 from .coverage import Cover, coverage, notes, take_notes
 from .diverged import Divergence, OwnAttributes, take_from_models

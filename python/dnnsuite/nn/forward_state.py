@@ -48,7 +48,6 @@ class _State(threading.local):
         self.mode: Any = None  # the function mode that does so, where it is on
         self.drew = False  # whether code of the models drew numbers
         self.drew_alone = False  # whether models that ran one by one drew from torch's generator
-        self.lent: Any = ()  # what the modules of one of several models hold for this call
         self.checkpoints = 0  # checkpointed parts whose first run is under way
         self.may_stop = False  # a checkpoint runs again, and ends where autograd has all tensors it wants
         self.checkpointed = False  # one of torch's checkpoints was called, by whatever code

@@ -18,39 +18,6 @@ from torch import Tensor
 _known: dict[int, weakref.ref[Tensor]] = {}
 
 
-def split_by_model(parameter: Tensor) -> Sequence[Tensor]:
-    """Split a parameter `[B, ...]` into views `[1, ...]`; a view without gradient counts as not used by its model."""
-    parts = torch.split(parameter, 1)
-    node = parts[0].grad_fn
-    if node is not None and parameter.is_leaf and len(parts) > 1:
-        node.register_hook(_Unused(parameter))
-    if parameter.is_leaf:
-        for index, part in enumerate(parts):
-            part._of_models = (parameter, index)  # type: ignore[attr-defined]
-    return parts
-
-
-def source_of(part: Tensor) -> tuple[Tensor, int] | None:
-    """Return the parameter `[B, ...]` that `part` was split off, and its place there; None for other tensors."""
-    found: tuple[Tensor, int] | None = getattr(part, "_of_models", None)
-    return found
-
-
-class _Unused:
-    """Hook after a split's backward: marks the gradients of the models that have none."""
-
-    def __init__(self, parameter: Tensor) -> None:
-        self._parameter = parameter
-
-    def __call__(self, joined: tuple[Tensor | None, ...], grads: tuple[Tensor | None, ...]) -> None:
-        if joined[0] is None:
-            return  # no model used it
-        for index, grad in enumerate(grads):
-            if grad is None:
-                note_partly_used(self._parameter)
-                joined[0].detach()[index].fill_(-0.0)
-
-
 def join_gradients(parameter: Tensor, grads: Sequence[Tensor | None]) -> Tensor | None:
     """Stack the models' gradients of a parameter `[B, ...]`; None if no model used it."""
     known = next((grad for grad in grads if grad is not None), None)

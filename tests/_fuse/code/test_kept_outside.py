@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from dnnsuite._fuse.code.kept_state import KeptOutside
+from dnnsuite._fuse.code.late_draws import reachable
 
 TOTAL, LOG, QUEUE = 0, [], collections.deque([1])
 CONTEXT = contextvars.ContextVar("context")
@@ -91,7 +92,7 @@ def test_a_change_is_seen_and_put_back(kind):
     CONTEXT.set([])
     module, before, target = kind(), state(), []
     arguments = (1, target.append) if kind is Handed else (1,)
-    kept = KeptOutside(module, "", arguments)
+    kept = KeptOutside(module, reachable(module), arguments)
     assert not kept.changed()
     module(*arguments)
     assert kept.changed()
@@ -110,7 +111,7 @@ def test_a_closures_variable_is_put_back():
             count += 1
 
     module = Counts()
-    kept = KeptOutside(module)
+    kept = KeptOutside(module, reachable(module))
     module(1)
     assert kept.changed()
     kept.put_back()
@@ -123,7 +124,7 @@ def test_state_of_the_modules_own_is_not_looked_at():
             self.own.append(x)
 
     module = Own()
-    kept = KeptOutside(module)
+    kept = KeptOutside(module, reachable(module))
     module(1)
     assert not kept.changed()
     assert module.own == [1]
@@ -136,5 +137,6 @@ def test_an_iterator_is_named():
         def forward(self, x):
             return next(numbers)
 
-    assert KeptOutside(Draws()).unknown == "count"
-    assert KeptOutside(Global()).unknown == ""
+    draws, listed = Draws(), Global()
+    assert KeptOutside(draws, reachable(draws)).unknown == "count"
+    assert KeptOutside(listed, reachable(listed)).unknown == ""

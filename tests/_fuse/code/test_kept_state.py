@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import dnnsuite
-from dnnsuite._fuse.code.kept_state import KeptState
+from dnnsuite._fuse.code.kept_state import KeptState, SharedNumbers
 from helpers import assert_near, make_models
 
 
@@ -72,3 +72,18 @@ def test_a_later_forward_keeps_what_the_first_changed():
     kept.put_back()
     for name, value in root.state_dict().items():
         assert torch.equal(value, before[name])
+
+
+def test_generators_of_gpus_are_put_back(monkeypatch):
+    """Numbers are in the place of the generators' states: no GPU is needed to lose sight of one."""
+    held = [torch.tensor([1], dtype=torch.uint8), torch.tensor([2], dtype=torch.uint8)]
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: [state.clone() for state in held])
+    monkeypatch.setattr(torch.cuda, "set_rng_state_all", lambda states: held.__setitem__(slice(None), states))
+    kept = SharedNumbers(others=False)
+    held[1] = torch.tensor([9], dtype=torch.uint8)
+    assert kept.torch_moved()
+    kept.put_back(torchs=True)
+    assert not kept.torch_moved()
+    assert [int(state) for state in held] == [1, 2]

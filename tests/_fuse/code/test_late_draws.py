@@ -16,6 +16,7 @@ from dnnsuite._fuse.code.late_draws import (
     may_write_parameters,
     names_other_generators,
     names_that_draw,
+    reachable,
 )
 from dnnsuite.errors import InvalidArgument
 
@@ -73,12 +74,12 @@ READS = {
 
 @pytest.mark.parametrize("name", WRITES)
 def test_code_without_gradients_that_may_write_parameters(name):
-    assert may_write_parameters(Prepared(WRITES[name]))
+    assert may_write_parameters(reachable(Prepared(WRITES[name])))
 
 
 @pytest.mark.parametrize("name", READS)
 def test_code_without_gradients_that_only_reads(name):
-    assert not may_write_parameters(Prepared(READS[name]))
+    assert not may_write_parameters(reachable(Prepared(READS[name])))
 
 
 def clears(x):
@@ -92,7 +93,7 @@ def thaws(x):
 
 @pytest.mark.parametrize(("function", "handles"), [(clears, True), (thaws, True), (noise, False)])
 def test_code_that_handles_gradients(function, handles):
-    assert handles_gradients(Prepared(function)) == handles
+    assert handles_gradients(reachable(Prepared(function))) == handles
 
 
 HIDDEN = "ran"  # no name that a search finds
@@ -201,10 +202,10 @@ class Calling(Quiet):
 
 
 def test_only_names_that_a_forward_reaches_count():
-    assert not names_that_draw(Quiet())
-    assert names_that_draw(Calling()) == {"rand"}
-    assert names_that_draw(torch.nn.Sequential(Quiet(), Calling()))
-    assert not names_that_draw(torch.nn.Sequential(torch.nn.Dropout(0.5)))
+    assert not names_that_draw(reachable(Quiet()))
+    assert names_that_draw(reachable(Calling())) == {"rand"}
+    assert names_that_draw(reachable(torch.nn.Sequential(Quiet(), Calling())))
+    assert not names_that_draw(reachable(torch.nn.Sequential(torch.nn.Dropout(0.5))))
 
 
 def test_to_make_a_model_of_an_array_draws_nothing():
@@ -228,9 +229,9 @@ class Straight(torch.nn.Module):
 
 
 def test_code_that_may_look_later_names_a_look_in_a_function_with_a_branch():
-    assert may_look_later(Branching())
-    assert not may_look_later(Straight())
-    assert not may_look_later(torch.nn.Linear(2, 2))
+    assert may_look_later(reachable(Branching()))
+    assert not may_look_later(reachable(Straight()))
+    assert not may_look_later(reachable(torch.nn.Linear(2, 2)))
 
 
 class _WithPython(torch.nn.Module):
@@ -252,7 +253,7 @@ class _WithTorch(torch.nn.Module):
 
 
 def test_generators_of_python_and_numpy_are_told_from_torchs():
-    assert names_other_generators(_WithPython())
-    assert names_other_generators(_WithNumpy())
-    assert names_other_generators(torch.nn.Sequential(_WithTorch(), _WithNumpy()))
-    assert not names_other_generators(_WithTorch())
+    assert names_other_generators(reachable(_WithPython()))
+    assert names_other_generators(reachable(_WithNumpy()))
+    assert names_other_generators(reachable(torch.nn.Sequential(_WithTorch(), _WithNumpy())))
+    assert not names_other_generators(reachable(_WithTorch()))

@@ -10,7 +10,6 @@ from torch.nn.functional import softplus
 
 import dnnsuite
 from dnnsuite import StepRunner, nn, optim
-from dnnsuite.errors import InvalidArgument
 
 B, STEPS = 3, 5
 
@@ -197,10 +196,18 @@ class Noisy(Constant):
         return super().moved(x + 0.1 * torch.randn_like(x), **how)
 
 
+class NoisyThawed(Thawed):
+    def moved(self, x, **how):
+        return super().moved(x + 0.1 * torch.randn_like(x), **how)
+
+
 @pytest.mark.parametrize("threads", [0, 1, 2])
-def test_with_random_numbers_as_arrays_of_one(threads):
+@pytest.mark.parametrize("kind", [Noisy, NoisyThawed])
+def test_with_random_numbers_as_arrays_of_one(kind, threads):
     batches = torch.randn(STEPS, B, 5, 4, dtype=torch.float64)
-    models = made(Noisy)
+    models = made(kind)
+    for model in models:
+        model.judge.requires_grad_(kind is Noisy)
     array = dnnsuite.fuse(models)
     streams = nn.get_rng_state(array)
     alone = [dnnsuite.fuse([model]) for model in models]
@@ -211,16 +218,3 @@ def test_with_random_numbers_as_arrays_of_one(threads):
     for index, one in enumerate(alone):
         for name, value in one.state_dict().items():
             torch.testing.assert_close(array.state_dict()[name][index], value[0])
-
-
-class NoisyThawed(Thawed):
-    def moved(self, x, **how):
-        return super().moved(x + 0.1 * torch.randn_like(x), **how)
-
-
-def test_thawing_where_numbers_are_drawn_is_refused():
-    models = made(NoisyThawed)
-    for model in models:
-        model.judge.requires_grad_(False)
-    with pytest.raises(InvalidArgument, match="before the forward"):
-        dnnsuite.fuse(models)(torch.randn(B, 5, 4, dtype=torch.float64))

@@ -8,7 +8,7 @@ known; this module notes them in the first run. Both variants of torch's checkpo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from ..._torch import Checkpoints
@@ -16,10 +16,10 @@ from ...errors import InvalidArgument
 from ...nn.model_tensor import ModelTensor, NotFusable, RunsAnew, state, wrap
 from ...nn.random_streams import noted, repeated
 from ..rules.table import UNDERSTOOD_FUNCTIONS, settle, settle_since
-from .lent_parameters import lent_again
 from .per_model_factories import making
+from .plain_draws import StreamDraws
 
-_KEPT = ("B", "random", "report", "wary", "lent")
+_KEPT = ("B", "random", "report", "wary")
 
 
 class _Part:
@@ -29,7 +29,7 @@ class _Part:
         settle()  # what was begun before belongs to no checkpoint
         self._tape: list[Any] = []
         self._held = {name: getattr(state, name) for name in _KEPT} | {"may_stop": may_stop}
-        self._making = state.making
+        self._making, self._mode = state.making, state.mode
 
     @contextmanager
     def first(self) -> Iterator[None]:
@@ -48,8 +48,7 @@ class _Part:
         mark = len(state.pending)
         vars(state).update(self._held)
         try:
-            own = making(self._making == 2) if self._making else nullcontext()
-            with torchs_checkpoints, repeated(self._tape), lent_again(self._held["lent"]), own:
+            with torchs_checkpoints, repeated(self._tape), self._mode_again():
                 yield
                 settle_since(mark)
         except NotFusable as error:
@@ -60,6 +59,13 @@ class _Part:
         finally:
             del state.pending[mark:]
             vars(state).update(before)
+            if isinstance(self._mode, StreamDraws):
+                self._mode.taken()
+
+    def _mode_again(self) -> AbstractContextManager[Any]:
+        if isinstance(self._mode, StreamDraws):
+            return self._mode.on()
+        return making(self._making == 2) if self._making else nullcontext()
 
 
 def _without_reentrant(torchs: Callable[..., Any], function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

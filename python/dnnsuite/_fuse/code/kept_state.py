@@ -12,6 +12,7 @@ import functools
 import random
 import types
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,14 @@ import torch
 
 from ..._code import content_of
 from ..._state import Contents, Kept, keep_binding, keep_cell, keep_contents, keep_names
-from ..._torch import hidden_from_modes
+from ..._torch import dispatch_modes, hidden_from_modes
 from ...nn.forward_state import state
 from ...nn.model_tensor import ModelTensor, physical
 from ...nn.random_streams import FUNCTION_STREAM, settle_draws
 from ..hooks import hooks_in
 from ..left_tensors import OPAQUE
 from .fused_attributes import NO_ATTRIBUTES, is_fused
-from .late_draws import is_followed, names_in, reachable
+from .late_draws import Code, is_followed, names_in
 
 _CONTAINERS = (list, dict, set, collections.deque)
 _NO_VALUES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
@@ -42,13 +43,11 @@ class SharedNumbers:
 
     def __init__(self, others: bool = True) -> None:
         self._others = (random.getstate(), np.random.get_state()) if others else None
-        with hidden_from_modes():
-            self.torch = torch.get_rng_state()
+        self._torch = torch_generators()
 
     def torch_moved(self) -> bool:
         """Return True if numbers were drawn from torch's since; other threads may have drawn them."""
-        with hidden_from_modes():
-            return not torch.equal(self.torch, torch.get_rng_state())
+        return self._torch != torch_generators()
 
     def moved(self) -> bool:
         """Return True if numbers were drawn from Python's or NumPy's since, which were looked at."""
@@ -59,11 +58,27 @@ class SharedNumbers:
         same = (kind, *rest) == (kind_before, *rest_before) and np.array_equal(words, words_before)
         return not same or python != random.getstate()
 
-    def put_back(self) -> None:
-        """Put Python's and NumPy's back; other threads may be using torch's."""
+    def put_back(self, torchs: bool = False) -> None:
+        """Put Python's and NumPy's back, and with `torchs` torch's, which other threads may be using."""
         if self._others is not None:
             random.setstate(self._others[0])
             np.random.set_state(self._others[1])
+        if torchs:
+            with hidden_from_modes():
+                first, *gpus = (torch.frombuffer(bytearray(one), dtype=torch.uint8) for one in self._torch)
+                torch.set_rng_state(first)
+                if gpus:
+                    torch.cuda.set_rng_state_all(gpus)
+
+
+def torch_generators() -> list[bytes]:
+    """Return the states of torch's generators, the CPU's and those of all GPUs in use by this process, out of sight of
+    a step that is recorded."""
+    with hidden_from_modes() if dispatch_modes() else nullcontext():
+        found = [torch.get_rng_state()]
+        if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+            found += torch.cuda.get_rng_state_all()
+        return [one.numpy().tobytes() for one in found]
 
 
 class KeptState:
@@ -190,14 +205,14 @@ def undo_written(begun: int) -> None:
 
 
 class KeptOutside:
-    """Values outside of the modules under `root` that a call of it, or of its `method`, can reach, with contents."""
+    """Values outside of the modules under `root` that `code`, which a call of it reaches, can change, with contents."""
 
-    def __init__(self, root: torch.nn.Module, method: str = "", arguments: Sequence[Any] = ()) -> None:
+    def __init__(self, root: torch.nn.Module, code: Code, arguments: Sequence[Any] = ()) -> None:
         inside = set(map(id, root.modules()))
         self._places: dict[Any, Kept] = {}
         values: list[Any] = []
         kinds = {base for module in root.modules() for base in type(module).__mro__}
-        functions = reachable(root, method) + [(one, names_in(one)) for one in _functions_in(arguments)]
+        functions = code + [(one, names_in(one)) for one in _functions_in(arguments)]
         for function, names in functions:
             space = function.__globals__
             for name in names & space.keys():

@@ -52,29 +52,28 @@ def is_followed(module: str) -> bool:
     return module.partition(".")[0] not in _NOT_FOLLOWED
 
 
-def names_that_draw(root: torch.nn.Module, method: str = "") -> Set[str]:
-    """Find names that draw in the first code with any that a call of `root`, or of its `method`, can reach."""
-    for function, names in reachable(root, method):
+#: Functions that a call can reach, each with the names in its code; see `reachable`.
+Code = list[tuple[types.FunctionType, frozenset[str]]]
+
+
+def names_that_draw(code: Code) -> Set[str]:
+    """Find names that draw in the first function with any."""
+    for function, names in code:
         found = names & _DRAWING or {name for name in names if _is_random(function.__globals__.get(name), names)}
         if found:
             return found
     return set()
 
 
-def names_other_generators(root: torch.nn.Module, method: str = "") -> bool:
-    """Return True if code that a call of `root`, or of its `method`, can reach names generators of Python or NumPy."""
-    return any(
-        _is_random(function.__globals__.get(name), names)
-        for function, names in reachable(root, method)
-        for name in names
-    )
+def names_other_generators(code: Code) -> bool:
+    """Return True if code names generators of Python or NumPy."""
+    return any(_is_random(function.__globals__.get(name), names) for function, names in code for name in names)
 
 
-def may_write_parameters(root: torch.nn.Module, method: str = "") -> bool:
-    """Return True if code that a call of `root`, or of its `method`, can reach names `.data`, or turns gradients off
-    and writes into anything."""
+def may_write_parameters(code: Code) -> bool:
+    """Return True if code names `.data`, or turns gradients off and writes into anything."""
     off = writes = False
-    for function, names in reachable(root, method):
+    for function, names in code:
         off = off or bool(names & _GRADIENTS_OFF)
         writes = writes or _writes(function.__code__, names)
         if "data" in names or (off and writes):
@@ -82,15 +81,14 @@ def may_write_parameters(root: torch.nn.Module, method: str = "") -> bool:
     return False
 
 
-def handles_gradients(root: torch.nn.Module, method: str = "") -> bool:
-    """Return True if code that a call of `root`, or of its `method`, can reach names flags or gradients of tensors."""
-    return any(names & _GRADIENTS for _, names in reachable(root, method))
+def handles_gradients(code: Code) -> bool:
+    """Return True if code names flags or gradients of tensors."""
+    return any(names & _GRADIENTS for _, names in code)
 
 
-def may_look_later(root: torch.nn.Module, method: str = "") -> bool:
-    """Return True if code that a call of `root`, or of its `method`, can reach may look at values in a branch, so
-    that a later call does though the first did not."""
-    return any(names & _LOOKING and branches(function.__code__) for function, names in reachable(root, method))
+def may_look_later(code: Code) -> bool:
+    """Return True if code may look at values in a branch, so that a later call does though the first did not."""
+    return any(names & _LOOKING and branches(function.__code__) for function, names in code)
 
 
 def _writes(code: types.CodeType, names: frozenset[str]) -> bool:
@@ -105,7 +103,7 @@ def _writes(code: types.CodeType, names: frozenset[str]) -> bool:
     return any("out" in constant for constant in tuples) or any(_writes(one, names) for one in inner)
 
 
-def reachable(root: torch.nn.Module, method: str) -> list[tuple[types.FunctionType, frozenset[str]]]:
+def reachable(root: torch.nn.Module, method: str = "") -> Code:
     """Return the functions that a call of `root`, or of its `method`, can reach, each with the names in its code.
 
     Names are followed to methods of the models' classes, to functions, classes and modules that the code names, and
@@ -213,6 +211,8 @@ def _methods(modules: list[torch.nn.Module]) -> dict[str, list[types.FunctionTyp
     owners = {type(module) for module in modules}
     for module in modules:
         for name, value in vars(module).items():
+            if type(value) in _NO_CODE:  # most are
+                continue
             for function in _functions(value):
                 found.setdefault(name, []).append(function)
                 found.setdefault("forward", []).append(function)  # it may be called by another name
@@ -228,6 +228,8 @@ def _methods(modules: list[torch.nn.Module]) -> dict[str, list[types.FunctionTyp
 
 def _functions(value: Any) -> list[types.FunctionType]:
     """Return the Python functions that a call of `value`, or a look at a property, runs first."""
+    if type(value) is types.FunctionType and not value.__dict__:  # most are, and all of their attributes lie there
+        return _functions_of(value)
     if type(value) in _NO_CODE or isinstance(value, torch.SymFloat):  # a look at a followed number is a read
         return []
     for inner in ("__wrapped__", "__func__", "func", "fget", "function"):

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -16,12 +15,9 @@ from ..._torch import hidden_from_function_modes, transforming, tree_map
 from ...errors import InvalidArgument
 from ...nn.sharing import is_shared
 from ...ops.library import applied
-from ...ops.partial_use import join_gradients, note_partly_used, source_of
+from ...ops.partial_use import join_gradients, note_partly_used
 
 TOGETHER_BYTES = 1 << 24  # of parameters whose gradients are held until all models have theirs
-
-# What modules hold for a call: module, the name of its registry, the name in it, and how to make what is lent.
-Lent = Sequence[tuple[torch.nn.Module, str, str, Callable[[], torch.Tensor]]]
 
 
 class _Lent(torch.autograd.Function):
@@ -51,7 +47,7 @@ def _views(parameter: torch.Tensor, apart: bool) -> Sequence[torch.Tensor]:
     now = whole.stride()
     wanted = _torchs_strides(whole.shape, now)
     if wanted is None:
-        parts = (whole if apart else whole.contiguous()).unbind(0)
+        parts = whole.contiguous().unbind(0)
     else:
         parts = (whole if wanted == now else whole.as_strided(whole.shape, wanted)).unbind(0)
     return [part.data for part in parts] if apart else parts
@@ -70,12 +66,6 @@ def _torchs_strides(shape: torch.Size, now: tuple[int, ...]) -> tuple[int, ...] 
         step *= size
     in_order = all(a == b for size, a, b in zip(shape[1:], strides, now[1:], strict=True) if size != 1)
     return (now[0], *strides) if in_order or not step else None
-
-
-def lies_in_another_order(parameter: torch.Tensor) -> bool:
-    """Return True for stacked parameters whose memory order is not that of their dimensions, as channels-last
-    filters."""
-    return not parameter[:1].is_contiguous()
 
 
 def lent(stacked: Sequence[torch.Tensor], apart: bool = False) -> list[Sequence[torch.Tensor]]:
@@ -113,23 +103,6 @@ def _groups(stacked: Sequence[torch.Tensor], places: Sequence[int]) -> Iterator[
             group, size = [], 0
     if group:
         yield group
-
-
-@contextmanager
-def lent_again(lent: Lent) -> Iterator[None]:
-    """Context manager: modules hold what they were `lent` for a call; buffers as they are now in the array."""
-    held = [(owner, names, name, getattr(owner, names)[name]) for owner, names, name, _ in lent]
-    parts = [part() for *_, part in lent]
-    try:
-        for (owner, names, name, _), part in zip(lent, parts, strict=True):
-            put_at(owner, names, name, part)
-        yield
-    finally:
-        for (owner, names, name, value), part in zip(held, parts, strict=True):
-            now = getattr(owner, names)[name]
-            if now is not part and now is not None:
-                part.copy_(now.detach())
-            put_at(owner, names, name, value)
 
 
 def put_at(module: torch.nn.Module, names: str, name: str, value: torch.Tensor) -> None:
@@ -197,8 +170,7 @@ class OwnGradients(TorchFunctionMode):
         self._own: dict[int, _Own] = {}
         for parameter, parts, flag in zip(stacked, lent, takes, strict=True):
             for index, part in enumerate(parts):
-                whole, row = source_of(parameter) or (parameter, index)
-                own = self._own[id(part)] = _Own(part, whole, row, flag)
+                own = self._own[id(part)] = _Own(part, parameter, index, flag)
                 if part.requires_grad:
                     part.register_hook(own.reach)
         self._frozen = {key for key, own in self._own.items() if not own.takes}
@@ -244,8 +216,8 @@ class OwnGradients(TorchFunctionMode):
     def _set_flag(self, own: _Own, flag: bool) -> torch.Tensor:
         if flag and not own.part.requires_grad and torch.is_grad_enabled():
             raise InvalidArgument(
-                f"the forward lets a parameter {list(own.part.shape)} take a gradient that all models share, or that "
-                "is frozen in code that draws random numbers: call requires_grad_() before the forward"
+                f"the forward lets a parameter {list(own.part.shape)} take a gradient that all models share: "
+                "call requires_grad_() before the forward"
             )
         own.takes = flag
         (self._frozen.discard if flag else self._frozen.add)(id(own.part))
@@ -256,7 +228,6 @@ def let_take(parameters: Sequence[torch.Tensor]) -> list[bool]:
     """Let all `parameters` take gradients for a call whose code may flip their flags; return the flags."""
     before = [parameter.requires_grad for parameter in parameters]
     for parameter in parameters:
-        split = source_of(parameter) is not None  # no gradient of it would reach the parameter it is a part of
-        if parameter.is_leaf and parameter.is_floating_point() and not split and not is_shared(parameter):
+        if parameter.is_leaf and parameter.is_floating_point() and not is_shared(parameter):
             parameter.requires_grad_()
     return before

@@ -16,14 +16,15 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..._torch import dispatch_modes, hidden_from_modes, sample_dirichlet, standard_gamma, tree_leaves
+from ..._torch import sample_dirichlet, standard_gamma, tree_leaves
 from ...errors import InvalidArgument
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state
 from ...nn.random_draws import draw
 from ...nn.random_streams import generators_of
+from ..rules.once import draws_numbers
 from ..rules.random import next_stream
-from .late_draws import names_other_generators, names_that_draw
-from .plain_draws import gpu_generators
+from .kept_state import torch_generators
+from .late_draws import names_other_generators, names_that_draw, reachable
 
 _MEMORY = frozenset(
     [
@@ -44,18 +45,21 @@ _DRAWN_INTO = frozenset(
     getattr(torch.Tensor, f"{name}_")
     for name in ("normal", "uniform", "exponential", "bernoulli", "random", "geometric", "log_normal", "cauchy")
 )
+_ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _DROPPING = frozenset(
     [
         *(getattr(torch.nn.functional, f"{kind}dropout") for kind in ("", "alpha_", "feature_alpha_")),
         *(getattr(torch.nn.functional, f"dropout{dimension}d") for dimension in (1, 2, 3)),
         *(torch.nn.functional.rrelu, torch.nn.functional.gumbel_softmax, torch.dropout, standard_gamma),
+        _ATTENTION,
     ]
 )
 _LIKE = {torch.rand_like: torch.rand, torch.randn_like: torch.randn}
 
 
-_RANDOM = _DRAWN | _DRAWN_INTO | _DROPPING
-_SPECIAL = (frozenset[Any](), _RANDOM, _RANDOM | _MEMORY)  # by `state.making`
+#: Functions that draw random numbers, for tensors of each model or of all.
+RANDOM = _DRAWN | _DRAWN_INTO | _DROPPING
+_SPECIAL = (frozenset[Any](), RANDOM, RANDOM | _MEMORY)  # by `state.making`
 
 
 class PerModelMode(TorchFunctionMode):
@@ -67,6 +71,8 @@ class PerModelMode(TorchFunctionMode):
             return func(*args, **kwargs) if kwargs else func(*args)
         kwargs = dict(kwargs or {})
         own = any(type(leaf) is ModelTensor for leaf in tree_leaves((args, kwargs)))
+        if func is _ATTENTION and (own or not draws_numbers(func.__name__, args, kwargs)):
+            return func(*args, **kwargs)
         if func not in _MEMORY:
             state.drew = True
         if kwargs.get("generator", 0) is None:
@@ -123,7 +129,7 @@ def watched(owner: Any, call: Callable[[], Any], method: str = "") -> Any:
     if method not in seen:
         seen[method] = _look_out(owner.__dict__.get("_root", owner), method)
     key = (method, owner.training, torch.is_grad_enabled())
-    before = _generators_now()
+    before = torch_generators()
     alone, state.drew_alone = state.drew_alone, False
     if seen.get(key, True):
         drew, state.drew = state.drew, False
@@ -135,7 +141,7 @@ def watched(owner: Any, call: Callable[[], Any], method: str = "") -> Any:
             state.drew = drew
     else:
         result = call()
-    if not state.drew_alone and before != _generators_now():
+    if not state.drew_alone and before != torch_generators():
         seen[key] = True
         _tell_of_shared_numbers(owner)
     state.drew_alone = alone or state.drew_alone
@@ -145,15 +151,16 @@ def watched(owner: Any, call: Callable[[], Any], method: str = "") -> Any:
 @contextmanager
 def drawing_alone() -> Iterator[None]:
     """Context manager: models run one by one, so that numbers from torch's generator are each model's own."""
-    before = _generators_now()
+    before = torch_generators()
     yield
-    state.drew_alone = state.drew_alone or before != _generators_now()
+    state.drew_alone = state.drew_alone or before != torch_generators()
 
 
 def _look_out(root: torch.nn.Module, method: str) -> bool:
     """Return True if the code may draw; its modules are then ready to begin anew in every call."""
-    found = names_that_draw(root, method)
-    elsewhere = bool(found) and names_other_generators(root, method)
+    code = reachable(root, method)
+    found = names_that_draw(code)
+    elsewhere = bool(found) and names_other_generators(code)
     for module in root.modules() if found else ():
         if "_fused_known" in module.__dict__:
             module.__dict__["_fused_unsure"] = True
@@ -173,15 +180,6 @@ def _tell_of_shared_numbers(owner: torch.nn.Module) -> None:
     if threading.active_count() == 1:  # nobody else can have drawn
         raise InvalidArgument(text)
     warnings.warn(text, stacklevel=2)
-
-
-def _generators_now() -> list[bytes]:
-    # Out of sight of a step that is recorded, which would take these tensors for its own.
-    with hidden_from_modes() if dispatch_modes() else nullcontext():
-        found = [torch.get_rng_state()]
-        if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
-            found += gpu_generators()
-        return [one.numpy().tobytes() for one in found]
 
 
 @contextmanager

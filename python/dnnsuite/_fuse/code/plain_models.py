@@ -2,7 +2,8 @@
 """B ordinary torch modules on the storage of an array's module: the loop that a user would write, at its price.
 
 Their parameters and buffers are views of the array's, so edits, `state_dict` and optimizers see one set of tensors.
-Layers of torch's that draw random numbers draw those of the array.
+Their random numbers are those of the array (`plain_draws.py`), and what their code sets in Python stays in them
+(`plain_parts.py`). The first call in a mode of training runs a copy of model 0, which tells what the code does.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import copy
 import types
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,20 +22,33 @@ from ..._code import keeps_state
 from ..._torch import TorchDispatchMode, mark_parameter, tree_leaves, tree_map
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, state
+from ...nn.random_streams import FUNCTION_STREAM
 from ..hooks import take_hooks
 from ..single_model import model_of, with_dense_gradients
 from ..slices import narrow
 from .checkpoints import torchs_checkpoints
 from .fused_attributes import NO_ATTRIBUTES, is_fused
 from .kept_state import KeptOutside, SharedNumbers, contents_in
-from .late_draws import handles_gradients, may_write_parameters, names_that_draw
-from .lent_parameters import OwnGradients, lent, let_take, lies_in_another_order
+from .late_draws import handles_gradients, may_write_parameters, names_that_draw, reachable
+from .lent_parameters import OwnGradients, lent, let_take
 from .method_name import call_model, method_named
-from .plain_draws import Draws, draw_as, generator_back
+from .plain_draws import ONE_GENERATOR, Draws, StreamDraws, draw_as, seeded_generator
 from .plain_parts import Buffers, Part, paths_of
 
-WRITES_ARGUMENTS = "its code writes into its arguments"
 _KNOWN_LEAVES = (torch.Tensor, bool, int, float, complex, str, type(None), torch.dtype, torch.device)
+
+
+@dataclass
+class Seen:
+    """Effects of a kind of call: those of its trial or, where it was not to be tried, all that it may have."""
+
+    refusal: str = ""  # why a loop at the price of plain models does not compute what the array must
+    writes: bool = False  # into parameters
+    flips: bool = False  # names flags or gradients
+    acts: bool = False  # sets attributes, or has hooks
+    writes_arguments: bool = True  # into what it is given
+    draws: bool = True  # from the streams of the array; or what a checkpoint runs again is the array's to note
+    by_generator: bool = False  # from torch's generator
 
 
 class PlainModels:
@@ -41,20 +56,18 @@ class PlainModels:
 
     def __init__(self, module: Any, B: int) -> None:
         self.module, self.B = module, B
+        self.complete = True  # all parameters can be exchanged
         self.has_run = False  # what the models' code has set is in these models
         self.models: list[Any] = [with_dense_gradients(model_of(module, index, copied=False)) for index in range(B)]
         self._take_over_parts()
         self._trees = [dict(model.named_modules()) for model in self.models]
         self._parts = [Part(part, owners) for path, part in paths_of(module) if (owners := self._counterparts(path))]
-        self._streams: list[tuple[Any, list[Any], Any]] = []
+        self._streams: list[tuple[Any, list[Any], list[Any]]] = []
         self._find_state()
         for part in self._parts:
             for owner in part.owners:
                 take_hooks(part.module, owner)
-        self._refusals: dict[Any, str] = {}
-        self._writing: set[Any] = set()  # calls that write, or may, into parameters
-        self._acting: set[Any] = set()  # calls that set attributes
-        self._flipping: dict[str, bool] = {}  # by method: its code names flags or gradients
+        self._seen: dict[Any, Seen] = {}  # by kind of call
 
     def _take_over_parts(self) -> None:
         """Adopt parts that ran one by one already, with the attributes that their code has set."""
@@ -71,54 +84,68 @@ class PlainModels:
     def _find_state(self) -> None:
         self._parameters: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
         self._buffers: list[Buffers] = []
-        self._places: list[tuple[Any, Any, dict[str, Any], str, bool]] = []
+        self._places: list[tuple[Any, Any, Callable[[], Any]]] = []
         for path, module in self.module.named_modules():
             owners = self._counterparts(path)
             if not owners:
                 continue  # a part that only our layer has
-            if "rng" in module._buffers and not module._parameters:
-                self._streams.append((module, owners, None))
+            if self._runs_as_array(path, module):
+                self._streams.append((module, owners, []))
             if any(name in owners[0]._parameters for name in module._parameters):
                 self._parameters.append((module._parameters, [owner._parameters for owner in owners]))
             shared = getattr(module, "shared_buffers", ())
             for name in module._buffers:
                 if name in owners[0]._buffers and name not in shared:
                     self._buffers.append(Buffers(module._buffers, name, [owner._buffers for owner in owners]))
-        self.complete = self._find_places()
+        self._find_places()
 
-    def _find_places(self) -> bool:
-        """Find the lists and dictionaries that hold parameters (as torch's RNNs do); False if one cannot be written."""
+    def _find_places(self) -> None:
+        """Find what else holds parameters: attributes, and lists (as torch's RNNs have), dictionaries, tuples there."""
         lent_names = {id(held) for _, owners in self._parameters for held in owners}
-        complete = True
         for tree in self._trees:
             owned = {}
             for module in tree.values():
                 for name, value in module._parameters.items():
                     if value is not None:
                         owned[id(value)] = (module._parameters, name)
-                        complete = complete and id(module._parameters) in lent_names
+                        self.complete = self.complete and id(module._parameters) in lent_names
+            seen = set[int]()
             for module in tree.values():
-                for name, value in vars(module).items():
-                    if name not in NO_ATTRIBUTES:
-                        complete = self._search(value, owned, 4) and complete
-        return complete
+                held = vars(module)
+                self._places += [
+                    (held, name, make)
+                    for name, value in held.items()
+                    if name not in NO_ATTRIBUTES and (make := self._maker(value, owned, seen)) is not None
+                ]
 
-    def _search(self, value: Any, owned: dict[int, Any], depth: int) -> bool:
+    def _maker(self, value: Any, owned: dict[int, Any], seen: set[int]) -> Callable[[], Any] | None:
+        """Return what makes `value` anew, of the parameters that are lent; None if it is or holds none."""
+        weak = isinstance(value, weakref.ref)  # as torch's RNNs have beside the list
+        registry, name = owned.get(id(value() if weak else value), (None, ""))
+        if registry is not None:
+            return (lambda: weakref.ref(registry[name])) if weak else (lambda: registry[name])
+        if not isinstance(value, (list, dict, tuple, set, frozenset)) or id(value) in seen:
+            return None
         if isinstance(value, (list, dict)):
-            items = list(enumerate(value)) if isinstance(value, list) else list(value.items())
-            inner = []
-            for key, item in items:
-                weak = isinstance(item, weakref.ref)  # as torch's RNNs have beside the list
-                found = owned.get(id(item() if weak else item))
-                if found is None:
-                    inner.append(item)
-                else:
-                    self._places.append((value, key, *found, weak))
-            found_all = [depth > 0 and self._search(item, owned, depth - 1) for item in inner]
-            return all(found_all)
-        if isinstance(value, (tuple, set, frozenset)):
-            return not any(id(item) in owned for item in value)
-        return id(value) not in owned
+            seen.add(id(value))
+        items = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
+        makers = [self._maker(item, owned, seen) for _, item in items]
+        if isinstance(value, (list, dict)):  # these stay what they are
+            self._places += [
+                (value, key, make) for (key, _), make in zip(items, makers, strict=True) if make is not None
+            ]
+            return None
+        if not any(makers):
+            return None
+        build: Any = getattr(type(value), "_make", type(value))  # the former: a named tuple's
+        return lambda: build([item if make is None else make() for (_, item), make in zip(items, makers, strict=True)])
+
+    def _runs_as_array(self, path: str, module: Any) -> bool:
+        """Return True for a module that draws in a way that torch's does not, or whose forward is for `[B, ...]`."""
+        if is_fused(module):
+            return not module._fused_code
+        inner = [part for name, part in module.named_children() if not self._counterparts(f"{path}.{name}".lstrip("."))]
+        return isinstance(module, ArrayModule) and any("rng" in one._buffers for one in (module, *inner))
 
     # -- before and after a call -------------------------------------------------------------------------------------
 
@@ -159,8 +186,8 @@ class PlainModels:
                 if value is not None and name in owners[0]:
                     for owner, part in zip(owners, parts[places[id(value)]], strict=True):
                         owner[name] = part
-        for container, key, owner, name, weak in self._places:
-            container[key] = weakref.ref(owner[name]) if weak else owner[name]
+        for container, key, make in self._places:
+            container[key] = make()
         for buffers in self._buffers:
             buffers.lend()
         self._lend_streams()
@@ -168,85 +195,104 @@ class PlainModels:
 
     def _lend_streams(self) -> None:
         for place, (module, owners, known) in enumerate(self._streams):
-            rates = module._buffers.get("p")
-            now = [module._buffers["rng"], rates, None if rates is None else rates._version]
-            if known is None or known[2] != now[2] or any(a is not b for a, b in zip(now[:2], known, strict=False)):
+            now = [
+                (buffer, buffer._version if name == "p" else 0)
+                for part in module.modules()
+                for name, buffer in part._buffers.items()
+                if name in ("p", "rng")
+            ]
+            if [(id(one), version) for one, version in known] != [(id(one), version) for one, version in now]:
                 for index, owner in enumerate(owners):
-                    draw_as(owner, narrow(module, index, 1))
+                    draw_as(owner, narrow(module, index, 1), is_fused(module))
                 self._streams[place] = (module, owners, now)
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
     def refusal(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-        """Explain why plain models do not compute what the array must; an empty string if they do.
-
-        The first call in a mode of training runs a copy of model 0 to see it.
-        """
-        key = self._kind_of(args)
-        if key not in self._refusals:
-            self._refusals[key] = self._looked_at(args, kwargs)
-        return self._refusals[key]
+        """Explain why a loop over plain models does not compute what the array must; an empty string if it does."""
+        return self.seen(args, kwargs).refusal
 
     def known_refusal(self, args: Sequence[Any]) -> str | None:
         """Return what `refusal` said of earlier calls of the kind; None before the first."""
-        return self._refusals.get(self._kind_of(args))
+        seen = self._seen.get(self._kind_of(args))
+        return None if seen is None else seen.refusal
 
     def has_side_effects(self, args: Sequence[Any]) -> bool:
         """Return True if a call with `args`, which was looked at, sets attributes or has hooks."""
-        return self._kind_of(args) in self._acting
+        seen = self._seen.get(self._kind_of(args))
+        return seen is not None and seen.acts
 
     def _kind_of(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """Describe what decides which code a call runs: the method, and the modules in training."""
         return method_named(args), *(part.module.training for part in self._parts)
 
-    def _looked_at(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+    def seen(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Seen:
+        """Return what calls of this kind do; the first of a kind is tried on a copy of model 0."""
+        key = self._kind_of(args)
+        if key not in self._seen:
+            code = reachable(self.module, method_named(args))
+            found = self._seen[key] = Seen(writes=may_write_parameters(code), flips=handles_gradients(code))
+            named = bool(names_that_draw(code))
+            found.refusal = self._not_to_be_tried(args, kwargs) or self._tried(found, named, args, kwargs)
+        return self._seen[key]
+
+    def _not_to_be_tried(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
         if not self.complete or not hasattr(TorchDispatchMode, "__torch_dispatch__"):
             return "a parameter is held where it cannot be exchanged"
-        if any(is_fused(m) and not m._fused_code for m in self.module.modules()):
-            return "a module has a forward for all models"
-        if names_that_draw(self.module, method_named(args)):
-            return "its code may draw random numbers"
         leaves = tree_leaves((args, kwargs))
         if any(not isinstance(leaf, _KNOWN_LEAVES) or type(leaf) is ModelTensor for leaf in leaves):
             return "an argument is no tensor"
-        model = self._stranger()
-        if any(map(_remembers, model.modules())):
+        if any(map(_remembers, self.models[0].modules())):
             return "it holds a function that remembers earlier calls"
-        own_args, own_kwargs = tree_map(_cloned, (args, kwargs))
-        given = [leaf for leaf in tree_leaves((own_args, own_kwargs)) if isinstance(leaf, torch.Tensor)]
-        before = [tensor._version for tensor in (*given, *model.parameters())]
-        attributes = {path: dict(vars(module)) for path, module in model.named_modules()}
-        outside = KeptOutside(model, method_named(args), [*args, *kwargs.values()])
+        return ""
+
+    def _tried(self, seen: Seen, named: bool, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+        """Run a copy of model 0, which leaves nothing, and note what it does; return the refusal.
+
+        Args:
+            named: its code names what draws.
+        """
+        model = self._stranger()
+        outside = KeptOutside(model, reachable(model, method_named(args)), [*args, *kwargs.values()])
         if outside.unknown:
             return f"its code can reach a {outside.unknown}, which a trial would move on"
+        own_args, own_kwargs = tree_map(_cloned, (args, kwargs))
+        given = [leaf for leaf in tree_leaves((own_args, own_kwargs)) if isinstance(leaf, torch.Tensor)]
+        parameters = list(model.parameters())
+        before = list(map(version_of, given)), list(map(version_of, parameters))
+        attributes = {path: dict(vars(module)) for path, module in model.named_modules()}
         contents = contents_in(model.modules())
         state.checkpointed = False
-        numbers = SharedNumbers()
-        acts = False
+        numbers, draws = SharedNumbers(), Draws()
+        device = next((tensor.device for tensor in (*parameters, *model.buffers())), None)
+        streams = StreamDraws(torch.zeros(1, 2, dtype=torch.int64, device=device))
         try:
-            with torchs_checkpoints, Draws() as draws, generator_back(draws):
+            with torchs_checkpoints, draws, streams.on():
                 output = call_model(model, own_args, own_kwargs)
         finally:
             acts = numbers.moved() or outside.changed() or contents.changed()
-            numbers.put_back()  # the models themselves draw them next
+            drew = draws.drew and numbers.torch_moved()  # other threads may move it, operators may draw nothing
+            numbers.put_back(torchs=drew)  # the models themselves draw them next
             outside.put_back()
-        after = [tensor._version for tensor in (*given, *model.parameters())]
-        kind, writes = self._kind_of(args), after[len(given) :] != before[len(given) :]
-        in_order = not any(map(lies_in_another_order, self.module.parameters()))
-        writes_later = in_order and may_write_parameters(self.module, method_named(args))
-        self._writing |= {kind} if writes or writes_later else set()
-        self._acting |= {kind} if acts or self._seen_from_outside(model, attributes) else set()
-        if draws.drew:
-            return "its code draws random numbers"
-        if writes and not in_order:
-            return "its code writes into parameters"
-        if state.checkpointed and self._buffers:
-            return "its checkpoints may write buffers in the backward pass"
-        if after[: len(given)] != before[: len(given)]:
-            return WRITES_ARGUMENTS
-        if any(type(leaf) is ModelTensor for leaf in tree_leaves(output)):
-            return "its code looks at tensors of other modules"
-        return ""
+        seen.acts = acts or self._seen_from_outside(model, attributes)
+        seen.writes_arguments = list(map(version_of, given)) != before[0]
+        seen.writes = seen.writes or list(map(version_of, parameters)) != before[1]
+        seen.by_generator = drew
+        again = state.checkpointed and bool(self._buffers or self._streams)
+        seen.draws = drew or streams.drew or named or again
+        reasons = {
+            "a module has a forward for all models": any(
+                is_fused(m) and not m._fused_code for m in self.module.modules()
+            ),
+            "its code draws random numbers": drew or streams.drew,
+            "its code may draw random numbers": named,
+            "its checkpoints may write buffers in the backward pass": again,
+            "its code writes into its arguments": seen.writes_arguments,
+            "its code looks at tensors of other modules": any(
+                type(leaf) is ModelTensor for leaf in tree_leaves(output)
+            ),
+        }
+        return next((reason for reason, holds in reasons.items() if holds), "")
 
     def _seen_from_outside(self, model: Any, before: dict[str, Any]) -> bool:
         """True if a forward has effects outside of parts that run model by model anyway: on attributes, or through
@@ -266,25 +312,38 @@ class PlainModels:
         model = with_dense_gradients(model_of(self.module, 0))
         for path, module in self.module.named_modules():
             if any(module is part for part, _, _ in self._streams):
-                draw_as(model.get_submodule(path), copy.deepcopy(narrow(module, 0, 1)))
+                draw_as(model.get_submodule(path), copy.deepcopy(narrow(module, 0, 1)), is_fused(module))
         return model
 
-    def run(self, given: Sequence[tuple[Sequence[Any], dict[str, Any]]]) -> list[Any]:
-        """Call each model with its own arguments; return the models' outputs. Not inside code of all models."""
-        writes = self._kind_of(given[0][0]) in self._writing
-        method = method_named(given[0][0])
-        if method not in self._flipping:
-            self._flipping[method] = handles_gradients(self.models[0], method)
+    def run(self, given: Sequence[tuple[Sequence[Any], dict[str, Any]]], random: Any = None) -> list[Any]:
+        """Call each model with its own arguments; return the models' outputs. Not inside code of all models.
+
+        Args:
+            random: holds the streams of functions that draw.
+        """
+        seen = self._seen.get(self._kind_of(given[0][0]), _UNSEEN)
         self.has_run = True
-        with self._lend(writes, self._flipping[method]) or nullcontext():
-            outputs = [call_model(model, *arguments) for model, arguments in zip(self.models, given, strict=True)]
-        if writes:
+        with self._lend(seen.writes, seen.flips) or nullcontext():
+            outputs = [self._call(index, seen, random, *arguments) for index, arguments in enumerate(given)]
+        if seen.writes:
             self._take_parameters()
-        for buffers in self._buffers:
-            buffers.take()
+        self._take_buffers()
         for part in self._parts:
             part.take()
         return outputs
+
+    def _call(self, index: int, seen: Seen, random: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        stream = getattr(random, "_buffers", {}).get(FUNCTION_STREAM) if seen.draws else None
+        if stream is None:
+            return call_model(self.models[index], args, kwargs)
+        draws = StreamDraws(stream.narrow(0, index, 1), self._take_buffers)
+        seeded = seen.by_generator and self.module._fused_report.reason != ONE_GENERATOR
+        with draws.on(), seeded_generator() if seeded else nullcontext():
+            return call_model(self.models[index], args, kwargs)
+
+    def _take_buffers(self) -> None:
+        for buffers in self._buffers:
+            buffers.take()
 
     @torch.no_grad()
     def _take_parameters(self) -> None:
@@ -297,11 +356,13 @@ class PlainModels:
                     if part is not None and part.data_ptr() != row.data_ptr():
                         row.copy_(part.data)
 
-    def attributes(self, index: int) -> Iterator[tuple[torch.nn.Module, dict[str, Any]]]:
-        """Yield each module of the array and the attributes that model `index` has there."""
-        for part in self._parts:
-            if not isinstance(part.module, ArrayModule):
-                yield part.module, vars(part.owners[index])
+
+_UNSEEN = Seen(writes_arguments=False, draws=False)
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """Count the writes into a tensor; 0 if nobody counts them."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _cloned(value: Any) -> Any:

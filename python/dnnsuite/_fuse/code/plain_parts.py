@@ -55,7 +55,11 @@ class Part:
             value = held.get(name)
             if name == "training":
                 for owner in self.owners:
-                    owner.training = self.module.training
+                    mine = (
+                        owner.modules() if isinstance(self.module, ArrayModule) else [owner]
+                    )  # whose parts are no `Part`s
+                    for one in mine:
+                        one.training = self.module.training
             elif (
                 name in NO_ATTRIBUTES
                 or isinstance(self.module, ArrayModule)

@@ -25,17 +25,17 @@ from ..rebound import refers_outside
 from ..rules.table import settle_since
 from ..slices import narrow
 from ..sparse_buffers import SparseBuffers
-from . import one_by_one
 from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage, class_of_its_own
 from .kept_state import KeptOutside, KeptState, note_written, undo_written
-from .late_draws import may_look_later, may_write_parameters
+from .late_draws import may_look_later, may_write_parameters, reachable
 from .method_name import method_named
 from .model_number import ModelNumber
 from .one_by_one import ModelParts
 from .own_values import names_of_own, read_number, set_for_all, take_own
 from .per_model_factories import drawing_alone, making
+from .plain_draws import ONE_GENERATOR
 from .sequential import Sequential
 
 
@@ -153,7 +153,8 @@ class UserModule(SparseBuffers, OwnTensors):
             if numbers is not None and self._fused_unsure and numbers.moved():
                 raise NotFusable("it draws from Python's or NumPy's random module")
             if numbers is not None and self._fused_B > 1 and numbers.torch_moved():
-                raise NotFusable("it draws random numbers by a function that knows one generator alone")
+                state.drew_alone = True  # what was drawn is not used
+                raise NotFusable(ONE_GENERATOR)
         return output
 
     def _fused_note_call(self, method: str, kept: KeptState | None) -> None:
@@ -196,14 +197,15 @@ class UserModule(SparseBuffers, OwnTensors):
         if known and not (self._fused_unsure or self._fused_acts_outside):
             return None
         first = method not in self._fused_writing
+        code = reachable(self, method) if first or self._fused_acts_outside else []  # type: ignore[arg-type]
         if first:
-            self._fused_writing[method] = may_write_parameters(self, method)  # type: ignore[arg-type]
-            if may_look_later(self, method):  # type: ignore[arg-type]
+            self._fused_writing[method] = may_write_parameters(code)
+            if may_look_later(code):
                 self._fused_looking.add(method)
         objects = not known or self._fused_acts
         outside = None
         if first or self._fused_acts_outside:
-            outside = KeptOutside(self, method, [*args, *kwargs.values()])  # type: ignore[arg-type]
+            outside = KeptOutside(self, code, [*args, *kwargs.values()])  # type: ignore[arg-type]
         others = first or self._fused_elsewhere
         return KeptState(self, self._fused_writing[method], objects, others, outside=outside)
 
@@ -332,7 +334,6 @@ class UserModule(SparseBuffers, OwnTensors):
 
     def _fused_set_in_models(self, name: str, value: Any) -> None:
         """Let models that run one by one have an attribute that was set from outside, as a loop over models would."""
-        one_by_one.note_change()
         parts = self._fused_parts
         if parts is not None and parts.own and name not in (*self._parameters, *self._buffers, *self._modules):
             for index, tree in enumerate(parts.trees):

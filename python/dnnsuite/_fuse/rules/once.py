@@ -31,7 +31,7 @@ _DRAWING = frozenset([
 ])  # fmt: skip
 _GAMMA = getattr(standard_gamma, "__name__", None)
 #: Functions that drop, and where `training`, or the rate of attention's dropout, stands among their arguments.
-_DROPPING = {
+DROPPING = {
     **{f"{kind}dropout{end}": 2 for kind in ("", "alpha_", "feature_alpha_", "feature_") for end in ("", "_")},
     **{f"dropout{dims}d": 2 for dims in (1, 2, 3)},
     "scaled_dot_product_attention": 4,
@@ -53,8 +53,8 @@ def shared_result(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rule
     name = getattr(func, "__name__", "__get__")
     if name in _OTHERS or draws_numbers(name, args, kwargs) or kwargs.get("generator") is not None or "out" in kwargs:
         return NotImplemented
-    if name in _DROPPING:  # its rule takes a draw of the stream, used or not: later ones are the same in any company
-        _pass_over_a_draw()
+    if name in DROPPING:  # its rule takes a draw of the stream, used or not: later ones are the same in any company
+        pass_over_a_draw()
     writes = in_place(func) or bool(kwargs.get("inplace"))
     if writes and type(args[0]) is ModelTensor and args[0].fresh is None:
         return NotImplemented
@@ -82,10 +82,11 @@ def _is_of_all(leaf: Any) -> bool:
 
 
 def draws_numbers(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return True if a call of the function of this name draws numbers, as far as its arguments tell."""
     if name == "scaled_dot_product_attention":
-        return _drops(_given(("dropout_p",), _DROPPING[name], args, kwargs, 0.0))
-    if name in _DROPPING:
-        training = _given(("training", "train"), _DROPPING[name], args, kwargs, True)
+        return _drops(_given(("dropout_p",), DROPPING[name], args, kwargs, 0.0))
+    if name in DROPPING:
+        training = _given(("training", "train"), DROPPING[name], args, kwargs, True)
         return bool(training) and _drops(_given(("p",), 1, args, kwargs, 0.5))
     return name in _DRAWING or name == _GAMMA or (name.endswith("_") and name.rstrip("_") in _DRAWING)
 
@@ -100,7 +101,8 @@ def _given(words: tuple[str, ...], place: int, args: tuple[Any, ...], kwargs: di
     return (named or [*args[place : place + 1], usual])[0]
 
 
-def _pass_over_a_draw() -> None:
+def pass_over_a_draw() -> None:
+    """Move the stream of functions past a draw that a function does not take."""
     stream = getattr(state.random, "_buffers", {}).get(FUNCTION_STREAM)
     if stream is not None:
         pass_over(stream)
