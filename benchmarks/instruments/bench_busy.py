@@ -4,8 +4,8 @@
     python benchmarks/instruments/bench_busy.py --quiet truth.json    # once, where nothing else runs
     python benchmarks/instruments/bench_busy.py --truth truth.json --runs 20
 
-The first command measures the quiet speedups, on each number of cores from one to all: beside a neighbour a workflow uses
-the cores that are left. The second one starts neighbours, runs the workflow, and compares each speedup
+The first command measures the quiet speedups, on each number of cores from one to all, because a workflow beside a
+neighbour uses the cores that are left. The second one starts neighbours, runs the workflow, and compares each speedup
 with the quiet one of as many threads. It prints how many speedups were told with `ok`, how many of these intervals hold
 the quiet speedup, and how many runs were conclusive within 15 %.
 """
