@@ -37,9 +37,9 @@ def made_by_dynamo(module: Any) -> bool:
 
 
 def uncompiled(function: Any) -> Any:
-    """What torch marks for its compiler when it is first called, which imports the compiler: two seconds of a process.
+    """Return a function of torch that does not import the compiler, two seconds, to be left alone by it.
 
-    The same function, marked at once. One that is not torch's own is returned as it is, such as somebody's patch.
+    It is marked at once instead. One that is not torch's own, such as a patch, is returned as it is.
     """
     file = getattr(getattr(function, "__code__", None), "co_filename", "")
     if Path(torch.__file__).parent not in Path(file).parents or not hasattr(function, "__wrapped__"):
@@ -53,7 +53,7 @@ def uncompiled(function: Any) -> Any:
 
 
 def _method(name: str) -> Any:
-    """A method of torch's optimizers, `uncompiled`; as somebody else has patched it since, where somebody has."""
+    """Return a method of torch's optimizers, `uncompiled`, or the patch that has taken its place."""
     own = getattr(torch.optim.Optimizer, name)
     plain = uncompiled(own)
 
@@ -66,7 +66,7 @@ def _method(name: str) -> Any:
 
 
 class UncompiledOptimizer(torch.optim.Optimizer):
-    """Torch's base of optimizers, for one whose making, state and step need no compiler."""
+    """Base of torch's optimizers, for those whose making, state and step need no compiler."""
 
     add_param_group, zero_grad, state_dict, load_state_dict = map(
         _method, ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
