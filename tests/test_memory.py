@@ -7,13 +7,13 @@ import textwrap
 
 import pytest
 
-import fresh_process
+import forked_program
 from dnnsuite import _memory as memory
 
 
 def run(program):
     """What a process that has done nothing yet prints."""
-    done = fresh_process.run(
+    done = forked_program.run(
         "import os, resource, torch\nfrom dnnsuite import _memory as memory\n" + textwrap.dedent(program)
     )
     assert done.returncode == 0, done.stderr

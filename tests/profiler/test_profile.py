@@ -6,7 +6,7 @@ import os
 import pytest
 import torch
 
-import fresh_process
+import forked_program
 from dnnsuite import profiler
 from dnnsuite.errors import InvalidArgument, Unavailable
 from profiler_loops import Operators, loop
@@ -15,7 +15,7 @@ EVERY = profiler.schedule(skip_first=1, wait=2, active=2, repeat=2)
 
 
 def run_python(code, *arguments, expect=0):
-    result = fresh_process.run(code, *arguments)
+    result = forked_program.run(code, *arguments)
     assert result.returncode == expect, result.stderr
     return result
 

@@ -31,9 +31,9 @@ def _status(pid):
 
 
 def _stays(process):
-    """True for multiprocessing's tracker of resources, and for the host of `fresh_process`."""
+    """True for multiprocessing's tracker of resources, and for the host of `forked_program`."""
     try:
         said = " ".join(process.cmdline())
     except psutil.NoSuchProcess:
         return True
-    return "multiprocessing.resource_tracker" in said or "fresh_process.py" in said
+    return "multiprocessing.resource_tracker" in said or "forked_program.py" in said
