@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def made_by_dynamo(module: Any) -> bool:
 def uncompiled(function: Any) -> Any:
     """Return a function of torch that does not import the compiler, two seconds, to be left alone by it.
 
-    It is marked at once instead. One that is not torch's own, such as a patch, is returned as it is.
+    Where the compiler is there already, it is told. A function that is not torch's own, as a patch, stays as it is.
     """
     file = getattr(getattr(function, "__code__", None), "co_filename", "")
     if Path(torch.__file__).parent not in Path(file).parents or not hasattr(function, "__wrapped__"):
@@ -47,9 +48,9 @@ def uncompiled(function: Any) -> Any:
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        return function.__wrapped__(*args, **kwargs)
+        return (function if DYNAMO in sys.modules else function.__wrapped__)(*args, **kwargs)
 
-    return not_compiled(called)
+    return called
 
 
 def _method(name: str) -> Any:
@@ -62,7 +63,7 @@ def _method(name: str) -> Any:
         found = getattr(torch.optim.Optimizer, name)
         return (plain if found is own else found)(self, *args, **kwargs)
 
-    return not_compiled(method)
+    return method
 
 
 class UncompiledOptimizer(torch.optim.Optimizer):

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .._torch import before_each_step, not_compiled, uncompiled
+from .._torch import before_each_step, uncompiled
 from ..errors import InvalidArgument
 from . import array_layers
 from .decay_groups import warn_of_dimensions
@@ -43,7 +43,6 @@ def takes_joint_steps(optimizer: Any) -> bool:
 def _looking(original: Callable[..., Any]) -> Callable[..., Any]:
     plain = uncompiled(original)
 
-    @not_compiled
     @functools.wraps(original)
     def add_param_group(self: torch.optim.Optimizer, param_group: dict[str, Any]) -> None:
         plain(self, param_group)
