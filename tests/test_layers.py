@@ -112,7 +112,6 @@ TESTED_BY: dict[str, str] = {
     "_torch/autograd.py": "test_torch.py",
     "_torch/checkpoints.py": "test_torch.py",
     "_torch/clipping.py": "test_torch.py",
-    "_torch/compiler.py": "test_torch.py",
     "_torch/hooks.py": "test_torch.py",
     "_torch/initial_values.py": "test_torch.py",
     "_torch/interpreter.py": "test_torch.py",

@@ -7,13 +7,15 @@ import textwrap
 
 import pytest
 
+import forked_program
 from dnnsuite import _memory as memory
 
 
 def run(program):
-    """What a fresh Python prints."""
-    text = "import os, resource, torch\nfrom dnnsuite import _memory as memory\n" + textwrap.dedent(program)
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False)
+    """What a process that has done nothing yet prints."""
+    done = forked_program.run(
+        "import os, resource, torch\nfrom dnnsuite import _memory as memory\n" + textwrap.dedent(program)
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """One vocabulary of options, values refused before anything slow is imported, and help that a newcomer can read."""
 
+import json
 import subprocess
 import sys
 
@@ -41,15 +42,26 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("line", NAMES)
-def test_a_name_is_refused_without_torch(line):
+@pytest.fixture(scope="module")
+def refused():
+    """(status, whether torch was imported by then, what was said) of each line, in one process."""
     code = (
-        "import sys; from dnnsuite.cli.app import main\n"
-        f"try: main({line.split()!r})\nexcept SystemExit as e: print(e.code, 'torch' in sys.modules)"
+        "import contextlib, io, json, sys; from dnnsuite.cli.app import main; found = {}\n"
+        "for line in sys.argv[1:]:\n"
+        "    with contextlib.redirect_stderr(io.StringIO()) as said:\n"
+        "        try: main(line.split())\n"
+        "        except SystemExit as end: found[line] = end.code, 'torch' in sys.modules, said.getvalue()\n"
+        "print(json.dumps(found))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["2", "False"]
-    assert (f"accepted: {NAMES[line]}" if NAMES[line] else "no configuration 'nosuch'") in done.stderr
+    done = subprocess.run([sys.executable, "-c", code, *NAMES], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("line", NAMES)
+def test_a_name_is_refused_without_torch(refused, line):
+    status, torch_is_there, said = refused[line]
+    assert (status, torch_is_there) == (2, False)
+    assert (f"accepted: {NAMES[line]}" if NAMES[line] else "no configuration 'nosuch'") in said
 
 
 def _given(name, *arguments):

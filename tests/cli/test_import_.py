@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from dnnsuite.cli import import_
 from dnnsuite.cli.app import main
 from importer_samples import FIXTURES, kineto, new_schema, sqlite
 
@@ -18,11 +19,17 @@ def run(capsys, *arguments):
     return 0, *capsys.readouterr()
 
 
-def script(name, *arguments):
-    code = f"from dnnsuite.cli.import_ import {name}; {name}()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+@pytest.fixture
+def script(capsys, monkeypatch):
+    """Calls a console command with these arguments: its status, and what it says."""
+
+    def called(name, *arguments):
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            getattr(import_, name)()
+        return ended.value.code or 0, *capsys.readouterr()
+
+    return called
 
 
 @pytest.mark.parametrize("path", sorted(FIXTURES.iterdir()), ids=lambda path: path.stem)
@@ -80,29 +87,31 @@ def test_another_database_and_another_kind(tmp_path, capsys):
     assert "no header" in run(capsys, FIXTURES / "dmon.txt", "--kind", "ncu")[2]
 
 
-def test_coreutil_prints_what_tbd_printed():
-    done = script("coreutil", FIXTURES / "ncu_details_old.csv")
+def test_coreutil_prints_what_tbd_printed(script):
+    code = "from dnnsuite.cli.import_ import coreutil; coreutil()"
+    command = [sys.executable, "-c", code, str(FIXTURES / "ncu_details_old.csv")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stdout == "fma\t17.50000 %\nfp16\t3.00000 %\ntensor\t20.00000 %\nsfu\t0.75000 %\n"
     assert done.stderr == "coreutil: tensor: 1 of 2 launches have no value and are left out\n"
-    found = json.loads(script("coreutil", FIXTURES / "ncu_raw.csv", "--json").stdout)["cores"]
+    found = json.loads(script("coreutil", FIXTURES / "ncu_raw.csv", "--json")[1])["cores"]
     assert [each["core"] for each in found] == ["fma", "tensor"]
 
 
-def test_fp32util_prints_what_tbd_printed():
-    done = script("fp32util", FIXTURES / "nvvp_full.csv")
-    assert done.returncode == 0
-    assert done.stdout.startswith("total duration (ns): 10000\naverage util scale: 5.50000\n")
-    assert "1 launches (500 ns) have no level" in done.stderr
+def test_fp32util_prints_what_tbd_printed(script):
+    status, out, err = script("fp32util", FIXTURES / "nvvp_full.csv")
+    assert status == 0
+    assert out.startswith("total duration (ns): 10000\naverage util scale: 5.50000\n")
+    assert "1 launches (500 ns) have no level" in err
 
 
 @pytest.mark.parametrize("name", ["coreutil", "fp32util"])
-def test_scripts_fail_in_one_line_with_status_two(tmp_path, name):
-    done = script(name, tmp_path / "gone.csv")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"{name}: error: {tmp_path / 'gone.csv'}: No such file")
-    assert done.stderr.count("\n") == 1
-    assert "file" in script(name, "--help").stdout
+def test_scripts_fail_in_one_line_with_status_two(script, tmp_path, name):
+    status, out, err = script(name, tmp_path / "gone.csv")
+    assert (status, out) == (2, "")
+    assert err.startswith(f"{name}: error: {tmp_path / 'gone.csv'}: No such file")
+    assert err.count("\n") == 1
+    assert "file" in script(name, "--help")[1]
 
 
 def test_help_needs_neither_torch_nor_pandas():

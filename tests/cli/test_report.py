@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from dnnsuite.cli.app import main
+from dnnsuite.cli.report import mlbench_report
 from report_runs import mila_tree, record, suite  # noqa: F401  (fixtures)
 from result_tables import FIXTURES
 
@@ -76,18 +77,19 @@ def test_bad_arguments_are_named(mila_tree, capsys, arguments, message):  # noqa
     assert message in err
 
 
-def mlbench(*arguments):
+def test_the_originals_tool(mila_tree, tmp_path, monkeypatch, capsys):  # noqa: F811
     code = "from dnnsuite.cli.report import mlbench_report; mlbench_report()"
-    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True)
-
-
-def test_the_originals_tool(mila_tree, tmp_path):  # noqa: F811
-    done = mlbench("--reports", mila_tree, "--name", "baselines", "--gpu-model", "RTX", "--show-comparison")
+    words = ["--reports", str(mila_tree), "--name", "baselines", "--gpu-model", "RTX", "--show-comparison"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "loader                          1200.00" in done.stdout
     assert "Bench Passes             :           | True |" in done.stdout
     page = tmp_path / "page.html"
-    done = mlbench("--reports", mila_tree, "--jobs", "baselines", "--gpu-model", "RTX", "--html", page, "--price", "10")
-    assert "RPP (Price/Score)" in done.stdout
+    asked = ["--reports", mila_tree, "--jobs", "baselines", "--gpu-model", "RTX", "--html", page, "--price", "10"]
+    for words, expected in ((asked, 0), (["--reports", tmp_path / "gone"], 2)):
+        monkeypatch.setattr(sys, "argv", ["mlbench-report", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            mlbench_report()
+        assert (ended.value.code or 0) == expected
+    assert "RPP (Price/Score)" in capsys.readouterr().out
     assert page.read_text().startswith("<!DOCTYPE html>")
-    assert mlbench("--reports", tmp_path / "gone").returncode == 2

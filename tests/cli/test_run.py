@@ -74,7 +74,7 @@ def test_the_command_leaves_torch_to_its_workers() -> None:
         "print({'torch', 'numpy', 'pandas', 'matplotlib'} & {*sys.modules})"
     )
     every = "run baselines --dry-run --device cpu"
-    one = "run toy_reg --preset smoke --device cpu --copies 1 --out o"
+    one = "run toy-nap --plugin suite_toys --device cpu --copies 1 --out o"
     said = subprocess.run([sys.executable, "-c", code, every, one], capture_output=True, text=True, check=True).stdout
     assert said.splitlines()[-1] == "set()"
 

@@ -2,13 +2,11 @@
 """`profiler.profile` around a loop: what it gives, and what it survives."""
 
 import os
-import subprocess
-import sys
-import textwrap
 
 import pytest
 import torch
 
+import forked_program
 from dnnsuite import profiler
 from dnnsuite.errors import InvalidArgument, Unavailable
 from profiler_loops import Operators, loop
@@ -17,9 +15,7 @@ EVERY = profiler.schedule(skip_first=1, wait=2, active=2, repeat=2)
 
 
 def run_python(code, *arguments, expect=0):
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), *arguments], capture_output=True, text=True, check=False
-    )
+    result = forked_program.run(code, *arguments)
     assert result.returncode == expect, result.stderr
     return result
 

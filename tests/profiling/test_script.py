@@ -45,7 +45,8 @@ def record(tmp_path):
     return json.loads((tmp_path / "out" / "profile.json").read_text())
 
 
-def test_a_script_is_observed_and_its_status_passed_on(script, tmp_path, capfd):
+def test_a_script_is_observed_and_its_status_passed_on_and_a_page_is_of_its_own_run(script, tmp_path, capfd):
+    """The same --out three times, the last for a script in which nothing can be seen."""
     assert run(tmp_path, script, 20, 3) == 3
     out, err = capfd.readouterr()
     assert out.startswith("done")
@@ -58,6 +59,18 @@ def test_a_script_is_observed_and_its_status_passed_on(script, tmp_path, capfd):
     assert found["overhead"]["windows"] == 4
     assert (tmp_path / "out" / "timeline.png").is_file()
     assert (tmp_path / "out" / "monitor.csv").read_text().startswith("time_ns,machine.")
+    first = (tmp_path / "out" / "summary.txt").read_bytes()
+    assert run(tmp_path, script, 12, 0, stop=True) == 0
+    out, err = capfd.readouterr()
+    assert out.count("profile of") == 1
+    assert f"{tmp_path / 'out'} holds an earlier run; this one is in {tmp_path / 'out-2'}" in err
+    assert out.rstrip().endswith("out-2")
+    assert run(tmp_path, "-c", "print('alone')") == 0
+    out, err = capfd.readouterr()
+    assert out == "alone\n"
+    assert "nothing was observed" in err
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["out", "out-2"]
+    assert (tmp_path / "out" / "summary.txt").read_bytes() == first
 
 
 def test_a_module_and_children_that_are_forked(script, tmp_path, capfd, monkeypatch):
@@ -78,24 +91,6 @@ def test_what_never_trains_is_told_and_keeps_its_status(tmp_path, capfd):
     assert run(tmp_path, "-c", "import sys; sys.exit(7)") == 7
     assert "no torch.optim optimizer stepped, no gradient was computed" in capfd.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_a_page_is_of_its_own_run(script, tmp_path, capfd):
-    """The same --out three times, the last for a script in which nothing can be seen."""
-    assert run(tmp_path, script, 12, 0, stop=True) == 0
-    first = (tmp_path / "out" / "summary.txt").read_bytes()
-    capfd.readouterr()
-    assert run(tmp_path, script, 12, 0, stop=True) == 0
-    out, err = capfd.readouterr()
-    assert out.count("profile of") == 1
-    assert f"{tmp_path / 'out'} holds an earlier run; this one is in {tmp_path / 'out-2'}" in err
-    assert out.rstrip().endswith("out-2")
-    assert run(tmp_path, "-c", "print('alone')") == 0
-    out, err = capfd.readouterr()
-    assert out == "alone\n"
-    assert "nothing was observed" in err
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["out", "out-2"]
-    assert (tmp_path / "out" / "summary.txt").read_bytes() == first
 
 
 def test_a_folder_that_cannot_be_made_is_refused_before_the_script_starts(tmp_path, capfd):

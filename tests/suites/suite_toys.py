@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Small jobs of a suite, for its tests; each misbehaves in one way."""
+"""Small jobs of a suite, for its tests; each misbehaves in one way, and most need no torch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import sys
 import time
 from pathlib import Path
 from typing import Any, ClassVar
-
-import torch
 
 from dnnsuite.jobs import Job, distributed, register
 
@@ -36,14 +34,10 @@ class Nap(Job):
         began_ns = time.monotonic_ns()
         batch = self.batch()
         self.data_wait_ns += time.monotonic_ns() - began_ns
-        self.loss = self.train(batch).detach()
-
-    @property
-    def last_loss(self) -> torch.Tensor:
-        return self.loss
+        self.loss = self.train(batch)
 
     def losses(self) -> list[float]:
-        return [float(self.loss)]
+        return [self.loss]
 
     def synchronize(self) -> None:
         pass
@@ -51,9 +45,9 @@ class Nap(Job):
     def batch(self) -> Any:
         time.sleep(self.options["nap_s"])
 
-    def train(self, batch: Any) -> torch.Tensor:
+    def train(self, batch: Any) -> float:
         self.steps += 1
-        return torch.tensor(1.0 / self.steps)
+        return 1.0 / self.steps
 
     def metrics(self) -> dict[str, float]:
         return {"steps": float(self.steps)}
@@ -66,7 +60,7 @@ class Nap(Job):
 class Nan(Nap):
     """The loss of the third batch is NaN."""
 
-    def train(self, batch: Any) -> torch.Tensor:
+    def train(self, batch: Any) -> float:
         loss = super().train(batch)
         return loss if self.steps < 3 else loss * math.nan
 
@@ -75,7 +69,7 @@ class Nan(Nap):
 class Crash(Nap):
     """Fails in its second step; only copy 0 does, when there are others."""
 
-    def train(self, batch: Any) -> torch.Tensor:
+    def train(self, batch: Any) -> float:
         loss = super().train(batch)
         if self.steps == 2 and os.environ["JOB_ID"] == "0":
             raise LookupError("no second step")
@@ -119,7 +113,7 @@ class Hide(Nap):
 class Early(Nap):
     """Ends with status 0 in the middle."""
 
-    def train(self, batch: Any) -> torch.Tensor:
+    def train(self, batch: Any) -> float:
         os._exit(0)
 
 
@@ -135,7 +129,7 @@ class Short(Nap):
 class Killed(Nap):
     """Is killed from outside."""
 
-    def train(self, batch: Any) -> torch.Tensor:
+    def train(self, batch: Any) -> float:
         os.kill(os.getpid(), 9)
         return super().train(batch)
 
@@ -170,6 +164,8 @@ class Team(Nap):
     smoke: ClassVar[dict[str, Any]] = {}
 
     def setup(self) -> None:
+        import torch
+
         self.place = distributed.place_of(self.scope)
         distributed.join(self.place, self.device)
         torch.manual_seed(self.config.seed)
@@ -182,18 +178,20 @@ class Team(Nap):
     def items_per_step(self) -> int:
         return self.config.batch_size * self.place.world_size
 
-    def weights(self) -> list[torch.Tensor]:
+    def weights(self) -> list[Any]:
         return list(self.line.parameters())
 
     def batch(self) -> Any:
+        import torch
+
         return torch.randn(self.config.batch_size, 2, generator=self.generator)
 
-    def train(self, batch: Any) -> torch.Tensor:
+    def train(self, batch: Any) -> float:
         loss = (self.model(batch) - batch.sum(1, keepdim=True)).square().mean()
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
-        return loss
+        return float(loss)
 
     def metrics(self) -> dict[str, float]:
         """How far apart the processes' models are, and what the other one drew."""
@@ -210,6 +208,6 @@ class Team(Nap):
 class TeamNan(Team):
     """The second process gets a NaN."""
 
-    def train(self, batch: Any) -> torch.Tensor:
+    def train(self, batch: Any) -> float:
         loss = super().train(batch)
         return loss * math.nan if self.place.rank == 1 else loss

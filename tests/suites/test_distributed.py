@@ -37,14 +37,9 @@ def test_what_goes_wrong_first_is_the_failure(run_toy, tmp_path):
     assert not list((tmp_path / "out/runs/toy-team-nan-r0-d0").glob("result*"))
 
 
-def test_alone_it_is_one_process(run_toy, tmp_path):
-    (run,) = run_toy("toy-team", tmp_path / "out", copies="all").runs
-    assert run.details["job_metrics"]["processes"] == 1
-    assert run.items_per_step == 4
-
-
-def test_the_place_of_whoever_starts_the_suite_is_not_the_jobs(run_toy, tmp_path, monkeypatch):
+def test_alone_it_is_one_process_whose_place_is_not_that_of_whoever_starts_the_suite(run_toy, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("RANK", "3")
     (run,) = run_toy("toy-team", tmp_path / "out", copies="all").runs
     assert run.details["job_metrics"]["processes"] == 1
+    assert run.items_per_step == 4

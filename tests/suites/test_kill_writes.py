@@ -13,7 +13,7 @@ from dnnsuite import results
 from dnnsuite.suites import SUITE_FILE, run
 from dying_writes import in_child
 
-KILLS = int(os.environ.get("DNNSUITE_KILLS", "3"))
+KILLS = int(os.environ.get("DNNSUITE_KILLS", "2"))
 
 
 def told(out: Path) -> tuple[object, ...]:

@@ -20,7 +20,7 @@ from dnnsuite.suites import SUITE_FILE
 
 KILLS = int(os.environ.get("DNNSUITE_KILLS", "2"))
 MARK = "DNNSUITE_TEST_KILL"
-LONGEST_S = 12.0 if KILLS > 10 else 6.0
+LONGEST_S = 12.0 if KILLS > 10 else 4.0
 
 
 def of_mark(mark: str) -> list[int]:

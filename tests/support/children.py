@@ -7,9 +7,9 @@ import psutil
 
 
 def children():
-    """All below this process, but for multiprocessing's tracker of resources, which lives as long as it does."""
+    """All below this process, but for those that live as long as it does."""
     left = psutil.Process().children(recursive=True)
-    return [process for process in left if not _tracks_resources(process)]
+    return [process for process in left if not _stays(process)]
 
 
 def assert_ends(pid, within_s=20.0):
@@ -30,8 +30,10 @@ def _status(pid):
         return None
 
 
-def _tracks_resources(process):
+def _stays(process):
+    """True for multiprocessing's tracker of resources, and for the host of `forked_program`."""
     try:
-        return any("multiprocessing.resource_tracker" in word for word in process.cmdline())
+        said = " ".join(process.cmdline())
     except psutil.NoSuchProcess:
         return True
+    return "multiprocessing.resource_tracker" in said or "forked_program.py" in said

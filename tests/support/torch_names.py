@@ -350,7 +350,7 @@ def _refused_in_backward(dnnsuite: Any) -> str:
 def main() -> None:
     uses = {"": [], **{key: list(name.names) for key, name in load_without([]).NAMES.items()}}
     torch.set_num_threads(1)
-    importlib.import_module("torch._dynamo")  # slow, and torch's optimizers want it: once, before the forks
+    importlib.import_module("torch._dynamo")  # slow, and torch's checkpoint wants it: once, before the forks
 
     for use, hidden in uses.items():
         sys.stdout.flush()

@@ -11,7 +11,7 @@ from dnnsuite.tuning.comparison import compare
 from dying_writes import in_child
 from small_sweep import run
 
-KILLS = int(os.environ.get("DNNSUITE_KILLS", "5"))
+KILLS = int(os.environ.get("DNNSUITE_KILLS", "2"))
 
 
 def search(mode, repeat, folder, again):

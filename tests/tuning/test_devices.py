@@ -130,8 +130,8 @@ def test_an_error_names_its_device(tmp_path):
     if len(os.sched_getaffinity(0)) == 2:
         with pytest.raises(Error, match=r"cpu:1: gone.*go on with resume.*devices.cpu-1"):
             run(tmp_path / "dies", "random", devices="cpu,cpu", loss=dies, width=1)
-    with pytest.raises(InvalidArgument, match=r"cpu:[01]: .*no metric 'acc'"):
-        run(tmp_path / "refuses", "random", devices="cpu,cpu", measure=refuses, metric="acc")
+    with pytest.raises(InvalidArgument, match=r"cpu:0: .*no metric 'acc'"):
+        run(tmp_path / "refuses", "random", devices="cpu", measure=refuses, metric="acc")
 
 
 def test_all_failing_is_said_once(tmp_path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A sweep on disk: what is kept, killed at any moment, continued, and refused."""
+"""A sweep on disk: what is kept, killed at any moment, continued, and refused. `DNNSUITE_KILLS=100` for every write."""
 
 import multiprocessing
 import os
@@ -16,6 +16,8 @@ from dnnsuite.errors import InvalidArgument
 from dnnsuite.tuning import Choice
 from dying_writes import in_child
 from small_sweep import ALGORITHMS, run, undisturbed
+
+KILLS = int(os.environ.get("DNNSUITE_KILLS", "4"))
 
 
 class Stop(Exception):
@@ -153,7 +155,7 @@ def test_values_that_json_has_not_survive_a_resume(tmp_path, task):
 def test_a_kill_at_any_write_leaves_what_goes_on_to_the_same_sweep(tmp_path, name):
     whole = undisturbed(name)
     writes = in_child(lambda: run(tmp_path / "counted", name))
-    for number in range(1, writes + 1, max(1, writes // 12)):
+    for number in range(1, writes + 1, max(1, writes // KILLS)):
         out = tmp_path / str(number)
         assert in_child(lambda out=out: run(out, name), number) is None
         sweep = run(out, name, resume=(out / "sweep.json").is_file())

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import sys
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from .lookup import note_lost
 
-__all__ = ["DYNAMO", "made_by_dynamo", "not_compiled"]
+__all__ = ["DYNAMO", "UncompiledOptimizer", "made_by_dynamo", "not_compiled", "uncompiled"]
 
 try:
     _has_dynamo = importlib.util.find_spec("torch._dynamo") is not None
@@ -30,3 +35,40 @@ def not_compiled(function: Any) -> Any:
 def made_by_dynamo(module: Any) -> bool:
     """True if `module` is what `torch.compile` makes of a module."""
     return any(kind.__module__.startswith("torch._dynamo") for kind in type(module).__mro__)
+
+
+def uncompiled(function: Any) -> Any:
+    """Return a function of torch that does not import the compiler, two seconds, to be left alone by it.
+
+    Where the compiler is there already, it is told. A function that is not torch's own, as a patch, stays as it is.
+    """
+    file = getattr(getattr(function, "__code__", None), "co_filename", "")
+    if Path(torch.__file__).parent not in Path(file).parents or not hasattr(function, "__wrapped__"):
+        return function
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return (function if DYNAMO in sys.modules else function.__wrapped__)(*args, **kwargs)
+
+    return called
+
+
+def _method(name: str) -> Any:
+    """Return a method of torch's optimizers, `uncompiled`, or the patch that has taken its place."""
+    own = getattr(torch.optim.Optimizer, name)
+    plain = uncompiled(own)
+
+    @functools.wraps(own)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = getattr(torch.optim.Optimizer, name)
+        return (plain if found is own else found)(self, *args, **kwargs)
+
+    return method
+
+
+class UncompiledOptimizer(torch.optim.Optimizer):
+    """Base of torch's optimizers, for those whose making, state and step need no compiler."""
+
+    add_param_group, zero_grad, state_dict, load_state_dict = map(
+        _method, ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    )

@@ -205,11 +205,10 @@ class Job(abc.ABC):
         return torch.device(self.config.device)
 
     @property
-    def last_loss(self) -> torch.Tensor:
-        """Mean over the models of the last step's losses, `[]`. Reading its value waits for the step."""
-        import torch
-
-        return torch.tensor(self.losses()).mean()
+    def last_loss(self) -> torch.Tensor | float:
+        """Mean over the models of the last step's losses, `[]`, whose value is waited for; or its number."""
+        losses = self.losses()
+        return sum(losses) / len(losses)
 
     def metrics(self) -> dict[str, float]:
         """Return measures of learning beside the loss (PSNR, reward, ...), by name. Never called in a window."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .._torch import before_each_step
+from .._torch import before_each_step, uncompiled
 from ..errors import InvalidArgument
 from . import array_layers
 from .decay_groups import warn_of_dimensions
@@ -41,9 +41,11 @@ def takes_joint_steps(optimizer: Any) -> bool:
 
 
 def _looking(original: Callable[..., Any]) -> Callable[..., Any]:
+    plain = uncompiled(original)
+
     @functools.wraps(original)
     def add_param_group(self: torch.optim.Optimizer, param_group: dict[str, Any]) -> None:
-        original(self, param_group)
+        plain(self, param_group)
         if len(self.param_groups) > 1:
             warn_of_dimensions(self.param_groups)
 

@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 import torch
 
 from .. import ops
+from .._torch import UncompiledOptimizer
 from ._group import Group, HyperParameter, ParameterGroup
 from ._kept_answers import KeptAnswers
 from ._plan import Hyper, StepPlan
 from ._state_table import StateTable
 
 
-class OptimizerState(torch.optim.Optimizer):
+class OptimizerState(UncompiledOptimizer):
     """Base of `ArrayOptimizer`: names of hyper-parameters, the update rule, groups, and the state of each parameter."""
 
     torch_class: ClassVar[Callable[..., torch.optim.Optimizer] | None] = None

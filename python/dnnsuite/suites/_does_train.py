@@ -18,15 +18,13 @@ _MANY = 0.1  # share of skipped steps that a reader must know of
 
 def fingerprints(job: Job) -> list[tuple[float, float]]:
     """Sum and norm of each weight, which an optimizer's step changes."""
+    weights = job.weights() if job.trains else []
+    if not weights:
+        return []
     import torch
 
-    if not job.trains:
-        return []
     with torch.no_grad():
-        return [
-            (float(weight.sum(dtype=torch.float64)), float(weight.norm(dtype=torch.float64)))
-            for weight in job.weights()
-        ]
+        return [(float(weight.sum(dtype=torch.float64)), float(weight.norm(dtype=torch.float64))) for weight in weights]
 
 
 def check_training(job: Job, before: list[tuple[float, float]], seen: Observations) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,13 +32,13 @@ _PER_COPY = ("seed", "jr_id", "vcd", "cpu_cores", "report")  # arguments that te
 
 def environment(job: Job, uuids: list[str]) -> dict[str, Any]:
     """Machine, versions, device and clocks at the end of the window. `uuids` are of the GPUs of the share."""
-    import torch
-
+    torch = sys.modules.get("torch")  # a job that works without it is not to wait for it
+    versions = host.versions()
     return {
         "machine": host.describe(),
-        "versions": {**host.versions(), "torch": str(torch.__version__)},
-        "threads": torch.get_num_threads(),
-        "device": str(job.device),
+        "versions": {**versions, "torch": str(torch.__version__)} if torch else versions,
+        "threads": torch.get_num_threads() if torch else None,
+        "device": job.config.device,
         "device_uuids": uuids,
         "precision": job.config.precision,
         "clocks": _clocks(uuids),

@@ -105,10 +105,12 @@ def observe(
 
 
 def _finite(losses: list[Any], before: int) -> list[float]:
-    """Return the losses' values, fetched together."""
-    import torch
+    """Return the losses' values, fetched together where they are tensors."""
+    values: list[float] = losses
+    if not isinstance(losses[0], float):
+        import torch
 
-    values: list[float] = torch.stack([loss.detach().reshape(()).float() for loss in losses]).tolist()
+        values = torch.stack([loss.detach().reshape(()).float() for loss in losses]).tolist()
     for i, value in enumerate(values):
         if not math.isfinite(value):
             raise NotFinite(f"the loss of batch {before + i + 1} is {value}")
