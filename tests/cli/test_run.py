@@ -28,7 +28,7 @@ TOY = ("toy-nap", "--plugin", "suite_toys", "--device", "cpu")
     [
         (["--preset", "x"], "unknown preset 'x'; accepted: quick, default, paper, fast"),
         (["--repeat", "0"], "--repeats 0: must be 1 to 10,000"),
-        (["--copies", "few"], "--copies few: wants per-gpu, all, or a number from 1"),
+        (["--copies", "few"], "--copies few: expected per-gpu, all, or a number of at least 1"),
         (["--pin", "x"], "--pin x: accepted: auto, cgroup, affinity, none"),
         (["--name", "vae"], "no job 'vae' in this suite; it has toy-nap"),
         (["--dataroot", "absent"], "--dataroot absent: no such directory"),

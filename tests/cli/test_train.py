@@ -35,7 +35,7 @@ def _in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--vary", "batch_size=2,4"], "batch_size cannot vary within an array"),
         (["--B", "3"], "B=3 models that are all alike: let a key vary, as --vary lr=0.05,0.1"),
         (["--vary", "lr=0.1,0.2", "--B", "3"], "B=3, and --vary has 2 of lr"),
-        (["--evaluate"], "--evaluate wants a checkpoint: --resume FILE, or the --out of a run"),
+        (["--evaluate"], "--evaluate needs a checkpoint: --resume FILE, or the --out of a run"),
         (["--evaluate", "--resume", "gone.pt"], "--evaluate: gone.pt: no such file"),
         (["--evaluate", "--vary", "seed=1,2"], "--evaluate is for one model"),
         (["--resume", "gone.pt"], "--resume gone.pt: no such file; accepted: never, auto, or a checkpoint"),

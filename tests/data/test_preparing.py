@@ -135,7 +135,7 @@ def test_class_archives_inside_of_imagenets_are_unpacked(tmp_path: Path) -> None
     ("more", "words_"),
     [
         ({"count": 3, "source": Path("x")}, "give one of them"),
-        ({"count": 1}, "--fake 1: ml-20m wants 25 to 20,000,000"),
+        ({"count": 1}, "--fake 1: ml-20m takes 25 to 20,000,000"),
         ({"source": Path("absent")}, "--from absent: no such file or folder"),
         ({"source": Path(".")}, "neither ml-20m.zip nor ratings.csv"),
     ],

@@ -125,7 +125,7 @@ def test_variables_and_quotes(text: str, expanded: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("$(id)", "wants a shell"), ("`id`", "wants a shell"), ("$C", "no variable C"), ('"', "quot")]
+    ("text", "words"), [("$(id)", "needs a shell"), ("`id`", "needs a shell"), ("$C", "no variable C"), ('"', "quot")]
 )
 def test_what_is_not_replaced(text: str, words: str) -> None:
     with pytest.raises(Failed, match=words):

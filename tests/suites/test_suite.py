@@ -104,12 +104,12 @@ def test_names_that_would_share_a_folder_are_refused(jobs_file) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ('"--repeat": Infinity', "--repeat.* wants a whole number, got inf"),
+        ('"--repeat": Infinity', "--repeat.* must be a whole number, got inf"),
         ('"--repeat": 1000000000', "repeat is 1000000000; must be 1 to 1,000,000"),
-        ('"--batch-size": 1e30', "--batch-size.* wants a whole number up to 2,147,483,647, got 1e\\+30"),
-        ('"--nap-s": -Infinity', "--nap-s.* wants a finite number, got -inf"),
+        ('"--batch-size": 1e30', "--batch-size.* must be a whole number up to 2,147,483,647, got 1e\\+30"),
+        ('"--nap-s": -Infinity', "--nap-s.* must be a finite number, got -inf"),
         ('"--x": ' + "[" * 20000, "nested too deeply"),
-        ('"--repeat": ' + "9" * 5000, "Exceeds the limit|wants a whole number"),
+        ('"--repeat": ' + "9" * 5000, "Exceeds the limit|must be a whole number"),
     ],
 )
 def test_numbers_that_cannot_be_are_refused_with_their_place(
@@ -157,7 +157,7 @@ def test_some_of_a_suite(jobs_file) -> None:
     ("job", "words"),
     [
         ({"name": "toy-nap", "args": {"--x": 1, "--numbr": 5}}, ':5: job "toy-nap", key "--x" is no flag of this job'),
-        ({"name": "toy-nap", "args": {"--repeat": "x"}}, ':5: job "toy-nap", key "--repeat" wants a whole number'),
+        ({"name": "toy-nap", "args": {"--repeat": "x"}}, ':5: job "toy-nap", key "--repeat" must be a whole number'),
         ({"name": "toy-nap", "args": {"--report": "$NO_SUCH"}}, "key \"--report\" '$NO_SUCH': no variable NO_SUCH"),
         ({"name": "toy-nap", "args": {"--repeat": 0}}, "repeat is 0; must be 1 to 1,000,000"),
         ({"name": "other", "cmd": "./other.sh"}, ":2: neither the name 'other' nor the command './other.sh'"),

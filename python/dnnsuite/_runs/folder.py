@@ -210,7 +210,7 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
     Args:
         root: the output directory.
         file: name of the file in it that holds the state.
-        resume: True to continue what is in it; False wants it empty or absent.
+        resume: True to continue what is in it; with False it must be empty or absent.
         runs: folder in it of the finished runs; "." is itself.
 
     Raises:

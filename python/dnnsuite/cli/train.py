@@ -383,7 +383,7 @@ def _evaluate(asked: _Asked, out: str | None, resume: str | None, quiet: bool, a
         raise InvalidArgument("--evaluate is for one model: leave out --vary and --B, and name models/N/best.pt")
     path = resume if resume not in (None, "never", "auto") else f"{out}/{CHECKPOINT}" if out else None
     if path is None:
-        raise InvalidArgument("--evaluate wants a checkpoint: --resume FILE, or the --out of a run")
+        raise InvalidArgument("--evaluate needs a checkpoint: --resume FILE, or the --out of a run")
     if not Path(path).is_file():
         raise InvalidArgument(f"--evaluate: {path}: no such file")
     data = training.find_data(asked.settings, asked.dataroot)

@@ -91,4 +91,4 @@ class _Arrays(pickle.Unpickler):
         of_numpy = module.split(".")[0] == "numpy" and name in ("_reconstruct", "ndarray", "dtype")
         if of_numpy or (module, name) == ("_codecs", "encode"):
             return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"it wants {module}.{name}, which an array of pixels does not need")
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which an array of pixels does not need")

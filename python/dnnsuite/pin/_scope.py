@@ -37,7 +37,7 @@ def _share(share: object) -> tuple[int, int]:
     """Return (i, N) of a share, if it is one."""
     if isinstance(share, (tuple, list)) and len(share) == 2 and all(type(each) is int for each in share):
         return share[0], share[1]
-    raise InvalidArgument(f"share {share!r}: wants (i, N), two whole numbers: the i-th of N shares")
+    raise InvalidArgument(f"share {share!r}: expected (i, N), two whole numbers: the i-th of N shares")
 
 
 @contextmanager

@@ -140,7 +140,8 @@ class _Reader:
         if not _NAME.fullmatch(name):
             self.fail(
                 self._key("name", start, end),
-                f"name {name!r} names files: wants letters, digits and . _ - +, up to 80, a letter or digit first",
+                f"name {name!r} is used in file names: give at most 80 letters, digits and . _ - +, the first a letter "
+                "or a digit",
             )
         scope = self._text(entry, "cgroup", start, end)
         if scope not in ("", *_SCOPES):
@@ -196,7 +197,7 @@ def expand(text: str, variables: Mapping[str, str], fail: Callable[[str], NoRetu
     `fail` is called with the problem when a variable is unknown or the text asks for more of a shell.
     """
     if _SHELL.search(text):
-        fail(f"{text!r} wants a shell to run something; only variables are replaced")
+        fail(f"{text!r} needs a shell to run something; only variables are replaced")
 
     def value(found: re.Match[str]) -> str:
         name = found[1] or found[2]

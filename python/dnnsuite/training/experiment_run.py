@@ -82,8 +82,8 @@ def run(
     Args:
         experiment: an experiment, an array of them, or a function that makes one for a device (cpu or cuda).
         out: directory of the run, with metrics.csv, train.log, run.json, checkpoint.pt and best.pt.
-        resume: `never` wants `out` empty or absent; `auto` goes on with what is in it, or begins; a path is a
-            checkpoint to go on from, in an empty `out`.
+        resume: `never` requires that `out` is empty or absent; `auto` continues what is in it, or begins; a path is a
+            checkpoint to continue from, in an empty `out`.
         device: auto, cpu or cuda.
         tensorboard: write tb_logs, where tensorboard is installed.
         quiet: print nothing.

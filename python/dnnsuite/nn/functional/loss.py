@@ -102,7 +102,7 @@ def _class_last(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor, torch.Si
     shape = input.shape[:-1]
     if not soft and target.shape != shape:
         raise InvalidArgument(
-            f"an input of {list(input.shape)} (class last) wants class indices {list(shape)}; got "
+            f"an input of {list(input.shape)} (class last) needs class indices {list(shape)}; got "
             f"{list(target.shape)}; what all models share is dnnsuite.stack(target, B={len(input)})"
         )
     if input.dim() == 3:  # rows already: a view would have a gradient of its own
