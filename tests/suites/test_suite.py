@@ -131,7 +131,7 @@ def test_a_byte_order_mark_is_no_part_of_a_file(toys: None, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["a/b", "../x", ".hidden", "a b", "x" * 81, "\u001b[31m", "naïve"])
 def test_names_that_are_no_file_names_are_refused(name: str, jobs_file) -> None:
     job = {"name": name, "cmd": "./regression/polynome/pytorch/run.sh"}
-    with pytest.raises(InvalidArgument, match=r"tweaked.json:\d+: name .* names files"):
+    with pytest.raises(InvalidArgument, match=r"tweaked.json:\d+: name .* is used in file names"):
         resolve(jobs_file(job), TOYS)
 
 

@@ -129,7 +129,7 @@ def cannot_tell(unknown: Sequence[str]) -> str:
 def check_same(
     where: Path, then: Mapping[str, Any] | None, now: Identity, allowed: Sequence[str] | None = (), of: str = ""
 ) -> dict[str, str]:
-    """Refuse to go on with a run of another identity; return what differs and was allowed to.
+    """Refuse to continue a run of another identity; return what differs and was allowed to.
 
     Args:
         where: directory or file of the run.

@@ -351,7 +351,7 @@ def _one_by_one(
     if resume not in ("never", "auto"):
         raise InvalidArgument(f"--resume {resume}: of several seeds, accepted are never and auto")
     if resume == "auto" and out is None:
-        raise InvalidArgument("--resume auto of several seeds needs --out, the folder to go on in")
+        raise InvalidArgument("--resume auto of several seeds needs --out, the folder to continue in")
     _, values = training.values_of_job(asked.name, asked.preset, asked.keys, asked.device)
     folder = Path(out) if out else default_out(asked.name, TRAINING_FILE, False)
     ended = 0

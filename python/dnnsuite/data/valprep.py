@@ -236,7 +236,7 @@ def carry_out(moves: Moves, tell: Callable[[int], None] = lambda done: None) -> 
     """Move the images by renaming, which copies and deletes nothing.
 
     They are gathered in a hidden folder, and the class folders appear at the end. After an early end, plan and carry
-    out again: it goes on.
+    out again: it continues.
 
     Args:
         tell: function that is called with the number of images gathered so far.
@@ -269,4 +269,4 @@ def _rename(path: Path, final: Path) -> None:
             raise FileExistsError("it is there already")
         os.rename(path, final)
     except OSError as error:
-        raise OutputError(f"cannot move {path} to {final}: {reason(error)}; run it again to go on") from error
+        raise OutputError(f"cannot move {path} to {final}: {reason(error)}; run it again to continue") from error

@@ -246,7 +246,7 @@ class Workload:
         loss_scale: scale of the loss in fp16 as long as no step overflows; None for one that grows.
         device: device that it always trains on; empty for that of the configuration.
         spread: True if in a suite one process for each device of the machine trains the same model.
-        reseed: seed torch's generators again after the model was made; False goes on where its weights have left them.
+        reseed: seed torch's generators again after the model was made; False continues where drawing its weights has left them.
     """
 
     name: str

@@ -205,7 +205,7 @@ class GradScaler:
         return part
 
     def select(self, indices: Sequence[int | None], init_scale: Any = 2.0**16) -> None:
-        """Let slot k go on as model `indices[k]`; a fresh one (None) starts at `init_scale` with model 0's factors."""
+        """Let slot k continue as model `indices[k]`; a new one (None) starts at `init_scale` with model 0's factors."""
         chosen = check_indices(indices, self.B)
         scales = fresh_values("init_scale", init_scale, chosen.count(None))
         for name, vector in self._vectors.items():

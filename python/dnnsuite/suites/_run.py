@@ -126,7 +126,7 @@ def run(suite: str | Path, out: str | Path, resume: bool = False, quiet: bool = 
 
     Raises:
         InvalidArgument, Unavailable, OutputError: as their messages say; finished runs are kept.
-        Interrupted: a signal came; finished runs are kept, and `resume` goes on.
+        Interrupted: a signal came; finished runs are kept, and `resume` continues.
     """
     return run_suite(str(suite), options, Path(out), resume, quiet=quiet)
 

@@ -239,13 +239,13 @@ def _state_of(checkpoint: Path) -> dict[str, Any]:
     state = read_checkpoint(checkpoint)
     if "position" not in state:
         raise BadCheckpoint(
-            f"{checkpoint} holds a model and nothing to go on from: take {CHECKPOINT}, or --evaluate this"
+            f"{checkpoint} holds a model without the state to continue from: take {CHECKPOINT}, or --evaluate this"
         )
     return state
 
 
 def _checkpoint(out: Path, resume: str, processes: Processes) -> Path | None:
-    """Return the checkpoint to go on from; None to begin."""
+    """Return the checkpoint to continue from; None to begin."""
     if resume == "never":
         return None
     path = out / CHECKPOINT if resume == "auto" else Path(resume)

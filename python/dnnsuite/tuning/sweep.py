@@ -131,7 +131,7 @@ def sweep(
             and data are sent to the processes. Needs `dnnsuite[optuna]`, and a directory.
         autocast: a half precision to train in.
         out: a directory for records and the best weights; a new one below `dnnsuite-runs` by default, False for none.
-        resume: go on with what is in `out`, or in the last directory. What decides the numbers has to be the same:
+        resume: continue what is in `out`, or in the last directory. What decides the numbers has to be the same:
             arguments, data, and code with the functions and values that it reaches.
         allow_changed: names of arguments that may differ when a sweep is resumed, as `["loss"]`; the records of trials
             that train on say so.
@@ -356,7 +356,7 @@ def _place(
         return
     if out is False:
         if resume:
-            raise InvalidArgument("resume=True goes on with a directory, and out is False: name the directory")
+            raise InvalidArgument("resume=True continues what is in a directory, and out is False: name the directory")
         yield Place(None, asked)
         return
     root = Path(out) if out not in (None, True) else default_out("sweep", SWEEP_FILE, resume)

@@ -86,7 +86,7 @@ def run(job: str, out: str | Path, resume: bool = False, quiet: bool = False, **
 
     Raises:
         InvalidArgument: an option is refused; the message names it.
-        Interrupted: a signal came; finished runs are kept, and `resume` goes on.
+        Interrupted: a signal came; finished runs are kept, and `resume` continues.
     """
     return sweep(job, options_by_name(options, OPTIONS | {"allow_changed"}), Path(out), resume, quiet=quiet)
 

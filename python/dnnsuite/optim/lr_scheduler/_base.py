@@ -39,7 +39,7 @@ class LRScheduler(_TORCHS):
                 group.setdefault("initial_lr", group["lr"].clone())
             elif "initial_lr" not in group:
                 raise InvalidArgument(
-                    f"group {place} has no initial_lr, so last_epoch={last_epoch} has nothing to go on from: load the "
+                    f"group {place} has no initial_lr, so last_epoch={last_epoch} has nothing to continue from: load the "
                     "optimizer's state first, or leave last_epoch out"
                 )
         self.base_lrs: list[Vector] = [group["initial_lr"].cpu().clone() for group in optimizer.param_groups]
@@ -66,7 +66,7 @@ class LRScheduler(_TORCHS):
             setattr(self, name, as_vector(value, B, name))
 
     def _starts(self, last_epoch: Any) -> Vector:
-        """Return the models that begin anew, and do not go on from an epoch."""
+        """Return the models that start from scratch instead of continuing from an epoch."""
         return as_vector(last_epoch, self.B, "last_epoch") == -1
 
     def _all(self) -> Vector:
@@ -152,7 +152,7 @@ class LRScheduler(_TORCHS):
             setattr(self, name, _copied(value))
 
     def select(self, indices: Sequence[int | None], **fresh: Any) -> None:
-        """Follow `ArrayOptimizer.select`, after it: slot k goes on as model `indices[k]` did.
+        """Follow `ArrayOptimizer.select`, after it: slot k continues as model `indices[k]` did.
 
         A fresh model (None) begins the schedule with the optimizer's learning rate of it; `fresh` holds its arguments,
         each one number or one per fresh model.

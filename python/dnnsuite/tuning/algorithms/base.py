@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The contract of an algorithm: it orders trials, hears a value after each epoch, and decides which go on. Grid and
+"""The contract of an algorithm: it orders trials, hears a value after each epoch, and decides which continue. Grid and
 random search, in which every trial trains to the end, whatever the others do."""
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ class Decision(enum.Enum):
     """Fate of a trial after an epoch."""
 
     GO = "go"  # another epoch
-    PAUSE = "pause"  # wait until it is ordered to go on, or given up
+    PAUSE = "pause"  # wait until it is ordered to continue, or given up
     DONE = "done"
     PRUNED = "pruned"
 
 
 @dataclass(frozen=True)
 class Order:
-    """Order to begin a trial, or to go on with it.
+    """Order to begin a trial, or to continue it.
 
     Attributes:
         trial: its number, from 0.
-        config: values of a trial that begins, or that goes on with other ones; None keeps its own.
+        config: values of a trial that begins, or that continues with other ones; None keeps its own.
         source: the trial whose weights, optimizer and schedule it takes over.
     """
 
@@ -44,7 +44,7 @@ class Setting:
     """A search: a `space`, or `configs` to try in their order; `epochs` of a trial at most; the `seed` of draws.
 
     `id` is that of the sweep's directory, the same after it was resumed; empty without one. `fits` tells whether a
-    trial of the second configuration can go on from the state of one of the first.
+    trial of the second configuration can continue from the state of one of the first.
     """
 
     space: Space
@@ -94,7 +94,7 @@ class Algorithm(abc.ABC):
         """Take the end of a trial: its last value after early stopping, None after a failure."""
 
     def given_up(self) -> list[int]:
-        """Return the paused trials that will not go on, each named once."""
+        """Return the paused trials that will not continue, each named once."""
         return []
 
     def plan(self) -> Plan | None:
