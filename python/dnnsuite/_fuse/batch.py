@@ -21,14 +21,14 @@ def stack(batch: Any, B: int | None = None) -> Any:
     """Make a batch `[B, ...]` for an array.
 
     Args:
-        batch: one tensor that all models share, which is not copied (stride 0 in dimension 0) unless it is sparse, or
-            a sequence of B tensors of one shape. A mapping, or a sequence of B of them, gives a dictionary of such
-            batches; values in it that are no tensors stay as they are.
-        B: number of models; needed for one shared batch.
+        batch: one tensor that all models share, or a sequence of B tensors of one shape. A shared tensor is not copied
+            (stride 0 in dimension 0) unless it is sparse. A mapping, or a sequence of B mappings, gives a dictionary of
+            such batches; values in it that are not tensors are kept unchanged.
+        B: number of models; required for a shared batch.
 
     Raises:
-        InvalidArgument: B is missing or is not the number of tensors, the tensors have different shapes, or there is
-            something else in their place.
+        InvalidArgument: B is missing or is not the number of tensors, the tensors have different shapes, or something
+            else is given in place of a tensor.
 
     >>> import torch, dnnsuite
     >>> x = dnnsuite.stack(torch.ones(5, 8), B=3)

@@ -21,7 +21,7 @@ _TORCHS: Any = torch.optim.lr_scheduler.LRScheduler  # whose attributes are one 
 
 class LRScheduler(_TORCHS):
     """Base of the schedules. `last_epoch` is an int64 `[B]`: models that joined later are at an epoch of their own.
-    As an argument it is one number, or one per model. To code that looks for torch's schedules, it is one: accelerate
+    As an argument it is one number, or one per model. Code that looks for torch's schedules recognises it: accelerate
     steps it with the optimizer, and not in each part of an accumulation.
 
     A schedule gives each group's learning rates float64 `[B]` by `rates`, from those of the epoch before where torch
@@ -154,8 +154,8 @@ class LRScheduler(_TORCHS):
     def select(self, indices: Sequence[int | None], **fresh: Any) -> None:
         """Follow `ArrayOptimizer.select`, after it: slot k continues as model `indices[k]` did.
 
-        A fresh model (None) begins the schedule with the optimizer's learning rate of it; `fresh` holds its arguments,
-        each one number or one per fresh model.
+        A new model (None) begins the schedule with its learning rate in the optimizer; `fresh` holds its arguments, each
+        one number or one per new model.
         """
         chosen = check_indices(indices, len(self.last_epoch))
         if len(chosen) != self.B:
