@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Losses per model: one value for each, never a mean over all of them.
+"""Losses per model: one value for each, never a mean over all models.
 
-Each takes the arguments of torch's, for inputs `[B, N, ...]` and a result `[B]` (`[B, N, ...]` with
-`reduction="none"`), so `loss.sum().backward()` gives each model the gradient that it would have alone. Floating
-arguments may be a list with one value per model; weights may be a list of tensors, one per model. Targets may be shared
+Each takes the arguments of torch's class. Inputs are `[B, N, ...]` and the result is `[B]` (`[B, N, ...]` with
+`reduction="none"`), so `loss.sum().backward()` gives each model the gradient that it would have alone. A numeric
+argument may be a list with one value per model; a weight may be a list of tensors, one per model. Targets may be shared
 by all models (`dnnsuite.stack`). `loss(input, target, sample_weight=w)` with w `[B, N]`, bool or floating, weights the
 samples: pad batches of different sizes with samples of weight 0.
 """
@@ -132,10 +132,9 @@ class Loss(ArrayModule):
 class CrossEntropyLoss(Loss):
     """`torch.nn.CrossEntropyLoss` for B models: logits `[B, N, C]` with class indices `[B, N]`.
 
-    Targets may be probabilities of the classes, `[B, N, C]`, too.
-
-    Each model's mean is over its own samples that are not `ignore_index`. As in torch, more dimensions follow the
-    class: `[B, N, C, d1, ...]`. `weight` is `[C]`, or `[B, C]` with a row for each model.
+    Targets may also be probabilities of the classes, `[B, N, C]`. The mean of each model is over its own samples whose
+    target is not `ignore_index`. As in torch, further dimensions follow the class: `[B, N, C, d1, ...]`. `weight` is
+    `[C]`, or `[B, C]` with a row for each model.
 
     >>> import torch
     >>> from dnnsuite import nn
@@ -318,7 +317,7 @@ class TripletMarginLoss(Loss):
 
 
 class TripletMarginWithDistanceLoss(Loss):
-    """`TripletMarginLoss` with a distance of the caller's, called on one model's `[N, D]` at a time."""
+    """`TripletMarginLoss` with a distance function of the caller, which gets `[N, D]` of one model at a time."""
 
     torch_class = torch.nn.TripletMarginWithDistanceLoss
     function = functional.triplet_margin_with_distance_loss

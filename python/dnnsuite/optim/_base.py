@@ -151,8 +151,8 @@ class ArrayOptimizer(PlannedUpdates):
         return values
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add parameters, as torch's optimizers do. Raises InvalidArgument for parameters that belong to no array, and for
-        values that are neither one number nor one per model."""
+        """Add parameters, as torch's optimizers do. Raises InvalidArgument for parameters that belong to no array, and
+        for values that are neither one number nor one per model."""
         given, B = self._without_pairs(param_group), self.B
         super().add_param_group(given)
         group = {name: value for name, value in self.param_groups.pop().items() if name not in self.pairs}
@@ -285,7 +285,7 @@ class ArrayOptimizer(PlannedUpdates):
         return factor, active
 
     def to_model(self, index: int, params: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-        """Make the torch optimizer of model `index` over `params` (in the order of this one), with a copy of its state."""
+        """Make the torch optimizer of model `index` over `params` (in this one's order), with a copy of its state."""
         under_way.finish(self)
         return _convert.to_model(self, index, list(params))
 

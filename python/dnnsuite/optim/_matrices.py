@@ -16,8 +16,8 @@ from ._written import Entry, WrittenOptimizer, norm
 class Muon(WrittenOptimizer):
     """`torch.optim.Muon` for B models (Jordan et al., 2024): momentum made orthogonal by Newton-Schulz, in bfloat16.
 
-    It takes the matrices of the models, `[B, m, n]` in an array; give biases, norms and embeddings to another optimizer. One
-    chain of batched products serves all models and all parameters of one shape.
+    It takes the matrices of the models, `[B, m, n]` in an array; give biases, norms and embeddings to another
+    optimizer. One chain of batched products serves all models and all parameters of one shape.
 
     >>> from dnnsuite import nn, optim
     >>> array = nn.Linear(4, 2, bias=False, B=3)

@@ -24,9 +24,9 @@ _VECTORS = ("scale", "growth_factor", "backoff_factor", "growth_interval", "grow
 class GradScaler:
     """`torch.amp.GradScaler` with a scale per model: an overflow skips that model's step and lowers its scale alone.
 
-    Use it like torch's: `scaler.scale(losses).sum().backward()`, `scaler.step(optimizer)`, `scaler.update()`, with losses
-    `[B]`. The gradients are unscaled while the optimizer reads them; `unscale_` writes them unscaled, for code that
-    looks at them or clips them. It works on any device. Frozen models keep their scale. With a `PartiallyFused`, a
+    Use it like torch's: `scaler.scale(losses).sum().backward()`, `scaler.step(optimizer)`, `scaler.update()`, with
+    losses `[B]`. The gradients are unscaled while the optimizer reads them; `unscale_` writes them unscaled, for code
+    that looks at them or clips them. It works on any device. Frozen models keep their scale. With a `PartiallyFused`, a
     model steps if the gradients of both its parts are finite.
 
     Args:

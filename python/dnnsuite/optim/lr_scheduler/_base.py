@@ -154,8 +154,8 @@ class LRScheduler(_TORCHS):
     def select(self, indices: Sequence[int | None], **fresh: Any) -> None:
         """Follow `ArrayOptimizer.select`, after it: slot k continues as model `indices[k]` did.
 
-        A new model (None) begins the schedule with its learning rate in the optimizer; `fresh` holds its arguments, each
-        one number or one per new model.
+        A new model (None) begins the schedule with its learning rate in the optimizer; `fresh` holds its arguments,
+        each one number or one per new model.
         """
         chosen = check_indices(indices, len(self.last_epoch))
         if len(chosen) != self.B:

@@ -90,8 +90,8 @@ class Brackets(Algorithm):
 
 
 class SuccessiveHalving(Brackets):
-    """Successive halving: `trials` train for `min_epochs`, the best 1/`eta` of them `eta` times as long, up to the
-    sweep's epochs."""
+    """Successive halving: `trials` train for `min_epochs`, the best 1/`eta` of them `eta` times as long, and so on up
+    to the epochs of the sweep."""
 
     def __init__(self, trials: int = 27, min_epochs: int = 1, eta: int = 3) -> None:
         _check(trials=trials, min_epochs=min_epochs)
@@ -110,7 +110,7 @@ class SuccessiveHalving(Brackets):
 
 
 class Hyperband(Brackets):
-    """Hyperband, whose R is the sweep's epochs; `skip_last` leaves out the last rungs of each bracket, as HFTA does.
+    """Hyperband, with R the epochs of the sweep; `skip_last` leaves out the last rungs of each bracket, as HFTA does.
 
     >>> from dnnsuite.tuning import Hyperband
     >>> Hyperband(eta=3)
@@ -189,11 +189,11 @@ def _check(**counts: int) -> None:
 
 
 class ASHA(Algorithm):
-    """ASHA: `trials` in all, `parallel` at once; rungs at `min_epochs`, `eta` times as many, and so on to the sweep's
-    epochs.
+    """ASHA: `trials` in all, `parallel` at once; rungs at `min_epochs`, `eta` times as many, and so on to the epochs of
+    the sweep.
 
-    `parallel` is part of the search, as who is promoted depends on who has ended: the history is the same on every
-    machine and at every width.
+    `parallel` is part of the search, because promotion depends on which trials have ended: the history is the same on
+    every machine and at every width.
     """
 
     def __init__(self, trials: int = 27, min_epochs: int = 1, eta: int = 3, parallel: int = 8) -> None:
