@@ -23,8 +23,8 @@ def collate(batches: Sequence[Sequence[Mapping[str, Any]]], pad: int = 0) -> dic
         pad: value of `input_ids` where there is no token.
 
     Returns:
-        Tensors `[B, N, T]` by name, with `attention_mask`, 1 where there is a token, and `labels`, by default the tokens
-        themselves.
+        Tensors `[B, N, T]` by name, with `attention_mask`, 1 where there is a token, and `labels`, by
+        default the tokens themselves.
 
     Raises:
         InvalidArgument: a sequence is empty, its parts differ in length, or sequences differ in their names.
@@ -71,9 +71,9 @@ def _checked(sequence: Mapping[str, Any], model: int, place: int) -> dict[str, t
 def micro_batches(batch: Mapping[str, torch.Tensor], sequences: int) -> Iterator[dict[str, torch.Tensor]]:
     """Cut a batch into parts with at most so many sequences of each model, whose losses add up to those of the whole.
 
-    A model of batch 16 beside one of batch 4, in parts of 4, has sequences in four parts and the other in one; each
-    part has `targets` `[B]`, the targets of a model in the whole batch, by which `losses.next_token` divides.
-    Parts without a sequence, at the end, are left out.
+    In parts of 4 sequences, a model with 16 sequences is in four parts and one with 4 in the first only. Each part has
+    `targets` `[B]`, the number of targets of each model in the whole batch, by which `losses.next_token` divides. Parts
+    without a sequence, at the end, are left out.
     """
     counts = targets_of(batch)
     for first in range(0, batch["input_ids"].shape[1], sequences):

@@ -75,8 +75,8 @@ class Algorithm(abc.ABC):
     """Base of the algorithms.
 
     Attributes:
-        parallel: number of trials that advance together, an epoch at a time, if decisions depend on the order of values;
-            None if they do not. It belongs to the algorithm and not to the machine: the history depends on it.
+        parallel: number of trials that advance together, an epoch at a time, if decisions depend on the order of
+            values; None if they do not. It belongs to the algorithm and not to the machine: the history depends on it.
         keeps_states: True if the algorithm may ask for the state of a trial at its last pause but one.
     """
 
