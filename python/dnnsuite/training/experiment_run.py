@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A training run in a directory: begun, resumed, ended well or with a reason, and recorded."""
+"""A training run in a directory: it is begun or resumed there, ends well or with a reason, and is recorded."""
 
 from __future__ import annotations
 
@@ -89,16 +89,17 @@ def run(
         quiet: print nothing.
         preset,
         asked: entries of the record.
-        allow_changed: names of what may differ when a run is resumed, as `["loss"]`; the record says so.
+        allow_changed: names of settings that may differ when a run is resumed, for example `["loss"]`; the record notes
+            them.
 
     Returns:
         The run: history, record and the trained model.
 
     Raises:
         Interrupted: a signal arrived; `checkpoint.pt` holds the last step.
-        NotFinite: a loss became NaN or infinite, in an array that of the last model left; `run.json` says so.
+        NotFinite: a loss became NaN or infinite, in an array, that of the last remaining model; `run.json` says so.
         InvalidArgument: `out` is not empty, or was made with other settings.
-        OutputError: a file cannot be written; the last checkpoint is whole.
+        OutputError: a file cannot be written; the last checkpoint is intact.
     """
     adopt_step()
     kind = choose_device(device)
