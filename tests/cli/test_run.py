@@ -47,7 +47,7 @@ def test_usage_errors(arguments: list[str], words: str, capsys: pytest.CaptureFi
 def test_a_malformed_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('[\n {"name": "toy-nap", "args": {\n  "--numbr": 5}}]')
     assert status("run", "x.json", "--plugin", "suite_toys") == 2
-    assert 'error: x.json:3: job "toy-nap", key "--numbr" is no flag of this job' in capsys.readouterr().err
+    assert 'error: x.json:3: job "toy-nap", key "--numbr" is not a flag of this job' in capsys.readouterr().err
 
 
 def test_dry_run_prints_a_command_for_each_job(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

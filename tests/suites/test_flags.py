@@ -46,7 +46,7 @@ def test_flags_of_every_job():
         ("--batch-size", 2.5, "--batch-size must be a whole number, got 2.5"),
         ("--lr", "x", "--lr must be a number, got 'x'"),
         ("--use-gae", "perhaps", "stands alone, or is true or false"),
-        ("--numbr", 5, "--numbr is no flag of this job; it has --batch-size, --repeat, --number"),
+        ("--numbr", 5, "--numbr is not a flag of this job; it has --batch-size, --repeat, --number"),
     ],
 )
 def test_refusals_name_the_flag(flag, value, words):

@@ -81,7 +81,7 @@ def test_a_file_of_the_tutorials_form(tmp_path):
     [
         ("a: {lerning: 1}", "unknown key 'lerning'"),
         ("a: {log_frq: 1}", "did you mean 'log_freq'"),
-        ("a: [1]", "'a' is no configuration"),
+        ("a: [1]", "'a' is not a configuration"),
         ("[1, 2]", "holds no configurations"),
         ("", "holds no configurations"),
         ("a: {lr: !!float x}", "cannot be read"),

@@ -145,7 +145,7 @@ def check_same(
     for name in allowed or ():
         if name not in {*now.texts, *then["texts"]}:
             raise InvalidArgument(
-                f"--allow-changed {name}: there is no such part{did_you_mean(name, now.texts)}; there are "
+                f"--allow-changed {name}: no such part{did_you_mean(name, now.texts)}; there are "
                 f"{', '.join(now.texts)}"
             )
     changes = now.changes(then)

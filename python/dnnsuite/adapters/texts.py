@@ -122,7 +122,7 @@ class Texts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         try:
             roles = [message["role"] for message in messages]
         except (TypeError, KeyError) as error:
-            raise InvalidArgument(f"{where}: messages is no list of role and content ({reason(error)})") from error
+            raise InvalidArgument(f"{where}: messages is not a list of role and content ({reason(error)})") from error
         whole = self._chat(messages, False)
         labels = [IGNORED] * len(whole)
         for place, role in enumerate(roles):

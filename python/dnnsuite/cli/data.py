@@ -56,7 +56,7 @@ def list_sets(dataroot: Dataroot = None, as_json: Json = False) -> int:
     if as_json:
         print(json.dumps({name: _as_dict(data, root) for name, data in DATA_SETS.items()}))
         return 0
-    there = "" if root.is_dir() else ", which is no directory yet"
+    there = "" if root.is_dir() else ", which does not exist yet"
     tell(f"below {root}{there}:\n  name, whether it is here, size, what its archives are checked by")
     for name, data in DATA_SETS.items():
         state = "here" if _found(data, root) else "-"

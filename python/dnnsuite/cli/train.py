@@ -269,7 +269,7 @@ def _split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
 
     files = [each for each in arguments if "=" not in each]
     if len(files) > 1:
-        raise InvalidArgument(f"{files[1]!r} is no key=value, and {files[0]} is the file already")
+        raise InvalidArgument(f"{files[1]!r} is not key=value, and {files[0]} is the file already")
     return (files[0] if files else None), [each for each in arguments if "=" in each]
 
 

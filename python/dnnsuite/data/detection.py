@@ -140,7 +140,7 @@ def _checked(path: Path) -> dict[int, int]:
 
 def _wrong(annotation: Any, images: set[int], labels: dict[int, int]) -> str:
     if not isinstance(annotation, dict):
-        return "is no object"
+        return "is not an object"
     if annotation.get("image_id") not in images:
         return f"is of image {annotation.get('image_id')!r}, which is not in the file"
     if annotation.get("category_id") not in labels:

@@ -72,7 +72,7 @@ def _pickled(path: Path) -> tuple[Any, Any]:
             values = _Arrays(file, encoding="bytes").load()
         return _checked(path, values[b"data"], values[b"labels"])
     except (pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidArgument(f"{path} is no file of CIFAR-10: {error}") from error
+        raise InvalidArgument(f"{path} is not a file of CIFAR-10: {error}") from error
 
 
 def _checked(path: Path, pixels: Any, labels: Any) -> tuple[Any, Any]:

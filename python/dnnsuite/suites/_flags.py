@@ -62,7 +62,7 @@ def settings_of(
             found.ignored[flag] = value
         else:
             has = ", ".join(f"--{name.replace('_', '-')}" for name in defaults)
-            fail(given, f"is no flag of this job; it has {has}")
+            fail(given, f"is not a flag of this job; it has {has}")
     return found
 
 

@@ -148,7 +148,7 @@ class _Reader:
             self.fail(self._key("cgroup", start, end), f'key "cgroup" is "{scope}"; accepted: {", ".join(_SCOPES)}')
         arguments = entry.get("args", {})
         if not isinstance(arguments, dict):
-            self.fail(self._key("args", start, end), 'key "args" is no object of flags and values')
+            self.fail(self._key("args", start, end), 'key "args" is not an object of flags and values')
         lines = {flag: self.where(self._key(flag, start, end)) for flag in arguments}
         for flag, value in arguments.items():
             if not _plain(value) and not (isinstance(value, list) and value and all(map(_plain, value))):
@@ -163,7 +163,7 @@ class _Reader:
     def _text(self, entry: Mapping[str, Any], key: str, start: int, end: int) -> str:
         value = entry.get(key, "")
         if not isinstance(value, str):
-            self.fail(self._key(key, start, end), f'key "{key}" is no text')
+            self.fail(self._key(key, start, end), f'key "{key}" is not a text')
         return value
 
 

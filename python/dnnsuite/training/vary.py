@@ -35,7 +35,7 @@ def vary_of(texts: Sequence[str]) -> dict[str, list[str]]:
     for text in texts:
         key, equals, values = text.partition("=")
         if not equals or not key or not all(each.strip() for each in values.split(",")):
-            raise InvalidArgument(f"--vary {text!r} is no key=value,value, e.g. lr=0.05,0.1")
+            raise InvalidArgument(f"--vary {text!r} is not key=value,value, e.g. lr=0.05,0.1")
         if key in found:
             raise InvalidArgument(f"--vary {key} is given twice: name all its values once")
         found[key] = [each.strip() for each in values.split(",")]

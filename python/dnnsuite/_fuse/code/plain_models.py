@@ -208,7 +208,7 @@ class PlainModels:
             return "its code may draw random numbers"
         leaves = tree_leaves((args, kwargs))
         if any(not isinstance(leaf, _KNOWN_LEAVES) or type(leaf) is ModelTensor for leaf in leaves):
-            return "an argument is no tensor"
+            return "an argument is not a tensor"
         model = self._stranger()
         if any(map(_remembers, model.modules())):
             return "it holds a function that remembers earlier calls"
