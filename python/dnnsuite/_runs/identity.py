@@ -123,7 +123,7 @@ def identity_of(
 
 def cannot_tell(unknown: Sequence[str]) -> str:
     """Say that some values cannot be compared."""
-    return f"when it is resumed, it cannot be told whether these are the same: {', '.join(unknown)}"
+    return f"a resumed run cannot compare these: {', '.join(unknown)}"
 
 
 def check_same(
@@ -145,7 +145,7 @@ def check_same(
     for name in allowed or ():
         if name not in {*now.texts, *then["texts"]}:
             raise InvalidArgument(
-                f"--allow-changed {name}: no such part{did_you_mean(name, now.texts)}; there are "
+                f"--allow-changed {name}: no such part{did_you_mean(name, now.texts)}; available: "
                 f"{', '.join(now.texts)}"
             )
     changes = now.changes(then)

@@ -73,8 +73,8 @@ def check_optimizer(optimizer: Any, B: int) -> None:
             )
         if optimizer.B != B:
             raise InvalidArgument(
-                f"the array holds {B} models and its optimizer {optimizer.B}: give the optimizer to the "
-                "edit of the array, as in array.drop(2, optimizer)"
+                f"the array holds {B} models and its optimizer {optimizer.B}: pass the optimizer to the "
+                "edit of the array, for example array.drop(2, optimizer)"
             )
     elif isinstance(optimizer, torch.optim.Optimizer) and hasattr(optim, kind.__name__):
         raise InvalidArgument(
@@ -85,7 +85,7 @@ def check_optimizer(optimizer: Any, B: int) -> None:
     elif takes_joint_steps(optimizer):
         raise InvalidArgument(
             f"StepRunner trains with optimizers of dnnsuite.optim, got torch's {kind.__name__}, which would take one "
-            f"step for all models together: use one of those, or one {kind.__name__} for each model of "
+            f"step for all models together: use one of these, or one {kind.__name__} for each model of "
             "dnnsuite.unfuse(array)"
         )
     else:
@@ -108,7 +108,7 @@ def hooks_after_a_step(optimizer: ArrayOptimizer) -> list[Any]:
     if before:
         raise InvalidArgument(
             "there is a hook before each step of the optimizer, which would see no gradients under StepRunner: "
-            "take it away, use the optimizer's max_grad_norm, or train without StepRunner"
+            "remove it, use the optimizer's max_grad_norm, or train without StepRunner"
         )
     return after
 

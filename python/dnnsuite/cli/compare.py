@@ -47,7 +47,7 @@ def compare(
     metric: MetricName = "throughput",
     method: Annotated[str, typer.Option(help="How runs are compared: in pairs, or all with all.")] = "auto",
     across: Across = None,
-    name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all that is there]")] = None,
+    name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all]")] = None,
     cost_per_hour: Annotated[
         Text, typer.Option(metavar="A,B", help="Price of an hour of each of two machines.")
     ] = None,

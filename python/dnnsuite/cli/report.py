@@ -26,7 +26,7 @@ def report(
     directories: Annotated[
         list[Path], typer.Argument(help="Outputs of `dnnsuite run`, or of other runs.", show_default=False)
     ],
-    name: Annotated[Text, typer.Option(help="Name of the suite, e.g. baselines.  [all that is there]")] = None,
+    name: Annotated[Text, typer.Option(help="Name of the suite, e.g. baselines.  [all]")] = None,
     gpu_model: Annotated[Text, typer.Option(help="Target machine, or a CSV file of targets.")] = None,
     style: Annotated[str, typer.Option(help="Parts to print; seed is the table with its statistics.")] = "full",
     out: Annotated[

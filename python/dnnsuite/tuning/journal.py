@@ -159,7 +159,7 @@ def database_of(share: Any) -> Any:
     except Exception as error:  # SQLAlchemy's, and of its drivers
         raise Unavailable(
             f"the database of share does not answer ({type(error).__name__})",
-            remedy="see that its URL, as postgresql://user:password@host/name, works from here",
+            remedy="check that its URL, for example postgresql://user:password@host/name, works from here",
         ) from error
 
 

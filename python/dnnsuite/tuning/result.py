@@ -197,7 +197,7 @@ class Sweep:
         """
         if not self.covers:
             raise InvalidArgument(
-                "this process trained no trial in an array (mode, devices, or all was there already): see "
+                "this process trained no trial in an array (by mode or devices, or all was already trained): see "
                 "dnnsuite.fuse([make_model(config), ...]) and its coverage()"
             )
         return Coverage(dict.fromkeys(cover for covers in self.covers for cover in covers))

@@ -28,7 +28,7 @@ _DEFINITIONS = {
     "t1_ns": "end of the sample, CLOCK_MONOTONIC in ns",
     "source": "pm: sampled by the GPU's performance monitors, of all processes on it",
     "device": "the GPU's number",
-    "name": "role, or CUPTI's name of a metric asked for by name",
+    "name": "role, or the CUPTI name of a metric requested by name",
     "value": "in `unit`, over the sample",
     "unit": "unit of the value; % is of the peak over all cycles",
 }
