@@ -50,7 +50,7 @@ def train(
         Number, typer.Option("--B", help="Models of the array; with --seeds 1 for one after the other.  [all]")
     ] = None,
     until: Annotated[
-        Text, typer.Option(help="End where a job's metric is there: target (of the preset), or a value.  [all epochs]")
+        Text, typer.Option(help="End a job when its metric reaches target (the preset's), or a value.  [all epochs]")
     ] = None,
     seeds: Annotated[Number, typer.Option(help="Train a job with as many seeds, as one array.  [1]")] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/CONFIG-TIME]")] = None,

@@ -31,7 +31,7 @@ def workflow(
     devices: Annotated[
         Texts,
         typer.Option(
-            help="Several, which divide the repeats: all GPUs, cuda:0,cuda:1, or cpu,cpu for halves of the CPUs."
+            help="Devices that share the repeats: all (GPUs), cuda:0,cuda:1, or cpu,cpu (halves of the CPUs)."
         ),
     ] = None,
     device_model: Annotated[Text, typer.Option(help="Name of the device in the files.  [the GPU's]")] = None,
@@ -62,7 +62,7 @@ def workflow(
     threads: Annotated[Number, typer.Option(help="CPU threads, shared by a run's processes.  [all]")] = None,
     goal: Annotated[
         Optional[float],  # noqa: UP045
-        typer.Option(help="Relative half width of a speedup's 95 % interval at which it is known.  [0.05]"),
+        typer.Option(help="Relative half width of a speedup's 95 % interval at which it counts as known.  [0.05]"),
     ] = None,
     budget: Annotated[
         Optional[float],  # noqa: UP045
