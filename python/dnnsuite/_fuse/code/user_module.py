@@ -286,7 +286,13 @@ class UserModule(SparseBuffers, OwnTensors):
             if number is not None:
                 return number
             what = f"{name} of {self._fused_original.__name__} differs from model to model"
-            raise NotFusable(what) if state.B else AttributeError(f"{what}; array[i] has that of model i")
+            if state.B:
+                raise NotFusable(what)
+            raise AttributeError(
+                f"{what}: array[i].{name} is the value of model i; a loss that depends on it belongs into a method of the "
+                f"model, `def loss(self, x, y): return F.cross_entropy(self(x), y, label_smoothing=self.{name})` for "
+                "example, which array.loss(x, y) runs for all models"
+            )
         value = super().__getattr__(name)  # type: ignore[misc]
         if not state.B and isinstance(value, torch.Tensor) and backward_pass() != -1:
             raise InvalidArgument(

@@ -96,8 +96,12 @@ class LRScheduler(_TORCHS):
     def step(self, epoch: Any = None) -> None:
         """Enter the next epoch. Call it after the optimizer's last step of the epoch.
 
-        `epoch`, a number or one per model, enters that one instead: by the closed form where torch has one.
+        `epoch`, a number or one per model, enters that epoch instead: by the closed form where torch has one.
+
+        Raises:
+            InvalidArgument: the optimizer has more or fewer models than the schedule, or `epoch` is not a whole number.
         """
+        self._check_width()
         self._step_count += 1
         if epoch is None:
             self._move(self._all())
@@ -113,6 +117,15 @@ class LRScheduler(_TORCHS):
             momenta = self._momenta(place, chosen)
             if momenta is not None:
                 _write(group, momentum_name(group), momenta)
+
+    def _check_width(self) -> None:
+        """Refuse a step after an edit of the array that this schedule has not followed."""
+        if len(self.last_epoch) != self.B:
+            raise InvalidArgument(
+                f"{type(self).__name__} has {len(self.last_epoch)} models and its optimizer {self.B}: pass both to the "
+                "edit of the array, as in array.drop(1, optimizer, scheduler), or call scheduler.select with the models "
+                "that are left"
+            )
 
     def _jump(self, epoch: Vector) -> None:
         """State beside the epoch, on entering one out of order."""
