@@ -68,7 +68,7 @@ def train(
     list_: Annotated[bool, typer.Option("--list", help="Print the names of the configurations.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet")] = False,
     nproc: Annotated[
-        Number, typer.Option(help="Train data parallel in as many processes of this machine, as torchrun does.  [1]")
+        Number, typer.Option(help="Train data parallel in as many processes of this machine, like torchrun.  [1]")
     ] = None,
     cluster: Annotated[Text, typer.Option(help="Run as a task of a cluster.  [slurm, with --nodes]")] = None,
     nodes: Annotated[Number, typer.Option(help="Nodes of the cluster.  [1]")] = None,

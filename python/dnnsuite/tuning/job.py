@@ -44,7 +44,7 @@ class JobSweep:
     Args:
         name: name of a job that `jobs.declare` made.
         preset: preset for its sizes, batch size and iterations of an epoch.
-        options: options of the job, as `width_mult=0.5`.
+        options: options of the job, for example `width_mult=0.5`.
 
     Raises:
         InvalidArgument: `name` is no such job; the message names those that are.

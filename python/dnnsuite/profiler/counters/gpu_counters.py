@@ -48,7 +48,7 @@ class CountersInstrument:
 
     Args:
         metrics: presets, roles and metrics; see :func:`dnnsuite.profiler.counters.select`.
-        device: the GPU, as CUDA counts.
+        device: number of the GPU, in CUDA's order.
         mode: "steps" or "kernels".
         iterations: most steps, in kernels mode.
         max_ranges: most ranges (marks × steps, or kernels of a step) before they are fetched; costs memory, and further

@@ -39,7 +39,7 @@ class PmSamplingInstrument:
 
     Args:
         metrics: the preset "timeline", or full metric names that fit into one pass.
-        device: the GPU, as CUDA counts.
+        device: number of the GPU, in CUDA's order.
         interval_s: time between samples in s. Chips without a trigger by time (Turing, GA100) take it as cycles of a
             clock near 1 GHz.
         buffer_bytes: GPU memory for samples that are not fetched yet.
