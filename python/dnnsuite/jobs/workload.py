@@ -226,15 +226,15 @@ class Workload:
             `requires_grad` are frozen.
         data: (job's configuration, options) → `Batches`, or `Rollouts` where the model makes them (B = 0 only).
         loss: (model, *batch) → the loss `[]` of one model. Instead, a mapping of names of submodules to losses: in
-            each step these parts are trained one after the other, each by its own optimizer while the others are frozen.
+            each step these parts are trained in turn, each by its own optimizer while the others are frozen.
         optimizer: optimizer of each model, or groups of its parameters with an optimizer each.
         schedule: schedule of the optimizer, which steps at the end of each epoch.
         rate: factor of the learning rates by (step, steps of the run), for example `Rate`.
         clip_norm: norm at which the gradients of a model are clipped, or the name of an option that has it.
         accumulate: number of equal parts of a batch whose gradients are added up before a step.
         after_step: function of the model after each step, without gradients: averages of weights, copies of targets.
-        presets: presets by name; `default` stands in for a missing one. One called `baselines` has the sizes of the suite
-            of 2019; suites use it, and workflows use it for `paper`.
+        presets: presets by name; `default` stands in for a missing one. One called `baselines` has the sizes of the
+            suite of 2019; suites use it, and workflows use it for `paper`.
         items_per_sample: number of items of `unit` in one sample of a batch, or a function of the options.
         flops_per_item: floating-point operations of one training step per item, a function of the options.
         units: parts of the model that `NAME_partially_fused` leaves unfused in turn, each a list of names of modules.
