@@ -20,13 +20,13 @@ class Instrument(Protocol):
     """
 
     name: str
-    """Name to ask for it by: "activity", "counters", "nvml", "cpu", "spans", "memory", ..."""
+    """Name by which users request it: "activity", "counters", "nvml", "cpu", "spans", "memory", ..."""
 
     def open(self) -> None:
         """Acquire the resources of the instrument.
 
         Raises:
-            Unavailable: names what is missing, where it was looked for and a remedy; nothing is held after it.
+            Unavailable: something is missing; the message names it, the places searched and a remedy, and nothing stays acquired.
         """
 
     def start(self) -> None:
