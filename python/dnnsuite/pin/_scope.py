@@ -47,8 +47,8 @@ def scope(
     """Confine this process, with all its threads, to one of N equal shares of the machine.
 
     The CPU limit applies at once. Memory that the process already has stays charged where it was: for a limit on all
-    memory, start a command with :class:`Partition` instead. Affinity, groups, variables for threads and torch's number of
-    threads (if torch is imported) are restored at the end.
+    memory, start a command with :class:`Partition` instead. Affinity, groups, variables for threads and torch's number
+    of threads (if torch is imported) are restored at the end.
 
     Args:
         share: (i, N), the i-th of N shares, counted from 0.

@@ -26,7 +26,8 @@ class Instrument(Protocol):
         """Acquire the resources of the instrument.
 
         Raises:
-            Unavailable: something is missing; the message names it, the places searched and a remedy, and nothing stays acquired.
+            Unavailable: something is missing; the message names it, the places searched and a remedy, and nothing is held
+                afterwards.
         """
 
     def start(self) -> None:

@@ -41,10 +41,10 @@ _LEAST_BYTES = 1 << 30
 def measure(
     request: Request, out: Path, resume: bool = False, quiet: bool = False, allow_changed: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """Measure what is missing in `out`; return the table of :func:`dnnsuite.results.by_batch_size`, in items per second.
+    """Measure what is missing in `out`; return the table of :func:`dnnsuite.results.by_batch_size`, in items/s.
 
-    All sizes of a repeat are started together and take turns. A size that fails is a row with the reason; the others are
-    measured nevertheless. Ctrl-C loses only the repeat under way.
+    All sizes of a repeat are started together and take turns. A size that fails is a row with the reason; the others
+    are measured nevertheless. Ctrl-C loses only the repeat under way.
 
     Raises:
         InvalidArgument: `out` holds something else, or runs of another request or of other code of the job, which
