@@ -156,7 +156,10 @@ def test_some_of_a_suite(jobs_file) -> None:
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        ({"name": "toy-nap", "args": {"--x": 1, "--numbr": 5}}, ':5: job "toy-nap", key "--x" is not a flag of this job'),
+        (
+            {"name": "toy-nap", "args": {"--x": 1, "--numbr": 5}},
+            ':5: job "toy-nap", key "--x" is not a flag of this job',
+        ),
         ({"name": "toy-nap", "args": {"--repeat": "x"}}, ':5: job "toy-nap", key "--repeat" must be a whole number'),
         ({"name": "toy-nap", "args": {"--report": "$NO_SUCH"}}, "key \"--report\" '$NO_SUCH': no variable NO_SUCH"),
         ({"name": "toy-nap", "args": {"--repeat": 0}}, "repeat is 0; must be 1 to 1,000,000"),

@@ -17,7 +17,7 @@ from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM, new_stream
 from ..nn.sharing import SharedState, copies_of_shared, held_by, own_what_trains
 from ..ops.array_layers import here
-from .array_attributes import ForwardOfModels, check_of_all_models, models_have, models_set, registered
+from .array_attributes import ForwardOfModels, check_of_all_models, check_state, models_have, models_set, registered
 from .code.call_user_code import enter
 from .code.fused_attributes import bare_class
 from .code.method_name import MethodName
@@ -243,6 +243,7 @@ class Array(SharedState, torch.nn.Module):
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
         under_way.finish(self)
+        check_state(self, state_dict)
         return self._root.load_state_dict(state_dict, strict, assign)
 
     def model_state_dict(self, index: int) -> dict[str, torch.Tensor]:

@@ -82,7 +82,10 @@ def fuse(
         raise InvalidArgument("fuse takes one or more models, got none")
     for index, model in enumerate(models):
         if not isinstance(model, torch.nn.Module):
-            raise InvalidArgument(f"fuse takes torch modules; model {index} is a {type(model).__name__}")
+            raise InvalidArgument(
+                f"fuse takes a list of torch modules; model {index} is a {type(model).__name__}: of a dictionary give "
+                "its values, of state_dicts the models that have loaded them"
+            )
         if isinstance(model, (Array, ArrayModule)):
             raise InvalidArgument(f"model {index} is an array of models already")
         _refuse_parts_without_an_end(model, "", [])

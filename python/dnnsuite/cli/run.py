@@ -53,7 +53,7 @@ def run(
         bool, typer.Option("--no-loader", help="Leave out the second rate of jobs that also have a loader.")
     ] = False,
     cold: Annotated[
-        bool, typer.Option("--cold", help="Drop each job's files from the page cache before it runs; root is not needed.")
+        bool, typer.Option("--cold", help="Drop each job's files from the page cache before it runs; without root.")
     ] = False,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/SUITE-TIME]")] = None,
     resume: Annotated[bool, typer.Option("--resume")] = False,

@@ -64,7 +64,9 @@ def tune(
         ),
     ] = None,
     data: Annotated[str, typer.Option(help="Source of the samples; for lora a file of JSON lines.")] = "auto",
-    base: Annotated[Text, typer.Option(help="lora: folder of a causal language model, in the format of transformers.")] = None,
+    base: Annotated[
+        Text, typer.Option(help="lora: folder of a causal language model, in the format of transformers.")
+    ] = None,
     held_out: Annotated[Text, typer.Option(help="lora: file to compare trials by.  [a tenth of --data]")] = None,
     tokenizer: Annotated[Text, typer.Option(help="lora: folder of a tokenizer, or bytes.  [--base]")] = None,
     micro_batch: Annotated[
@@ -78,7 +80,9 @@ def tune(
     allow_changed: AllowChanged = None,
     share: Annotated[
         bool,
-        typer.Option("--share", help="Train a part of the trials in --out, together with other processes of this command."),
+        typer.Option(
+            "--share", help="Train a part of the trials in --out, together with other processes of this command."
+        ),
     ] = False,
     cluster: Annotated[Text, typer.Option(help="Distribute the trials over cluster tasks.")] = None,
     workers: Annotated[Number, typer.Option(help="Tasks of the cluster.  [4]")] = None,

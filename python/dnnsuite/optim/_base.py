@@ -182,7 +182,7 @@ class ArrayOptimizer(PlannedUpdates):
             if parameter.size(0) != self.B:
                 raise InvalidArgument(
                     f"parameters of one array have the same B in dimension 0; got {self.B} and {parameter.size(0)} "
-                    f"(shape {list(parameter.shape)})"
+                    f"(shape {list(parameter.shape)}); those of a plain model, as array[i] is, train with torch.optim"
                 )
         device = group["params"][0].device if group["params"] else None
         first = self.param_groups[0] if self.param_groups else None

@@ -26,7 +26,7 @@ class Instrument(Protocol):
         """Acquire the resources of the instrument.
 
         Raises:
-            Unavailable: something is missing; the message names it, the places searched and a remedy, and nothing is held
+            Unavailable: something is missing. The message names it, the places searched and a remedy; nothing is held
                 afterwards.
         """
 

@@ -124,7 +124,7 @@ class Saver:
 
 
 class ArraySaver:
-    """Checkpoints of an array: one of all models, to continue from, and one of each, as a run of that model alone writes.
+    """Checkpoints of an array: one of all models, to continue from, and one of each model, as its own run writes.
 
     Attributes:
         ended: models that have ended before the others, by number, with the reason.

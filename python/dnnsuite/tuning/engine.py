@@ -166,7 +166,7 @@ class Engine:
         if not kept.is_of(trial.config):
             raise InvalidArgument(
                 f"trial {trial.number} was {kept.config} before the sweep was interrupted, and is {trial.config} now: "
-                "a search that draws new values cannot continue; give an Optuna study a storage and a name, or another out"
+                "a search that draws new values cannot continue; give the study a storage and a name, or change out"
             )
 
     def _admitted(self, trial: Trial) -> bool:

@@ -289,9 +289,9 @@ class UserModule(SparseBuffers, OwnTensors):
             if state.B:
                 raise NotFusable(what)
             raise AttributeError(
-                f"{what}: array[i].{name} is the value of model i; a loss that depends on it belongs into a method of the "
-                f"model, `def loss(self, x, y): return F.cross_entropy(self(x), y, label_smoothing=self.{name})` for "
-                "example, which array.loss(x, y) runs for all models"
+                f"{what}: array[i].{name} is the value of model i. A loss that reads it belongs "
+                f"in the models, e.g. F.cross_entropy(logits, y, label_smoothing=self.{name}) at the end of their forward; "
+                "the loss function of a StepRunner then returns array(x, y)"
             )
         value = super().__getattr__(name)  # type: ignore[misc]
         if not state.B and isinstance(value, torch.Tensor) and backward_pass() != -1:

@@ -101,13 +101,18 @@ def nll_loss(
 def _class_last(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
     """Return `[B, R, C]`, the target `[B, R]` or `[B, R, C]`, and the shape of the losses before they were flattened to
     R rows."""
+    if not isinstance(target, Tensor):
+        raise InvalidArgument(f"the target is a {type(target).__name__}: torch.as_tensor makes a tensor of it")
     if input.dim() < 2:
         raise InvalidArgument(f"the input of B models is [B, N, C] or [B, C], got {list(input.shape)}")
     soft = target.is_floating_point()
     if soft and target.shape != input.shape:
         raise InvalidArgument(
-            f"class probabilities must have the shape of the input {list(input.shape)}, not {list(target.shape)}"
+            f"class probabilities must have the shape of the input {list(input.shape)}, not {list(target.shape)}; "
+            "class indices are whole numbers: target.long()"
         )
+    if not soft and target.dtype not in (torch.int64, torch.uint8):
+        raise InvalidArgument(f"class indices are torch.int64, not {target.dtype}: target.long()")
     if input.dim() > 3:  # as the operator wants it: [B, N, C, *] -> [B, N, *, C]
         input, target = input.movedim(2, -1), target.movedim(2, -1) if soft else target
     shape = input.shape[:-1]

@@ -39,7 +39,7 @@ class LRScheduler(_TORCHS):
                 group.setdefault("initial_lr", group["lr"].clone())
             elif "initial_lr" not in group:
                 raise InvalidArgument(
-                    f"group {place} has no initial_lr, so last_epoch={last_epoch} has nothing to continue from: load the "
+                    f"group {place} has no initial_lr, so last_epoch={last_epoch} cannot continue: load the "
                     "optimizer's state first, or leave last_epoch out"
                 )
         self.base_lrs: list[Vector] = [group["initial_lr"].cpu().clone() for group in optimizer.param_groups]
@@ -123,8 +123,8 @@ class LRScheduler(_TORCHS):
         if len(self.last_epoch) != self.B:
             raise InvalidArgument(
                 f"{type(self).__name__} has {len(self.last_epoch)} models and its optimizer {self.B}: pass both to the "
-                "edit of the array, as in array.drop(1, optimizer, scheduler), or call scheduler.select with the models "
-                "that are left"
+                "edit of the array, as in array.drop(1, optimizer, scheduler), or call scheduler.select with the "
+                "models that are left"
             )
 
     def _jump(self, epoch: Vector) -> None:
