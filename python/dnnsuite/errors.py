@@ -47,7 +47,7 @@ class Unavailable(Error):
     Args:
         what: the missing thing, and the reason.
         looked_in: places that were searched, as text.
-        remedy: what the user can do.
+        remedy: advice for the user.
     """
 
     def __init__(self, what: str, looked_in: str = "", remedy: str = "") -> None:

@@ -40,28 +40,24 @@ class _Along(ArrayModule):
 class Softmax(_Along):
     """`torch.nn.Softmax` for B models; `dim` counts without the model."""
 
-    torch_class = torch.nn.Softmax
     function = functional.softmax
 
 
 class Softmin(_Along):
     """`torch.nn.Softmin` for B models; `dim` counts without the model."""
 
-    torch_class = torch.nn.Softmin
     function = functional.softmin
 
 
 class LogSoftmax(_Along):
     """`torch.nn.LogSoftmax` for B models; `dim` counts without the model."""
 
-    torch_class = torch.nn.LogSoftmax
     function = functional.log_softmax
 
 
 class GLU(_Along):
     """`torch.nn.GLU` for B models; `dim` counts without the model."""
 
-    torch_class = torch.nn.GLU
     function = functional.glu
 
     def __init__(self, dim: int = -1, *, B: int) -> None:
@@ -70,8 +66,6 @@ class GLU(_Along):
 
 class Softmax2d(ArrayModule):
     """`torch.nn.Softmax2d` for B models: over the channels of `[B, N, C, H, W]` or `[B, C, H, W]`."""
-
-    torch_class = torch.nn.Softmax2d
 
     def __init__(self, *, B: int) -> None:
         super().__init__(B)
@@ -112,7 +106,6 @@ class PReLU(_OwnNumbers):
     """`torch.nn.PReLU` for B models: `[B, N, C, *]` to the same; the weight is `[B, num_parameters]`, and `init` a
     number or one per model."""
 
-    torch_class = torch.nn.PReLU
     per_model_lists = ("init",)
     init: list[float]
 
@@ -149,7 +142,6 @@ class RReLU(_OwnNumbers):
     There is no in-place form.
     """
 
-    torch_class = torch.nn.RReLU
     rng: torch.Tensor  # int64 [B, 2]: key and step of each model's stream
 
     per_model_lists = ("lower", "upper")

@@ -294,15 +294,12 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    torch_class = torch.nn.InstanceNorm1d
     ranks = (4,)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    torch_class = torch.nn.InstanceNorm2d
     ranks = (5,)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    torch_class = torch.nn.InstanceNorm3d
     ranks = (6,)

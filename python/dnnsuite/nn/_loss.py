@@ -73,8 +73,6 @@ class Loss(ArrayModule):
             setattr(cls, name, staticmethod(value) if name == "function" else value)
         if own:
             cls.per_model_lists = own
-        if "torch_class" not in vars(cls):
-            cls.torch_class = getattr(torch.nn, cls.__name__)
         super().__init_subclass__()
         cls._option_names = tuple(name for name in cls._signature().parameters if name not in _LEGACY)
 
@@ -170,8 +168,6 @@ class NLLLoss(Loss, function=functional.nll_loss, weights=("weight",), class_wei
 
 class NLLLoss2d(NLLLoss):
     """torch's old name of `NLLLoss` for images."""
-
-    torch_class = torch.nn.NLLLoss2d
 
     @classmethod
     def _signature(cls) -> inspect.Signature:

@@ -164,6 +164,12 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         super().__init_subclass__(**kwargs)
         if "forward" in cls.__dict__:  # callable from an ordinary model's code too
             cls.forward = logical(cls.forward)
+        if (
+            "torch_class" not in cls.__dict__
+            and cls.__module__.startswith(__package__)
+            and hasattr(torch.nn, cls.__name__)
+        ):
+            cls.torch_class = getattr(torch.nn, cls.__name__)  # a layer of this package is named after torch's
         torchs = cls.__dict__.get("torch_class")
         if isinstance(torchs, type):
             cls.forward = shown_as_torchs(cls.forward, torchs)

@@ -53,7 +53,7 @@ def scope(
     Args:
         share: (i, N), the i-th of N shares, counted from 0.
         backend: `auto`, `cgroup` or `affinity`.
-        require: with `cgroup`, anything weaker is an error.
+        require: weakest isolation to accept; with `cgroup`, anything weaker is an error.
         parent: see :class:`Partition`.
         options: options of :func:`make_plan`.
 

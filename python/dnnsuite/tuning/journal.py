@@ -164,7 +164,7 @@ def database_of(share: Any) -> Any:
 
 
 def _make(what: Callable[[Any], Any], database: Any) -> None:
-    """Make what others may make at the same time: there in the end, whoever came first."""
+    """Make what others may make at the same time: it is there in the end, no matter which process came first."""
     import sqlalchemy as sql
 
     with suppress(sql.exc.IntegrityError, sql.exc.OperationalError, sql.exc.ProgrammingError), database.begin() as it:

@@ -121,7 +121,7 @@ def sweep(
             ones.
         trials: number of configurations to draw.
         patience: number of epochs without an improvement (by the fraction `min_delta`) after which a trial ends.
-        micro_batch: for texts, number of sequences of a model computed at once; gradients of a batch add up.
+        micro_batch: number of sequences of a model, of texts, that are computed at once; gradients of a batch add up.
         keep: number of the best trials whose weights the result has.
         seed: seed of weights, order of data and draws.
         mode: hfta (arrays), serial (one trial after another) or concurrent (`width` processes on this machine).

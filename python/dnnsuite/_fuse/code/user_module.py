@@ -289,8 +289,8 @@ class UserModule(SparseBuffers, OwnTensors):
             if state.B:
                 raise NotFusable(what)
             raise AttributeError(
-                f"{what}: array[i].{name} is the value of model i. A loss that reads it belongs "
-                f"in the models, e.g. F.cross_entropy(logits, y, label_smoothing=self.{name}) at the end of their forward; "
+                f"{what}: array[i].{name} is that of model i. A loss that reads it belongs "
+                f"in the models, e.g. F.cross_entropy(out, y, label_smoothing=self.{name}) at the end of their forward; "
                 "the loss function of a StepRunner then returns array(x, y)"
             )
         value = super().__getattr__(name)  # type: ignore[misc]
