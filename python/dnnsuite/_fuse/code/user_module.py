@@ -290,7 +290,7 @@ class UserModule(SparseBuffers, OwnTensors):
                 raise NotFusable(what)
             raise AttributeError(
                 f"{what}: array[i].{name} is that of model i. A loss that reads it belongs "
-                f"in the models, e.g. F.cross_entropy(out, y, label_smoothing=self.{name}) at the end of their forward; "
+                f"in the models, e.g. F.cross_entropy(out, y, label_smoothing=self.{name}) at the end of forward; "
                 "the loss function of a StepRunner then returns array(x, y)"
             )
         value = super().__getattr__(name)  # type: ignore[misc]
