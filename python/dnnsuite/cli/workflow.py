@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from .._shown import settings_lines
 from ..errors import Error, InvalidArgument
 from . import convergence
 from ._options import PRESETS, AllowChanged, Json, Number, Quiet, Text, Texts
@@ -199,11 +200,10 @@ def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
         runs = [{"repeat": repeat, "mode": p.mode, "precision": p.precision, "B": p.B} for repeat, p in order]
         print(json.dumps({"settings": settings.to_dict(), "runs": runs, "remarks": remarks}))
         return 0
-    for key, value in settings.to_dict().items():
-        print(f"{key:<16} {value}")
+    print("\n".join(settings_lines(settings.to_dict())))
     print(f"\n{len(order)} runs; those that fit the memory together take turns:")
     for repeat, point in order:
         print(f"  repeat {repeat + 1}  {point}")
     for remark in remarks:
         print(f"note: {remark}")
-    return 0
+    return 0 if order else 1
