@@ -265,7 +265,7 @@ def _notes(entries: Sequence[ReportEntry], seed: pandas.DataFrame, unlike: Mappi
     if once := [job for job, count in runs.items() if count == 1]:
         notes.append(
             "measured in one run, which shows nothing of how much runs differ, so without an interval: "
-            f"{', '.join(once)}; `--repeats {FEWEST_RUNS}` or more would tell"
+            f"{', '.join(once)}; `--repeats {FEWEST_RUNS}` or more would settle it"
         )
     if shaky := [job for job, count in runs.items() if 2 <= count < FEWEST_RUNS]:
         notes.append(

@@ -134,7 +134,7 @@ def _remarks(points: Sequence[Compared], failing: Sequence[FailOn]) -> list[str]
     for point in points:
         if point.verdict == "inconclusive":
             more = f"about {point.more_runs} more runs of each" if point.more_runs else "many more runs"
-            found.append(f"{point.point}: inconclusive; {more} would tell ({'; '.join(point.reasons)})")
+            found.append(f"{point.point}: inconclusive; {more} would settle it ({'; '.join(point.reasons)})")
         elif point.verdict in ("unlike", "failed", "missing"):
             found.append(f"{point.point}: {point.verdict}: {'; '.join(point.reasons)}")
     found += [f"{point.point}: {remark}" for point in points for remark in point.remarks]

@@ -308,7 +308,7 @@ def _judged(
         "method": "paired" if paired else "unpaired",
     }
     if min(counts) < 2:
-        why = "one run of a side says nothing of how much runs differ"
+        why = "one run per side says nothing about variation"
         return Compared(point, "inconclusive", ratio, more_runs=2, reasons=(why, *told), **common)
     found = timing.compare(*seconds, paired=paired, threshold=threshold, independent=True)
     more = _more_runs(found, threshold, min(counts)) if found.verdict == "inconclusive" else None
