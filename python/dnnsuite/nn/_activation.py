@@ -37,22 +37,16 @@ class _Along(ArrayModule):
         return type(self).function(x, self.dim)
 
 
-class Softmax(_Along):
+class Softmax(_Along, function=functional.softmax):
     """`torch.nn.Softmax` for B models; `dim` counts without the model."""
 
-    function = functional.softmax
 
-
-class Softmin(_Along):
+class Softmin(_Along, function=functional.softmin):
     """`torch.nn.Softmin` for B models; `dim` counts without the model."""
 
-    function = functional.softmin
 
-
-class LogSoftmax(_Along):
+class LogSoftmax(_Along, function=functional.log_softmax):
     """`torch.nn.LogSoftmax` for B models; `dim` counts without the model."""
-
-    function = functional.log_softmax
 
 
 class GLU(_Along):

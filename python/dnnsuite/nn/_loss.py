@@ -31,7 +31,7 @@ LossT = TypeVar("LossT", bound="Loss")
 class Loss(ArrayModule):
     """Base of the losses: a subclass is named after its class of torch, whose arguments it has.
 
-    Keywords of a subclass: `function` computes the losses; numbers named in `own` may be one per model; tensors named
+    Keywords of a subclass: `function` computes the losses; numbers named in `per_model_lists` may differ; tensors named
     in `weights` are buffers `[B, ...]`, with `class_weights` `[C]` or `[B, C]`; `reductions` are additional ones.
     """
 
@@ -67,13 +67,9 @@ class Loss(ArrayModule):
 
     _option_names: ClassVar[tuple[str, ...]] = ()
 
-    def __init_subclass__(cls, own: tuple[str, ...] = (), **keywords: Any) -> None:
+    def __init_subclass__(cls, **attributes: Any) -> None:
         """Read torch's signature once per class: in each forward it would take as long as the loss."""
-        for name, value in keywords.items():
-            setattr(cls, name, staticmethod(value) if name == "function" else value)
-        if own:
-            cls.per_model_lists = own
-        super().__init_subclass__()
+        super().__init_subclass__(**attributes)
         cls._option_names = tuple(name for name in cls._signature().parameters if name not in _LEGACY)
 
     def _stacked(self, name: str, value: Tensor | Sequence[Tensor | None] | None) -> Tensor | None:
@@ -136,7 +132,11 @@ class Loss(ArrayModule):
 
 
 class CrossEntropyLoss(
-    Loss, function=functional.cross_entropy, own=("label_smoothing",), weights=("weight",), class_weights=True
+    Loss,
+    function=functional.cross_entropy,
+    per_model_lists=("label_smoothing",),
+    weights=("weight",),
+    class_weights=True,
 ):
     """`torch.nn.CrossEntropyLoss` for B models: logits `[B, N, C]` with class indices `[B, N]`.
 
@@ -190,11 +190,11 @@ class L1Loss(Loss, function=functional.l1_loss):
     """`torch.nn.L1Loss` for B models: absolute differences of two `[B, N, ...]`."""
 
 
-class SmoothL1Loss(Loss, function=functional.smooth_l1_loss, own=("beta",)):
+class SmoothL1Loss(Loss, function=functional.smooth_l1_loss, per_model_lists=("beta",)):
     """`torch.nn.SmoothL1Loss` for B models: squares of differences below `beta`, lines above; `[B, N, ...]`."""
 
 
-class HuberLoss(Loss, function=functional.huber_loss, own=("delta",)):
+class HuberLoss(Loss, function=functional.huber_loss, per_model_lists=("delta",)):
     """`torch.nn.HuberLoss` for B models: half squares of differences below `delta`, lines above; `[B, N, ...]`."""
 
 
@@ -202,15 +202,15 @@ class KLDivLoss(Loss, function=functional.kl_div, reductions=("batchmean",)):
     """`torch.nn.KLDivLoss` for B models: log-probabilities `[B, N, ...]` with probabilities, or their logarithms."""
 
 
-class PoissonNLLLoss(Loss, function=functional.poisson_nll_loss, own=("eps",)):
+class PoissonNLLLoss(Loss, function=functional.poisson_nll_loss, per_model_lists=("eps",)):
     """`torch.nn.PoissonNLLLoss` for B models: counts `[B, N, ...]` under Poisson distributions."""
 
 
-class GaussianNLLLoss(Loss, function=functional.gaussian_nll_loss, own=("eps",)):
+class GaussianNLLLoss(Loss, function=functional.gaussian_nll_loss, per_model_lists=("eps",)):
     """`torch.nn.GaussianNLLLoss` for B models: means, targets and variances of normal distributions, `[B, N, ...]`."""
 
 
-class HingeEmbeddingLoss(Loss, function=functional.hinge_embedding_loss, own=("margin",)):
+class HingeEmbeddingLoss(Loss, function=functional.hinge_embedding_loss, per_model_lists=("margin",)):
     """`torch.nn.HingeEmbeddingLoss` for B models: distances `[B, N, ...]` with targets 1 or -1."""
 
 
@@ -219,7 +219,11 @@ class SoftMarginLoss(Loss, function=functional.soft_margin_loss):
 
 
 class MultiMarginLoss(
-    Loss, function=functional.multi_margin_loss, own=("margin", "p"), weights=("weight",), class_weights=True
+    Loss,
+    function=functional.multi_margin_loss,
+    per_model_lists=("margin", "p"),
+    weights=("weight",),
+    class_weights=True,
 ):
     """`torch.nn.MultiMarginLoss` for B models: scores `[B, N, C]` with class indices `[B, N]`.
 
@@ -238,19 +242,21 @@ class MultiLabelSoftMarginLoss(Loss, function=functional.multilabel_soft_margin_
     """`torch.nn.MultiLabelSoftMarginLoss` for B models: scores `[B, N, C]` with 0 or 1 for each class."""
 
 
-class CosineEmbeddingLoss(Loss, function=functional.cosine_embedding_loss, own=("margin",)):
+class CosineEmbeddingLoss(Loss, function=functional.cosine_embedding_loss, per_model_lists=("margin",)):
     """`torch.nn.CosineEmbeddingLoss` for B models: two vectors per sample, `[B, N, D]`, with targets 1 or -1."""
 
 
-class MarginRankingLoss(Loss, function=functional.margin_ranking_loss, own=("margin",)):
+class MarginRankingLoss(Loss, function=functional.margin_ranking_loss, per_model_lists=("margin",)):
     """`torch.nn.MarginRankingLoss` for B models: two scores per sample, `[B, N]`, and 1 or -1 for the higher one."""
 
 
-class TripletMarginLoss(Loss, function=functional.triplet_margin_loss, own=("margin", "p", "eps")):
+class TripletMarginLoss(Loss, function=functional.triplet_margin_loss, per_model_lists=("margin", "p", "eps")):
     """`torch.nn.TripletMarginLoss` for B models: anchors, positives and negatives, `[B, N, D]` each."""
 
 
-class TripletMarginWithDistanceLoss(Loss, function=functional.triplet_margin_with_distance_loss, own=("margin",)):
+class TripletMarginWithDistanceLoss(
+    Loss, function=functional.triplet_margin_with_distance_loss, per_model_lists=("margin",)
+):
     """`TripletMarginLoss` with a distance function of the caller, which gets `[N, D]` of one model at a time."""
 
 

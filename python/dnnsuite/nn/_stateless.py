@@ -20,11 +20,6 @@ class Stateless(ArrayModule):
     arguments: ClassVar[tuple[str, ...]] = ()
     function: ClassVar[str]
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        for name, value in keywords.items():  # function, arguments
-            setattr(cls, name, value)
-        super().__init_subclass__()
-
     def __init__(self, *args: Any, B: int, **kwargs: Any) -> None:
         super().__init__(B)
         plain = type(self).torch_class(*args, **kwargs)  # checks the arguments and fills in torch's defaults

@@ -160,8 +160,11 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         super().__delattr__(name)
         self.__dict__.get("extra_attributes", {}).pop(name, None)
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
+    def __init_subclass__(cls, **attributes: Any) -> None:
+        """Give a layer its class `attributes`, which may be keywords, and the class of torch that it is named after."""
+        super().__init_subclass__()
+        for name, value in attributes.items():
+            setattr(cls, name, value)
         if "forward" in cls.__dict__:  # callable from an ordinary model's code too
             cls.forward = logical(cls.forward)
         if (
