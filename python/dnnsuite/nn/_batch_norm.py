@@ -293,13 +293,10 @@ class _InstanceNorm(_NormBase):
         )
 
 
-class InstanceNorm1d(_InstanceNorm):
-    ranks = (4,)
+class InstanceNorm1d(_InstanceNorm, ranks=(4,)): ...
 
 
-class InstanceNorm2d(_InstanceNorm):
-    ranks = (5,)
+class InstanceNorm2d(_InstanceNorm, ranks=(5,)): ...
 
 
-class InstanceNorm3d(_InstanceNorm):
-    ranks = (6,)
+class InstanceNorm3d(_InstanceNorm, ranks=(6,)): ...

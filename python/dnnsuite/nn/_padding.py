@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -23,9 +23,7 @@ class _Pad(Stateless):
         return functional.pad(x, self.padding, self.mode, getattr(self, "value", None))
 
 
-class _ConstantPad(_Pad):
-    arguments: ClassVar[tuple[str, ...]] = ("padding", "value")
-    mode = "constant"
+class _ConstantPad(_Pad, arguments=("padding", "value"), mode="constant"): ...
 
 
 class ConstantPad1d(_ConstantPad): ...
@@ -37,9 +35,7 @@ class ConstantPad2d(_ConstantPad): ...
 class ConstantPad3d(_ConstantPad): ...
 
 
-class _ZeroPad(_Pad):
-    mode = "constant"
-    value: Any = 0.0
+class _ZeroPad(_Pad, mode="constant", value=0.0): ...
 
 
 class ZeroPad1d(_ZeroPad): ...
@@ -51,8 +47,7 @@ class ZeroPad2d(_ZeroPad): ...
 class ZeroPad3d(_ZeroPad): ...
 
 
-class _ReflectionPad(_Pad):
-    mode = "reflect"
+class _ReflectionPad(_Pad, mode="reflect"): ...
 
 
 class ReflectionPad1d(_ReflectionPad): ...
@@ -64,8 +59,7 @@ class ReflectionPad2d(_ReflectionPad): ...
 class ReflectionPad3d(_ReflectionPad): ...
 
 
-class _ReplicationPad(_Pad):
-    mode = "replicate"
+class _ReplicationPad(_Pad, mode="replicate"): ...
 
 
 class ReplicationPad1d(_ReplicationPad): ...
@@ -77,8 +71,7 @@ class ReplicationPad2d(_ReplicationPad): ...
 class ReplicationPad3d(_ReplicationPad): ...
 
 
-class _CircularPad(_Pad):
-    mode = "circular"
+class _CircularPad(_Pad, mode="circular"): ...
 
 
 class CircularPad1d(_CircularPad): ...
