@@ -113,7 +113,7 @@ def test_an_unknown_name_tells_the_nearest(tmp_path):
 
 def test_overrides():
     assert overrides(["lr=1", "data_path=a=b"]) == {"lr": "1", "data_path": "a=b"}
-    for texts, words in ((["lr"], "no key=value"), (["=1"], "no key=value"), (["lr=1", "lr=2"], "given twice")):
+    for texts, words in ((["lr"], "not key=value"), (["=1"], "not key=value"), (["lr=1", "lr=2"], "given twice")):
         with pytest.raises(InvalidArgument, match=words):
             overrides(texts)
 
