@@ -206,7 +206,7 @@ def test_doctor_lists_what_is_lost(monkeypatch):
     monkeypatch.setattr(_torch, "lost", copy.lost)
     finding = _software.torch_names()
     assert finding.status == "warning"
-    assert "torch._C.parse_ir is not there: steps on a CPU run without capture" in finding.detail
+    assert "torch._C.parse_ir is missing: steps on a CPU run without capture" in finding.detail
 
 
 # -- what serves in their place ----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 _MOST = 6  # values that are listed one by one
@@ -100,6 +100,19 @@ def metric(value: float) -> str:
     ('0.12346', '97.500')
     """
     return f"{value:#.5g}"
+
+
+def settings_lines(settings: Mapping[str, Any]) -> list[str]:
+    """Write a line for each setting that has a value: lists with commas, a mapping as NAME=VALUE."""
+    lines = []
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                inside = [f"{k}={v}" for k, v in inner.items()] if isinstance(inner, Mapping) else [inner]
+                lines.append(f"{f'{name} {key}':<18} {', '.join(map(str, inside))}")
+        elif value not in (None, "", []):
+            lines.append(f"{name:<18} {', '.join(map(str, value)) if isinstance(value, list) else value}")
+    return lines
 
 
 def setting(value: Any) -> str:

@@ -26,13 +26,13 @@ class InvalidArgument(Error, ValueError):
 
 
 class BadData(InvalidArgument):
-    """Raised for a damaged file of a data set, or a file of another kind; the message names it."""
+    """Raised for a file of a data set that is damaged or of another kind; the message names it."""
 
 
 class StaleRecording(Error):
-    """Raised before a step of which an audit finds that its replay is not the eager step any more.
+    """Raised before a step whose replay, as an audit finds, no longer equals the eager step.
 
-    The message names the first tensor or Python value that differs. Array, optimizer and Python state are those from
+    The message names the first tensor or Python value that differs. Array, optimizer and Python state are as they were
     before the step, and the StepRunner runs eager steps from then on.
     """
 
@@ -42,12 +42,12 @@ class StepCancelled(Error):
 
 
 class Unavailable(Error):
-    """Raised when something that was asked for by name is missing on this machine.
+    """Raised when something that was requested by name is missing on this machine.
 
     Args:
         what: the missing thing, and the reason.
-        looked_in: places that were searched.
-        remedy: way out.
+        looked_in: places that were searched, as text.
+        remedy: advice for the user.
     """
 
     def __init__(self, what: str, looked_in: str = "", remedy: str = "") -> None:
@@ -61,9 +61,9 @@ class Unavailable(Error):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the known word that is nearest, as " (did you mean 'x'?)"; empty where none is near.
+    """Return the nearest known word, as " (did you mean 'x'?)"; empty where none is near.
 
-    Upper and lower case are not told apart.
+    Upper and lower case count as equal.
 
     >>> did_you_mean("brt", ["bert", "dcgan"])
     " (did you mean 'bert'?)"
@@ -85,7 +85,7 @@ def some_of(names: Iterable[str], rest: str = "") -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return an error's own words: the system's for a file, without their number and the file's name.
+    """Return an error's own words; for an error with a file, without its number and the name of the file.
 
     >>> reason(FileNotFoundError(2, "No such file or directory", "space.yaml"))
     'No such file or directory'

@@ -80,7 +80,7 @@ def test_trains_as_separate_models(unfused, names, runner):
     array = dnnsuite.fuse(models, unfused=unfused)
     fused = dnnsuite.fuse(models)
     assert sorted(per_model(array)) == sorted(names)
-    assert all(c.reason == "asked for" for c in array.coverage() if c.how == "per model")
+    assert all(c.reason == "requested" for c in array.coverage() if c.how == "per model")
     assert list(array.state_dict()) == list(fused.state_dict())
     rates = [0.1, 0.03, 0.01]
     optimizer = dnnsuite.optim.SGD(array.parameters(), lr=rates, momentum=0.9)

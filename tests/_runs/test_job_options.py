@@ -25,9 +25,9 @@ def test_options_that_only_the_job_knows_are_literals() -> None:
     [
         ("nhit=3", r"job x has no option 'nhit' \(did you mean 'nhid'\?\); it has"),
         ("colour=3", r"no option 'colour'; it has nhid, dropout"),
-        ("nhid=3.5", "nhid=3.5: wants a whole number, such as 512"),
-        ("dropout=much", "wants a number, such as 0.1"),
-        ("tied=perhaps", "wants yes or no"),
+        ("nhid=3.5", "nhid=3.5: expected a whole number, such as 512"),
+        ("dropout=much", "expected a number, such as 0.1"),
+        ("tied=perhaps", "expected yes or no"),
         ("nhid", "expected NAME=VALUE"),
         ("=3", "expected NAME=VALUE"),
     ],

@@ -45,7 +45,7 @@ def test_parts_of_the_cpus_are_apart():
         ("", "give 'all'"),
         ("tpu:0", "give 'all'"),
         ("cuda:0,cpu", "round otherwise"),
-        ("cuda:0,cuda:0", "is there twice"),
+        ("cuda:0,cuda:0", "is given twice"),
         ("cuda", "has no number"),
         ("cpu:1,cpu:0", "give 'all'"),
         (",".join(["cpu"] * 5000), "5000 shares"),

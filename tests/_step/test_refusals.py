@@ -175,7 +175,7 @@ def test_a_parameter_that_the_forward_puts_elsewhere():
     [
         (torch.optim.SGD, "dnnsuite.optim.SGD(array"),
         (torch.optim.LBFGS, "dnnsuite.optim.LBFGS(array.parameters(), ...)"),
-        (torch.optim.SparseAdam, "got a SparseAdam: use one of those, or step by hand"),
+        (torch.optim.SparseAdam, "got a SparseAdam: write StepRunner(array"),
         (None, "got a NoneType"),
     ],
 )

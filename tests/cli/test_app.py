@@ -94,7 +94,7 @@ REFUSED = {
     "pin run --cores 0-3 -- true": "--cores is not an option of this command; write the command after --, e.g. ",
     "pin run --timeout -1 -- true": "--timeout -1.0: must be a positive number of seconds",
     "profile vae --threads -1": "--threads -1: must be at least 1",
-    "profile mine.py": "mine.py is no job; a script is observed by: dnnsuite profile -- python mine.py",
+    "profile mine.py": "mine.py is not a job; to profile a script: dnnsuite profile -- python mine.py",
     "train optimizer=adam": "unknown key 'optimizer'; the keys are lr, momentum, ",
 }
 

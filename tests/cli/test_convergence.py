@@ -31,7 +31,7 @@ def test_what_it_would_do():
         (["--max-B", "3"], "--max-B has no meaning"),
         (["--option", "depth=3"], "no option 'depth'"),
         (["--precisions", "fp32,fp64"], "in one precision"),
-        (["--lrs", "x"], "wants numbers"),
+        (["--lrs", "x"], "expected numbers"),
         (["--hfta-tree", "tree"], "--hfta-tree has no meaning"),
         (["--unfused", "bn1"], "--unfused has no meaning"),
     ],

@@ -59,7 +59,7 @@ def test_sets_are_listed_and_found(tmp_path: Path, capsys: pytest.CaptureFixture
     assert status("data", "list", "--json", *root) == 0
     assert json.loads(capsys.readouterr().out)["ml-20m"]["found"] == f"{tmp_path}/ml-20m"
     assert status("data", "list", "--dataroot", str(tmp_path / "dta")) == 0  # a folder mistyped
-    assert capsys.readouterr().out.startswith(f"below {tmp_path}/dta, which is no directory yet")
+    assert capsys.readouterr().out.startswith(f"below {tmp_path}/dta, which does not exist yet")
 
 
 def test_nothing_is_downloaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

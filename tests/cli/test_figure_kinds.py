@@ -41,7 +41,7 @@ def test_a_sweep_is_drawn_by_its_directory_and_reported_on_by_its_tables(tmp_pat
     assert status("plot", str(tmp_path), "--save", str(tmp_path / "all.svg"), "--metric", "lr") == 0
     assert (tmp_path / "all.svg").read_text().endswith("</svg>\n")
     assert status("plot", str(tmp_path / "search"), "--metric", "dropot") == 2
-    assert "'dropot' is no hyper-parameter that varies (did you mean 'dropout'?)" in capsys.readouterr().err
+    assert "'dropot' is not a hyper-parameter that varies (did you mean 'dropout'?)" in capsys.readouterr().err
     (tmp_path / "search/trials.csv").unlink()
     assert status("plot", str(tmp_path / "search")) == 2
     assert "has not ended" in capsys.readouterr().err

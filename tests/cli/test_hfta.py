@@ -80,7 +80,7 @@ def test_dcgm_of_two_Bs_of_hftas(call: Callable[..., int], tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--modes", "hfta", "--plot"], "wants serial among the modes"),
+        (["--modes", "hfta", "--plot"], "needs serial among the modes"),
         (["--modes", "mps"], "no run of mps in fp32"),
         (["--precs", "amp"], "no mode and precision in common"),
         (["--filename", "time.csv"], "time.csv"),

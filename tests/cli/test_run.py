@@ -28,7 +28,7 @@ TOY = ("toy-nap", "--plugin", "suite_toys", "--device", "cpu")
     [
         (["--preset", "x"], "unknown preset 'x'; accepted: quick, default, paper, fast"),
         (["--repeat", "0"], "--repeats 0: must be 1 to 10,000"),
-        (["--copies", "few"], "--copies few: wants per-gpu, all, or a number from 1"),
+        (["--copies", "few"], "--copies few: expected per-gpu, all, or a number of at least 1"),
         (["--pin", "x"], "--pin x: accepted: auto, cgroup, affinity, none"),
         (["--name", "vae"], "no job 'vae' in this suite; it has toy-nap"),
         (["--dataroot", "absent"], "--dataroot absent: no such directory"),
@@ -47,7 +47,7 @@ def test_usage_errors(arguments: list[str], words: str, capsys: pytest.CaptureFi
 def test_a_malformed_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('[\n {"name": "toy-nap", "args": {\n  "--numbr": 5}}]')
     assert status("run", "x.json", "--plugin", "suite_toys") == 2
-    assert 'error: x.json:3: job "toy-nap", key "--numbr" is no flag of this job' in capsys.readouterr().err
+    assert 'error: x.json:3: job "toy-nap", key "--numbr" is not a flag of this job' in capsys.readouterr().err
 
 
 def test_dry_run_prints_a_command_for_each_job(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

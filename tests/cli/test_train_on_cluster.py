@@ -49,7 +49,7 @@ def test_a_process_that_dies_ends_the_rest_and_the_run_goes_on(cluster, tmp_path
         first.kill()
         subprocess.run(["scancel", "--user=root"], check=False)
     assert first.returncode == 1, said
-    assert f"bs128: a process ended early; the last checkpoint is {kept}; go on with --resume auto" in said
+    assert f"bs128: a process ended early; the last checkpoint is {kept}; continue with --resume auto" in said
     reached = len(read_metrics(kept.parent))
     done = subprocess.run(
         [*command, f"max_epochs={reached + 1}", "--resume", "auto"],

@@ -52,7 +52,7 @@ def test_a_damaged_or_harmful_file_is_refused(tmp_path, content, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("train", "test"):
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(InvalidArgument, match=r"train is no file of CIFAR-100"):
+    with pytest.raises(InvalidArgument, match=r"train is not a file of CIFAR-100"):
         cifar.load("auto", tmp_path)
     assert not (tmp_path / "made-by-a-file").exists()
 

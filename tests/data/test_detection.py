@@ -80,7 +80,7 @@ def test_coco(coco, capsys):
         (content([annotation(), annotation(bbox=[1, 2, 3])]), r"annotation number 1 has the box \[1, 2, 3\]"),
         (content([annotation(image_id=6)]), "annotation number 0 is of image 6, which is not in the file"),
         (content([annotation(category_id=1)]), "annotation number 0 is of category 1, which is not"),
-        (content([4]), "annotation number 0 is no object"),
+        (content([4]), "annotation number 0 is not an object"),
         (content([]), "no image has a box"),
         ({"images": [{"id": 3}], "annotations": [], "categories": []}, "an image or a category without 'file_name'"),
         ({**content([]), "categories": [{"id": i} for i in range(81)]}, "81 categories, more than COCO's 80"),

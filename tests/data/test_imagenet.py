@@ -43,7 +43,7 @@ def test_a_damaged_image_is_named(tmp_path):
 
 
 def test_what_has_no_classes_is_named(tmp_path):
-    with pytest.raises(InvalidArgument, match="is no folder of classes with images"):
+    with pytest.raises(InvalidArgument, match="is not a folder of classes with images"):
         imagenet.folder(tmp_path, None)
 
 

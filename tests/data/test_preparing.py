@@ -135,7 +135,7 @@ def test_class_archives_inside_of_imagenets_are_unpacked(tmp_path: Path) -> None
     ("more", "words_"),
     [
         ({"count": 3, "source": Path("x")}, "give one of them"),
-        ({"count": 1}, "--fake 1: ml-20m wants 25 to 20,000,000"),
+        ({"count": 1}, "--fake 1: ml-20m takes 25 to 20,000,000"),
         ({"source": Path("absent")}, "--from absent: no such file or folder"),
         ({"source": Path(".")}, "neither ml-20m.zip nor ratings.csv"),
     ],
@@ -150,6 +150,6 @@ def test_refusals_leave_nothing(more: dict, words_: str, tmp_path: Path, monkeyp
 def test_what_stands_in_the_way_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "ml-20m").mkdir()
     (tmp_path / "ml-20m/notes.txt").write_text("mine")
-    with pytest.raises(InvalidArgument, match="is there and is no complete ml-20m"):
+    with pytest.raises(InvalidArgument, match="exists and is not a complete ml-20m"):
         prepare(data_set("ml-20m"), tmp_path, count=30)
     assert (tmp_path / "ml-20m/notes.txt").read_text() == "mine"

@@ -53,8 +53,8 @@ def test_damaged_files_are_named(tmp_path):
 def test_a_pickle_that_would_run_something_is_refused(tmp_path):
     path = write_pickled(tmp_path) / "data_batch_1"
     path.write_bytes(pickle.dumps({b"data": print}))
-    with pytest.raises(InvalidArgument, match=r"is no file of CIFAR-10: it wants builtins\.print"):
+    with pytest.raises(InvalidArgument, match=r"is not a file of CIFAR-10: it asks for builtins\.print"):
         small_images.load("auto", tmp_path)
     path.write_bytes(b"\x80\x04nonsense")
-    with pytest.raises(InvalidArgument, match="is no file of CIFAR-10"):
+    with pytest.raises(InvalidArgument, match="is not a file of CIFAR-10"):
         small_images.load("auto", tmp_path)

@@ -150,7 +150,7 @@ def test_a_part_of_the_images_is_accepted_where_that_is_said(tmp_path: Path, fol
     ("text", "said"),
     [
         ("", "holds no labels"),
-        ("n01 n02 n03\n", "line 1: 'n01 n02 n03' is no class"),
+        ("n01 n02 n03\n", "line 1: 'n01 n02 n03' is neither a class"),
         ("n01\na.jpg n02\n", "line 2"),
         ("a.jpg n01\na.jpg n02\n", "line 2: a has the class n01 above, here n02"),
         ("../x\n", "cannot be the name of a class's folder"),

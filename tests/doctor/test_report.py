@@ -69,7 +69,7 @@ def test_something_essential_is_broken() -> None:
     assert doctor.to_dict([broken])["ok"] is False
     text = doctor.render([broken])
     assert "-> reinstall" in text
-    assert "0 ok, 0 warnings, 1 missing; broken: operators" in text
+    assert "0 ok, 0 warnings, 0 optional parts not here; broken: operators" in text
 
 
 def test_bare_surroundings_break_nothing() -> None:

@@ -101,9 +101,9 @@ def changed(tmp_path, old, new, source=OLD):
     [
         ('"%","0.5"\n', '"%","0.', r"changed.csv:17: a quote is left open"),
         ('"%","40"\n', '"%"\n', r"changed.csv:9: 11 fields where the header has 12"),
-        ('"cycle","1,000,000"', '"cycle","1,0"', r"changed.csv:8: '1,0' is no number"),
+        ('"cycle","1,000,000"', '"cycle","1,0"', r"changed.csv:8: '1,0' is not a number"),
         ('"0","4242"', 'loss 3.1"0","4242"', r"changed.csv:8: a row of ncu behind other output"),
-        ('"Metric Unit"', '"Metric Name"', r"changed.csv:7: column 'Metric Name' is there twice"),
+        ('"Metric Unit"', '"Metric Name"', r"changed.csv:7: column 'Metric Name' occurs twice"),
         ('"Metric Unit"', '"Unit"', r"changed.csv:7: no column 'Metric Unit'"),
         ('"ID",', '"Number",', r"changed.csv: no header"),
     ],

@@ -64,7 +64,7 @@ def test_pages_of_several_processes_are_joined(tmp_path):
         ("Duration(ns)", "Duration", r"x.csv:1: 'Duration' is in no unit"),
         ('"1000",', "", r"x.csv:3: 6 fields where the header has 7"),
         ('"High (7)","V100"\n', '"High (7)","V1', r"x.csv:6: a quote is left open"),
-        ('"Device"\n', '"Name"\n', r"x.csv:1: column 'Name' is there twice"),
+        ('"Device"\n', '"Name"\n', r"x.csv:1: column 'Name' occurs twice"),
         ('"Name"', '"Label"', r"x.csv: no header of nvprof"),
     ],
 )

@@ -98,7 +98,7 @@ def test_the_images_of_a_user(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"arch": "resnet"}, "arch 'resnet' is no classifier.*resnet101"), ({"image_size": 0}, "image_size 0")],
+    [({"arch": "resnet"}, "arch 'resnet' is not a classifier.*resnet101"), ({"image_size": 0}, "image_size 0")],
 )
 def test_what_there_is_not_is_refused(options, message):
     with pytest.raises(InvalidArgument, match=message):

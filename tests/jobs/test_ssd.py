@@ -113,7 +113,7 @@ def test_weights(tmp_path):
     with pytest.raises(InvalidArgument, match=r"resnet34\.pth' cannot be read"):
         make("ssd", 1, weights=str(path), **SMALL)
     torch.save(torch.zeros(1), path)
-    with pytest.raises(InvalidArgument, match="is no file of parameters by name"):
+    with pytest.raises(InvalidArgument, match="is not a file of parameters by name"):
         make("ssd", 1, weights=str(path), **SMALL)
 
 

@@ -225,7 +225,7 @@ def test_boxes_that_are_found_count_once() -> None:
     [
         ("gpt", {"heads": 3}, "heads 3 must divide width 16"),
         ("gpt", {"length": 400_000}, "the text has .* tokens to train on, too few"),
-        ("mamba", {"chunk": 5}, "length 16 is no multiple of the chunk 5"),
+        ("mamba", {"chunk": 5}, "length 16 is not a multiple of the chunk 5"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(name: str, options: dict[str, Any], message: str) -> None:
@@ -242,5 +242,5 @@ def test_shards_of_tokens_are_read_and_damaged_ones_refused(tmp_path) -> None:
     with pytest.raises(InvalidArgument, match="has the token 299: set vocab to 300 or more"):
         decoder.tokens_of(config, 256)
     shard.write_bytes(b"12345")
-    with pytest.raises(InvalidArgument, match=r"part.bin is no shard of tokens"):
+    with pytest.raises(InvalidArgument, match=r"part.bin is not a shard of tokens"):
         decoder.tokens_of(config, 300)

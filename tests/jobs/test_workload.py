@@ -32,7 +32,10 @@ def test_a_preset_that_is_not_declared_is_the_default():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"optimizer": Made("SGD", {"lr": "rate"})}, "SGD takes the hyperparameter 'rate', which `hyper` has not"),
+        (
+            {"optimizer": Made("SGD", {"lr": "rate"})},
+            "SGD takes the hyperparameter 'rate', which is missing in `hyper`",
+        ),
         ({"schedule": Made("StepLR", {"gamma": "decay"})}, "StepLR takes the hyperparameter 'decay'"),
         ({"metric": Metric("share", lambda model, x: x)}, "`metric` without `held_out`"),
         ({"held_out": lambda config, options: None}, "`held_out` without `metric`"),

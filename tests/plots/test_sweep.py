@@ -56,7 +56,7 @@ def test_a_figure_shows_each_trial_in_each_panel_and_names_the_best(goal):
 
 def test_what_cannot_be_drawn_is_refused_by_name():
     table, history = _search(8)
-    with pytest.raises(InvalidArgument, match=r"'lrr' is no hyper-parameter that varies \(did you mean 'lr'\?\)"):
+    with pytest.raises(InvalidArgument, match=r"'lrr' is not a hyper-parameter that varies \(did you mean 'lr'\?\)"):
         plots.sweep(table, history, "loss", "min", ["lrr"])
     with pytest.raises(InvalidArgument, match="no trial has a value of loss"):
         plots.sweep(table.assign(loss=float("nan")), history, "loss", "min")

@@ -73,7 +73,7 @@ def test_a_profile_that_fails_is_said_and_the_script_goes_on(tmp_path, optimizer
     watched = script.Script({**SETTINGS, "out": str(tmp_path / "out")})
     for _ in range(8):
         watched.ends.optimizer_stepped(optimizer)
-    assert "the profile failed, the script goes on" in capsys.readouterr().err
+    assert "the profile failed; the script continues" in capsys.readouterr().err
 
 
 def test_steps_of_a_kind_that_says_more_take_over(tmp_path, optimizer, capsys):

@@ -19,7 +19,7 @@ def test_text_has_a_line_for_each_point_and_what_would_tell() -> None:
     assert line.split("  ")[-1] == "▼ slower"
     assert "-10.0 %" in line
     assert "[-12.0, -8.0] %" in line
-    assert "ssd: inconclusive; about 7 more runs of each would tell (noisy)" in text
+    assert "ssd: inconclusive; about 7 more runs of each would settle it (noisy)" in text
     assert "fails on slower by 5 % or more: w|m" in text
     assert "\x1b" not in text
 

@@ -56,7 +56,7 @@ def test_the_command_prints_them_writes_a_page_and_names_what_is_unknown(two, ca
 
 def test_prices_that_are_not_two_are_refused(two, capsys):
     for given in ("2", "2,3,4", "a,b"):
-        with pytest.raises(InvalidArgument, match="wants two numbers"):
+        with pytest.raises(InvalidArgument, match="expected two numbers"):
             report.costs_of_two(given, None, "")
     args = ["compare", *map(str, two), str(two[0]), "--across", "machine", "--watts", "1,2"]
     assert status(*args) == 2

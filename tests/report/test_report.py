@@ -19,7 +19,7 @@ def test_it_passes_when_every_job_has_a_row_and_nothing_failed(suite):
 def test_too_few_runs_and_flags_become_notes(suite):
     made = report.make([suite(record(flags=["contaminated: load 7"]))])
     assert "fewer than 4 runs" in made.notes[0]
-    assert made.notes[1].endswith("so without an interval: vae; `--repeats 6` or more would tell")
+    assert made.notes[1].endswith("so without an interval: vae; `--repeats 6` or more would settle it")
     assert made.notes[2] == "1 result is flagged: contaminated: load 7"
 
 

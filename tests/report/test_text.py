@@ -58,5 +58,5 @@ def test_without_a_target_there_is_no_diff(suite):
     made = report.make([suite(*(record(repeat=run) for run in range(4)))])
     assert "diff" not in report.style_seed(made)
     few = report.style_seed(report.make([suite(record(), directory="few")]))
-    assert "Deviation Quantile (80%) : n/a       | False|" in few
+    assert "Deviation Quantile (80%) : n/a       | n/a  |" in few
     assert "no score without a target" in report.style_score(made)

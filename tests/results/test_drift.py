@@ -45,6 +45,6 @@ def test_a_difference_is_found_beside_a_drift_which_is_told(order):
 
 def test_one_side_after_the_other_says_what_it_cannot_tell():
     (found,) = compare(*measured("AAAAABBBBB", 0.0))
-    assert "a drift of the machine cannot be told from a difference" in found.reasons[-1]
+    assert "a drift of the machine cannot be distinguished from a difference" in found.reasons[-1]
     (found,) = compare(*measured("ABBAABBAAB", 0.0))
     assert not any("drift" in reason for reason in found.reasons)

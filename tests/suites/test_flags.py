@@ -42,11 +42,11 @@ def test_flags_of_every_job():
 @pytest.mark.parametrize(
     ("flag", "value", "words"),
     [
-        ("--batch-size", "many", "--batch-size wants a whole number, got 'many'"),
-        ("--batch-size", 2.5, "--batch-size wants a whole number, got 2.5"),
-        ("--lr", "x", "--lr wants a number, got 'x'"),
+        ("--batch-size", "many", "--batch-size must be a whole number, got 'many'"),
+        ("--batch-size", 2.5, "--batch-size must be a whole number, got 2.5"),
+        ("--lr", "x", "--lr must be a number, got 'x'"),
         ("--use-gae", "perhaps", "stands alone, or is true or false"),
-        ("--numbr", 5, "--numbr is no flag of this job; it has --batch-size, --repeat, --number"),
+        ("--numbr", 5, "--numbr is not a flag of this job; it has --batch-size, --repeat, --number"),
     ],
 )
 def test_refusals_name_the_flag(flag, value, words):

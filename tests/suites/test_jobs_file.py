@@ -75,10 +75,10 @@ def test_the_least_there_can_be(tmp_path: Path) -> None:
         ('[\n{"name": "a"}]\n{}', 3, "something follows the list"),
         ("[\n\n3]", 3, "a job is an object"),
         ('[{"name": "a"},\n\n{"cmd": "x"}]', 3, 'key "name" is missing'),
-        ('[{"name": "a",\n"cmd": 3}]', 2, 'key "cmd" is no text'),
+        ('[{"name": "a",\n"cmd": 3}]', 2, 'key "cmd" is not a text'),
         ('[{"name": "a",\n"cgroups": "all"}]', 2, 'unknown key "cgroups"; a job has name, cmd, args, cgroup'),
         ('[{"name": "a",\n"cgroup": "teacher"}]', 2, 'key "cgroup" is "teacher"; accepted: student, all'),
-        ('[{"name": "a",\n"args": []}]', 2, 'key "args" is no object'),
+        ('[{"name": "a",\n"args": []}]', 2, 'key "args" is not an object'),
         ('[{"name": "a", "args": {\n"--x": 1,\n"--y": {}}}]', 3, 'key "--y" is neither a value nor a list'),
         ('[{"name": "a", "args": {\n"--y": [1, null]}}]', 2, 'key "--y" is neither'),
         ('[{"name": "a", "args": {\n"--y": []}}]', 2, 'key "--y" is neither'),
@@ -125,7 +125,7 @@ def test_variables_and_quotes(text: str, expanded: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("$(id)", "wants a shell"), ("`id`", "wants a shell"), ("$C", "no variable C"), ('"', "quot")]
+    ("text", "words"), [("$(id)", "needs a shell"), ("`id`", "needs a shell"), ("$C", "no variable C"), ('"', "quot")]
 )
 def test_what_is_not_replaced(text: str, words: str) -> None:
     with pytest.raises(Failed, match=words):

@@ -31,7 +31,7 @@ def test_copies_by_number_and_all() -> None:
     assert [slot.cpus for slot in whole.slots] == [whole.all.cpus]
     assert not plan_of("8", "cpu", four).comparable  # threads of one core in two shares: said, not hidden
     for wrong in ("0", "-1", "many", "1.5"):
-        with pytest.raises(InvalidArgument, match="wants per-gpu, all, or a number from 1"):
+        with pytest.raises(InvalidArgument, match="expected per-gpu, all, or a number of at least 1"):
             plan_of(wrong, "cpu", four)
 
 

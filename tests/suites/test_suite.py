@@ -104,12 +104,12 @@ def test_names_that_would_share_a_folder_are_refused(jobs_file) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ('"--repeat": Infinity', "--repeat.* wants a whole number, got inf"),
+        ('"--repeat": Infinity', "--repeat.* must be a whole number, got inf"),
         ('"--repeat": 1000000000', "repeat is 1000000000; must be 1 to 1,000,000"),
-        ('"--batch-size": 1e30', "--batch-size.* wants a whole number up to 2,147,483,647, got 1e\\+30"),
-        ('"--nap-s": -Infinity', "--nap-s.* wants a finite number, got -inf"),
+        ('"--batch-size": 1e30', "--batch-size.* must be a whole number up to 2,147,483,647, got 1e\\+30"),
+        ('"--nap-s": -Infinity', "--nap-s.* must be a finite number, got -inf"),
         ('"--x": ' + "[" * 20000, "nested too deeply"),
-        ('"--repeat": ' + "9" * 5000, "Exceeds the limit|wants a whole number"),
+        ('"--repeat": ' + "9" * 5000, "Exceeds the limit|must be a whole number"),
     ],
 )
 def test_numbers_that_cannot_be_are_refused_with_their_place(
@@ -131,7 +131,7 @@ def test_a_byte_order_mark_is_no_part_of_a_file(toys: None, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["a/b", "../x", ".hidden", "a b", "x" * 81, "\u001b[31m", "naïve"])
 def test_names_that_are_no_file_names_are_refused(name: str, jobs_file) -> None:
     job = {"name": name, "cmd": "./regression/polynome/pytorch/run.sh"}
-    with pytest.raises(InvalidArgument, match=r"tweaked.json:\d+: name .* names files"):
+    with pytest.raises(InvalidArgument, match=r"tweaked.json:\d+: name .* is used in file names"):
         resolve(jobs_file(job), TOYS)
 
 
@@ -156,8 +156,11 @@ def test_some_of_a_suite(jobs_file) -> None:
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        ({"name": "toy-nap", "args": {"--x": 1, "--numbr": 5}}, ':5: job "toy-nap", key "--x" is no flag of this job'),
-        ({"name": "toy-nap", "args": {"--repeat": "x"}}, ':5: job "toy-nap", key "--repeat" wants a whole number'),
+        (
+            {"name": "toy-nap", "args": {"--x": 1, "--numbr": 5}},
+            ':5: job "toy-nap", key "--x" is not a flag of this job',
+        ),
+        ({"name": "toy-nap", "args": {"--repeat": "x"}}, ':5: job "toy-nap", key "--repeat" must be a whole number'),
         ({"name": "toy-nap", "args": {"--report": "$NO_SUCH"}}, "key \"--report\" '$NO_SUCH': no variable NO_SUCH"),
         ({"name": "toy-nap", "args": {"--repeat": 0}}, "repeat is 0; must be 1 to 1,000,000"),
         ({"name": "other", "cmd": "./other.sh"}, ":2: neither the name 'other' nor the command './other.sh'"),

@@ -58,7 +58,7 @@ def test_several_jobs_are_a_suite_in_their_order() -> None:
         ("[[job]]\nname = 'gpt'\npreset = 'quikc'", "job 1: unknown preset 'quikc'"),
         ("[[job]]\nname = 'gtp'", "job 1: no job 'gtp'"),
         ("[[job]]\nname = 'gpt'\noptions = 3", "options are a table"),
-        ("[[job]]\nname = 'gpt'\noptions = { depth = 3 }", 'job 1: job "gpt", key "--depth" is no flag'),
+        ("[[job]]\nname = 'gpt'\noptions = { depth = 3 }", 'job 1: job "gpt", key "--depth" is not a flag'),
     ],
 )
 def test_what_is_wrong_is_named_with_its_job(text: str, words: str, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_file_of_the_tutorials_form(tmp_path):
     [
         ("a: {lerning: 1}", "unknown key 'lerning'"),
         ("a: {log_frq: 1}", "did you mean 'log_freq'"),
-        ("a: [1]", "'a' is no configuration"),
+        ("a: [1]", "'a' is not a configuration"),
         ("[1, 2]", "holds no configurations"),
         ("", "holds no configurations"),
         ("a: {lr: !!float x}", "cannot be read"),
@@ -113,7 +113,7 @@ def test_an_unknown_name_tells_the_nearest(tmp_path):
 
 def test_overrides():
     assert overrides(["lr=1", "data_path=a=b"]) == {"lr": "1", "data_path": "a=b"}
-    for texts, words in ((["lr"], "no key=value"), (["=1"], "no key=value"), (["lr=1", "lr=2"], "given twice")):
+    for texts, words in ((["lr"], "not key=value"), (["=1"], "not key=value"), (["lr=1", "lr=2"], "given twice")):
         with pytest.raises(InvalidArgument, match=words):
             overrides(texts)
 

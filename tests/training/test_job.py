@@ -51,7 +51,7 @@ def test_losses_are_those_of_the_job(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "given", "words"),
     [
-        ("dcgan", {}, "is no workload of one loss"),
+        ("dcgan", {}, "is not a workload with one loss"),
         ("ppo", {}, "makes its batches with the model"),
         ("reso", {"workers": 1}, "is measured on other tensors than those it trains on"),
         ("gpt", {"lyers": 2}, "has no key 'lyers' .did you mean 'layers'"),

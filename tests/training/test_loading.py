@@ -91,7 +91,7 @@ class Deadly(Drawn):
 @pytest.mark.timeout(60)
 def test_a_worker_that_is_killed_is_one_sentence_and_takes_the_others_with_it():
     loader = Loader(Deadly(), workers=2)
-    with pytest.raises(LostWorker, match=r"^a process that prepares batches was ended by SIGKILL; go on"):
+    with pytest.raises(LostWorker, match=r"^a process that prepares batches was ended by SIGKILL; continue"):
         list(loader(SHARES * 4))
     assert not multiprocessing.active_children()
     again = Loader(Drawn(), workers=1)  # another loader in this process is not disturbed
@@ -129,7 +129,7 @@ def test_a_run_whose_worker_is_killed_ends_at_once_with_its_last_checkpoint(tmp_
         check=False,
     )
     assert ended.returncode == 1
-    said = r"LostWorker: a process that prepares batches (was ended by SIGKILL|ended as it started); go on"
+    said = r"LostWorker: a process that prepares batches (was ended by SIGKILL|ended as it started); continue"
     assert re.search(said, ended.stderr.splitlines()[-1])
     position = torch.load(tmp_path / "out/checkpoint.pt", weights_only=True)["position"]
     assert position["epoch"] >= 1

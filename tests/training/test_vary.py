@@ -31,8 +31,8 @@ def test_combinations_or_one_value_per_model():
         (["sede=1,2"], None, r"sede cannot vary .*did you mean 'seed'"),
         (["lr=fast,1"], None, "lr is 'fast': not a number"),
         (["lr=1,1.0"], None, "2 models have lr=1: they would be alike"),
-        (["lr"], None, "'lr' is no key=value,value"),
-        (["lr=1,,2"], None, "is no key=value,value"),
+        (["lr"], None, "'lr' is not key=value,value"),
+        (["lr=1,,2"], None, "is not key=value,value"),
         ([LR, "lr=2"], None, "lr is given twice"),
     ],
 )

@@ -128,7 +128,7 @@ def test_an_error_names_its_device(tmp_path):
         return {"other": model(x).sum()}
 
     if len(os.sched_getaffinity(0)) == 2:
-        with pytest.raises(Error, match=r"cpu:1: gone.*go on with resume.*devices.cpu-1"):
+        with pytest.raises(Error, match=r"cpu:1: gone.*continue with resume.*devices.cpu-1"):
             run(tmp_path / "dies", "random", devices="cpu,cpu", loss=dies, width=1)
     with pytest.raises(InvalidArgument, match=r"cpu:0: .*no metric 'acc'"):
         run(tmp_path / "refuses", "random", devices="cpu", measure=refuses, metric="acc")

@@ -91,7 +91,7 @@ print(sorted(set(limited.table["status"])), limited.history["loss"][:2].tolist()
 
 def test_memory_that_really_runs_out():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
-    assert "memory ran out with 16 models at once; the sweep goes on with 8" in done.stderr
+    assert "memory ran out with 16 models at once; the sweep continues with 8" in done.stderr
     first = done.stdout.split("\n")[0]
     assert "'done'" in first
     assert first.endswith("True")  # those that were done are as without a limit

@@ -47,9 +47,9 @@ def test_refusals_name_the_flag() -> None:
         at_least("max_num_Bs", 0)
     with pytest.raises(InvalidArgument, match=r"--timeout 0\.0: must be positive"):
         positive("timeout_s", 0)
-    with pytest.raises(InvalidArgument, match=r"--repeats 2\.5: wants a whole number"):
+    with pytest.raises(InvalidArgument, match=r"--repeats 2\.5: must be a whole number"):
         at_least("repeats", 2.5)
-    with pytest.raises(InvalidArgument, match="--timeout 'long': wants a number"):
+    with pytest.raises(InvalidArgument, match="--timeout 'long': must be a number"):
         positive("timeout_s", "long")
     with pytest.raises(InvalidArgument, match="unknown colour 'red'; accepted: blue, green"):
         one_of("colour", "red", ["blue", "green"])

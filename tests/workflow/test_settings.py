@@ -88,7 +88,7 @@ def test_what_is_given_wins() -> None:
         ({"preset": "slow"}, "unknown preset 'slow'; accepted: quick, default, paper"),
         ({"max_B": -1}, "--max-B -1: must be at least 1"),
         ({"plan": ["0,2"]}, "--plan 0,2: every B must be at least 1"),
-        ({"plan": ["one"]}, "--plan one: wants whole numbers"),
+        ({"plan": ["one"]}, "--plan one: expected whole numbers"),
         ({"plan": [","]}, "--plan ,: every B"),
         ({"plan": ["1"], "max_B": 2}, "exclude each other"),
         ({"repeats": 0}, "--repeats 0"),

@@ -17,7 +17,7 @@ from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM, new_stream
 from ..nn.sharing import SharedState, copies_of_shared, held_by, own_what_trains
 from ..ops.array_layers import here
-from .array_attributes import ForwardOfModels, check_of_all_models, models_have, models_set, registered
+from .array_attributes import ForwardOfModels, check_of_all_models, check_state, models_have, models_set, registered
 from .code.call_user_code import enter
 from .code.fused_attributes import bare_class
 from .code.method_name import MethodName
@@ -56,13 +56,13 @@ _pooled: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
 class Array(SharedState, torch.nn.Module):
     """B models of one architecture as one module, on inputs and outputs `[B, ...]`; made by `fuse`.
 
-    Parameters, buffers and `state_dict` have the models' names and are stacked on dimension 0. `array[i]` is a copy
-    of model i as an ordinary torch module. `drop`, `append`, `replace` and `clone` change the models, each at the
-    cost of one copy of the parameters; give them the optimizer, scheduler and scaler, so that these change along.
+    Parameters, buffers and `state_dict` keep the models' names and are stacked on dimension 0. `array[i]` is a copy of
+    model i as an ordinary torch module. `drop`, `append`, `replace` and `clone` change the set of models, each at the
+    cost of one copy of the parameters; pass them the optimizer, scheduler and scaler, so that these change too.
 
-    On a CPU an array that is trained without a `StepRunner` holds the memory pool that `StepRunner` describes, from
-    the first call with gradients on of its forward, of another method or of a part until it is collected: large tensors
-    would be paged in anew in every step.
+    On a CPU an array that is trained without a `StepRunner` keeps the memory pool that `StepRunner` describes: from the
+    first call of its forward, another method or a part with gradients enabled, until it is garbage-collected. Without
+    the pool, every step would page large tensors in again.
     """
 
     B: int
@@ -243,6 +243,7 @@ class Array(SharedState, torch.nn.Module):
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
         under_way.finish(self)
+        check_state(self, state_dict)
         return self._root.load_state_dict(state_dict, strict, assign)
 
     def model_state_dict(self, index: int) -> dict[str, torch.Tensor]:
@@ -296,11 +297,14 @@ class Array(SharedState, torch.nn.Module):
         return index % self.B
 
     def drop(self, indices: int | Iterable[int], *companions: Any) -> None:
-        """Take models out of the array.
+        """Remove models from the array.
 
         Args:
-            indices: numbers of the models.
+            indices: number of a model, or several.
             companions: optimizer, scheduler and scaler, which drop the models too.
+
+        Raises:
+            InvalidArgument: there is no such model, none would be left, or a companion is missing. Nothing is changed.
         """
         gone = {self._index(i) for i in ([indices] if isinstance(indices, int) else indices)}
         left = [i for i in range(self.B) if i not in gone]
@@ -312,7 +316,7 @@ class Array(SharedState, torch.nn.Module):
         """Add a model at the end, or several at once.
 
         Args:
-            model: a plain torch module of the array's architecture, or a list of such.
+            model: a plain torch module of the array's architecture, or a list of them.
             companions: optimizer, scheduler and scaler, which add the models too.
             fresh: hyper-parameters for the optimizer, each one number or one per new model.
         """
@@ -320,7 +324,7 @@ class Array(SharedState, torch.nn.Module):
         self._select([*range(self.B), *[None] * len(models)], models, companions, fresh)
 
     def replace(self, index: int | Sequence[int], model: Models, *companions: Any, **fresh: Any) -> None:
-        """Put another model in a slot, or others in several slots at once; the optimizer starts them anew.
+        """Put another model into a slot, or several into as many slots; the optimizer starts them from scratch.
 
         Args:
             index: number of the slot, or a list in ascending order.
@@ -337,7 +341,7 @@ class Array(SharedState, torch.nn.Module):
         self._select([None if i in models else i for i in range(self.B)], models, companions, fresh)
 
     def clone(self, index: int, *companions: Any, into: int | None = None) -> None:
-        """Copy a model, with its state in `companions`, into another slot or to the end.
+        """Copy a model, with its state in `companions`, to another slot or to the end.
 
         Args:
             index: number of the model to copy.
@@ -366,21 +370,21 @@ class Array(SharedState, torch.nn.Module):
         self.__dict__.pop("_fused_choice", None)
 
     def narrow(self, start: int, length: int) -> Array:
-        """Make an array of models `start` to `start + length`; their storage is shared."""
+        """Return an array of the models `start` to `start + length - 1`, which shares their storage."""
         part: Array = narrow(self, start, length)
         return part
 
     # -- what runs how ---------------------------------------------------------------------------------------------
 
     def coverage(self) -> list[Cover]:
-        """List the way each part of the array runs, and the time of the parts that are not fused."""
+        """List how each part of the array runs, and the time of the parts that are not fused."""
         return coverage(self)
 
     def _repr_html_(self) -> str:
         return array_html(self, self._root, coverage(self))
 
     def per_model(self, name: str, reason: str = ASKED) -> None:
-        """Run the models of the user's module `name` one by one from now on."""
+        """From now on run the module `name` of the user's code model by model."""
         module = self._root.get_submodule(name)
         if not isinstance(module, UserModule):
             raise InvalidArgument(

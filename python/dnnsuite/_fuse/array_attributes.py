@@ -51,6 +51,17 @@ def check_of_all_models(name: str, value: Any, B: int) -> None:
         )
 
 
+def check_state(array: torch.nn.Module, state: Any) -> None:
+    """Refuse the `state_dict` of a single model: its tensors have all dimensions of the array's but the first."""
+    own = dict(array.named_parameters())
+    shapes = [(p.shape[1:], state[name].shape) for name, p in own.items() if hasattr(state.get(name), "shape")]
+    if shapes and all(ours == theirs for ours, theirs in shapes):
+        raise InvalidArgument(
+            "this is the state_dict of one model: load it into a plain model, and put that into the array with "
+            "array.replace(i, model), or fuse models that have loaded theirs"
+        )
+
+
 _SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
 import torch
@@ -21,14 +21,14 @@ def stack(batch: Any, B: int | None = None) -> Any:
     """Make a batch `[B, ...]` for an array.
 
     Args:
-        batch: one tensor that all models share, which is not copied (stride 0 in dimension 0) unless it is sparse, or
-            a sequence of B tensors of one shape. A mapping, or a sequence of B of them, gives a dictionary of such
-            batches; values in it that are no tensors stay as they are.
-        B: number of models; needed for one shared batch.
+        batch: one tensor that all models share, or a sequence of B tensors of one shape. A shared tensor is not copied
+            (stride 0 in dimension 0) unless it is sparse. A mapping, or a sequence of B mappings, gives a dictionary of
+            such batches; values in it that are not tensors are kept unchanged.
+        B: number of models; required for a shared batch.
 
     Raises:
-        InvalidArgument: B is missing or is not the number of tensors, the tensors have different shapes, or there is
-            something else in their place.
+        InvalidArgument: B is missing or is not the number of tensors, the tensors have different shapes, or something
+            else is given in place of a tensor.
 
     >>> import torch, dnnsuite
     >>> x = dnnsuite.stack(torch.ones(5, 8), B=3)
@@ -39,15 +39,23 @@ def stack(batch: Any, B: int | None = None) -> Any:
     """
     if isinstance(batch, Mapping):
         return {name: stack(v, B) if isinstance(v, torch.Tensor) else v for name, v in batch.items()}
+    if B is not None and (type(B) is not int or B < 1):
+        what = repr(B) if isinstance(B, (int, float)) else f"a {type(B).__name__}"
+        raise InvalidArgument(f"stack takes a batch and the number of models, B, 1 or more; got {what} for B")
     if isinstance(batch, torch.Tensor):
-        if B is None or B < 1:
-            raise InvalidArgument(f"stack of one shared tensor needs the number of models, B; got {B!r}")
+        if B is None:
+            raise InvalidArgument("stack of one shared tensor needs the number of models: dnnsuite.stack(x, B=4)")
         if batch.layout == torch.strided:
             return batch.unsqueeze(0).expand(B, *batch.shape)
         batch = [batch] * B
+    if not isinstance(batch, Iterable) or hasattr(batch, "__array__"):
+        raise InvalidArgument(f"stack takes tensors, got a {type(batch).__name__}: torch.as_tensor makes one of it")
     parts = list(batch)
     if not parts or (B is not None and len(parts) != B):
-        raise InvalidArgument(f"stack got {len(parts)} tensors for {B if B is not None else 'one or more'} models")
+        raise InvalidArgument(
+            f"stack got {len(parts)} tensors for {B if B is not None else 'one or more'} models: give one for each "
+            "model, and stack the parts of a batch one by one, dnnsuite.stack(x, B=4), dnnsuite.stack(y, B=4)"
+        )
     if all(isinstance(part, Mapping) for part in parts):
         return _stacked_by_name(parts)
     _check_alike(parts)
@@ -69,8 +77,9 @@ def _check_alike(tensors: list[Any]) -> None:
     for index, tensor in enumerate(tensors):
         if not isinstance(tensor, torch.Tensor):
             raise InvalidArgument(
-                f"stack takes tensors or mappings of tensors, one or a list of one per model; got a "
-                f"{type(tensor).__name__} in place {index}: stack the tensors of a tuple one by one"
+                "stack takes tensors or mappings of tensors, one or a list of one per model; got a "
+                f"{type(tensor).__name__} in place {index}: stack the tensors of a tuple one by one; torch.as_tensor "
+                "makes tensors of arrays"
             )
         if tensor.layout not in (torch.strided, torch.sparse_coo):
             raise InvalidArgument(

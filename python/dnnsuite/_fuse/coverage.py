@@ -60,7 +60,7 @@ class Coverage(list[Cover]):
 def coverage(array: torch.nn.Module) -> Coverage:
     """List how each part of `array` runs: fused, element by element, mapped, or model by model with the reason.
 
-    Steps of a `StepRunner` count too: its shards tell the array.
+    Steps of a `StepRunner` count too: its shards report to the array.
 
     >>> import torch, dnnsuite
     >>> array = dnnsuite.fuse([torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()) for _ in range(3)])
@@ -101,8 +101,8 @@ def coverage(array: torch.nn.Module) -> Coverage:
 
 
 def notes(array: torch.nn.Module) -> list[tuple[str, Counter[str]]]:
-    """List what each part of `array` has told about itself while it ran: why it would run models one by one, and its
-    functions without a rule."""
+    """List what each part of `array` has reported while it ran: why it would run models one by one, and its functions
+    without a rule."""
     return [(report.alone, Counter(report.mapped)) for report in _reports(array)]
 
 

@@ -93,7 +93,13 @@ class ArrayEdit:
                 )
         taken = {name for companion in companions for name in _accepted(companion, fresh)}
         if taken != set(fresh):
-            raise InvalidArgument(f"no optimizer or scheduler given takes {', '.join(sorted(set(fresh) - taken))}")
+            raise InvalidArgument(
+                f"no optimizer or scheduler given takes {', '.join(sorted(set(fresh) - taken))}: pass them beside the "
+                "model, as in array.append(model, optimizer, lr=1e-3)"
+            )
+        for slot, model in models.items():
+            if not isinstance(model, torch.nn.Module):
+                raise InvalidArgument(f"the new model of slot {slot} is a {type(model).__name__}: give a torch module")
         compared, self.new = self._new_models(models) if models else (None, {})
         self._attributes = EditedAttributes(array._root, self.slots, self.new, compared)
         if compared is not None and self._attributes.same:

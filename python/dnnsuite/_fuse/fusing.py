@@ -29,29 +29,32 @@ def fuse(
     """Make an array of `models`: one module that computes what each model would, on inputs and outputs `[B, ...]`.
 
     The models are ordinary torch modules of one architecture. Their parameters and buffers are copied, so the models
-    stay as they are; weights, dropout rates and other hyper-parameters may differ. Layers of torch become layers of
-    `dnnsuite.nn`. A module of the user's own keeps its code, which runs once for all models: every tensor in it looks
-    like one model's. Code that cannot be fused, such as a branch on data, runs once per model; `array.coverage()`
-    lists it. A class with `array_forward = True` has a `forward` for `[B, ...]` itself.
+    stay unchanged; weights, dropout rates and other hyper-parameters may differ. torch's layers become layers of
+    `dnnsuite.nn`. A module class of the user keeps its code, which runs once for all models: every tensor in it looks
+    like that of one model. Code that cannot be fused, such as a branch on data, runs once per model;
+    `array.coverage()` lists it. A class with `array_forward = True` has a `forward` that handles `[B, ...]` itself.
 
-    A tensor that all models share and that takes no gradient, such as a frozen base's, is kept once: `[B, ...]` with
-    stride 0 in dimension 0. Such parameters are not copied, buffers are copied once; running statistics become each
-    model's own when they are trained. Results that depend on shared tensors alone are computed once, for a batch that
-    the models share. On a CPU the weights of frozen convolutions are laid out with the channels last, in the models,
-    too.
+    A tensor that all models share and that takes no gradient, such as a weight of a frozen base, is kept once:
+    `[B, ...]` with stride 0 in dimension 0. Such parameters are not copied, and buffers are copied once; running
+    statistics become separate for each model when they are trained. Results that depend on shared tensors alone are
+    computed once, for a batch that the models share. On a CPU the weights of frozen convolutions are stored with the
+    channels last, in the models, too.
 
     Args:
         models: B modules; model i is slot i of the array.
         seeds: starts of each model's random streams (`dnnsuite.nn.seed`); by default drawn from torch's generator.
-        unfused: parts to run model by model although they could be fused: names of modules (`"fc"`, `"layer1.0"`,
-            `"blocks.*"` as in `fnmatch`), or a function of a module's name and the module that returns True for them.
+        unfused: parts to run model by model although they could be fused: names of modules (`"fc"`, `"layer1.0"`, or
+            patterns of `fnmatch` like `"blocks.*"`), or a function of a module's name and the module that returns True
+            for them.
+        share: "same" keeps a frozen tensor once if all models hold one and the same; "equal" also if each holds its own
+            with equal values.
 
     Returns:
-        The array, with `state_dict` names as in the models and parameters `[B, ...]`.
+        The array, with the `state_dict` names of the models and parameters `[B, ...]`.
 
     Raises:
-        InvalidArgument: naming the first difference, if the models do not have the same shape; the nearest modules, if
-            a name of `unfused` matches none; the tensor, if models share one that takes a gradient.
+        InvalidArgument: the models have different shapes, `unfused` matches no module, or models share a tensor that
+            takes a gradient. The message names the first difference, the nearest modules, or the tensor.
 
     >>> import torch, dnnsuite
     >>> models = [torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()) for _ in range(3)]
@@ -79,7 +82,10 @@ def fuse(
         raise InvalidArgument("fuse takes one or more models, got none")
     for index, model in enumerate(models):
         if not isinstance(model, torch.nn.Module):
-            raise InvalidArgument(f"fuse takes torch modules; model {index} is a {type(model).__name__}")
+            raise InvalidArgument(
+                f"fuse takes a list of torch modules; model {index} is a {type(model).__name__}: of a dictionary give "
+                "its values, of state_dicts the models that have loaded them"
+            )
         if isinstance(model, (Array, ArrayModule)):
             raise InvalidArgument(f"model {index} is an array of models already")
         _refuse_parts_without_an_end(model, "", [])
@@ -97,9 +103,9 @@ def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
         array: an array of B models.
 
     Returns:
-        B modules; module i computes what the array computes for model i. What the models share in the array, one copy
-        of it, they share again. `optimizer.to_model(i, module.parameters())` makes the optimizer of module i, with its
-        state.
+        B modules; module i computes what the array computes for model i. Tensors that the models share in the array
+        are copied once and shared again. `optimizer.to_model(i, module.parameters())` makes the optimizer of module i,
+        with its state.
 
     >>> import torch, dnnsuite
     >>> array = dnnsuite.fuse([torch.nn.Linear(8, 4) for _ in range(3)])
@@ -121,7 +127,7 @@ def width(array: torch.nn.Module) -> int:
         if isinstance(module, (Array, ArrayModule)):
             return module.B
     raise InvalidArgument(
-        f"{type(array).__name__} is no array of models: make one with dnnsuite.fuse or dnnsuite.nn.array"
+        f"{type(array).__name__} is not an array of models: make one with dnnsuite.fuse or dnnsuite.nn.array"
     )
 
 

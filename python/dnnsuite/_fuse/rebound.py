@@ -35,7 +35,7 @@ def refuse_what_cannot_follow(module: torch.nn.Module, copies: Collection[int], 
                 what = registered[id(held)] or "the whole model"
                 raise InvalidArgument(
                     f"{type(module).__name__}.{name} is a function that holds {what} of the model that was copied, and "
-                    "would go on with it: let it hold a module that has it, or make it a method"
+                    "would keep using it: let it hold a module that has it, or make it a method"
                 )
 
 

@@ -82,8 +82,8 @@ def _holder(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
 class StateBytes(NamedTuple):
     """Bytes of parameters and buffers.
 
-    `shared` are held once, whatever the number of models; `per_model` by each model. `shared + B * per_model` is what B
-    models take, without gradients and optimizer state, which only `trained_per_model` of them have.
+    `shared` bytes are held once, whatever the number of models, and `per_model` bytes by each model: B models take
+    `shared + B * per_model`. Gradients and optimizer state come on top, for `trained_per_model` bytes of each model.
     """
 
     shared: int
@@ -92,7 +92,7 @@ class StateBytes(NamedTuple):
 
 
 def state_bytes(array: torch.nn.Module) -> StateBytes:
-    """Count the bytes of an array's parameters and buffers; tied ones once."""
+    """Count the bytes of the parameters and buffers of an array; tied ones count once."""
     tensors = {id(x): x for x in (*array.parameters(), *array.buffers()) if x.dim() > 0 and len(x) > 0}
     shared = sum(x[0].nbytes for x in tensors.values() if held_once(x))
     own = [x for x in tensors.values() if not held_once(x)]

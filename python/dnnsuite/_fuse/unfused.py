@@ -13,7 +13,7 @@ from ..errors import InvalidArgument
 
 #: A name, names, or a function of a module's name and the module.
 Unfused = str | Iterable[str] | Callable[[str, torch.nn.Module], bool]
-ASKED = "asked for"
+ASKED = "requested"
 _SHOWN = 3
 _NO_FORWARD = (
     torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList, torch.nn.ParameterDict,

@@ -63,7 +63,7 @@ class PlanFolder:
         write_json(self.root / self.file, self.state)
 
     def identify(self, identity: Identity, allowed: Sequence[str] | None = ()) -> dict[str, str]:
-        """Note what decides the numbers of a plan that begins; of one that goes on, refuse what is another now.
+        """Note what decides the numbers of a plan that begins; of one that continues, refuse what has changed.
 
         Args:
             allowed: names of parts that may differ, which `changed` of the state tells of; None for none ever.
@@ -210,7 +210,7 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
     Args:
         root: the output directory.
         file: name of the file in it that holds the state.
-        resume: True to continue what is in it; False wants it empty or absent.
+        resume: True to continue what is in it; with False it must be empty or absent.
         runs: folder in it of the finished runs; "." is itself.
 
     Raises:

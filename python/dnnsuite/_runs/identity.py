@@ -123,13 +123,13 @@ def identity_of(
 
 def cannot_tell(unknown: Sequence[str]) -> str:
     """Say that some values cannot be compared."""
-    return f"when it is resumed, it cannot be told whether these are the same: {', '.join(unknown)}"
+    return f"a resumed run cannot compare these: {', '.join(unknown)}"
 
 
 def check_same(
     where: Path, then: Mapping[str, Any] | None, now: Identity, allowed: Sequence[str] | None = (), of: str = ""
 ) -> dict[str, str]:
-    """Refuse to go on with a run of another identity; return what differs and was allowed to.
+    """Refuse to continue a run of another identity; return what differs and was allowed to.
 
     Args:
         where: directory or file of the run.
@@ -145,7 +145,7 @@ def check_same(
     for name in allowed or ():
         if name not in {*now.texts, *then["texts"]}:
             raise InvalidArgument(
-                f"--allow-changed {name}: there is no such part{did_you_mean(name, now.texts)}; there are "
+                f"--allow-changed {name}: no such part{did_you_mean(name, now.texts)}; available: "
                 f"{', '.join(now.texts)}"
             )
     changes = now.changes(then)

@@ -47,7 +47,7 @@ def _like(default: Any, value: str, text: str) -> Any:
             return type(default)(value)
     except ValueError:
         kind = {bool: "yes or no", int: "a whole number", float: "a number"}[type(default)]
-        raise InvalidArgument(f"--option {text}: wants {kind}, such as {default}") from None
+        raise InvalidArgument(f"--option {text}: expected {kind}, such as {default}") from None
     return value if isinstance(default, str) else _literal(value)
 
 

@@ -42,4 +42,4 @@ def _refuse_file(name: str) -> None:
     path = Path(name)
     if path.suffix == ".py" or len(path.parts) > 1:
         folder = "" if path.parent == Path() else f", with PYTHONPATH={path.parent}"
-        raise InvalidArgument(f"--plugin {name}: wants the name of a module: --plugin {path.stem}{folder}")
+        raise InvalidArgument(f"--plugin {name}: expected the name of a module: --plugin {path.stem}{folder}")

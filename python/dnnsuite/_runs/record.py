@@ -55,23 +55,24 @@ class RunRecord:
 
     Attributes:
         id, plan_id: ids of this run and of the plan (workflow, suite, sweep) it belongs to.
-        variant: settings that tell this configuration of the job from others of one plan, as `batch_size=16`.
+        variant: settings in which this configuration of the job differs from others of the plan, for example
+            `batch_size=16`.
         changed: settings that are not the job's own, by name.
         feed: source of the batches in the timed loop, `memory` or `loader`; empty where it is not known.
         skipped_steps: share of the steps that the loss scaling left out.
         page_cache: `cold` if the job's files were dropped from it before, `as found` if not; empty where not known.
-        plan: the plan's name, as `baselines` or `bert`.
+        plan: the plan's name, for example `baselines` or `bert`.
         asked: options as the user gave them.
         resolved: settings as they were in force.
         job_version: changes when what the job computes changes; rates of two versions are not pooled.
-        data: source of the data, as `synthetic` or `digits (scikit-learn)`.
+        data: source of the data, for example `synthetic` or `digits (scikit-learn)`.
         mode: way in which processes share the device: serial, concurrent, mps, mig, hfta, ddp, or `shares` in a suite.
         B: models trained at once, over all processes.
         repeat: number of the repetition, from 0.
         share: share of the machine; empty where it was not cut.
         processes, threads: worker processes of the run, and CPU threads of each.
         items_per_step: items of a step, over all models of one process.
-        disturbances: remarks that a reader of the figures needs, as `throttled` or `no steady state`.
+        disturbances: remarks that a reader of the figures needs, for example `throttled` or `no steady state`.
         window: basis of the figures: dropped warm-up, interval, steady state.
         details: entries that only this kind of run has.
     """

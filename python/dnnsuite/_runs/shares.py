@@ -88,7 +88,7 @@ def _visible_gpus() -> list[str]:
 def _gpu(name: str, names: Sequence[str], threads: int) -> Share:
     number, seen = name.removeprefix("cuda:"), _visible_gpus()
     if not number.isdigit() or names.count(name) > 1:
-        why = "is there twice" if number.isdigit() else "has no number"
+        why = "is given twice" if number.isdigit() else "has no number"
         raise InvalidArgument(f"device {name!r} {why}: give {_ACCEPTED}")
     if not host.torch_has_cuda() or int(number) >= len(seen):
         there = f"this process sees {len(seen)} GPUs" if host.torch_has_cuda() else "torch is a CPU build"

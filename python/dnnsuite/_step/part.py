@@ -16,6 +16,7 @@ from .._torch import has_gradient_hook
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler
 from .batches import with_parts
+from .refusals import explain_loss
 
 _NOTHING = SimpleNamespace()
 _COUNTERS = ("active", "skipped", "grad_norms")  # of an optimizer's group
@@ -171,19 +172,25 @@ class ShardPart:
         """Compute the losses, and leave the gradients in the parameters; figures follow the losses."""
         parts = self._accumulate
         if parts == 1:
-            losses, figures = self._checked(self._loss_function(array, *batch))
+            losses, figures = self._checked(self._losses(array, batch))
             self._scaled(losses).backward()
             return _beside(losses.detach(), figures)
         total: torch.Tensor | None = None
         for index in range(parts):
-            found = self._loss_function(array, *_slice(batch, index, parts))
-            losses, figures = self._checked(found)
+            losses, figures = self._checked(self._losses(array, _slice(batch, index, parts)))
             losses = losses / parts
             self._scaled(losses).backward()
             own = _beside(losses.detach(), figures)
             total = own if total is None else total + own
         assert total is not None
         return total
+
+    def _losses(self, array: torch.nn.Module, batch: tuple[Any, ...]) -> Any:
+        try:
+            return self._loss_function(array, *batch)
+        except (TypeError, RuntimeError) as error:
+            explain_loss(self._loss_function, batch, error)
+            raise
 
     def second_pass(self, array: torch.nn.Module, batch: tuple[Any, ...], hyper: Sequence[Hyper]) -> None:
         """Take the gradients again where an optimizer of two passes wants them."""

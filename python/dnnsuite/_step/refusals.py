@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -73,8 +74,8 @@ def check_optimizer(optimizer: Any, B: int) -> None:
             )
         if optimizer.B != B:
             raise InvalidArgument(
-                f"the array holds {B} models and its optimizer {optimizer.B}: give the optimizer to the "
-                "edit of the array, as in array.drop(2, optimizer)"
+                f"the array holds {B} models and its optimizer {optimizer.B}: pass the optimizer to the "
+                "edit of the array, for example array.drop(2, optimizer)"
             )
     elif isinstance(optimizer, torch.optim.Optimizer) and hasattr(optim, kind.__name__):
         raise InvalidArgument(
@@ -85,13 +86,13 @@ def check_optimizer(optimizer: Any, B: int) -> None:
     elif takes_joint_steps(optimizer):
         raise InvalidArgument(
             f"StepRunner trains with optimizers of dnnsuite.optim, got torch's {kind.__name__}, which would take one "
-            f"step for all models together: use one of those, or one {kind.__name__} for each model of "
+            f"step for all models together: use one of these, or one {kind.__name__} for each model of "
             "dnnsuite.unfuse(array)"
         )
     else:
         raise InvalidArgument(
-            f"StepRunner trains with optimizers of dnnsuite.optim, got a {kind.__name__}: use one of those, or step by "
-            "hand"
+            f"StepRunner trains with optimizers of dnnsuite.optim, got a {kind.__name__}: write StepRunner(array, "
+            "dnnsuite.optim.Adam(array.parameters(), lr=1e-3), loss_function), or step by hand"
         )
 
 
@@ -108,7 +109,7 @@ def hooks_after_a_step(optimizer: ArrayOptimizer) -> list[Any]:
     if before:
         raise InvalidArgument(
             "there is a hook before each step of the optimizer, which would see no gradients under StepRunner: "
-            "take it away, use the optimizer's max_grad_norm, or train without StepRunner"
+            "remove it, use the optimizer's max_grad_norm, or train without StepRunner"
         )
     return after
 
@@ -128,6 +129,10 @@ def check_batch(batch: Any, B: int) -> bool:
                 "shares one batch among them"
             )
         return False
+    if getattr(batch, "ndim", 0) and hasattr(batch, "__array__"):
+        raise InvalidArgument(
+            f"a batch has a {type(batch).__name__} of numbers in it: torch.as_tensor makes it a tensor"
+        )
     if not isinstance(batch, list):
         ragged = [check_batch(part, B) for part in _parts(batch)]
         return any(ragged)
@@ -151,6 +156,24 @@ def _parts(batch: Any) -> Sequence[Any]:
                 f"tensor in .{name}, which StepRunner would not deal out: give the tensors themselves"
             )
     return ()
+
+
+def explain_loss(loss_function: Callable[..., Any], batch: tuple[Any, ...], error: Exception) -> None:
+    """Raise a refusal in place of an error of a loss function with other arguments, or with torch's own loss."""
+    if isinstance(error, TypeError):
+        try:
+            inspect.signature(loss_function).bind(None, *batch)
+        except TypeError:
+            raise InvalidArgument(
+                f"the loss function is called with the array and the {len(batch)} parts of the batch, as "
+                f"loss_function(array, x, y) is, and does not take them: {error}"
+            ) from error
+        except ValueError:  # no signature
+            return
+    elif str(error).startswith("Expected target size"):
+        raise InvalidArgument(
+            f"torch's loss takes the outputs of one model: write dnnsuite.nn.functional.cross_entropy ({error})"
+        ) from error
 
 
 def warn_of_single_samples(batch: tuple[Any, ...], B: int) -> None:

@@ -46,55 +46,58 @@ _FEW_BYTES = 2**26  # that are kept: to page them in again costs a small model's
 class StepRunner(NotCopied):
     """Train an array step by step: forward, backward and optimizer step, recorded once and replayed without Python.
 
-    On a CPU the models are divided into shards, and each thread takes one shard through a whole step, with no barrier
-    inside; on a GPU a step is replayed as a CUDA graph. Results are the same bits as without recording. Use it as a
-    context manager, or call `close`. docs/multiply/step_runner.md has the details.
+    On a CPU the models are divided into shards, and each thread takes one shard through a whole step without waiting
+    for the others; on a GPU a step is replayed as a CUDA graph. The results are bit for bit those of eager steps. Use
+    the runner as a context manager, or call `close`. docs/multiply/step_runner.md has the details.
 
     Args:
         array: an array of B models, from `dnnsuite.fuse` or of layers of `dnnsuite.nn`.
-        optimizer: an optimizer of `dnnsuite.optim` for the array's parameters, or a list of several. Its hooks before a
-            step are refused, those after a step are called.
-        loss_function: `(array, *batch)` → losses `[b]` of the `b` models in the array that it is given, all B or a
-            shard of them; or `(losses, figures)` with numbers `[b, n]` to look at. It must only compute: what it
-            prints happens in the first steps and in audits only. `torch.autocast` may be used inside, or around `step`.
-            For several optimizers a list, one for each.
-        threads: CPU threads; by default torch's number. With several, `step` returns before the step is done, and
-            torch's operators in the caller's thread use one until it has waited for the newest step. Steps of less
-            than 2 ms run in the caller's thread where that is faster.
-        width: models per shard; by default measured on the first steps, which train as all others do.
-        queue_depth: most steps under way at a time; from 3 on a thread takes its models through two steps in a row.
-        capture: record steps and replay them; False runs every step as written.
-        audit: run a replayed step both ways from one state, replayed and eager, and compare all it leaves to the bit:
-            the 10th, 100th, 1,000th, ... replayed step, and one in each stretch of this many. 1 is each step, 0 none.
-        accumulate: take each batch in this many equal parts (dimension 1) before the update, to save activations.
-        scaler: `optim.GradScaler`, with a scale per model, or torch's, which skips the step of all models on an
-            overflow. For several optimizers a list, one or None for each.
-        flush_denormals: treat, on a CPU, numbers below 1.2e-38 as zero inside a step: models whose softmax saturates
-            make many of them, and they can double the time of a step.
+        optimizer: an optimizer of `dnnsuite.optim` for the array's parameters, or a list of several. Hooks that run
+            after its step are called; hooks that run before it are refused.
+        loss_function: `(array, *batch)` → losses `[b]` of the `b` models in the array that it is given, which is the
+            whole array or a shard of it; or `(losses, figures)`, with numbers `[b, n]` to look at. It must have no
+            side effects: what it prints appears in the first steps and in audits only. `torch.autocast` may be used
+            inside it, or around `step`. For several optimizers, a list of one function each.
+        threads: number of CPU threads; torch's number by default. With several, `step` returns before the step is done,
+            and torch's operators in the caller's thread use one thread until it has waited for the newest step. Steps
+            of less than 2 ms run in the caller's thread where that is faster.
+        width: number of models per shard; measured on the first steps by default, which train like all others.
+        queue_depth: largest number of steps under way at a time; from 3 on a thread takes its models through two steps
+            in a row.
+        capture: record steps and replay them; with False every step is eager.
+        audit: interval of audits, in replayed steps. An audit runs a step both ways from one state, replayed and eager,
+            and compares the results bit for bit. The 10th, 100th, 1,000th, ... replayed step is audited, and one in
+            each stretch of this many; 1 audits every step, 0 none.
+        accumulate: number of equal parts of a batch (dimension 1) that are computed one after the other before the
+            update, which saves memory for activations.
+        scaler: `optim.GradScaler`, with a scale per model, or torch's, which skips the step of all models if one
+            overflows. For several optimizers, a list with a scaler or None for each.
+        flush_denormals: treat numbers below 1.2e-38 as zero inside a step on a CPU. Models whose softmax saturates
+            produce many of them, and they can double the time of a step.
 
     Raises:
-        InvalidArgument: an argument is refused, or array and optimizer are of different numbers of models.
+        InvalidArgument: an argument is refused, or array and optimizer have different numbers of models.
 
-    With lists, as of a GAN's discriminator and generator, each step trains one part of the models after the other: the
-    loss function of each in turn, backward, and its optimizer, while all other parameters are held. A model does not
-    wait for the others in between, and the step's `losses` are `[B, parts]`.
+    With lists, for example for the discriminator and the generator of a GAN, each step trains one part of the models
+    after the other: the loss function of each part, its backward pass and its optimizer, while the parameters of all
+    other parts are frozen. A model does not wait for the others in between, and the step's `losses` are `[B, parts]`.
 
-    A batch is made of tensors `[B, ...]`, in tuples and dicts that may be nested. `dnnsuite.stack` makes one of a
-    batch that all models share: without it a batch of just B samples would be one sample for each model. A list is
-    one tensor per model, of any first sizes: each model then runs alone, on `[1, n, ...]`.
+    A batch consists of tensors `[B, ...]`, in tuples and dicts that may be nested. `dnnsuite.stack` makes one from a
+    batch that all models share; without it, a batch of exactly B samples would be one sample for each model. A list is
+    one tensor per model, whose first sizes may differ: each model then runs alone, on `[1, n, ...]`.
 
-    Python values that a step reads are guarded: another value needs another recording. Numbers that change, as a
-    schedule in an attribute, become inputs of the recording where they are factors, summands or bounds of tensors.
-    Code that cannot be replayed runs as written, and `mode` names the reason and the line, as in `eager: ... at
-    model.py:12 in forward`.
+    Python values that a step reads are guarded: a new value leads to a new recording. Numbers that change, for example
+    a schedule in an attribute, become inputs of the recording if tensors are multiplied by them, added to them or
+    bounded by them. Code that cannot be replayed runs eagerly, and `mode` gives the reason and the line, for example
+    `eager: ... at model.py:12 in forward`.
 
-    The array may be edited between two steps (`array.drop(2, optimizer)`); a number of models that was recorded
-    before records nothing anew. With several threads an error in a step is raised by its `losses`, or by the next
-    call; models whose shard failed have not taken the step, the others have. Steps that no model had begun are
-    cancelled, and their `losses` raise `StepCancelled`.
+    The array may be edited between two steps (`array.drop(2, optimizer)`); nothing is recorded again for a number of
+    models that has been recorded before. With several threads an error in a step is raised by its `losses`, or by the
+    next call; the models of the shard that failed have not taken the step, the others have. Steps that no model had
+    begun are cancelled, and their `losses` raise `StepCancelled`.
 
-    While a StepRunner is open on a CPU, large tensors of all code in the process come from a memory pool, which saves
-    page faults; tensors of the pool stay valid afterwards.
+    While a StepRunner is open on a CPU, all large tensors in the process come from a memory pool, which saves page
+    faults; tensors from the pool stay valid afterwards.
 
     >>> import torch, dnnsuite
     >>> from dnnsuite import nn, optim

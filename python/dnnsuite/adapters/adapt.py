@@ -21,22 +21,25 @@ def adapt(
 ) -> AdapterArray:
     """Make an array of B models over one `base`, each with an adapter of its own.
 
-    Model i is what `peft.get_peft_model(base, configs[i])` gives, but the base is not copied, and stays as it is: the
-    models hold its storage, frozen. What an adapter trains of the base (`modules_to_save`, `bias`) is each model's own.
-    Ranks, alpha, dropout and initial values may differ, and so may the linear layers that LoRA is on; other adapters
-    must be on the same modules in all models.
-    `array[i].save_pretrained(folder)` writes what PEFT loads.
+    Model i is the one of `peft.get_peft_model(base, configs[i])`, except that the base is neither copied nor changed:
+    the models share its storage, frozen. Each model has its own copy of those parts of the base that its adapter trains
+    (`modules_to_save`, `bias`). Ranks, alpha, dropout and initial values may differ, and so may the linear layers that
+    have LoRA; other adapters must be on the same modules in all models. `array[i].save_pretrained(folder)` writes a
+    folder that PEFT loads.
 
     Args:
         base: a torch module without an adapter.
-        configs: one per model: a config of PEFT's (`peft.LoraConfig`, `IA3Config`, `PrefixTuningConfig`,
+        configs: one per model: a PEFT config (`peft.LoraConfig`, `IA3Config`, `PrefixTuningConfig`,
             `PromptTuningConfig`), or the folder of a saved adapter.
-        seeds: one per model, for the adapter's initial values and its random streams (dropout); without them they come
-            from torch's generator, model after model.
+        seeds: one per model, for the initial values of the adapter and its random streams (dropout); by default both
+            are drawn from torch's generator, model after model.
+
+    Returns:
+        The array of B models.
 
     Raises:
-        InvalidArgument: for configs that make no array, naming the first module in which two models differ.
-        Unavailable: if PEFT is not installed.
+        InvalidArgument: the configs cannot form one array; the message names the first module in which models differ.
+        Unavailable: PEFT is not installed.
     """
     configs = _listed(configs)
     if seeds is not None and len(seeds) != len(configs):

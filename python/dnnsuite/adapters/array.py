@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Array of PEFT's models over one base."""
+"""Array of PEFT models over one base."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _OF_ONE_MODEL = frozenset([
 
 
 class AdapterArray(Array):
-    """B models of PEFT's over one base as one module; `dnnsuite.adapt` makes it.
+    """B PEFT models over one base as one module; `dnnsuite.adapt` makes it.
 
-    `array[i]` is an ordinary `PeftModel` with model i's adapter, and a copy of the base.
+    `array[i]` is an ordinary `PeftModel` with the adapter of model i and a copy of the base.
     """
 
     configs: list[Any]
@@ -53,10 +53,10 @@ class AdapterArray(Array):
         return [name for name, tensor in held if is_shared(tensor)]
 
     def save_pretrained(self, folder: str | PathLike[str], **options: Any) -> list[Path]:
-        """Save the adapter of model i in `folder/i`, as PEFT does; `options` are those of PEFT's method.
+        """Save the adapter of model i in `folder/i`, as PEFT does; PEFT's method gets the `options`.
 
         Returns:
-            The folders, each of which `peft.PeftModel.from_pretrained` and `dnnsuite.adapt` take.
+            The folders; `peft.PeftModel.from_pretrained` and `dnnsuite.adapt` take each of them.
         """
         under_way.finish(self)
         folders = [Path(folder) / str(index) for index in range(self.B)]
@@ -90,12 +90,12 @@ class AdapterArray(Array):
                 layer.enabled = True  # type: ignore[assignment]
 
     def append(self, model: Any, *companions: Any, **fresh: Any) -> None:
-        """Add a model at the end: a model of PEFT's, a config or a folder, or a list of such. `fresh` are its
+        """Add a model at the end: a PEFT model, a config or a folder, or a list of them. `fresh` are its
         hyper-parameters."""
         super().append(self._models(model), *companions, **fresh)
 
     def replace(self, index: int | Sequence[int], model: Any, *companions: Any, **fresh: Any) -> None:
-        """Put a model in slot `index`: a model of PEFT's, a config or a folder; or a list of such in several."""
+        """Put a PEFT model, a config or a folder into slot `index`; or a list of them into several."""
         super().replace(index, self._models(model), *companions, **fresh)
 
     def _models(self, given: Any) -> Any:

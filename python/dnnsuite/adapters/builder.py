@@ -109,7 +109,8 @@ def _refuse_quantized(path: str, module: torch.nn.Module) -> None:
     if is_quantized(module):
         if any(p.requires_grad for p in module.parameters()):
             raise InvalidArgument(
-                f"the base's quantized layer {path} has parameters that want gradients: freeze it before adapt"
+                f"the base's quantized layer {path} has trainable parameters: freeze them with "
+                "requires_grad_(False) before adapt"
             )
         return
     held = [p for p in module._parameters.values() if p is not None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Batches of models whose numbers of sequences and lengths differ."""
+"""Batches for models whose numbers and lengths of sequences differ."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _PADS = {"labels": IGNORED}
 
 
 def collate(batches: Sequence[Sequence[Mapping[str, Any]]], pad: int = 0) -> dict[str, torch.Tensor]:
-    """Put a batch of each model's own into one, padded to the most sequences and the longest.
+    """Join one batch per model into one, padded to the largest number of sequences and the longest sequence.
 
     Args:
         batches: one per model: a sequence of mappings with `input_ids` `[T]` (a tensor or a list) and perhaps others of
-            its length, as `labels`, where -100 is no target. A model may have none.
+            the same length, for example `labels`, in which -100 is not a target. A batch may be empty.
         pad: value of `input_ids` where there is no token.
 
     Returns:
-        Tensors `[B, N, T]` by name, with `attention_mask`, 1 where there is a token, and `labels`: the token itself
-        where none are given.
+        Tensors `[B, N, T]` by name, with `attention_mask`, 1 where there is a token, and `labels`, by
+        default the tokens themselves.
 
     Raises:
         InvalidArgument: a sequence is empty, its parts differ in length, or sequences differ in their names.
@@ -69,11 +69,11 @@ def _checked(sequence: Mapping[str, Any], model: int, place: int) -> dict[str, t
 
 
 def micro_batches(batch: Mapping[str, torch.Tensor], sequences: int) -> Iterator[dict[str, torch.Tensor]]:
-    """Cut a batch into parts of at most so many sequences of each model, whose losses add up to those of the whole.
+    """Cut a batch into parts with at most so many sequences of each model, whose losses add up to those of the whole.
 
-    A model of batch 16 beside one of batch 4, in parts of 4, has sequences in four parts and the other in one; each
-    part has `targets` `[B]`, the targets of a model in the whole batch, by which `losses.next_token` divides.
-    Parts without a sequence, at the end, are left out.
+    In parts of 4 sequences, a model with 16 sequences is in four parts and one with 4 in the first only. Each part has
+    `targets` `[B]`, the number of targets of each model in the whole batch, by which `losses.next_token` divides. Parts
+    without a sequence, at the end, are left out.
     """
     counts = targets_of(batch)
     for first in range(0, batch["input_ids"].shape[1], sequences):

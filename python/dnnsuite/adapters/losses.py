@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Objectives of language models for arrays of adapters: a loss `[B]` of each model's own sequences.
 
-All of them are functions of one thing, the log-probability of each next token, which `log_probs` computes.
+All of them are functions of the log-probability of each next token, which `log_probs` computes.
 """
 
 from __future__ import annotations
@@ -24,19 +24,23 @@ Batch = Mapping[str, torch.Tensor]
 
 
 def log_probs(array: Any, batch: Batch, *, reference: bool = False) -> torch.Tensor:
-    """Compute the log-probability of each token after those before it.
+    """Compute the log-probability of each token, given those before it.
 
-    Tokens that the mask leaves out cost nothing where the base is a causal language model of transformers':
-    `array.padding()` says why it is padded if it is. Logits exist a piece at a time then.
+    If the base is a causal language model of transformers, tokens that the mask leaves out cost nothing, and logits
+    exist only a piece at a time; if a batch has to be padded, `array.padding()` says why.
 
     Args:
         array: an array of adapters on a causal language model.
-        batch: tensors `[B, N, T]`: `input_ids`, `attention_mask` (all tokens without it), and `labels`, -100 where a
-            token is no target (all that the mask keeps without them); further ones go to the model.
-        reference: True for those of the base without adapters, without gradients; once if all models share the batch.
+        batch: tensors `[B, N, T]`: `input_ids`, `attention_mask` (by default all tokens), and `labels`, -100 where a
+            token is not a target (by default all tokens that the mask keeps). Other tensors go to the model.
+        reference: True for the log-probabilities of the base without adapters and without gradients. They are
+            computed once if all models share the batch.
 
     Returns:
-        `[B, N, T - 1]`, 0 where the next token is no target.
+        Log-probabilities `[B, N, T - 1]`, 0 where the next token is not a target.
+
+    Raises:
+        InvalidArgument: `input_ids` is not `[B, N, T]`, or the reference of an array without its base is requested.
     """
     given = _checked(array, batch)
     labels = given.pop("labels")[..., 1:]
@@ -50,9 +54,10 @@ def log_probs(array: Any, batch: Batch, *, reference: bool = False) -> torch.Ten
 
 
 def next_token(array: Any, batch: Batch) -> torch.Tensor:
-    """Mean cross-entropy `[B]` of the targets of each model; 0 for a model that has none.
+    """Compute the mean cross-entropy `[B]` of the targets of each model; 0 for a model that has none.
 
-    A batch is as in `log_probs`; of one that `micro_batches` cut, it is the part's share in the mean.
+    `array` and `batch` are those of `log_probs`. For a part of a batch that `micro_batches` has cut, the result is the
+    share of the part in the mean of the whole batch.
     """
     batch = _checked(array, batch)
     counts = targets_of(batch)
@@ -63,15 +68,16 @@ def next_token(array: Any, batch: Batch) -> torch.Tensor:
 def dpo(
     array: Any, chosen: Batch, rejected: Batch, beta: Any = 0.1, *, reference: Any = None, label_smoothing: Any = 0.0
 ) -> torch.Tensor:
-    """Loss of direct preference optimization `[B]` (Rafailov et al., NeurIPS 2023), the mean over each model's pairs.
+    """Compute the loss of direct preference optimization `[B]` (Rafailov et al., NeurIPS 2023), the mean over pairs.
 
     Args:
-        chosen: the answers that are preferred, as in `log_probs`; pair n is sequence n of both. A pair without targets
-            in either counts for nothing.
-        rejected: the others.
-        beta: strength of the bond to the base, a number or one per model `[B]`.
-        reference: log-probabilities of the base, a pair of sums `[B, N]` (chosen, rejected), for data that comes again;
-            without them they are computed.
+        array: an array of adapters on a causal language model.
+        chosen: batch of the preferred answers, for `log_probs`; pair n is sequence n of both batches. A pair of which
+            either sequence has no target does not count.
+        rejected: batch of the other answers.
+        beta: strength of the pull towards the base, a number or one per model `[B]`.
+        reference: log-probabilities of the base, as a pair of sums `[B, N]` (chosen, rejected), for data that is used
+            repeatedly; computed by default.
         label_smoothing: probability that a pair's order is wrong, a number or one per model.
     """
     pairs = [chosen, rejected]
@@ -86,10 +92,10 @@ def dpo(
 
 
 def orpo(array: Any, chosen: Batch, rejected: Batch, beta: Any = 0.1) -> torch.Tensor:
-    """Loss of odds-ratio preference optimization `[B]` (Hong et al., EMNLP 2024); arguments as of `dpo`.
+    """Compute the loss of odds-ratio preference optimization `[B]` (Hong et al., EMNLP 2024); arguments as in `dpo`.
 
-    It is the mean cross-entropy of the chosen sequences, prompts included, less `beta` times the log sigmoid of the log
-    odds ratio of both answers, whose log-probabilities are means over their targets.
+    It is the mean cross-entropy of the chosen sequences, prompts included, minus `beta` times the log sigmoid of the
+    log odds ratio of both answers, whose log-probabilities are means over their targets.
     """
     whole = {name: value for name, value in chosen.items() if name != "labels"}
     all_chosen = log_probs(array, whole)
@@ -104,11 +110,19 @@ def orpo(array: Any, chosen: Batch, rejected: Batch, beta: Any = 0.1) -> torch.T
 
 
 def advantages(rewards: torch.Tensor, group: int, *, leave_one_out: bool = False) -> torch.Tensor:
-    """Compare rewards `[B, N]` with those of the other answers to a prompt, which are `group` neighbours: `[B, N]`.
+    """Compare each reward with those of the other answers to the same prompt.
 
     Args:
-        leave_one_out: True for the reward less the mean of the others (RLOO, Ahmadian et al., ACL 2024); else it is
-            less the mean of all, by the deviation (GRPO, Shao et al., 2024).
+        rewards: one number for each answer, `[B, N]`.
+        group: number of answers to each prompt, which are neighbours.
+        leave_one_out: True for the reward minus the mean of the others (RLOO, Ahmadian et al., ACL 2024); otherwise the
+            reward minus the mean of all, divided by the standard deviation (GRPO, Shao et al., 2024).
+
+    Returns:
+        The advantages `[B, N]`.
+
+    Raises:
+        InvalidArgument: N is not a multiple of `group`, or a reward is not finite.
 
     >>> advantages(torch.tensor([[0.0, 3.0, 1.0, 1.0]]), 2, leave_one_out=True).tolist()
     [[-3.0, 3.0, 0.0, 0.0]]
@@ -124,9 +138,9 @@ def advantages(rewards: torch.Tensor, group: int, *, leave_one_out: bool = False
 
 
 def reinforce(array: Any, batch: Batch, advantages: torch.Tensor) -> torch.Tensor:
-    """Loss of REINFORCE `[B]` (Williams, 1992): less the mean of advantage `[B, N]` times log-probability of an answer.
+    """Compute the loss of REINFORCE `[B]` (Williams, 1992): minus the mean of advantage times log-probability.
 
-    A sequence without targets counts for nothing.
+    `array` and `batch` are those of `log_probs`, `advantages` are `[B, N]`. A sequence without targets does not count.
     """
     sums = log_probs(array, batch).sum(2)
     return _mean_of_pairs(-advantages * sums, array, [batch])
@@ -142,18 +156,20 @@ def grpo(
     beta: Any = 0.0,
     mean: str = "sequence",
 ) -> torch.Tensor:
-    """Loss of group-relative policy optimization `[B]` (Shao et al., 2024) of answers that the models have sampled.
+    """Compute the loss of group-relative policy optimization `[B]` (Shao et al., 2024) for answers that were sampled.
 
     Args:
-        batch: prompts and answers as in `log_probs`; the answers are the targets.
+        array: an array of adapters on a causal language model.
+        batch: prompts and answers, for `log_probs`; the answers are the targets.
         advantages: `[B, N]`, from `advantages`.
-        old: log-probabilities `[B, N, T - 1]` at the time of sampling; None is now, for one step on each sample.
-        clip: parts by which the ratio to `old` may fall and rise.
+        old: log-probabilities `[B, N, T - 1]` at the time of sampling; None takes the current ones, for one step on
+            each sample.
+        clip: fractions by which the ratio to `old` may fall and rise.
         beta: weight of the divergence from the base, a number or one per model; 0 needs no reference.
-        mean: sequence, of each answer's mean (GRPO); or token, of all tokens of a model (BNPO, DAPO).
+        mean: "sequence" averages the means of the answers (GRPO), "token" all tokens of a model (BNPO, DAPO).
 
     Raises:
-        InvalidArgument: `mean` is neither.
+        InvalidArgument: `mean` is neither of the two.
     """
     if mean not in ("sequence", "token"):
         raise InvalidArgument(f"mean is {mean!r}: give 'sequence' or 'token'")

@@ -22,11 +22,11 @@ from .losses import next_token
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of tensors that a step holds at most.
+    """Peak bytes of tensors in a step.
 
     Attributes:
         base: the frozen model, once.
-        adapters: adapters, and the optimizer's state of them.
+        adapters: all adapters, with their optimizer state.
         activations: tensors kept for the backward pass, or the gradients if they are more.
         models: number of models.
     """
@@ -38,11 +38,11 @@ class Memory:
 
     @property
     def peak(self) -> int:
-        """All of it together."""
+        """Bytes of all parts together."""
         return self.base + self.adapters + self.activations
 
     def fit(self, room: int) -> int:
-        """Return how many models like the mean of these fit into so many bytes.
+        """Return the number of models, of the mean size of these, that fit into so many bytes.
 
         >>> Memory(base=100, adapters=40, activations=60, models=4).fit(250)
         6
@@ -53,18 +53,18 @@ class Memory:
 def memory(
     base: torch.nn.Module, configs: Sequence[Any], batch: Mapping[str, torch.Tensor], *, states: int = 2
 ) -> Memory:
-    """Predict the most bytes that a step of `losses.next_token` needs, from two steps of one model.
+    """Predict the peak memory of a step of `losses.next_token` in bytes, from two steps of one model.
 
-    Tensors are counted; the allocator, and operators while they run, need some more.
+    Only tensors are counted; the allocator, and operators while they run, need some more.
 
     Args:
         base: a torch module without an adapter.
-        configs: one per model, what `adapt` takes.
+        configs: one per model, as for `adapt`.
         batch: a batch of the array from `collate`, of which the mask is read.
-        states: numbers that the optimizer keeps for each parameter: 2 of AdamW, 1 of SGD with momentum.
+        states: numbers that the optimizer keeps for each parameter: 2 for AdamW, 1 for SGD with momentum.
 
     Raises:
-        InvalidArgument: the batch is one of more or fewer models.
+        InvalidArgument: the batch is for another number of models.
     """
     mask = batch["attention_mask"]
     if len(mask) != len(configs):

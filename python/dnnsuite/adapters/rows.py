@@ -323,7 +323,7 @@ def _prepared(own: torch.nn.Module) -> torch.nn.Module:
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     if not isinstance(own, PreTrainedModel) or own.config.is_encoder_decoder or own.get_output_embeddings() is None:
-        raise NotInRows("the base is no causal language model of transformers'")
+        raise NotInRows("the base is not a causal language model of transformers")
     if not hasattr(own.config, "num_hidden_layers") or not hasattr(own.config, "vocab_size"):
         raise NotInRows("the base's config does not say how many layers and words it has")
     ALL_ATTENTION_FUNCTIONS.register(_NAME, _attention)

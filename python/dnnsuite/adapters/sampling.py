@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Answers that the models of an array sample, and their rewards: what `losses.grpo` and `losses.reinforce` train on."""
+"""Answers that the models of an array sample, and their rewards, for `losses.grpo` and `losses.reinforce`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def sample(
     array: Any, prompts: Sequence[Sequence[Sequence[int]]], rewards: Reward | Sequence[Reward], group: int,
     *, end: int | Sequence[int] | None = None, **options: Any,
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:  # fmt: skip
-    """Let each model answer prompts of its own `group` times, all at once, by `array.generate`.
+    """Let each model answer its own prompts `group` times, all at once, with `array.generate`.
 
     Args:
-        array: an array of adapters on a causal language model of transformers'; each draws from its own stream.
-        prompts: tokens of P prompts for each model.
-        rewards: (prompt, answer) in tokens → a number; or one such function per model.
-        end: the token, or the tokens, that end an answer; None for that of the base.
+        array: an array of adapters on a causal language model of transformers; each model draws from its own stream.
+        prompts: one list per model, with the tokens of P prompts.
+        rewards: (prompt, answer), both as tokens, → a number; or one such function per model.
+        end: token, or tokens, that end an answer; by default the one of the base.
         options: arguments of `generate`, for example `max_new_tokens`.
 
     Returns:

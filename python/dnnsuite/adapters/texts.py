@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Texts to fine-tune on: rows of JSON as tokens and labels, in one piece of memory."""
+"""Texts to fine-tune on: rows of JSON as tokens and labels, in one block of memory."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _FORMS = '{"prompt": ..., "completion": ...}, {"text": ...}, {"messages": [...]}
 
 
 class Texts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
-    """Sequences of tokens with labels, as `adapters.collate` takes them.
+    """Sequences of tokens with labels, for `adapters.collate`.
 
-    Prompts and the turns of a user are no targets, and a completion ends with the tokenizer's end of sequence.
+    Prompts and the turns of a user are not targets, and a completion ends with the tokenizer's end of sequence.
 
     Args:
         rows: a file with a row of JSON on each line, or mappings: prompt and completion (texts); `text`; `messages`,
             by the tokenizer's chat template, in which the turns of the assistant are targets; or `input_ids` and
             perhaps `labels`.
-        tokenizer: one of transformers'; None takes the bytes of a text in UTF-8 as tokens.
+        tokenizer: a tokenizer of transformers; None takes the UTF-8 bytes of a text as tokens.
 
     Raises:
-        InvalidArgument: a row has another form or nothing to learn; the message names it.
+        InvalidArgument: a row has another form or no target; the message names it.
 
     >>> from dnnsuite.adapters import Texts
     >>> Texts([{"prompt": "a", "completion": "bc"}])[0]["labels"].tolist()
@@ -122,7 +122,7 @@ class Texts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         try:
             roles = [message["role"] for message in messages]
         except (TypeError, KeyError) as error:
-            raise InvalidArgument(f"{where}: messages is no list of role and content ({reason(error)})") from error
+            raise InvalidArgument(f"{where}: messages is not a list of role and content ({reason(error)})") from error
         whole = self._chat(messages, False)
         labels = [IGNORED] * len(whole)
         for place, role in enumerate(roles):

@@ -53,15 +53,15 @@ class Advice:
     """Advice: the mode and B to use, the reason, and the cost of a sweep in each mode.
 
     Attributes:
-        mode, B: recommendation: `serial` is one plain model after the other.
-        gain, low, high: times faster than serial, with a 95 % interval.
+        mode, B: the recommended mode and number of models; `serial` trains one plain model after the other.
+        gain, low, high: speed relative to serial, with a 95 % interval.
         reason: one sentence.
         curves: predicted rates of each mode.
         sweep_s: seconds of a sweep by mode, at the mode's best B.
         trials, steps: size of that sweep.
         limits: bounds of an array: arithmetic and memory.
         fit: the fitted time of a step of the array; None where the steps are not known.
-        cores: CPUs that it was measured on.
+        cores: number of CPUs that it was measured on.
     """
 
     mode: str
@@ -81,7 +81,7 @@ class Advice:
 
     @property
     def conclusive(self) -> bool:
-        """False where the machine was too busy for advice: `mode` is serial then, for want of anything better."""
+        """False if the machine was too busy for advice; `mode` is then serial, for lack of anything better."""
         return self.fit is not None
 
     def curve(self, mode: str) -> Curve:

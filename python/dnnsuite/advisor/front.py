@@ -30,24 +30,25 @@ def advise(
     steps: int = _STEPS,
     threads: int | None = None,
 ) -> Advice:
-    """Recommend the fastest way to train many such models here, and how many at once; predict the cost of a sweep.
+    """Recommend the fastest way to train many such models on this machine, and how many at once; predict the cost of a
+    sweep.
 
-    A few steps of one plain model and of arrays of 1, 2 and 4 are measured on copies, which takes seconds.
+    A few steps of one plain model and of arrays of 1, 2 and 4 models are measured on copies, which takes seconds.
 
     Args:
         models: plain torch modules of one architecture (one is enough), or a function that makes one.
         batch: a tensor `[N, ...]`, a dict of tensors, or a tuple of such, on the models' device.
         loss: `(model, *batch)` → the loss `[]` of one model.
-        optimizer: function of the parameters that makes a `torch.optim` optimizer; by default SGD.
+        optimizer: function that takes the parameters and returns a `torch.optim` optimizer; SGD by default.
         trials: number of models in the sweep.
         steps: training steps of each model of the sweep.
-        threads: CPU threads; by default torch's number.
+        threads: number of CPU threads; torch's number by default.
 
     Returns:
-        The advice; `print` shows its table and the reason.
+        The advice, with rates in steps of a model per second; `print` shows its table and the reason.
 
     Raises:
-        InvalidArgument: `models` is no model, or the models cannot be fused; the message names the reason.
+        InvalidArgument: `models` are not models, or they cannot be fused; the message gives the reason.
     """
     import torch
 

@@ -47,7 +47,7 @@ HELP = {
     "device": "Device to run on.  [auto]",
     "monitor": "Source of samples of the machine's load.  [auto]",
     "option": "Option of the job, e.g. dropout=0.2; repeatable.",
-    "plugin": "Module that registers jobs of yours; repeatable.",
+    "plugin": "Module that registers your own jobs; repeatable.",
     "quiet": "Show no progress; results and errors only.",
     "resume": "Resume: run what is missing in --out (default: the newest folder).",
 }

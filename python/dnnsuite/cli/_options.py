@@ -21,5 +21,7 @@ Text = Optional[str]  # noqa: UP045
 Texts = Optional[list[str]]  # noqa: UP045
 AllowChanged = Annotated[
     Texts,
-    typer.Option(metavar="NAME", help="With --resume: this may differ from before; the records say so. Repeatable."),
+    typer.Option(
+        metavar="NAME", help="With --resume: a setting that may have changed; the records note it. Repeatable."
+    ),
 ]

@@ -30,8 +30,8 @@ def commands(reporting: Callable[..., Any]) -> typer.Typer:
 def save(
     directories: _Directories,
     to: _File = _FILE,
-    name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all that is there]")] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Write over a baseline that is there.")] = False,
+    name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all]")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing baseline.")] = False,
 ) -> int:
     """Write the results of runs to a CSV file.
 
@@ -43,7 +43,7 @@ def save(
     if to.suffix != ".csv":
         raise InvalidArgument(f"--baseline {to}: the name must end in .csv")
     if to.exists() and not replace:
-        raise InvalidArgument(f"{to} is there already; give --replace, or another --baseline")
+        raise InvalidArgument(f"{to} already exists; give --replace, or another --baseline")
     table = results.load(*directories, name=name)
     results.refuse_unlike(table)
     measured = table[table["status"] == "ok"]
@@ -63,7 +63,7 @@ def check(
     threshold: Threshold = 0.01,
     metric: MetricName = "throughput",
     across: Across = None,
-    name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all that is there]")] = None,
+    name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all]")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
     out: Outs = None,
     as_json: Json = False,

@@ -25,10 +25,10 @@ Outs = Annotated[
     Optional[list[Path]],  # noqa: UP045
     typer.Option(help="Also write to this .md, .txt, .csv, .json, .html, .png, .pdf or .svg file; repeatable."),
 ]
-Threshold = Annotated[float, typer.Option(help="Least change that counts, as a fraction.")]
+Threshold = Annotated[float, typer.Option(help="Smallest change that counts, as a fraction.")]
 MetricName = Annotated[str, typer.Option(help="What is compared: a rate, or a time, of whole runs.")]
 Across = Annotated[
-    Texts, typer.Option(help="What is compared, so may differ: machine, software, or a condition; repeatable.")
+    Texts, typer.Option(help="What is compared and may differ: machine, software, or a condition; repeatable.")
 ]
 FailOnOption = Annotated[
     Texts, typer.Option(help="Exit with 1 if a point is slower:5%, failed, missing, inconclusive, ...; repeatable.")
@@ -47,7 +47,7 @@ def compare(
     metric: MetricName = "throughput",
     method: Annotated[str, typer.Option(help="How runs are compared: in pairs, or all with all.")] = "auto",
     across: Across = None,
-    name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all that is there]")] = None,
+    name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all]")] = None,
     cost_per_hour: Annotated[
         Text, typer.Option(metavar="A,B", help="Price of an hour of each of two machines.")
     ] = None,

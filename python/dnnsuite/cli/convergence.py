@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._shown import settings_lines
 from ..errors import Error, InvalidArgument
 from ._status import FAILED, say, tell
 
@@ -89,8 +90,7 @@ def _describe(options: dict[str, Any], as_json: bool) -> int:
     if as_json:
         print(json.dumps({"settings": settings.to_dict(), "trainings": list(WAYS)}))
         return 0
-    for key, value in settings.to_dict().items():
-        print(f"{key:<16} {value}")
+    print("\n".join(settings_lines(settings.to_dict())))
     print(f"\n{len(WAYS)} trainings of {settings.iterations} iterations of {len(settings.lrs)} models:")
     for way, what in WAYS.items():
         print(f"  {way:<8} {what}")

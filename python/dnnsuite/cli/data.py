@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
     """Make the group of commands; `reporting` turns what they return or raise into an exit status."""
-    app = typer.Typer(help="Data sets: list, find and prepare them.", no_args_is_help=True)
+    app = typer.Typer(help="List, find and prepare data sets.", no_args_is_help=True)
     listed: dict[str, Callable[..., int]] = {
         "list": list_sets,
         "where": where,
@@ -56,7 +56,7 @@ def list_sets(dataroot: Dataroot = None, as_json: Json = False) -> int:
     if as_json:
         print(json.dumps({name: _as_dict(data, root) for name, data in DATA_SETS.items()}))
         return 0
-    there = "" if root.is_dir() else ", which is no directory yet"
+    there = "" if root.is_dir() else ", which does not exist yet"
     tell(f"below {root}{there}:\n  name, whether it is here, size, what its archives are checked by")
     for name, data in DATA_SETS.items():
         state = "here" if _found(data, root) else "-"
@@ -157,7 +157,7 @@ def valprep(
     synsets: Annotated[
         Text, typer.Option(help="Names of classes that the list numbers: meta.mat or map_clsloc.txt.")
     ] = None,
-    partial: Annotated[bool, typer.Option("--partial", help="Accept that images of the list are missing.")] = False,
+    partial: Annotated[bool, typer.Option("--partial", help="Accept a list that names missing images.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the moves; move nothing.")] = False,
     as_json: Json = False,
 ) -> int:
@@ -189,8 +189,8 @@ def tfrecord(
         Path, typer.Argument(help="Folder with train/ and val/, a folder per class in each.", show_default=False)
     ],
     out: Annotated[Text, typer.Option(help="Output directory.  [FOLDER/TFRecords]")] = None,
-    shards: Annotated[int, typer.Option(help="Files of the training part.")] = 1024,
-    validation_shards: Annotated[int, typer.Option(help="Files of the validation part.")] = 128,
+    shards: Annotated[int, typer.Option(help="Number of files of the training part.")] = 1024,
+    validation_shards: Annotated[int, typer.Option(help="Number of files of the validation part.")] = 128,
     words: Annotated[
         Text, typer.Option(help="File of lines SYNSET<TAB>WORDS, for image/class/text.  [the synset]")
     ] = None,

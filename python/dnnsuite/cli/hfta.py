@@ -77,7 +77,7 @@ def _runs(arguments: argparse.Namespace) -> tuple[list[HftaRuns], list[str], lis
     if not modes or not precisions:
         raise InvalidArgument("the runs have no mode and precision in common; choose some by --modes, --precs")
     if arguments.plot and "serial" not in modes:
-        raise InvalidArgument("--plot: wants serial among the modes, which the others are compared with")
+        raise InvalidArgument("--plot needs serial among the modes: the others are compared with it")
     return runs, modes, precisions
 
 
@@ -106,7 +106,7 @@ def _baseline(table: pd.DataFrame) -> float:
     for precision in ("fp32", "bf16"):
         if (name := f"serial:{precision}:avg") in table:
             return float(table[name].loc[1])
-    raise InvalidArgument("--plot: wants serial in fp32, by which the others are divided")
+    raise InvalidArgument("--plot needs runs of serial in fp32: the others are divided by them")
 
 
 def _dcgm(arguments: argparse.Namespace) -> list[Path]:

@@ -211,7 +211,7 @@ def _by_metric(metrics: dict[str, str | None], alone: bool) -> str:
 
 
 def support(
-    device: Annotated[int, typer.Option(help="Number of the GPU, as CUDA counts.")] = 0, as_json: Json = False
+    device: Annotated[int, typer.Option(help="Number of the GPU, in CUDA's order.")] = 0, as_json: Json = False
 ) -> int:
     """Say whether counters can be read here.
 

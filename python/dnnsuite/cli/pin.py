@@ -38,7 +38,7 @@ Words = Annotated[list[str], typer.Argument(help="The command, after --", show_d
 
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
     """Make the group of commands; `reporting` turns what they return or raise into an exit status."""
-    app = typer.Typer(help="Equal, isolated shares of this machine.", no_args_is_help=True)
+    app = typer.Typer(help="Divide this machine into equal, isolated shares.", no_args_is_help=True)
     plain: dict[str, Callable[..., int]] = {"probe": probe, "plan": plan, "ls": ls, "clean": clean}
     add_commands(app, {name: reporting(function) for name, function in plain.items()}, "pin")
     prefixes = {"exec": reporting(exec), "run": reporting(run)}
@@ -102,7 +102,7 @@ def exec(
     reserve_memory: Reserve = "auto",
     allow_smt_split: Split = False,
     cpus: Cpus = None,
-    memory: Annotated[Text, typer.Option(help="Memory instead of the share's: 8G or bytes.")] = None,
+    memory: Annotated[Text, typer.Option(help="Memory, if other than the share's: 8G, or a number of bytes.")] = None,
     backend: Backend = "auto",
     require: Require = None,
     parent: Parent = None,

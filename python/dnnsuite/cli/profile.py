@@ -71,7 +71,7 @@ def profile(
     from ..profiling.sizes import Request
 
     if target[0].endswith(".py"):
-        raise InvalidArgument(f"{target[0]} is no job; a script is observed by: dnnsuite profile -- python {target[0]}")
+        raise InvalidArgument(f"{target[0]} is not a job; to profile a script: dnnsuite profile -- python {target[0]}")
     request = Request(
         target[0], parse(batch_sizes), metrics, start_iteration, profile_iterations, B, device, precision, threads,
         seed, data, dataroot, tuple(plugin or ()), timeout, monitor,

@@ -26,9 +26,11 @@ def report(
     directories: Annotated[
         list[Path], typer.Argument(help="Outputs of `dnnsuite run`, or of other runs.", show_default=False)
     ],
-    name: Annotated[Text, typer.Option(help="Name of the suite, e.g. baselines.  [all that is there]")] = None,
+    name: Annotated[Text, typer.Option(help="Name of the suite, e.g. baselines.  [all]")] = None,
     gpu_model: Annotated[Text, typer.Option(help="Target machine, or a CSV file of targets.")] = None,
-    style: Annotated[str, typer.Option(help="Parts to print; seed is the table with its statistics.")] = "full",
+    style: Annotated[
+        str, typer.Option(help="Parts to print; seed is the original suite's table with its statistics.")
+    ] = "full",
     out: Annotated[
         Optional[list[Path]],  # noqa: UP045
         typer.Option(help="Also write to this .txt, .md, .csv, .json, .html or .pdf file; repeatable."),
@@ -38,7 +40,9 @@ def report(
         Optional[list[Path]],  # noqa: UP045
         typer.Option(help="Output of `dnnsuite run --alone`: adds what sharing costs; repeatable."),
     ] = None,
-    save_target: Annotated[File, typer.Option(help="Make this machine the target: write such a CSV file.")] = None,
+    save_target: Annotated[
+        File, typer.Option(help="Make this machine the target: write a CSV file of targets.")
+    ] = None,
     weights: Annotated[File, typer.Option(help="CSV with bench, weight, base, instead of the published ones.")] = None,
     pdf: Annotated[File, typer.Option(help="Also save the page as PDF, using an installed browser.")] = None,
     price: Annotated[float | None, typer.Option(help="Price of the machine; adds the cost per score point.")] = None,

@@ -30,7 +30,7 @@ def roofline(
     models: Annotated[int, typer.Option("--B", help="Models in a fused array; 0: one plain torch model.")] = 0,
     batch_size: Annotated[Number, typer.Option(help="Items of a batch.  [the job's]")] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps to observe.")] = 5,
-    warmup: Annotated[int, typer.Option(min=0, help="Steps before them, not observed.")] = 5,
+    warmup: Annotated[int, typer.Option(min=0, help="Number of steps before these that are not observed.")] = 5,
     threads: Annotated[Number, typer.Option(help="Threads.  [one on each CPU allowed]")] = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="Measure the roofs again.")] = False,
     out: Annotated[

@@ -23,8 +23,8 @@ def run(
     suite: Annotated[
         str, typer.Argument(help="baselines, fast, 2026, a file (json, toml), or jobs: a or a,b.", show_default=False)
     ],
-    name: Annotated[Texts, typer.Option(help="Run this job only; repeatable, or a,b.")] = None,
-    exclude: Annotated[Texts, typer.Option(help="Leave these jobs out, e.g. a,b.")] = None,
+    name: Annotated[Texts, typer.Option(help="Job to run, and no other; repeatable, or a,b.")] = None,
+    exclude: Annotated[Texts, typer.Option(help="Jobs to leave out, e.g. a,b.")] = None,
     repeats: Annotated[Number, typer.Option(help="Runs of the whole suite.  [1]")] = None,
     copies: Annotated[
         Text, typer.Option(help="Copies of a job at once: per-gpu, a number, or all.  [per-gpu]")
@@ -50,10 +50,10 @@ def run(
         Text, typer.Option()
     ] = None,
     no_loader: Annotated[
-        bool, typer.Option("--no-loader", help="Leave out the second rate, of jobs that also have a loader.")
+        bool, typer.Option("--no-loader", help="Leave out the second rate of jobs that also have a loader.")
     ] = False,
     cold: Annotated[
-        bool, typer.Option("--cold", help="Drop each job's own files from the page cache before it; needs no root.")
+        bool, typer.Option("--cold", help="Drop each job's files from the page cache before it runs; without root.")
     ] = False,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/SUITE-TIME]")] = None,
     resume: Annotated[bool, typer.Option("--resume")] = False,

@@ -97,7 +97,7 @@ def _measure(
     try:
         table = measure(request, out, resume, quiet or as_json, allow_changed)
     except Interrupted:
-        say(f"what was measured is in {out}; go on: dnnsuite throughput {request.job} ... --resume --out {out}")
+        say(f"what was measured is in {out}; continue: dnnsuite throughput {request.job} ... --resume --out {out}")
         raise
     files = [out / "throughput_data", out / "throughput.csv"]
     if (table["rate"] > 0).any():

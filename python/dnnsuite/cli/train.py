@@ -50,7 +50,7 @@ def train(
         Number, typer.Option("--B", help="Models of the array; with --seeds 1 for one after the other.  [all]")
     ] = None,
     until: Annotated[
-        Text, typer.Option(help="End where a job's metric is there: target (of the preset), or a value.  [all epochs]")
+        Text, typer.Option(help="End a job when its metric reaches target (the preset's), or a value.  [all epochs]")
     ] = None,
     seeds: Annotated[Number, typer.Option(help="Train a job with as many seeds, as one array.  [1]")] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/CONFIG-TIME]")] = None,
@@ -68,7 +68,7 @@ def train(
     list_: Annotated[bool, typer.Option("--list", help="Print the names of the configurations.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet")] = False,
     nproc: Annotated[
-        Number, typer.Option(help="Train data parallel in as many processes of this machine, as torchrun does.  [1]")
+        Number, typer.Option(help="Train data parallel in as many processes of this machine, like torchrun.  [1]")
     ] = None,
     cluster: Annotated[Text, typer.Option(help="Run as a task of a cluster.  [slurm, with --nodes]")] = None,
     nodes: Annotated[Number, typer.Option(help="Nodes of the cluster.  [1]")] = None,
@@ -269,7 +269,7 @@ def _split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
 
     files = [each for each in arguments if "=" not in each]
     if len(files) > 1:
-        raise InvalidArgument(f"{files[1]!r} is no key=value, and {files[0]} is the file already")
+        raise InvalidArgument(f"{files[1]!r} is not key=value, and {files[0]} is the file already")
     return (files[0] if files else None), [each for each in arguments if "=" in each]
 
 
@@ -351,7 +351,7 @@ def _one_by_one(
     if resume not in ("never", "auto"):
         raise InvalidArgument(f"--resume {resume}: of several seeds, accepted are never and auto")
     if resume == "auto" and out is None:
-        raise InvalidArgument("--resume auto of several seeds needs --out, the folder to go on in")
+        raise InvalidArgument("--resume auto of several seeds needs --out, the folder to continue in")
     _, values = training.values_of_job(asked.name, asked.preset, asked.keys, asked.device)
     folder = Path(out) if out else default_out(asked.name, TRAINING_FILE, False)
     ended = 0
@@ -383,7 +383,7 @@ def _evaluate(asked: _Asked, out: str | None, resume: str | None, quiet: bool, a
         raise InvalidArgument("--evaluate is for one model: leave out --vary and --B, and name models/N/best.pt")
     path = resume if resume not in (None, "never", "auto") else f"{out}/{CHECKPOINT}" if out else None
     if path is None:
-        raise InvalidArgument("--evaluate wants a checkpoint: --resume FILE, or the --out of a run")
+        raise InvalidArgument("--evaluate needs a checkpoint: --resume FILE, or the --out of a run")
     if not Path(path).is_file():
         raise InvalidArgument(f"--evaluate: {path}: no such file")
     data = training.find_data(asked.settings, asked.dataroot)

@@ -79,7 +79,7 @@ class TrainingOnCluster:
         self.parts = [Part(name, {"arguments": list(arguments), "checkpoint": checkpoint})]
 
     def ended(self, root: Path, part: Part, state: Mapping[str, Any] | None) -> str:
-        """Describe the run in a line: its result, or the checkpoint from which it can go on."""
+        """Describe the run in a line: its result, or the checkpoint from which it can continue."""
         from .._runs.reading import RUN_FILE, read_run
 
         folder = root / part.name
@@ -91,7 +91,7 @@ class TrainingOnCluster:
             return f"{part.name}: {reached if record.ok else record.verdict.message}"
         kept = folder / "checkpoint.pt"
         where = f"the last checkpoint is {kept}" if kept.is_file() else "there is no checkpoint yet"
-        return f"{part.name}: a process ended early; {where}; go on with --resume auto"
+        return f"{part.name}: a process ended early; {where}; continue with --resume auto"
 
     def all_ended(self, root: Path, seconds: float) -> None:
         """Do nothing: a run has nothing left to do."""
@@ -151,7 +151,7 @@ def run_part(order: Mapping[str, Any], directory: Path, resume: bool) -> None:
     """Train, as one of the run's processes; the first one writes how it ended.
 
     Raises:
-        RuntimeError: the run did not end by itself; it can go on.
+        RuntimeError: the run did not end by itself; it can be continued.
     """
     import submitit
 

@@ -35,7 +35,7 @@ def tune(
         Text, typer.Option(help="How configurations are chosen and given up.  [hyperband; asha for lora]")
     ] = None,
     max_iters: Annotated[
-        Number, typer.Option(help="Most epochs of a trial (R).  [9 for quick, 3 for lora, else 81]")
+        Number, typer.Option(help="Largest number of epochs of a trial (R).  [9 for quick, 3 for lora, else 81]")
     ] = None,
     trials: Annotated[
         Number,
@@ -60,11 +60,13 @@ def tune(
     devices: Annotated[
         Texts,
         typer.Option(
-            help="Several at once, a process on each: all GPUs, cuda:0,cuda:1, or cpu,cpu for halves of the CPUs."
+            help="Devices with a process on each: all (GPUs), cuda:0,cuda:1, or cpu,cpu (halves of the CPUs)."
         ),
     ] = None,
     data: Annotated[str, typer.Option(help="Source of the samples; for lora a file of JSON lines.")] = "auto",
-    base: Annotated[Text, typer.Option(help="lora: folder of a causal language model of transformers'.")] = None,
+    base: Annotated[
+        Text, typer.Option(help="lora: folder of a causal language model, in the format of transformers.")
+    ] = None,
     held_out: Annotated[Text, typer.Option(help="lora: file to compare trials by.  [a tenth of --data]")] = None,
     tokenizer: Annotated[Text, typer.Option(help="lora: folder of a tokenizer, or bytes.  [--base]")] = None,
     micro_batch: Annotated[
@@ -78,7 +80,9 @@ def tune(
     allow_changed: AllowChanged = None,
     share: Annotated[
         bool,
-        typer.Option("--share", help="Do a part of the trials in --out, beside other processes with this command."),
+        typer.Option(
+            "--share", help="Train a part of the trials in --out, together with other processes of this command."
+        ),
     ] = False,
     cluster: Annotated[Text, typer.Option(help="Distribute the trials over cluster tasks.")] = None,
     workers: Annotated[Number, typer.Option(help="Tasks of the cluster.  [4]")] = None,

@@ -47,7 +47,7 @@ class TuningOnCluster:
 
     def ended(self, root: Path, part: Part, state: Mapping[str, Any] | None) -> str:
         """Describe a worker's end in a line."""
-        return f"{part.name}: {'left; the others go on with its trials' if state is None else 'done'}"
+        return f"{part.name}: {'left; the others continue its trials' if state is None else 'done'}"
 
     def all_ended(self, root: Path, seconds: float) -> None:
         """Do nothing: each worker has written the tables."""
@@ -101,6 +101,6 @@ def search_on_cluster(
     except Error:
         raise Error(
             f"no worker came to the end of the search in {out}; their output is below {out.parent}/.{out.name}-tasks; "
-            "go on with --resume"
+            "continue with --resume"
         ) from None
     return found

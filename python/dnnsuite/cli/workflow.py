@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from .._shown import settings_lines
 from ..errors import Error, InvalidArgument
 from . import convergence
 from ._options import PRESETS, AllowChanged, Json, Number, Quiet, Text, Texts
@@ -31,7 +32,7 @@ def workflow(
     devices: Annotated[
         Texts,
         typer.Option(
-            help="Several, which divide the repeats: all GPUs, cuda:0,cuda:1, or cpu,cpu for halves of the CPUs."
+            help="Devices that share the repeats: all (GPUs), cuda:0,cuda:1, or cpu,cpu (halves of the CPUs)."
         ),
     ] = None,
     device_model: Annotated[Text, typer.Option(help="Name of the device in the files.  [the GPU's]")] = None,
@@ -62,7 +63,7 @@ def workflow(
     threads: Annotated[Number, typer.Option(help="CPU threads, shared by a run's processes.  [all]")] = None,
     goal: Annotated[
         Optional[float],  # noqa: UP045
-        typer.Option(help="Relative half width of a speedup's 95 % interval at which it is known.  [0.05]"),
+        typer.Option(help="Relative half width of a speedup's 95 % interval at which it counts as known.  [0.05]"),
     ] = None,
     budget: Annotated[
         Optional[float],  # noqa: UP045
@@ -199,11 +200,10 @@ def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
         runs = [{"repeat": repeat, "mode": p.mode, "precision": p.precision, "B": p.B} for repeat, p in order]
         print(json.dumps({"settings": settings.to_dict(), "runs": runs, "remarks": remarks}))
         return 0
-    for key, value in settings.to_dict().items():
-        print(f"{key:<16} {value}")
+    print("\n".join(settings_lines(settings.to_dict())))
     print(f"\n{len(order)} runs; those that fit the memory together take turns:")
     for repeat, point in order:
         print(f"  repeat {repeat + 1}  {point}")
     for remark in remarks:
         print(f"note: {remark}")
-    return 0
+    return 0 if order else 1

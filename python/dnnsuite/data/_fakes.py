@@ -35,7 +35,7 @@ def fake(name: str, folder: Path, count: int, seed: int = 0) -> None:
 
     least, write = FAKES[name]
     if not least <= count <= _MOST:
-        raise InvalidArgument(f"--fake {count}: {name} wants {least} to {_MOST:,}")
+        raise InvalidArgument(f"--fake {count}: {name} takes {least} to {_MOST:,}")
     try:
         write(folder, count, np.random.default_rng(seed))
     except MemoryError as error:

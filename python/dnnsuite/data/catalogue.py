@@ -217,7 +217,7 @@ _LISTED = (
     ),
     DataSet(
         "lsun", "LSUN, bedrooms", lsun.FOLDER, lsun.find,
-        (f"{lsun.DATABASE}/data.mdb   3,033,042 pictures; wants the package lmdb",
+        (f"{lsun.DATABASE}/data.mdb   3,033,042 pictures; needs the package lmdb",
          f"{lsun.PICTURES}/*.webp                or those, exported"),
         "43 GB", "for research, as its authors say", "yf.io/lsun",
         (Archive(f"{lsun.DATABASE}.zip", "f2c5d904a82a6295dbdccb322b4b0a99", "HFTA"),),

@@ -83,10 +83,10 @@ def _read(folder: Path, part: str) -> ColourPictures:
     try:
         images, labels = _unpickled(path) if path is pickled else _binary(path)
     except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, pickle.UnpicklingError) as error:
-        raise InvalidArgument(f"{path} is no file of CIFAR-100: {error}") from error
+        raise InvalidArgument(f"{path} is not a file of CIFAR-100: {error}") from error
     if len(images) != len(labels) or not len(images) or labels.min() < 0 or labels.max() > 99:
         raise InvalidArgument(
-            f"{path} is no file of CIFAR-100: {len(images)} pictures, {len(labels)} labels, not all of 0 to 99"
+            f"{path} is not a file of CIFAR-100: {len(images)} pictures, {len(labels)} labels, not all of 0 to 99"
         )
     origin = _origin(named("CIFAR-100", folder), "that of the user's files", images)
     return ColourPictures(images, labels, 100, origin)

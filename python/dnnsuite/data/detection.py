@@ -56,7 +56,7 @@ def find(kind: str, dataroot: str | Path | None) -> Path | None:
 class Coco:
     """COCO's training images that have boxes, as samples `(image [3, 300, 300], *encode(boxes, labels))`.
 
-    Cut out so that boxes stay, mirrored, resized, with colours changed, and normalised, as SSD wants it (Liu et al.,
+    Cut out so that boxes stay, mirrored, resized, with colours changed, and normalised, as SSD needs it (Liu et al.,
     2016, section 2.2). Labels count from 1 in the order of the file's categories.
 
     Args:
@@ -140,7 +140,7 @@ def _checked(path: Path) -> dict[int, int]:
 
 def _wrong(annotation: Any, images: set[int], labels: dict[int, int]) -> str:
     if not isinstance(annotation, dict):
-        return "is no object"
+        return "is not an object"
     if annotation.get("image_id") not in images:
         return f"is of image {annotation.get('image_id')!r}, which is not in the file"
     if annotation.get("category_id") not in labels:

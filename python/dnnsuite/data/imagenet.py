@@ -55,7 +55,7 @@ def folder(root: Path, transform: Any) -> Any:
     try:
         return datasets.ImageFolder(str(root), transform, loader=photographs.decode, allow_empty=True)
     except FileNotFoundError as error:
-        raise InvalidArgument(f"{root} is no folder of classes with images: {error}") from error
+        raise InvalidArgument(f"{root} is not a folder of classes with images: {error}") from error
 
 
 def origin_of(root: Path, dataset: Any) -> Origin:

@@ -107,7 +107,7 @@ class ShardedImages:
         try:
             return tfrecord.decode_example(data), where
         except (ValueError, UnicodeDecodeError) as error:
-            raise InvalidArgument(f"{where} is no tf.train.Example: {error}") from error
+            raise InvalidArgument(f"{where} is not a tf.train.Example: {error}") from error
 
 
 def _picture(encoded: Any, where: str) -> Image.Image:

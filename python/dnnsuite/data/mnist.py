@@ -90,7 +90,7 @@ def load(kind: str = "auto", dataroot: str | Path | None = None, seed: int = 0, 
 def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     """Read the array of bytes in an IDX file, which may be gzipped.
 
-    Raises InvalidArgument naming the file if it is not one, is cut off, or goes on after its end.
+    Raises InvalidArgument naming the file if it is not one, is cut off, or continues after its end.
     """
     import numpy as np
 

@@ -89,7 +89,7 @@ def _whole(dataroot: Path, data: DataSet) -> Iterator[Path]:
     try:
         dataroot.mkdir(parents=True, exist_ok=True)
         if target.exists():
-            raise InvalidArgument(f"{target} is there and is no complete {data.name}: move it away, or remove it")
+            raise InvalidArgument(f"{target} exists and is not a complete {data.name}: move or remove it")
         temporary = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{data.name}-", dir=dataroot))
     except OSError as error:
         raise OutputError(f"cannot write to {dataroot}: {error.strerror}") from error

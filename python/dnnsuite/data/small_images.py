@@ -72,7 +72,7 @@ def _pickled(path: Path) -> tuple[Any, Any]:
             values = _Arrays(file, encoding="bytes").load()
         return _checked(path, values[b"data"], values[b"labels"])
     except (pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidArgument(f"{path} is no file of CIFAR-10: {error}") from error
+        raise InvalidArgument(f"{path} is not a file of CIFAR-10: {error}") from error
 
 
 def _checked(path: Path, pixels: Any, labels: Any) -> tuple[Any, Any]:
@@ -91,4 +91,4 @@ class _Arrays(pickle.Unpickler):
         of_numpy = module.split(".")[0] == "numpy" and name in ("_reconstruct", "ndarray", "dtype")
         if of_numpy or (module, name) == ("_codecs", "encode"):
             return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"it wants {module}.{name}, which an array of pixels does not need")
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which an array of pixels does not need")

@@ -96,7 +96,7 @@ def _rows(path: Path) -> tuple[dict[str, str], list[str]]:
         if not words:
             continue
         if len(words) > 2 or (named if len(words) == 1 else ordered):
-            raise InvalidArgument(f"{path} line {number}: {line.strip()[:60]!r} is no class, and no name and class")
+            raise InvalidArgument(f"{path} line {number}: {line.strip()[:60]!r} is neither a class nor name and class")
         if len(words) == 1:
             ordered.append(words[0])
             continue
@@ -155,7 +155,7 @@ def _meta(path: Path) -> dict[int, str]:
         rows = loadmat(str(path), squeeze_me=True)["synsets"]
         return {int(row["ILSVRC2012_ID"]): str(row["WNID"]) for row in rows}
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise InvalidArgument(f"{path} is no meta.mat of ILSVRC2012's development kit: {error}") from error
+        raise InvalidArgument(f"{path} is not a meta.mat of ILSVRC2012's development kit: {error}") from error
 
 
 def _by_number(path: Path, numbers: Sequence[int], synsets: Mapping[int, str]) -> list[str]:
@@ -236,7 +236,7 @@ def carry_out(moves: Moves, tell: Callable[[int], None] = lambda done: None) -> 
     """Move the images by renaming, which copies and deletes nothing.
 
     They are gathered in a hidden folder, and the class folders appear at the end. After an early end, plan and carry
-    out again: it goes on.
+    out again: it continues.
 
     Args:
         tell: function that is called with the number of images gathered so far.
@@ -269,4 +269,4 @@ def _rename(path: Path, final: Path) -> None:
             raise FileExistsError("it is there already")
         os.rename(path, final)
     except OSError as error:
-        raise OutputError(f"cannot move {path} to {final}: {reason(error)}; run it again to go on") from error
+        raise OutputError(f"cannot move {path} to {final}: {reason(error)}; run it again to continue") from error

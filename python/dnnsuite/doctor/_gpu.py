@@ -37,7 +37,7 @@ def driver() -> Finding:
     status = library.cuInit(0) or library.cuDriverGetVersion(ctypes.byref(version))
     status = status or library.cuDeviceGetCount(ctypes.byref(count))
     if status:
-        return missing(f"libcuda.so.1 is there and cuInit gives error {status}", "nvidia-smi may say more")
+        return missing(f"libcuda.so.1 exists, but cuInit returns error {status}", "nvidia-smi may say more")
     return ok(f"CUDA {version.value // 1000}.{version.value % 1000 // 10}, {count.value} GPU(s)")
 
 

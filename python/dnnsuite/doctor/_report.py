@@ -111,15 +111,21 @@ def render(checks: Iterable[Check], width: int = 100) -> str:
         lines += ["", group]
         for check in members:
             lines += _entry(check, width)
-    count = {status: sum(check.status == status for check in checks) for status in ("ok", "warning", "missing")}
-    broken = [check.name for check in checks if check.essential and check.status == "missing"]
+    labels = [_label(check) for check in checks]
+    broken = [check.name for check, label in zip(checks, labels, strict=True) if label == "missing"]
     end = f"broken: {', '.join(broken)}" if broken else "nothing essential is missing"
-    lines += ["", f"{count['ok']} ok, {count['warning']} warnings, {count['missing']} missing; {end}"]
+    optional = f"{labels.count('optional')} optional parts not here"
+    lines += ["", f"{labels.count('ok')} ok, {labels.count('warning')} warnings, {optional}; {end}"]
     return "\n".join(lines[1:])
 
 
+def _label(check: Check) -> str:
+    """Word for a status; most of what a machine lacks is optional."""
+    return "optional" if check.status == "missing" and not check.essential else check.status
+
+
 def _entry(check: Check, width: int) -> list[str]:
-    head = f"  {check.status:<8} {check.name:<{_NAME_WIDTH - 4}} "
+    head = f"  {_label(check):<8} {check.name:<{_NAME_WIDTH - 4}} "
     indent = " " * len(head)
     lines = wrapped(check.detail, head, width=width)
     return [*lines, *(wrapped(check.remedy, f"{indent}-> ", width=width) if check.remedy else ())]

@@ -21,7 +21,7 @@ VARIABLES = {
     "DNNSUITE_CUDA": "while building: AUTO, ON or OFF for the CUDA kernels (default AUTO)",
     "DNNSUITE_TORCH_DIR": "while building: folder of the torch to build against (default: the installed one)",
     "DNNSUITE_REQUIRE_CUDA": "in tests: 1 makes a test that needs a GPU fail instead of skip",
-    "DNNSUITE_CGROUP_PARENT": "control group to make the groups of shares in, as /a/b (default: where it is allowed)",
+    "DNNSUITE_CGROUP_PARENT": "control group to make the groups of shares in, e.g. /a/b (default: where it is allowed)",
     "DNNSUITE_SLOT": "set by `dnnsuite pin` for the commands it runs: the name of their share",
     "DNNSUITE_SHARES": "set for the processes of --devices: how many divide the machine's memory",
     "DNNSUITE_PIN_RUN": "set by `dnnsuite pin` for the commands it runs: the run they belong to",

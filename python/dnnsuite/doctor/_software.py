@@ -48,7 +48,7 @@ def torch_names() -> Finding:
     lost = lost_names()
     if not lost:
         return ok(f"all there, for {len(NAMES)} uses; dnnsuite/_torch/names.py says which")
-    detail = "; ".join(f"{name} is not there: {without}" for name, without in lost)
+    detail = "; ".join(f"{name} is missing: {without}" for name, without in lost)
     return warning(detail, f"pip install 'torch{TESTED_TORCH}', or a newer dnnsuite")
 
 

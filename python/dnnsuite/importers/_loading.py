@@ -98,7 +98,7 @@ def sniff(path: str | Path) -> str:
     if _JSON.match(text):
         if "traceEvents" in text or '"ph"' in text:
             return "kineto"
-        raise BadFile(path, "JSON that is no trace of torch.profiler", kind_is_known=False)
+        raise BadFile(path, "JSON that is not a trace of torch.profiler", kind_is_known=False)
     kind = _kind_of_lines(lines_of(head)) or _kind_of_lines(lines_of(read_bytes(path)))
     if kind:
         return kind

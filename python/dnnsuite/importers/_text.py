@@ -242,7 +242,7 @@ def numbers(path: Path, texts: pd.Series, lines: Sequence[int]) -> tuple[NDArray
     if odd.any():
         first = int(np.flatnonzero(odd[codes])[0])
         raise BadFile(
-            path, f"{texts.iloc[first]!r} is no number with grouped digits; export with LC_ALL=C", lines[first]
+            path, f"{texts.iloc[first]!r} is not a number with grouped digits; export with LC_ALL=C", lines[first]
         )
     values = pd.to_numeric(plain, errors="coerce").to_numpy(float, copy=True)
     values[np.isinf(values)] = np.nan  # digits that no number holds are a word

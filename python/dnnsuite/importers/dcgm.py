@@ -181,7 +181,7 @@ def _number(path: Path, line: int, text: str, is_known: bool) -> float:
     except ValueError:
         if not is_known:
             return float("nan")  # a field of text, a name or a version
-        raise BadFile(path, f"{text!r} is no number: the line is damaged", line) from None
+        raise BadFile(path, f"{text!r} is not a number: the line is damaged", line) from None
 
 
 def _is_blank(value: float) -> bool:
@@ -211,7 +211,7 @@ def _exposition(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row
         name, factor, unit = column_of(found[1])
         t_ns = int(found[4]) * 10**6 if found[4] else clock.at((device, name, *map(labels.get, _SHARERS)))
         if abs(t_ns) >= 2**63:
-            raise BadFile(path, f"{found[4]!r} is no time in ms", number)
+            raise BadFile(path, f"{found[4]!r} is not a time in ms", number)
         yield t_ns, device, name, _number(path, number, found[3], True) * factor, unit
 
 
@@ -263,9 +263,9 @@ def _time(path: Path, line: int, text: str, scale_ns: int) -> int:
         try:
             when = datetime.fromisoformat(text.replace("Z", "+00:00"))
         except ValueError:
-            raise BadFile(path, f"{text!r} is no time: the line is damaged", line) from None
+            raise BadFile(path, f"{text!r} is not a time: the line is damaged", line) from None
         when = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
         t_ns = (when - _EPOCH) // timedelta(microseconds=1) * 1000
     if abs(t_ns) >= 2**63:
-        raise BadFile(path, f"{text!r} is no time of this millennium: the line is damaged", line)
+        raise BadFile(path, f"{text!r} is not a time of this millennium: the line is damaged", line)
     return t_ns

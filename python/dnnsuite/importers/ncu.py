@@ -104,7 +104,7 @@ def _one_page(path: Path, lines: Sequence[str], begin: int, end: int) -> pd.Data
     columns = _header(lines[begin])
     repeated = [name for number, name in enumerate(columns) if name in columns[:number]]
     if repeated:
-        raise BadFile(path, f"column {repeated[0]!r} is there twice", begin + 1)
+        raise BadFile(path, f"column {repeated[0]!r} occurs twice", begin + 1)
     quoted = lines[begin].lstrip().startswith('"')
     is_row = (_QUOTED_ROW if quoted else _PLAIN_ROW).match
     at: list[int] = []

@@ -155,7 +155,7 @@ class _Page:
             self.columns[-1], fields[-1] = "Name", ("Name", "")
         repeated = [name for number, name in enumerate(self.columns) if name in self.columns[:number]]
         if repeated:
-            raise BadFile(path, f"column {repeated[0]!r} is there twice", begin + 1)
+            raise BadFile(path, f"column {repeated[0]!r} occurs twice", begin + 1)
         self.units = dict(fields)
         at = [number for number in range(begin + 1, end) if _is_row(lines[number])]
         if at and (units := self._row_of_units(lines[at[0]])):

@@ -226,7 +226,7 @@ class Job(abc.ABC):
         """Draw batches from a loader of files from now on, as the original suite's timed loop did.
 
         Returns:
-            Where the files come from; None if the job has no such loader, and goes on as before.
+            Where the files come from; None if the job has no such loader, and continues as before.
         """
         return None
 

@@ -32,7 +32,7 @@ def model(options: Values, hyper: Values) -> torch.nn.Module:
     if arch not in (every := models.list_models(module=models)):
         known = ", ".join(name for name in every if name.startswith("resnet"))
         raise InvalidArgument(
-            f"arch {arch!r} is no classifier of torchvision{did_you_mean(arch, every)}; available: {known} and more"
+            f"arch {arch!r} is not a classifier of torchvision{did_you_mean(arch, every)}; available: {known} and more"
         )
     torch.backends.cudnn.benchmark = True  # as in the original
     made: torch.nn.Module = models.get_model(arch, weights=None)

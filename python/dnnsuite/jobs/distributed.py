@@ -33,7 +33,7 @@ def place_of(scope: str) -> Place:
         return Place()
     world_size = _number("WORLD_SIZE")
     if world_size < 1:
-        raise InvalidArgument(f"WORLD_SIZE={world_size}: at least one process is there")
+        raise InvalidArgument(f"WORLD_SIZE={world_size}: it must be at least 1")
     if world_size == 1:
         return Place()
     rank = _number("RANK")

@@ -42,7 +42,7 @@ def _weights(path: str) -> dict[str, torch.Tensor]:
     except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
         raise InvalidArgument(f"weights {path!r} cannot be read: {error}") from error
     if not isinstance(weights, dict):
-        raise InvalidArgument(f"weights {path!r} is no file of parameters by name")
+        raise InvalidArgument(f"weights {path!r} is not a file of parameters by name")
     return weights
 
 

@@ -97,7 +97,7 @@ def train(
 def _declared(job: str) -> Any:
     kind = get(job, swept=True)
     if not hasattr(kind, "workload"):
-        raise InvalidArgument(f"job {job} is no declared workload (dnnsuite.jobs.declare), which this needs")
+        raise InvalidArgument(f"job {job} is not a declared workload (dnnsuite.jobs.declare), which this needs")
     return kind
 
 

@@ -30,11 +30,11 @@ _OBSERVATIONS = 30  # of a run, where a preset names no other number
 
 
 class Batches(Protocol):
-    """Training data without an end.
+    """Endless training data.
 
     Attributes:
-        record: provenance: source, licence, what identifies it.
-        sizes: options that the data decide (a vocabulary's size), which replace those asked for.
+        record: provenance of the data: source, licence, identity.
+        sizes: options that the data decide, for example the size of a vocabulary; they replace the given ones.
     """
 
     @property
@@ -47,7 +47,7 @@ class Batches(Protocol):
 
 
 class Rollouts(Protocol):
-    """Training data that the model makes, as the episodes of an agent; attributes as of `Batches`."""
+    """Training data that the model makes, for example episodes of an agent; the attributes are those of `Batches`."""
 
     @property
     def record(self) -> Mapping[str, Any]: ...
@@ -59,7 +59,7 @@ class Rollouts(Protocol):
 
 
 class Made(NamedTuple):
-    """A class that torch and dnnsuite have by the same name, and its arguments.
+    """A class that torch and dnnsuite both have under one name, and its arguments.
 
     An argument is the name of a hyperparameter, a constant, or a tuple of these:
     `Made("Adam", {"lr": "lr", "betas": ("beta1", 0.999)})`.
@@ -177,8 +177,8 @@ class Preset:
         max_num_Bs: number of Bs to measure.
         plan: the Bs to measure, instead of a search.
         options: options that are not the workload's defaults.
-        search: settings of the search per mode, as `{"hfta": {"dry_run_repeats": 1}}`.
-        cuda: fields that are others on a GPU, as `{"iters_per_epoch": 50}`.
+        search: settings of the search per mode, for example `{"hfta": {"dry_run_repeats": 1}}`.
+        cuda: fields that differ on a GPU, for example `{"iters_per_epoch": 50}`.
     """
 
     epochs: int
@@ -211,42 +211,43 @@ class Preset:
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """One training workload, declared once.
+    """A training workload, declared once for every command.
 
     Attributes:
         name: name for every command and `jobs.get`.
         description: one line for `dnnsuite list`.
         unit: name of the items that a rate counts, in the plural: "images".
         options: the options and their defaults. A number stays a number of its kind, text stays text.
-        hyper: hyperparameters and the values of a model for which none are drawn. One that is an option, too, may be
+        hyper: hyperparameters, with the values of a model for which none are drawn. One that is also an option may be
             given as either.
-        sample: draws the hyperparameters of one model; by default each within a factor of three of its value.
-        model: (options, one model's hyperparameters) → a plain torch module. Parameters that need no gradient are
-            frozen.
+        sample: function of a `random.Random` that draws the hyperparameters of one model; by default each is within a
+            factor of three of its value.
+        model: (options, one model's hyperparameters) → a plain torch module. Parameters without
+            `requires_grad` are frozen.
         data: (job's configuration, options) → `Batches`, or `Rollouts` where the model makes them (B = 0 only).
         loss: (model, *batch) → the loss `[]` of one model. Instead, a mapping of names of submodules to losses: in
-            each step these parts are trained one after the other, the others held, each by an optimizer of its own.
-        optimizer: optimizer of each model, or groups of its parameters with one each.
-        schedule: schedule of the optimizer, one step at the end of each epoch.
-        rate: factor of the learning rates by (step, steps of the run), as `Rate`.
+            each step these parts are trained in turn, each by its own optimizer while the others are frozen.
+        optimizer: optimizer of each model, or groups of its parameters with an optimizer each.
+        schedule: schedule of the optimizer, which steps at the end of each epoch.
+        rate: factor of the learning rates by (step, steps of the run), for example `Rate`.
         clip_norm: norm at which the gradients of a model are clipped, or the name of an option that has it.
-        accumulate: equal parts of a batch whose gradients are added up before a step.
+        accumulate: number of equal parts of a batch whose gradients are added up before a step.
         after_step: function of the model after each step, without gradients: averages of weights, copies of targets.
-        presets: presets by name; a missing one is that of `default`. One called `baselines` has the sizes of the
-            suite of 2019, which a suite takes, and a workflow for `paper`.
+        presets: presets by name; `default` stands in for a missing one. One called `baselines` has the sizes of the
+            suite of 2019; suites use it, and workflows use it for `paper`.
         items_per_sample: number of items of `unit` in one sample of a batch, or a function of the options.
         flops_per_item: floating-point operations of one training step per item, a function of the options.
-        units: parts of the model, names of modules each, as `NAME_partially_fused` leaves them unfused in turn.
+        units: parts of the model that `NAME_partially_fused` leaves unfused in turn, each a list of names of modules.
         held_out: function like `data`, for samples that are not trained on.
-        metric: measure on them. Both or neither.
+        metric: measure on the samples of `held_out`; give both or neither.
         files: (configuration, options) → (an endless loader of files, a function of what it gives to a batch, the
             files' origin) for a second rate with a loader in the timed loop; None where there are none.
-        half: precisions in which it can train by autocast: bf16, fp16.
-        precision: precision in which a suite trains it.
+        half: half precisions in which the workload can train by autocast: bf16, fp16.
+        precision: precision in which a suite trains the workload.
         loss_scale: scale of the loss in fp16 as long as no step overflows; None for one that grows.
-        device: device that it always trains on; empty for that of the configuration.
-        spread: True if in a suite one process for each device of the machine trains the same model.
-        reseed: seed torch's generators again after the model was made; False goes on where its weights have left them.
+        device: the only device that the workload trains on; empty for the one of the configuration.
+        spread: True if, in a suite, one process per device of the machine trains the same model.
+        reseed: seed torch's generators again after the model was made; with False they continue from there.
     """
 
     name: str
@@ -282,8 +283,8 @@ class Workload:
         for made in (*(group.optimizer for group in self.groups()), *filter(None, [self.schedule])):
             if unknown := sorted(made.hyperparameters() - set(self.hyper)):
                 raise InvalidArgument(
-                    f"workload {self.name}: {made.name} takes the hyperparameter {unknown[0]!r}, which `hyper` "
-                    f"has not; it has {', '.join(self.hyper)}"
+                    f"workload {self.name}: {made.name} takes the hyperparameter {unknown[0]!r}, which is "
+                    f"missing in `hyper`; it has {', '.join(self.hyper)}"
                 )
         if "default" not in self.presets:
             raise InvalidArgument(f"workload {self.name} has no preset 'default'; it has {', '.join(self.presets)}")

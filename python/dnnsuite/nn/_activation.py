@@ -37,31 +37,21 @@ class _Along(ArrayModule):
         return type(self).function(x, self.dim)
 
 
-class Softmax(_Along):
+class Softmax(_Along, function=functional.softmax):
     """`torch.nn.Softmax` for B models; `dim` counts without the model."""
 
-    torch_class = torch.nn.Softmax
-    function = functional.softmax
 
-
-class Softmin(_Along):
+class Softmin(_Along, function=functional.softmin):
     """`torch.nn.Softmin` for B models; `dim` counts without the model."""
 
-    torch_class = torch.nn.Softmin
-    function = functional.softmin
 
-
-class LogSoftmax(_Along):
+class LogSoftmax(_Along, function=functional.log_softmax):
     """`torch.nn.LogSoftmax` for B models; `dim` counts without the model."""
-
-    torch_class = torch.nn.LogSoftmax
-    function = functional.log_softmax
 
 
 class GLU(_Along):
     """`torch.nn.GLU` for B models; `dim` counts without the model."""
 
-    torch_class = torch.nn.GLU
     function = functional.glu
 
     def __init__(self, dim: int = -1, *, B: int) -> None:
@@ -70,8 +60,6 @@ class GLU(_Along):
 
 class Softmax2d(ArrayModule):
     """`torch.nn.Softmax2d` for B models: over the channels of `[B, N, C, H, W]` or `[B, C, H, W]`."""
-
-    torch_class = torch.nn.Softmax2d
 
     def __init__(self, *, B: int) -> None:
         super().__init__(B)
@@ -112,7 +100,6 @@ class PReLU(_OwnNumbers):
     """`torch.nn.PReLU` for B models: `[B, N, C, *]` to the same; the weight is `[B, num_parameters]`, and `init` a
     number or one per model."""
 
-    torch_class = torch.nn.PReLU
     per_model_lists = ("init",)
     init: list[float]
 
@@ -149,7 +136,6 @@ class RReLU(_OwnNumbers):
     There is no in-place form.
     """
 
-    torch_class = torch.nn.RReLU
     rng: torch.Tensor  # int64 [B, 2]: key and step of each model's stream
 
     per_model_lists = ("lower", "upper")

@@ -31,7 +31,6 @@ class MultiheadAttention(ArrayModule):
     but padding and causality, the case of most models, is one fused operator on the packed projections.
     """
 
-    torch_class = torch.nn.MultiheadAttention
     in_proj_weight: Tensor | None
     compute_dtype: torch.dtype | None = None  # of the projections, if not that of the parameters: `nn.compute_dtype`
     in_proj_bias: Tensor | None

@@ -293,16 +293,10 @@ class _InstanceNorm(_NormBase):
         )
 
 
-class InstanceNorm1d(_InstanceNorm):
-    torch_class = torch.nn.InstanceNorm1d
-    ranks = (4,)
+class InstanceNorm1d(_InstanceNorm, ranks=(4,)): ...
 
 
-class InstanceNorm2d(_InstanceNorm):
-    torch_class = torch.nn.InstanceNorm2d
-    ranks = (5,)
+class InstanceNorm2d(_InstanceNorm, ranks=(5,)): ...
 
 
-class InstanceNorm3d(_InstanceNorm):
-    torch_class = torch.nn.InstanceNorm3d
-    ranks = (6,)
+class InstanceNorm3d(_InstanceNorm, ranks=(6,)): ...

@@ -15,7 +15,6 @@ from .array_module import ArrayModule, check_models
 class Bilinear(ArrayModule):
     """`torch.nn.Bilinear` for B models: `[B, *, I1]` and `[B, *, I2]` to `[B, *, O]`; `weight` is `[B, O, I1, I2]`."""
 
-    torch_class = torch.nn.Bilinear
     bias: torch.Tensor | None
 
     def __init__(

@@ -169,16 +169,13 @@ class _Conv(_ConvBase):
         return self._convolved(convolve, x, self.stride, padding, self.dilation, self.groups)
 
 
-class Conv1d(_Conv):
-    torch_class, dims = torch.nn.Conv1d, 1
+class Conv1d(_Conv, dims=1): ...
 
 
-class Conv2d(_Conv):
-    torch_class, dims = torch.nn.Conv2d, 2
+class Conv2d(_Conv, dims=2): ...
 
 
-class Conv3d(_Conv):
-    torch_class, dims = torch.nn.Conv3d, 3
+class Conv3d(_Conv, dims=3): ...
 
 
 class _ConvTranspose(_ConvBase):
@@ -232,12 +229,10 @@ class _ConvTranspose(_ConvBase):
         return extra
 
 
-class ConvTranspose1d(_ConvTranspose):
-    torch_class, dims = torch.nn.ConvTranspose1d, 1
+class ConvTranspose1d(_ConvTranspose, dims=1): ...
 
 
-class ConvTranspose2d(_ConvTranspose):
-    torch_class, dims = torch.nn.ConvTranspose2d, 2
+class ConvTranspose2d(_ConvTranspose, dims=2): ...
 
 
 class ConvTranspose3d(_ConvTranspose):

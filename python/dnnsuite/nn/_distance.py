@@ -14,8 +14,6 @@ from .array_module import ArrayModule, check_models
 class CosineSimilarity(ArrayModule):
     """`torch.nn.CosineSimilarity` for B models; `dim` counts the dimensions of one model, so 1 is 2 of `[B, N, D]`."""
 
-    torch_class = torch.nn.CosineSimilarity
-
     def __init__(self, dim: int = 1, eps: float = 1e-8, *, B: int) -> None:
         super().__init__(B)
         self.dim, self.eps = dim, eps
@@ -31,8 +29,6 @@ class CosineSimilarity(ArrayModule):
 
 class PairwiseDistance(ArrayModule):
     """`torch.nn.PairwiseDistance` for B models: `[B, N, D]` and `[B, N, D]` to `[B, N]`."""
-
-    torch_class = torch.nn.PairwiseDistance
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False, *, B: int) -> None:
         super().__init__(B)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -40,7 +40,6 @@ class Dropout(ArrayModule):
     (1000, True, 0)
     """
 
-    torch_class: ClassVar[Callable[..., torch.nn.Module]] = torch.nn.Dropout
     reread: ClassVar[frozenset[str]] = frozenset(("p",))
     p: torch.Tensor  # float32 [B]
     rng: torch.Tensor  # int64 [B, 2]: key and step of each model's stream
@@ -155,7 +154,6 @@ class Dropout(ArrayModule):
 class Dropout1d(Dropout):
     """`torch.nn.Dropout1d` for B models: whole channels of `[B, N, C, L]`, or of `[B, C, L]`, a rate per model."""
 
-    torch_class: ClassVar[Callable[..., torch.nn.Module]] = torch.nn.Dropout1d
     _unbatched: ClassVar[int | None] = 3
 
     def drop(self, x: torch.Tensor, p: torch.Tensor, rng: torch.Tensor) -> torch.Tensor:
@@ -167,21 +165,17 @@ class Dropout1d(Dropout):
 class Dropout2d(Dropout1d):
     """`torch.nn.Dropout2d` for B models: whole channels of `[B, N, C, H, W]`; `[B, N, C, L]` is Dropout1d."""
 
-    torch_class = torch.nn.Dropout2d
     _unbatched = None
 
 
 class Dropout3d(Dropout1d):
     """`torch.nn.Dropout3d` for B models: whole channels of `[B, N, C, D, H, W]`, or of `[B, C, D, H, W]`."""
 
-    torch_class = torch.nn.Dropout3d
     _unbatched = 5
 
 
 class AlphaDropout(Dropout):
     """`torch.nn.AlphaDropout` for B models: mean and variance stay (Klambauer et al., NIPS 2017); a rate per model."""
-
-    torch_class = torch.nn.AlphaDropout
 
     def drop(self, x: torch.Tensor, p: torch.Tensor, rng: torch.Tensor) -> torch.Tensor:
         return drop_alpha(x, p, rng)
@@ -189,8 +183,6 @@ class AlphaDropout(Dropout):
 
 class FeatureAlphaDropout(Dropout):
     """`torch.nn.FeatureAlphaDropout` for B models: AlphaDropout of whole channels of `[B, N, C, *]`."""
-
-    torch_class = torch.nn.FeatureAlphaDropout
 
     def drop(self, x: torch.Tensor, p: torch.Tensor, rng: torch.Tensor) -> torch.Tensor:
         return drop_alpha_channels(x, p, rng)

@@ -23,7 +23,6 @@ class Linear(ArrayModule):
     (torch.Size([3, 10, 784]), torch.Size([3, 32, 10]))
     """
 
-    torch_class = torch.nn.Linear
     compute_dtype: torch.dtype | None = None  # of products, if not that of the parameters: `nn.compute_dtype`
     activations = frozenset({"relu", "gelu"})
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Losses per model: one value for each, never a mean over all of them.
+"""Losses per model: one value for each, never a mean over all models.
 
-Each takes the arguments of torch's, for inputs `[B, N, ...]` and a result `[B]` (`[B, N, ...]` with
-`reduction="none"`), so `loss.sum().backward()` gives each model the gradient that it would have alone. Floating
-arguments may be a list with one value per model; weights may be a list of tensors, one per model. Targets may be shared
+Each takes the arguments of torch's class. Inputs are `[B, N, ...]` and the result is `[B]` (`[B, N, ...]` with
+`reduction="none"`), so `loss.sum().backward()` gives each model the gradient that it would have alone. A numeric
+argument may be a list with one value per model; a weight may be a list of tensors, one per model. Targets may be shared
 by all models (`dnnsuite.stack`). `loss(input, target, sample_weight=w)` with w `[B, N]`, bool or floating, weights the
 samples: pad batches of different sizes with samples of weight 0.
 """
@@ -29,13 +29,15 @@ LossT = TypeVar("LossT", bound="Loss")
 
 
 class Loss(ArrayModule):
-    """Base of the losses. The arguments are those of `torch_class`, by name, order and default."""
+    """Base of the losses: a subclass is named after its class of torch, whose arguments it has.
+
+    Keywords of a subclass: `function` computes the losses; numbers named in `per_model_lists` may differ; tensors named
+    in `weights` are buffers `[B, ...]`, with `class_weights` `[C]` or `[B, C]`; `reductions` are additional ones.
+    """
 
     function: ClassVar[Callable[..., Tensor]]
     weights: ClassVar[tuple[str, ...]] = ()
-    """Arguments that are tensors, kept as buffers `[B, ...]`."""
     class_weights: ClassVar[bool] = False
-    """True if `weight` is one number per class, so that `[C]` and `[B, C]` can be told apart."""
     reductions: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *arguments: Any, B: int, **keywords: Any) -> None:
@@ -65,9 +67,9 @@ class Loss(ArrayModule):
 
     _option_names: ClassVar[tuple[str, ...]] = ()
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **attributes: Any) -> None:
         """Read torch's signature once per class: in each forward it would take as long as the loss."""
-        super().__init_subclass__(**kwargs)
+        super().__init_subclass__(**attributes)
         cls._option_names = tuple(name for name in cls._signature().parameters if name not in _LEGACY)
 
     def _stacked(self, name: str, value: Tensor | Sequence[Tensor | None] | None) -> Tensor | None:
@@ -129,13 +131,18 @@ class Loss(ArrayModule):
         return type(self).function(*inputs, **options)
 
 
-class CrossEntropyLoss(Loss):
+class CrossEntropyLoss(
+    Loss,
+    function=functional.cross_entropy,
+    per_model_lists=("label_smoothing",),
+    weights=("weight",),
+    class_weights=True,
+):
     """`torch.nn.CrossEntropyLoss` for B models: logits `[B, N, C]` with class indices `[B, N]`.
 
-    Targets may be probabilities of the classes, `[B, N, C]`, too.
-
-    Each model's mean is over its own samples that are not `ignore_index`. As in torch, more dimensions follow the
-    class: `[B, N, C, d1, ...]`. `weight` is `[C]`, or `[B, C]` with a row for each model.
+    Targets may also be probabilities of the classes, `[B, N, C]`. The mean of each model is over its own samples whose
+    target is not `ignore_index`. As in torch, further dimensions follow the class: `[B, N, C, d1, ...]`. `weight` is
+    `[C]`, or `[B, C]` with a row for each model.
 
     >>> import torch
     >>> from dnnsuite import nn
@@ -143,11 +150,6 @@ class CrossEntropyLoss(Loss):
     >>> [round(value, 3) for value in losses.tolist()]
     [2.303, 2.303, 2.303]
     """
-
-    torch_class = torch.nn.CrossEntropyLoss
-    function = functional.cross_entropy
-    per_model_lists = ("label_smoothing",)
-    weights, class_weights = ("weight",), True
 
     def __init__(self, *arguments: Any, B: int, **keywords: Any) -> None:
         super().__init__(*arguments, B=B, **keywords)
@@ -157,179 +159,109 @@ class CrossEntropyLoss(Loss):
     label_smoothing: list[float]
 
 
-class NLLLoss(Loss):
+class NLLLoss(Loss, function=functional.nll_loss, weights=("weight",), class_weights=True):
     """`torch.nn.NLLLoss` for B models: log-probabilities `[B, N, C, ...]` with class indices `[B, N, ...]`.
 
     `weight` is `[C]` or `[B, C]`.
     """
 
-    torch_class = torch.nn.NLLLoss
-    function = functional.nll_loss
-    weights, class_weights = ("weight",), True
-
 
 class NLLLoss2d(NLLLoss):
     """torch's old name of `NLLLoss` for images."""
-
-    torch_class = torch.nn.NLLLoss2d
 
     @classmethod
     def _signature(cls) -> inspect.Signature:
         return inspect.signature(torch.nn.NLLLoss)
 
 
-class BCELoss(Loss):
+class BCELoss(Loss, function=functional.binary_cross_entropy, weights=("weight",)):
     """`torch.nn.BCELoss` for B models: probabilities `[B, N, ...]` with targets between 0 and 1."""
 
-    torch_class = torch.nn.BCELoss
-    function = functional.binary_cross_entropy
-    weights = ("weight",)
 
-
-class BCEWithLogitsLoss(Loss):
+class BCEWithLogitsLoss(Loss, function=functional.binary_cross_entropy_with_logits, weights=("weight", "pos_weight")):
     """`torch.nn.BCEWithLogitsLoss` for B models: logits `[B, N, ...]` with targets between 0 and 1."""
 
-    torch_class = torch.nn.BCEWithLogitsLoss
-    function = functional.binary_cross_entropy_with_logits
-    weights = ("weight", "pos_weight")
 
-
-class MSELoss(Loss):
+class MSELoss(Loss, function=functional.mse_loss):
     """`torch.nn.MSELoss` for B models: squared differences of two `[B, N, ...]`."""
 
-    torch_class = torch.nn.MSELoss
-    function = functional.mse_loss
 
-
-class L1Loss(Loss):
+class L1Loss(Loss, function=functional.l1_loss):
     """`torch.nn.L1Loss` for B models: absolute differences of two `[B, N, ...]`."""
 
-    torch_class = torch.nn.L1Loss
-    function = functional.l1_loss
 
-
-class SmoothL1Loss(Loss):
+class SmoothL1Loss(Loss, function=functional.smooth_l1_loss, per_model_lists=("beta",)):
     """`torch.nn.SmoothL1Loss` for B models: squares of differences below `beta`, lines above; `[B, N, ...]`."""
 
-    torch_class = torch.nn.SmoothL1Loss
-    function = functional.smooth_l1_loss
-    per_model_lists = ("beta",)
 
-
-class HuberLoss(Loss):
+class HuberLoss(Loss, function=functional.huber_loss, per_model_lists=("delta",)):
     """`torch.nn.HuberLoss` for B models: half squares of differences below `delta`, lines above; `[B, N, ...]`."""
 
-    torch_class = torch.nn.HuberLoss
-    function = functional.huber_loss
-    per_model_lists = ("delta",)
 
-
-class KLDivLoss(Loss):
+class KLDivLoss(Loss, function=functional.kl_div, reductions=("batchmean",)):
     """`torch.nn.KLDivLoss` for B models: log-probabilities `[B, N, ...]` with probabilities, or their logarithms."""
 
-    torch_class = torch.nn.KLDivLoss
-    function = functional.kl_div
-    reductions = ("batchmean",)
 
-
-class PoissonNLLLoss(Loss):
+class PoissonNLLLoss(Loss, function=functional.poisson_nll_loss, per_model_lists=("eps",)):
     """`torch.nn.PoissonNLLLoss` for B models: counts `[B, N, ...]` under Poisson distributions."""
 
-    torch_class = torch.nn.PoissonNLLLoss
-    function = functional.poisson_nll_loss
-    per_model_lists = ("eps",)
 
-
-class GaussianNLLLoss(Loss):
+class GaussianNLLLoss(Loss, function=functional.gaussian_nll_loss, per_model_lists=("eps",)):
     """`torch.nn.GaussianNLLLoss` for B models: means, targets and variances of normal distributions, `[B, N, ...]`."""
 
-    torch_class = torch.nn.GaussianNLLLoss
-    function = functional.gaussian_nll_loss
-    per_model_lists = ("eps",)
 
-
-class HingeEmbeddingLoss(Loss):
+class HingeEmbeddingLoss(Loss, function=functional.hinge_embedding_loss, per_model_lists=("margin",)):
     """`torch.nn.HingeEmbeddingLoss` for B models: distances `[B, N, ...]` with targets 1 or -1."""
 
-    torch_class = torch.nn.HingeEmbeddingLoss
-    function = functional.hinge_embedding_loss
-    per_model_lists = ("margin",)
 
-
-class SoftMarginLoss(Loss):
+class SoftMarginLoss(Loss, function=functional.soft_margin_loss):
     """`torch.nn.SoftMarginLoss` for B models: scores `[B, N, ...]` with targets 1 or -1."""
 
-    torch_class = torch.nn.SoftMarginLoss
-    function = functional.soft_margin_loss
 
-
-class MultiMarginLoss(Loss):
+class MultiMarginLoss(
+    Loss,
+    function=functional.multi_margin_loss,
+    per_model_lists=("margin", "p"),
+    weights=("weight",),
+    class_weights=True,
+):
     """`torch.nn.MultiMarginLoss` for B models: scores `[B, N, C]` with class indices `[B, N]`.
 
     `weight` is `[C]` or `[B, C]`.
     """
 
-    torch_class = torch.nn.MultiMarginLoss
-    function = functional.multi_margin_loss
-    per_model_lists = ("margin", "p")
-    weights, class_weights = ("weight",), True
 
-
-class MultiLabelMarginLoss(Loss):
+class MultiLabelMarginLoss(Loss, function=functional.multilabel_margin_loss):
     """`torch.nn.MultiLabelMarginLoss` for B models: scores `[B, N, C]` with lists of classes.
 
     The lists are `[B, N, C]` too, and end at the first -1.
     """
 
-    torch_class = torch.nn.MultiLabelMarginLoss
-    function = functional.multilabel_margin_loss
 
-
-class MultiLabelSoftMarginLoss(Loss):
+class MultiLabelSoftMarginLoss(Loss, function=functional.multilabel_soft_margin_loss, weights=("weight",)):
     """`torch.nn.MultiLabelSoftMarginLoss` for B models: scores `[B, N, C]` with 0 or 1 for each class."""
 
-    torch_class = torch.nn.MultiLabelSoftMarginLoss
-    function = functional.multilabel_soft_margin_loss
-    weights = ("weight",)
 
-
-class CosineEmbeddingLoss(Loss):
+class CosineEmbeddingLoss(Loss, function=functional.cosine_embedding_loss, per_model_lists=("margin",)):
     """`torch.nn.CosineEmbeddingLoss` for B models: two vectors per sample, `[B, N, D]`, with targets 1 or -1."""
 
-    torch_class = torch.nn.CosineEmbeddingLoss
-    function = functional.cosine_embedding_loss
-    per_model_lists = ("margin",)
 
-
-class MarginRankingLoss(Loss):
+class MarginRankingLoss(Loss, function=functional.margin_ranking_loss, per_model_lists=("margin",)):
     """`torch.nn.MarginRankingLoss` for B models: two scores per sample, `[B, N]`, and 1 or -1 for the higher one."""
 
-    torch_class = torch.nn.MarginRankingLoss
-    function = functional.margin_ranking_loss
-    per_model_lists = ("margin",)
 
-
-class TripletMarginLoss(Loss):
+class TripletMarginLoss(Loss, function=functional.triplet_margin_loss, per_model_lists=("margin", "p", "eps")):
     """`torch.nn.TripletMarginLoss` for B models: anchors, positives and negatives, `[B, N, D]` each."""
 
-    torch_class = torch.nn.TripletMarginLoss
-    function = functional.triplet_margin_loss
-    per_model_lists = ("margin", "p", "eps")
+
+class TripletMarginWithDistanceLoss(
+    Loss, function=functional.triplet_margin_with_distance_loss, per_model_lists=("margin",)
+):
+    """`TripletMarginLoss` with a distance function of the caller, which gets `[N, D]` of one model at a time."""
 
 
-class TripletMarginWithDistanceLoss(Loss):
-    """`TripletMarginLoss` with a distance of the caller's, called on one model's `[N, D]` at a time."""
-
-    torch_class = torch.nn.TripletMarginWithDistanceLoss
-    function = functional.triplet_margin_with_distance_loss
-    per_model_lists = ("margin",)
-
-
-class CTCLoss(Loss):
+class CTCLoss(Loss, function=functional.ctc_loss):
     """`torch.nn.CTCLoss` for B models: log-probabilities `[B, T, N, C]` with targets of any alignment.
 
     Lengths are tensors `[B, N]`. It runs model by model.
     """
-
-    torch_class = torch.nn.CTCLoss
-    function = functional.ctc_loss

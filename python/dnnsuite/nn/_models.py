@@ -38,7 +38,7 @@ def shifted(dim: int, x: torch.Tensor, name: str) -> int:
     rank = x.dim() - 1
     if rank < 1 or not -rank <= dim < rank:
         raise InvalidArgument(
-            f"{name}: dim={dim} is no dimension of a model's tensor {list(x.shape[1:])}, part of {list(x.shape)} "
+            f"{name}: dim={dim} is not a dimension of a model's tensor {list(x.shape[1:])}, part of {list(x.shape)} "
             "whose dimension 0 is the model"
         )
     return dim + 1 if dim >= 0 else dim

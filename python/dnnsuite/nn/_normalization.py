@@ -28,8 +28,6 @@ class LayerNorm(ArrayModule):
     torch.Size([3, 8, 16])
     """
 
-    torch_class = torch.nn.LayerNorm
-
     def __init__(
         self,
         normalized_shape: int | Sequence[int],
@@ -82,7 +80,6 @@ class RMSNorm(ArrayModule):
     `eps=None` is the machine epsilon of the input's dtype.
     """
 
-    torch_class = torch.nn.RMSNorm
     weight: torch.Tensor | None
 
     def __init__(
@@ -124,7 +121,6 @@ class RMSNorm(ArrayModule):
 class GroupNorm(ArrayModule):
     """`torch.nn.GroupNorm` for B models: `[B, N, C, *]` to the same; weight and bias are `[B, C]`."""
 
-    torch_class = torch.nn.GroupNorm
     weight: torch.Tensor | None
     bias: torch.Tensor | None
 
@@ -179,8 +175,6 @@ class GroupNorm(ArrayModule):
 
 class LocalResponseNorm(ArrayModule):
     """`torch.nn.LocalResponseNorm` for B models: `[B, N, C, *]` to the same."""
-
-    torch_class = torch.nn.LocalResponseNorm
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, *, B: int) -> None:
         super().__init__(B)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -23,83 +23,61 @@ class _Pad(Stateless):
         return functional.pad(x, self.padding, self.mode, getattr(self, "value", None))
 
 
-class _ConstantPad(_Pad):
-    arguments: ClassVar[tuple[str, ...]] = ("padding", "value")
-    mode = "constant"
+class _ConstantPad(_Pad, arguments=("padding", "value"), mode="constant"): ...
 
 
-class ConstantPad1d(_ConstantPad):
-    torch_class = torch.nn.ConstantPad1d
+class ConstantPad1d(_ConstantPad): ...
 
 
-class ConstantPad2d(_ConstantPad):
-    torch_class = torch.nn.ConstantPad2d
+class ConstantPad2d(_ConstantPad): ...
 
 
-class ConstantPad3d(_ConstantPad):
-    torch_class = torch.nn.ConstantPad3d
+class ConstantPad3d(_ConstantPad): ...
 
 
-class _ZeroPad(_Pad):
-    mode = "constant"
-    value: Any = 0.0
+class _ZeroPad(_Pad, mode="constant", value=0.0): ...
 
 
-class ZeroPad1d(_ZeroPad):
-    torch_class = torch.nn.ZeroPad1d
+class ZeroPad1d(_ZeroPad): ...
 
 
-class ZeroPad2d(_ZeroPad):
-    torch_class = torch.nn.ZeroPad2d
+class ZeroPad2d(_ZeroPad): ...
 
 
-class ZeroPad3d(_ZeroPad):
-    torch_class = torch.nn.ZeroPad3d
+class ZeroPad3d(_ZeroPad): ...
 
 
-class _ReflectionPad(_Pad):
-    mode = "reflect"
+class _ReflectionPad(_Pad, mode="reflect"): ...
 
 
-class ReflectionPad1d(_ReflectionPad):
-    torch_class = torch.nn.ReflectionPad1d
+class ReflectionPad1d(_ReflectionPad): ...
 
 
-class ReflectionPad2d(_ReflectionPad):
-    torch_class = torch.nn.ReflectionPad2d
+class ReflectionPad2d(_ReflectionPad): ...
 
 
-class ReflectionPad3d(_ReflectionPad):
-    torch_class = torch.nn.ReflectionPad3d
+class ReflectionPad3d(_ReflectionPad): ...
 
 
-class _ReplicationPad(_Pad):
-    mode = "replicate"
+class _ReplicationPad(_Pad, mode="replicate"): ...
 
 
-class ReplicationPad1d(_ReplicationPad):
-    torch_class = torch.nn.ReplicationPad1d
+class ReplicationPad1d(_ReplicationPad): ...
 
 
-class ReplicationPad2d(_ReplicationPad):
-    torch_class = torch.nn.ReplicationPad2d
+class ReplicationPad2d(_ReplicationPad): ...
 
 
-class ReplicationPad3d(_ReplicationPad):
-    torch_class = torch.nn.ReplicationPad3d
+class ReplicationPad3d(_ReplicationPad): ...
 
 
-class _CircularPad(_Pad):
-    mode = "circular"
+class _CircularPad(_Pad, mode="circular"): ...
 
 
-class CircularPad1d(_CircularPad):
-    torch_class = torch.nn.CircularPad1d
+class CircularPad1d(_CircularPad): ...
 
 
-class CircularPad2d(_CircularPad):
-    torch_class = torch.nn.CircularPad2d
+class CircularPad2d(_CircularPad): ...
 
 
-class CircularPad3d(_CircularPad):
-    torch_class = torch.nn.CircularPad3d
+class CircularPad3d(_CircularPad): ...

@@ -38,82 +38,61 @@ class _MaxPool(Stateless):
         return functional.max_pool_of_relu(getattr(functional, self.function), x, **self.arguments_of(self))
 
 
-class MaxPool1d(_MaxPool):
-    torch_class, function = torch.nn.MaxPool1d, "max_pool1d"
+class MaxPool1d(_MaxPool, function="max_pool1d"): ...
 
 
-class MaxPool2d(_MaxPool):
-    torch_class, function = torch.nn.MaxPool2d, "max_pool2d"
+class MaxPool2d(_MaxPool, function="max_pool2d"): ...
 
 
-class MaxPool3d(_MaxPool):
-    torch_class, function = torch.nn.MaxPool3d, "max_pool3d"
+class MaxPool3d(_MaxPool, function="max_pool3d"): ...
 
 
-class _AvgPool(Stateless):
-    arguments: ClassVar[tuple[str, ...]] = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad")
+class _AvgPool(Stateless, arguments=("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad")): ...
 
 
-class AvgPool1d(_AvgPool):
-    torch_class, function = torch.nn.AvgPool1d, "avg_pool1d"
+class AvgPool1d(_AvgPool, function="avg_pool1d"): ...
 
 
-class AvgPool2d(_AvgPool):
-    torch_class, function = torch.nn.AvgPool2d, "avg_pool2d"
-    arguments: ClassVar[tuple[str, ...]] = (*_AvgPool.arguments, "divisor_override")
+class AvgPool2d(_AvgPool, function="avg_pool2d", arguments=(*_AvgPool.arguments, "divisor_override")): ...
 
 
-class AvgPool3d(_AvgPool):
-    torch_class, function = torch.nn.AvgPool3d, "avg_pool3d"
-    arguments: ClassVar[tuple[str, ...]] = (*_AvgPool.arguments, "divisor_override")
+class AvgPool3d(_AvgPool, function="avg_pool3d", arguments=(*_AvgPool.arguments, "divisor_override")): ...
 
 
-class _AdaptiveAvgPool(Stateless):
-    arguments: ClassVar[tuple[str, ...]] = ("output_size",)
+class _AdaptiveAvgPool(Stateless, arguments=("output_size",)): ...
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    torch_class, function = torch.nn.AdaptiveAvgPool1d, "adaptive_avg_pool1d"
+class AdaptiveAvgPool1d(_AdaptiveAvgPool, function="adaptive_avg_pool1d"): ...
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    torch_class, function = torch.nn.AdaptiveAvgPool2d, "adaptive_avg_pool2d"
+class AdaptiveAvgPool2d(_AdaptiveAvgPool, function="adaptive_avg_pool2d"): ...
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    torch_class, function = torch.nn.AdaptiveAvgPool3d, "adaptive_avg_pool3d"
+class AdaptiveAvgPool3d(_AdaptiveAvgPool, function="adaptive_avg_pool3d"): ...
 
 
-class _AdaptiveMaxPool(Stateless):
-    arguments: ClassVar[tuple[str, ...]] = ("output_size", "return_indices")
+class _AdaptiveMaxPool(Stateless, arguments=("output_size", "return_indices")): ...
 
 
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    torch_class, function = torch.nn.AdaptiveMaxPool1d, "adaptive_max_pool1d"
+class AdaptiveMaxPool1d(_AdaptiveMaxPool, function="adaptive_max_pool1d"): ...
 
 
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    torch_class, function = torch.nn.AdaptiveMaxPool2d, "adaptive_max_pool2d"
+class AdaptiveMaxPool2d(_AdaptiveMaxPool, function="adaptive_max_pool2d"): ...
 
 
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    torch_class, function = torch.nn.AdaptiveMaxPool3d, "adaptive_max_pool3d"
+class AdaptiveMaxPool3d(_AdaptiveMaxPool, function="adaptive_max_pool3d"): ...
 
 
-class _LPPool(Stateless):
-    arguments: ClassVar[tuple[str, ...]] = ("norm_type", "kernel_size", "stride", "ceil_mode")
+class _LPPool(Stateless, arguments=("norm_type", "kernel_size", "stride", "ceil_mode")): ...
 
 
-class LPPool1d(_LPPool):
-    torch_class, function = torch.nn.LPPool1d, "lp_pool1d"
+class LPPool1d(_LPPool, function="lp_pool1d"): ...
 
 
-class LPPool2d(_LPPool):
-    torch_class, function = torch.nn.LPPool2d, "lp_pool2d"
+class LPPool2d(_LPPool, function="lp_pool2d"): ...
 
 
-class LPPool3d(_LPPool):
-    torch_class, function = torch.nn.LPPool3d, "lp_pool3d"
+class LPPool3d(_LPPool, function="lp_pool3d"): ...
 
 
 class _MaxUnpool(Stateless):
@@ -128,19 +107,13 @@ class _MaxUnpool(Stateless):
         return result
 
 
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpool, function="max_unpool1d"):
     """`torch.nn.MaxUnpool1d` for B models: `[B, N, C, L]` or `[B, C, L]`; `output_size` is one model's."""
 
-    torch_class, function = torch.nn.MaxUnpool1d, "max_unpool1d"
 
-
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpool, function="max_unpool2d"):
     """`torch.nn.MaxUnpool2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`; `output_size` is one model's."""
 
-    torch_class, function = torch.nn.MaxUnpool2d, "max_unpool2d"
 
-
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpool, function="max_unpool3d"):
     """`torch.nn.MaxUnpool3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`; `output_size` is one model's."""
-
-    torch_class, function = torch.nn.MaxUnpool3d, "max_unpool3d"

@@ -239,7 +239,6 @@ class LSTM(RecurrentLayer):
     Returns (output, (h, c)), h and c `[B, num_layers * directions, N, H]`.
     """
 
-    torch_class = torch.nn.LSTM
     kind = "lstm"
 
     def __init__(
@@ -273,7 +272,6 @@ class LSTM(RecurrentLayer):
 class GRU(RecurrentLayer):
     """`torch.nn.GRU` for B models (Cho et al., 2014). Returns (output, h), h `[B, num_layers * directions, N, H]`."""
 
-    torch_class = torch.nn.GRU
     kind = "gru"
 
     def __init__(
@@ -300,8 +298,6 @@ class GRU(RecurrentLayer):
 
 class RNN(RecurrentLayer):
     """`torch.nn.RNN` for B models (Elman, 1990). Returns (output, h), h `[B, num_layers * directions, N, H]`."""
-
-    torch_class = torch.nn.RNN
 
     def __init__(
         self,

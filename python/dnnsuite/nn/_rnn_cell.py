@@ -62,8 +62,6 @@ class RecurrentCell(ArrayModule):
 class LSTMCell(RecurrentCell):
     """`torch.nn.LSTMCell` for B models: input and (h, c) to the next (h, c)."""
 
-    torch_class = torch.nn.LSTMCell
-
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None, *, B: int
     ) -> None:
@@ -77,8 +75,6 @@ class LSTMCell(RecurrentCell):
 class GRUCell(RecurrentCell):
     """`torch.nn.GRUCell` for B models: input and h to the next h."""
 
-    torch_class = torch.nn.GRUCell
-
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None, *, B: int
     ) -> None:
@@ -91,8 +87,6 @@ class GRUCell(RecurrentCell):
 
 class RNNCell(RecurrentCell):
     """`torch.nn.RNNCell` for B models: input and h to the next h."""
-
-    torch_class = torch.nn.RNNCell
 
     def __init__(
         self,

@@ -16,7 +16,6 @@ from .array_module import check_models
 class Flatten(Stateless):
     """`torch.nn.Flatten` for B models; the dimensions count without the model."""
 
-    torch_class = torch.nn.Flatten
     arguments = ("start_dim", "end_dim")
     start_dim: int
     end_dim: int
@@ -30,7 +29,6 @@ class Flatten(Stateless):
 class Unflatten(Stateless):
     """`torch.nn.Unflatten` for B models; the dimension counts without the model."""
 
-    torch_class = torch.nn.Unflatten
     arguments = ("dim", "unflattened_size")
     dim: int
     unflattened_size: tuple[int, ...]
@@ -40,46 +38,32 @@ class Unflatten(Stateless):
         return x.unflatten(shifted(self.dim, x, "Unflatten"), self.unflattened_size)
 
 
-class PixelShuffle(Stateless):
+class PixelShuffle(Stateless, function="pixel_shuffle", arguments=("upscale_factor",)):
     """`torch.nn.PixelShuffle` for B models: `[B, *, C * r², H, W]` to `[B, *, C, H * r, W * r]`."""
 
-    torch_class, function = torch.nn.PixelShuffle, "pixel_shuffle"
-    arguments = ("upscale_factor",)
 
-
-class PixelUnshuffle(Stateless):
+class PixelUnshuffle(Stateless, function="pixel_unshuffle", arguments=("downscale_factor",)):
     """`torch.nn.PixelUnshuffle` for B models: `[B, *, C, H * r, W * r]` to `[B, *, C * r², H, W]`."""
 
-    torch_class, function = torch.nn.PixelUnshuffle, "pixel_unshuffle"
-    arguments = ("downscale_factor",)
 
-
-class ChannelShuffle(Stateless):
+class ChannelShuffle(Stateless, function="channel_shuffle", arguments=("groups",)):
     """`torch.nn.ChannelShuffle` for B models: `[B, N, C, *]`."""
 
-    torch_class, function = torch.nn.ChannelShuffle, "channel_shuffle"
-    arguments = ("groups",)
 
-
-class Fold(Stateless):
+class Fold(Stateless, function="fold", arguments=("output_size", "kernel_size", "dilation", "padding", "stride")):
     """`torch.nn.Fold` for B models: `[B, N, C * k, L]` or `[B, C * k, L]`."""
 
-    torch_class, function = torch.nn.Fold, "fold"
-    arguments = ("output_size", "kernel_size", "dilation", "padding", "stride")
 
-
-class Unfold(Stateless):
+class Unfold(Stateless, function="unfold", arguments=("kernel_size", "dilation", "padding", "stride")):
     """`torch.nn.Unfold` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
 
-    torch_class, function = torch.nn.Unfold, "unfold"
-    arguments = ("kernel_size", "dilation", "padding", "stride")
 
-
-class Upsample(Stateless):
+class Upsample(
+    Stateless,
+    function="interpolate",
+    arguments=("size", "scale_factor", "mode", "align_corners", "recompute_scale_factor"),
+):
     """`torch.nn.Upsample` for B models: `[B, N, C, *]`."""
-
-    torch_class, function = torch.nn.Upsample, "interpolate"
-    arguments = ("size", "scale_factor", "mode", "align_corners", "recompute_scale_factor")
 
 
 class _Upsampling2d(Stateless):
@@ -95,12 +79,10 @@ class _Upsampling2d(Stateless):
 class UpsamplingNearest2d(_Upsampling2d):
     """`torch.nn.UpsamplingNearest2d` for B models: `[B, N, C, H, W]`."""
 
-    torch_class = torch.nn.UpsamplingNearest2d
     keywords: ClassVar[dict[str, Any]] = {"mode": "nearest"}
 
 
 class UpsamplingBilinear2d(_Upsampling2d):
     """`torch.nn.UpsamplingBilinear2d` for B models: `[B, N, C, H, W]`."""
 
-    torch_class = torch.nn.UpsamplingBilinear2d
     keywords: ClassVar[dict[str, Any]] = {"mode": "bilinear", "align_corners": True}

@@ -85,8 +85,6 @@ class Embedding(Table):
     torch.Size([3, 8, 16])
     """
 
-    torch_class = torch.nn.Embedding
-
     def __init__(
         self,
         num_embeddings: int,
@@ -141,8 +139,6 @@ class EmbeddingBag(Table):
     `input` is `[B, N, L]`, N bags of L, or `[B, M]` with `offsets` `[B, N]`, where each model's bags begin;
     `per_sample_weights` (for sums) is like `input`. The result is `[B, N, D]`.
     """
-
-    torch_class = torch.nn.EmbeddingBag
 
     def __init__(
         self,

@@ -161,7 +161,6 @@ class TransformerEncoderLayer(TransformerLayer):
     sequence without a batch is `[B, L, E]`.
     """
 
-    torch_class = torch.nn.TransformerEncoderLayer
     _drops = ("dropout", "dropout1", "dropout2")
     _attentions = ("self_attn",)
 
@@ -190,7 +189,6 @@ class TransformerDecoderLayer(TransformerLayer):
     """`torch.nn.TransformerDecoderLayer` for B models: `[B, L, N, E]` and the encoder's `[B, S, N, E]` (`batch_first`:
     N before L and S; without a batch: no N) to `[B, L, N, E]`. Masks are as in `MultiheadAttention`."""
 
-    torch_class = torch.nn.TransformerDecoderLayer
     _drops = ("dropout", "dropout1", "dropout2", "dropout3")
     _attentions = ("self_attn", "multihead_attn")
     multihead_attn: MultiheadAttention

@@ -82,8 +82,6 @@ class TransformerEncoder(Stack):
     others (torch's fast path for inference fills them with zeros).
     """
 
-    torch_class = torch.nn.TransformerEncoder
-
     def __init__(
         self,
         encoder_layer: Any,
@@ -112,8 +110,6 @@ class TransformerEncoder(Stack):
 class TransformerDecoder(Stack):
     """`torch.nn.TransformerDecoder` for B models. `decoder_layer` is an array of B layers and is copied."""
 
-    torch_class = torch.nn.TransformerDecoder
-
     def __init__(self, decoder_layer: Any, num_layers: int, norm: Any = None, *, B: int) -> None:
         super().__init__(decoder_layer, num_layers, norm, B)
 
@@ -139,7 +135,6 @@ class Transformer(ArrayModule):
     """`torch.nn.Transformer` for B models (Vaswani et al., 2017): source `[B, S, N, E]` and target `[B, L, N, E]`
     (`batch_first`: N before S and L; without a batch: no N) to `[B, L, N, E]`. Masks are as in `MultiheadAttention`."""
 
-    torch_class = torch.nn.Transformer
     generate_square_subsequent_mask = staticmethod(torch.nn.Transformer.generate_square_subsequent_mask)
 
     def __init__(

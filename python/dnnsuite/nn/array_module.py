@@ -160,10 +160,19 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         super().__delattr__(name)
         self.__dict__.get("extra_attributes", {}).pop(name, None)
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
+    def __init_subclass__(cls, **attributes: Any) -> None:
+        """Give a layer its class `attributes`, which may be keywords, and the class of torch that it is named after."""
+        super().__init_subclass__()
+        for name, value in attributes.items():
+            setattr(cls, name, value)
         if "forward" in cls.__dict__:  # callable from an ordinary model's code too
             cls.forward = logical(cls.forward)
+        if (
+            "torch_class" not in cls.__dict__
+            and cls.__module__.startswith(__package__)
+            and hasattr(torch.nn, cls.__name__)
+        ):
+            cls.torch_class = getattr(torch.nn, cls.__name__)  # a layer of this package is named after torch's
         torchs = cls.__dict__.get("torch_class")
         if isinstance(torchs, type):
             cls.forward = shown_as_torchs(cls.forward, torchs)
@@ -403,6 +412,8 @@ def per_model(value: float | Sequence[float], B: int, name: str) -> list[float]:
 
 def check_models(x: torch.Tensor, B: int, layer: str) -> None:
     """Refuse an input whose dimension 0 is not the model."""
+    if not isinstance(x, torch.Tensor):
+        raise InvalidArgument(f"{layer} takes tensors, got a {type(x).__name__}: torch.as_tensor makes a tensor of it")
     if x.dim() < 2 or x.size(0) != B:
         raise InvalidArgument(
             f"{layer} holds B={B} models and takes [B, ...] with the model in dimension 0; got {list(x.shape)}. "

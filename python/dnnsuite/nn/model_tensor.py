@@ -188,7 +188,7 @@ def check_stray(value: torch.Tensor) -> None:
         stray = isinstance(owner, torch.nn.Module) and not any(p is value for p in owner.parameters())
     if stray and B != 1:
         raise Stray(
-            f"a parameter {list(value.shape)} that is no attribute of a module is used, perhaps from a closure: it "
+            f"a parameter {list(value.shape)} that is not an attribute of a module is used, perhaps from a closure: it "
             "would be the first model's for all of them; hold it as an attribute"
         )
     raise NotFusable(f"a parameter {list(value.shape)} is reached through a plain list or the like")

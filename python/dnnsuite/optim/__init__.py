@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Optimizers over an array of models: torch's names, order and defaults, hyper-parameters with a value per model.
 
-They are torch's to a user: `param_groups`, `state`, `add_param_group` and `defaults` are written and read as torch's
-are, by hand, by torch's schedulers and by others', also while a StepRunner trains the array.
+They have the interface of torch's: `param_groups`, `state`, `add_param_group` and `defaults` may be read and written by
+hand, by torch's schedulers and by those of other libraries, also while a StepRunner trains the array.
 """
 
 from ..ops.decay_groups import decay_groups as decay_groups

@@ -42,24 +42,24 @@ _POLICIES = ("ignore", "skip", "freeze")
 class ArrayOptimizer(PlannedUpdates):
     """Base of the optimizers over parameters `[B, ...]`, one slot per model.
 
-    One operator updates all parameters of all models in one pass. Names of parameters that torch's optimizers have
-    mean the same here; each takes a number for all models, or a sequence of B, one per model. They are kept in
-    `param_groups` as float64 tensors `[B]` on the parameters' device, and a pair such as `betas` as `beta1` and
-    `beta2`. `param_groups[i][name] = value` takes a number, a sequence or a tensor at any time, and torch's
-    schedulers may assign it. A parameter that a model did not use in a backward pass is not stepped for that model,
-    as torch skips a parameter whose gradient is None.
+    One operator updates all parameters of all models in one pass. Arguments have the names and meanings of torch's
+    optimizers; each takes one number for all models, or a sequence of B, one per model. `param_groups` holds them as
+    float64 tensors `[B]` on the device of the parameters, and a pair such as `betas` as `beta1` and `beta2`.
+    `param_groups[i][name] = value` takes a number, a sequence or a tensor at any time, and torch's schedulers may
+    assign it. A parameter that a model did not use in a backward pass is not updated for that model, just as torch
+    skips a parameter whose gradient is None.
 
     Args:
         params: parameters of arrays, or groups of them as torch takes them.
-        B: number of models; needed only where no parameter tells it.
-        max_grad_norm: largest norm of each model's gradients, one number or one per model: clips as
-            `clip_grad_norm_` does, but scales the gradients as the step reads them instead of writing them.
-        on_nan: treatment of a model with a gradient that is not finite: "ignore" steps as torch does, "skip" leaves
-            the model out of this step, "freeze" out of this and all later ones. `skipped` counts and `frozen` names
-            the models; the others step in any case.
+        B: number of models; required only if there is no parameter to infer it from.
+        max_grad_norm: largest norm of each model's gradients, one number or one per model: it clips like
+            `clip_grad_norm_`, but scales the gradients while the step reads them instead of writing them.
+        on_nan: treatment of a model with a gradient that is not finite: "ignore" steps like torch, "skip" leaves the
+            model out of this step, "freeze" out of this and all later steps. `skipped` counts and `frozen` names these
+            models; all others step in any case.
 
     Raises:
-        InvalidArgument: parameters of no array, or values that are neither one number nor B of them.
+        InvalidArgument: the parameters do not belong to an array, or a value is neither one number nor B of them.
 
     >>> from dnnsuite import nn, optim
     >>> array = nn.Linear(4, 2, B=3)
@@ -151,7 +151,8 @@ class ArrayOptimizer(PlannedUpdates):
         return values
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add parameters, as torch's optimizers do; refuses parameters of no array, and values that fit no model."""
+        """Add parameters, as torch's optimizers do. Raises InvalidArgument for parameters that belong to no array, and
+        for values that are neither one number nor one per model."""
         given, B = self._without_pairs(param_group), self.B
         super().add_param_group(given)
         group = {name: value for name, value in self.param_groups.pop().items() if name not in self.pairs}
@@ -181,7 +182,7 @@ class ArrayOptimizer(PlannedUpdates):
             if parameter.size(0) != self.B:
                 raise InvalidArgument(
                     f"parameters of one array have the same B in dimension 0; got {self.B} and {parameter.size(0)} "
-                    f"(shape {list(parameter.shape)})"
+                    f"(shape {list(parameter.shape)}); those of a plain model, as array[i] is, train with torch.optim"
                 )
         device = group["params"][0].device if group["params"] else None
         first = self.param_groups[0] if self.param_groups else None
@@ -284,7 +285,7 @@ class ArrayOptimizer(PlannedUpdates):
         return factor, active
 
     def to_model(self, index: int, params: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-        """Make torch's optimizer of model `index` over `params` (in this one's order), with a copy of its state."""
+        """Make the torch optimizer of model `index` over `params` (in this one's order), with a copy of its state."""
         under_way.finish(self)
         return _convert.to_model(self, index, list(params))
 
@@ -292,19 +293,19 @@ class ArrayOptimizer(PlannedUpdates):
     def from_models(
         cls, optimizers: Sequence[torch.optim.Optimizer], params: Iterable[torch.nn.Parameter], **options: Any
     ) -> ArrayOptimizer:
-        """Make an array's optimizer from its models' torch optimizers, with copies of their states.
+        """Make an optimizer for an array from torch optimizers of its models, with copies of their states.
 
-        `params` are the array's, in the order of the models' groups. Called on `ArrayOptimizer` it finds the class;
-        `options` are keywords that torch does not have.
+        `params` are the parameters of the array, in the order of the models' groups. Called on `ArrayOptimizer` it
+        finds the class; `options` are keywords that torch does not have.
         """
         return _convert.from_models(cls, list(optimizers), list(params), options)
 
     def select(self, indices: Sequence[int | None], **fresh: Any) -> None:
-        """Follow a change of the array: slot k now holds former model `indices[k]`, or a fresh one where that is None.
+        """Follow a change of the array: slot k now holds former model `indices[k]`, or a new one where that is None.
 
-        Call it after the parameters were changed in place (the same Parameter objects, their `.data` replaced by that
-        of the new B). Repeated indices are clones. `fresh` holds the hyper-parameters of fresh models, each one number
-        or one per fresh model; their states are zero and their steps count from zero.
+        Call it after the parameters were changed in place (the same Parameter objects, with new `.data` for the new B).
+        Repeated indices are clones. `fresh` holds the hyper-parameters of new models, each one number or one per new
+        model; their states are zero and their steps count from zero.
         """
         under_way.finish(self)
         _convert.select(self, check_indices(indices, self.B), fresh)

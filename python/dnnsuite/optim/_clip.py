@@ -24,13 +24,13 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> torch.Tensor:
-    """Return the norm `[B]` of each model's tensors together, in their dtype.
+    """Return the norm `[B]` over all tensors of each model, in their dtype.
 
     Args:
-        tensors: tensors `[B, ...]`, as the gradients of an array.
+        tensors: tensors `[B, ...]`, for example the gradients of an array.
         norm_type: order of the norm: a positive number, or infinity.
         error_if_nonfinite: refuse norms that are not finite; the message names the models.
-        foreach: torch's choice between two implementations; there is one here.
+        foreach: ignored; torch chooses between two implementations by it.
 
     >>> import torch
     >>> from dnnsuite import optim
@@ -52,7 +52,7 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> torch.Tensor:
-    """Clip each model's gradients to a norm, in place, as `torch.nn.utils.clip_grad_norm_` clips one model's.
+    """Clip each model's gradients to a norm, in place, as `torch.nn.utils.clip_grad_norm_` does for one model.
 
     A model's norm covers all of its gradients together and depends neither on the other models nor on the number of
     threads. Gradients of a model within its norm are not written. `max_grad_norm` of an optimizer does the same
@@ -63,7 +63,7 @@ def clip_grad_norm_(
         max_norm: largest norm, one number or one per model.
         norm_type: order of the norm: a positive number, or infinity.
         error_if_nonfinite: refuse norms that are not finite; the message names the models.
-        foreach: torch's choice between two implementations; there is one here.
+        foreach: ignored; torch chooses between two implementations by it.
 
     Returns:
         The norms `[B]` before clipping.
@@ -90,12 +90,12 @@ def clip_grad_norm_(
 def clip_grad_value_(
     parameters: torch.Tensor | Iterable[torch.Tensor], clip_value: Any, foreach: bool | None = None
 ) -> None:
-    """Clip each gradient to [-clip_value, clip_value], in place, as `torch.nn.utils.clip_grad_value_`.
+    """Clip each gradient to [-clip_value, clip_value], in place, like `torch.nn.utils.clip_grad_value_`.
 
     Args:
         parameters: parameters `[B, ...]` of an array.
         clip_value: one number, or one per model.
-        foreach: torch's choice between two implementations; there is one here.
+        foreach: ignored; torch chooses between two implementations by it.
     """
     grads = _gradients(parameters)
     limit = as_vector(clip_value, grads[0].size(0), "clip_value", grads[0].device)

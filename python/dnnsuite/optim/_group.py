@@ -57,8 +57,8 @@ class HyperParameter(torch.Tensor):
         if len(values) != 1:
             name = vars(self)["hyper_name"]
             raise InvalidArgument(
-                f"{name} differs from model to model, {self.tolist()}, and is asked for as one number: for a schedule "
-                f"use that of dnnsuite.optim.lr_scheduler, or read {name}[i] of model i"
+                f"{name} differs from model to model, {self.tolist()}, and code needs one number: use the schedule "
+                f"from dnnsuite.optim.lr_scheduler, or read {name}[i] for model i"
             )
         return float(values.pop())
 

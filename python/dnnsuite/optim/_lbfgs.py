@@ -26,7 +26,7 @@ _WHOLE = ("max_iter", "max_eval", "history_size")
 
 
 class LBFGS(ArrayOptimizer):
-    """`torch.optim.LBFGS` for B models: every model's own directions, line search and end of a step.
+    """`torch.optim.LBFGS` for B models: each model has its own directions, line search and end of a step.
 
     `step` takes a closure that computes the losses `[B]`, runs backward and returns the losses. A closure is called as
     often as the model that searches longest needs, so a StepRunner cannot take it.

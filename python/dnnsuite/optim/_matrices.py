@@ -16,8 +16,8 @@ from ._written import Entry, WrittenOptimizer, norm
 class Muon(WrittenOptimizer):
     """`torch.optim.Muon` for B models (Jordan et al., 2024): momentum made orthogonal by Newton-Schulz, in bfloat16.
 
-    Takes the models' matrices, `[B, m, n]` in an array; give biases, norms and embeddings to another optimizer. One
-    chain of batched products serves all models and all parameters of one shape.
+    It takes the matrices of the models, `[B, m, n]` in an array; give biases, norms and embeddings to another
+    optimizer. One chain of batched products serves all models and all parameters of one shape.
 
     >>> from dnnsuite import nn, optim
     >>> array = nn.Linear(4, 2, bias=False, B=3)
@@ -78,7 +78,7 @@ def _orthogonal(matrices: torch.Tensor, eps: torch.Tensor, group: Group) -> torc
 class Adafactor(WrittenOptimizer):
     """`torch.optim.Adafactor` for B models (Shazeer and Stern, 2018): a second moment of rows and columns.
 
-    `eps` is a pair, the first of which is that of the dtype if None.
+    `eps` is a pair; None for the first takes the epsilon of the dtype.
     """
 
     torch_class = getattr(torch.optim, "Adafactor", None)
@@ -128,8 +128,8 @@ class Adafactor(WrittenOptimizer):
 class LAMB(WrittenOptimizer):
     """LAMB for B models (You et al., 2020, arXiv:1904.00962); torch has none.
 
-    Adam's step u + weight_decay · w, times ‖w‖ / ‖u + weight_decay · w‖ of each parameter of each model: of those that
-    decay, or of all with `always_adapt`. `trust_clip` limits the ratio to 1.
+    Adam's step u + weight_decay · w, times ‖w‖ / ‖u + weight_decay · w‖ for each parameter of each model that decays,
+    or for all with `always_adapt`. `trust_clip` limits the ratio to 1.
     """
 
     arguments: ClassVar[Any] = {

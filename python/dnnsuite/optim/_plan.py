@@ -179,7 +179,7 @@ def refuse_other_width(params: Sequence[torch.Tensor], active: torch.Tensor) -> 
         if parameter.size(0) != active.numel():
             raise InvalidArgument(
                 f"a parameter {list(parameter.shape)} is that of {parameter.size(0)} models, and this optimizer has "
-                f"{active.numel()}: give the optimizer to the edit of the array, as in array.drop(1, optimizer), or "
+                f"{active.numel()}: pass the optimizer to the edit of the array, as in array.drop(1, optimizer), or "
                 "call optimizer.select with the models that are left"
             )
 

@@ -24,10 +24,10 @@ _VECTORS = ("scale", "growth_factor", "backoff_factor", "growth_interval", "grow
 class GradScaler:
     """`torch.amp.GradScaler` with a scale per model: an overflow skips that model's step and lowers its scale alone.
 
-    Use it as torch's: `scaler.scale(losses).sum().backward()`, `scaler.step(optimizer)`, `scaler.update()`, with losses
-    `[B]`. The gradients are unscaled as the optimizer reads them; `unscale_` writes them unscaled, to look at them or
-    clip them before. Works on any device. Frozen models keep their scale. Of a `PartiallyFused` a model steps if the
-    gradients of both its parts are finite.
+    Use it like torch's: `scaler.scale(losses).sum().backward()`, `scaler.step(optimizer)`, `scaler.update()`, with
+    losses `[B]`. The gradients are unscaled while the optimizer reads them; `unscale_` writes them unscaled, for code
+    that looks at them or clips them. It works on any device. Frozen models keep their scale. With a `PartiallyFused`, a
+    model steps if the gradients of both its parts are finite.
 
     Args:
         init_scale, growth_factor, backoff_factor, growth_interval: one number, or one per model.
@@ -205,7 +205,7 @@ class GradScaler:
         return part
 
     def select(self, indices: Sequence[int | None], init_scale: Any = 2.0**16) -> None:
-        """Let slot k go on as model `indices[k]`; a fresh one (None) starts at `init_scale` with model 0's factors."""
+        """Let slot k continue as model `indices[k]`; a new one (None) starts at `init_scale` with model 0's factors."""
         chosen = check_indices(indices, self.B)
         scales = fresh_values("init_scale", init_scale, chosen.count(None))
         for name, vector in self._vectors.items():

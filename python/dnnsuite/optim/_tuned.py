@@ -43,7 +43,7 @@ class SGDScheduleFree(WrittenOptimizer):
         self._turn(True)
 
     def eval(self) -> None:
-        """Put the average into the parameters: what to evaluate, save and use."""
+        """Put the average into the parameters, to be evaluated, saved and used."""
         self._turn(False)
 
     @torch.no_grad()
@@ -109,8 +109,8 @@ class AdamWScheduleFree(SGDScheduleFree):
 class Prodigy(WrittenOptimizer):
     """Prodigy for B models (Mishchenko and Defazio, 2024, arXiv:2306.06101); torch has none.
 
-    Adam with the rate d · lr, d of each model grown from `d0` by how far and how straight it has gone, over all its
-    parameters. `beta3` is the root of `beta2` if None. Groups have one `lr`, or 0.
+    Adam with the rate d · lr. Each model's d grows from `d0` with the distance that all its parameters have travelled,
+    and with how straight the way was. `beta3` is the root of `beta2` if None. All groups have the same `lr`, or 0.
     """
 
     arguments: ClassVar[Any] = {

@@ -74,7 +74,7 @@ class Partition:
             if require is not None and LEVELS.index(self.level) < LEVELS.index(require):
                 raise PinningTooWeak(
                     f"pinning by {require} is required, and this machine grants {self.level}",
-                    remedy="; ".join(self.reasons) or f"backend {backend} was asked for",
+                    remedy="; ".join(self.reasons) or f"backend {backend} was requested",
                 )
         except BaseException:
             self.close()

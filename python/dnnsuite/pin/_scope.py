@@ -37,7 +37,7 @@ def _share(share: object) -> tuple[int, int]:
     """Return (i, N) of a share, if it is one."""
     if isinstance(share, (tuple, list)) and len(share) == 2 and all(type(each) is int for each in share):
         return share[0], share[1]
-    raise InvalidArgument(f"share {share!r}: wants (i, N), two whole numbers: the i-th of N shares")
+    raise InvalidArgument(f"share {share!r}: expected (i, N), two whole numbers: the i-th of N shares")
 
 
 @contextmanager
@@ -46,20 +46,20 @@ def scope(
 ) -> Iterator[Pinned]:
     """Confine this process, with all its threads, to one of N equal shares of the machine.
 
-    The CPUs hold at once; memory that the process has already stays charged where it was, so for a limit that counts
-    everything start a command with :class:`Partition` instead. Affinity, groups, variables for threads and torch's
-    number of threads (where torch is imported) are put back at the end.
+    The CPU limit applies at once. Memory that the process already has stays charged where it was: for a limit on all
+    memory, start a command with :class:`Partition` instead. Affinity, groups, variables for threads and torch's number
+    of threads (if torch is imported) are restored at the end.
 
     Args:
-        share: (i, N), the i-th of N.
+        share: (i, N), the i-th of N shares, counted from 0.
         backend: `auto`, `cgroup` or `affinity`.
-        require: `cgroup` makes less an error.
+        require: weakest isolation to accept; with `cgroup`, anything weaker is an error.
         parent: see :class:`Partition`.
         options: options of :func:`make_plan`.
 
     Raises:
         PinningTooWeak: `require` is not met.
-        CgroupError: `backend="cgroup"` cannot be had.
+        CgroupError: `backend="cgroup"` is not available.
     """
     if backend not in _BACKENDS:
         raise InvalidArgument(

@@ -44,7 +44,7 @@ def sweep(
     weight = importance(rated, metric)
     if odd := next((name for name in parameters or () if name not in weight), None):
         raise InvalidArgument(
-            f"{odd!r} is no hyper-parameter that varies{did_you_mean(odd, weight)}: {', '.join(weight)}"
+            f"{odd!r} is not a hyper-parameter that varies{did_you_mean(odd, weight)}: {', '.join(weight)}"
         )
     names = list(parameters or sorted(weight, key=lambda name: -weight[name])[:_MOST])
     if not names:

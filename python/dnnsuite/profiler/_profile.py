@@ -46,29 +46,30 @@ def profile(
     """Observe a training loop: `with profile(...) as p:` around it, `p.step()` after each of its steps.
 
     Args:
-        metrics: `timeline`, `cores`, `fp32`, `memory`, `power` or `all`; several as a list or joined by `|`. What
-            this machine lacks becomes a row of `instruments` with the reason.
-        schedule: steps to observe, from :func:`schedule`; by default all, from begin to end.
-        instruments: more instruments, by name or made already; an unavailable one is an error.
-        on_ready: called with the profile each time a window closes; `lambda p: p.save("out")`, say.
-        synchronize: function that waits until the steps asked for are done, if `step` returns earlier; not needed on a
+        metrics: `timeline`, `cores`, `fp32`, `memory`, `power` or `all`; several as a list or joined by `|`. A
+            metric that this machine cannot give becomes a row of `instruments` with the reason.
+        schedule: steps to observe, from :func:`schedule`; all by default.
+        instruments: further instruments, as names or objects; an unavailable one is an error.
+        on_ready: function that is called with the profile each time a window closes, for example
+            `lambda p: p.save("out")`.
+        synchronize: function that waits until the submitted steps are done, if `step` returns earlier; not needed on a
             GPU.
         device: device of the loop, `cpu` or `cuda`; by default cuda once the process has used CUDA.
         about: properties of the job for the record: batch size, precision, items per step.
 
     Raises:
-        Unavailable: another profiler is at work, torch's included, or an instrument that was asked for by name is
-            unavailable.
+        Unavailable: another profiler is at work, torch's included, or an instrument that was requested by name
+            is unavailable.
         InvalidArgument: an unknown metric or instrument.
     """
     return Profile(metrics, schedule, instruments, on_ready, synchronize, device or _device_in_use(), about or {})
 
 
 class Profile:
-    """Observations of a loop. Complete after the `with` block; after each window up to then.
+    """Observations of a loop: complete after the `with` block, and up to the current window within it.
 
-    Tables are attributes: `p.steps`, `p.phases`, `p.ops`. Times are ns of CLOCK_MONOTONIC; each column's definition is
-    in `table.attrs["definitions"]`.
+    Tables are attributes: `p.steps`, `p.phases`, `p.ops`. Times are nanoseconds of CLOCK_MONOTONIC; the definition of
+    each column is in `table.attrs["definitions"]`.
     """
 
     def __init__(
@@ -185,7 +186,7 @@ class Profile:
 
     @property
     def quiet(self) -> list[LoopStep]:
-        """Steps without instruments, after the loop's own warm-up; take a rate from these."""
+        """Steps without instruments, after the loop's own warm-up; use them for a rate."""
         skip = self._loops_own_warmup()
         return [step for step in self._driver.steps if step.phase == Phase.OFF.value and step.step >= skip]
 
@@ -219,7 +220,7 @@ class Profile:
 
     @property
     def advice(self) -> list[Advice]:
-        """Things to do next, each with the rule that asks for it."""
+        """Advice on what to do next, each with the rule behind it."""
         from .summary import advice
 
         return advice(self.data)

@@ -30,7 +30,7 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True)
 class Schedule:
-    """Off for `skip_first` steps, then cycles of `wait` off, `warmup` and `active`; `repeat` 0 goes on to the end."""
+    """Off for `skip_first` steps, then cycles of `wait` off, `warmup` and `active`; `repeat` 0 repeats to the end."""
 
     skip_first: int
     wait: int
@@ -78,13 +78,13 @@ def schedule(
     Args:
         skip_first: steps before the first cycle, not observed.
         wait, warmup, active: steps of each cycle without instruments, with instruments whose results are dropped,
-            and kept. Steps that wait are what the overhead is measured against: give `wait` to have it measured.
-        repeat: number of cycles; 0 goes on until the loop ends.
+            and kept. The overhead is measured against the waiting steps, so it needs `wait`.
+        repeat: number of cycles; with 0 they are repeated until the loop ends.
         start_iteration: the first iteration that is kept, instead of `skip_first` and `wait`.
         profile_iterations: number of iterations that are kept, once, instead of `active` and `repeat`.
 
     Raises:
-        InvalidArgument: a negative number, no active step, or both ways of speaking at once.
+        InvalidArgument: a number is negative, no step is active, or both kinds of arguments are given.
 
     >>> from dnnsuite import profiler
     >>> profiler.schedule(wait=2, warmup=3, active=10)

@@ -29,7 +29,7 @@ STEP_COLUMNS = {
     "t1_ns": "end, ns of CLOCK_MONOTONIC; where a window opens or closes after waiting for the device",
     "wall_ns": "t1_ns - t0_ns, the work of opening and closing windows left out",
     "thread_cpu_ns": "CPU time of the thread that runs the loop (CLOCK_THREAD_CPUTIME_ID)",
-    "displaced_ns": "time that thread was ready and had no CPU (/proc/thread-self/schedstat); 0 where it is not told",
+    "displaced_ns": "time that thread was ready and had no CPU (/proc/thread-self/schedstat); 0 where unknown",
     "process_cpu_ns": "CPU time of all threads of the process (CLOCK_PROCESS_CPUTIME_ID)",
 }
 

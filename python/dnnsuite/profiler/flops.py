@@ -274,7 +274,7 @@ def work(name: str, shapes: Shapes, values: Values) -> Work | None:
     """Count the work of operator `name`.
 
     Args:
-        name: name with its namespace, as `aten::mm`.
+        name: name with its namespace, for example `aten::mm`.
         shapes: shape of each argument in the order of the schema; empty for one that is no tensor.
         values: values of the arguments that are no tensors, in the same places.
 

@@ -20,13 +20,14 @@ class Instrument(Protocol):
     """
 
     name: str
-    """Name to ask for it by: "activity", "counters", "nvml", "cpu", "spans", "memory", ..."""
+    """Name by which users request it: "activity", "counters", "nvml", "cpu", "spans", "memory", ..."""
 
     def open(self) -> None:
         """Acquire the resources of the instrument.
 
         Raises:
-            Unavailable: names what is missing, where it was looked for and a remedy; nothing is held after it.
+            Unavailable: something is missing. The message names it, the places searched and a remedy; nothing is held
+                afterwards.
         """
 
     def start(self) -> None:

@@ -79,7 +79,7 @@ class Sampler:
         return self._thread is not None and self._owner == os.getpid() and self._thread.is_alive()
 
     def start(self) -> None:
-        """Start, or go on after `stop`. Does nothing while it runs."""
+        """Start, or continue after `stop`. Does nothing while it runs."""
         if self.running:
             return
         self._stopping = threading.Event()

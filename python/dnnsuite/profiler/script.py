@@ -189,7 +189,7 @@ class Script:
         with contextlib.suppress(Exception):
             if self._profile is not None:
                 self._profile.stop()
-        _say(f"the profile failed, the script goes on: {error}")
+        _say(f"the profile failed; the script continues: {error}")
         self._write_status(failure=str(error))
 
     def _at_exit(self) -> None:

@@ -41,10 +41,10 @@ _LEAST_BYTES = 1 << 30
 def measure(
     request: Request, out: Path, resume: bool = False, quiet: bool = False, allow_changed: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """Make the runs that `out` does not have yet; return the table of :func:`dnnsuite.results.by_batch_size`.
+    """Measure what is missing in `out`; return the table of :func:`dnnsuite.results.by_batch_size`, in items/s.
 
-    All sizes of a repeat are started together and take turns. A size that fails is a row; the others are measured all
-    the same. Ctrl-C loses the repeat under way alone.
+    All sizes of a repeat are started together and take turns. A size that fails is a row with the reason; the others
+    are measured nevertheless. Ctrl-C loses only the repeat under way.
 
     Raises:
         InvalidArgument: `out` holds something else, or runs of another request or of other code of the job, which

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 DEFINITIONS = {
     "machine_per_s": "items per second of the whole machine: copies x rate of a copy",
     "cost_per_million": "price of an hour / items of the whole machine in an hour, times a million",
-    "joules_per_item": "energy of an item: power of the machine (--watts) / machine_per_s; else, where the driver told "
-    "the GPUs' power during the timed window, theirs / rate of a copy, and nothing of the rest of the machine",
+    "joules_per_item": "energy of an item: power of the machine (--watts) / machine_per_s; without it, "
+    "the power that the GPUs' driver reports in the timed window / rate of a copy, without the rest of the machine",
 }
 _MILLION = 1e6
 _HOUR_S = 3600.0

@@ -28,11 +28,11 @@ _JOB = ("job",)  # a row of a report; what it pools must be alike
 
 @dataclass(frozen=True)
 class SuiteReport:
-    """Parts of a report, which renderers show. None: not asked for, or not measured.
+    """Parts of a report, which renderers show. A part that was not requested or not measured is None.
 
-    `machine` has the conditions that all entries share, and where and when they ran; `differing` those that jobs do
-    not share, with the jobs of each value. `uncompared` has the reasons why a job's rate must not be compared with
-    its target; `not_run` jobs of the suite without a run; `costs` the cost of items, at `prices`;
+    `machine` has the conditions that all entries share, and where and when they ran; `differing` has those in which
+    jobs differ, with the jobs of each value. `uncompared` has the reasons why the rate of a job must not be compared
+    with its target, `not_run` the jobs of the suite without a run, `costs` the cost of items at `prices`, and
     `problems` a sentence for each damaged record, which is left out.
     """
 
@@ -155,25 +155,28 @@ def make(
     alone: Sequence[Path] = (),
     allow_unlike: bool = False,
 ) -> SuiteReport:
-    """Make the report on the runs below `directories`.
+    """Make a report on the runs below `directories`.
 
     Args:
-        directories: outputs of runs, as :func:`dnnsuite.results.load` takes them. The original's table, targets and
-            score are for runs of a suite; other runs have rates, intervals and failures.
+        directories: outputs of runs, as :func:`dnnsuite.results.load` takes them. Runs of a suite get its table,
+            targets and score; other runs get rates, intervals and failures.
         name: name of the suite; others in the directories are left out.
-        target: V100, MI50, RTX, or a CSV file of targets. Needed for differences and a score.
+        target: V100, MI50, RTX, or a CSV file of targets. Differences and a score need one.
         title: title of the page.
         exclude: jobs to leave out.
-        price,
-        cost_per_hour,
-        currency: price of the machine, in the user's own currency.
-        watts: power of the machine.
+        price: price of the machine.
+        cost_per_hour: cost of an hour of the machine.
+        currency: currency of both, for example EUR.
+        watts: power of the machine, W.
         jobs: number of jobs that must have a row.
-        alone: directories of the same suite with one copy of each job: adds the table of interference.
-        allow_unlike: report on runs that differ in what ran or where, with notes that say so.
+        alone: directories of the same suite with one copy of each job; they add a table of interference.
+        allow_unlike: report on runs that differ in what ran or where, and note it.
+
+    Returns:
+        The report; `print` shows it, and its methods render it as HTML, PDF and Markdown.
 
     Raises:
-        UnlikeRuns: the runs differ and that is not allowed.
+        UnlikeRuns: the runs differ, and that is not allowed.
         InvalidArgument, Error: see :func:`dnnsuite.results.load` and `targets.load`.
     """
     prices = Costs(price, cost_per_hour, watts, currency)
@@ -262,7 +265,7 @@ def _notes(entries: Sequence[ReportEntry], seed: pandas.DataFrame, unlike: Mappi
     if once := [job for job, count in runs.items() if count == 1]:
         notes.append(
             "measured in one run, which shows nothing of how much runs differ, so without an interval: "
-            f"{', '.join(once)}; `--repeats {FEWEST_RUNS}` or more would tell"
+            f"{', '.join(once)}; `--repeats {FEWEST_RUNS}` or more would settle it"
         )
     if shaky := [job for job, count in runs.items() if 2 <= count < FEWEST_RUNS]:
         notes.append(

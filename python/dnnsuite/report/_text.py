@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .._runs.words import printable
@@ -83,11 +83,13 @@ def _markdown_table(table: pandas.DataFrame) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in [head, rule, *rows])
 
 
-def render_statistics(lines: Sequence[Statistic]) -> str:
-    """Return the original's three lines, with Performance shown as the fraction that it is."""
+def _statistics(report: SuiteReport) -> str:
+    """Return the original's three lines; of too few runs to pass or fail the last column is `n/a`."""
+    few = report.verdict == "NOT ENOUGH RUNS"
     out = ["Statistics               |     Value | Pass |", "-------------------------|-----------|------|"]
-    for line in lines:
-        out.append(f"{line.name:<24} : {value_of(line):<9} | {line.passed!s:<5}|")
+    for line in report.statistics:
+        passed = "n/a" if few and not line.passed else str(line.passed)
+        out.append(f"{line.name:<24} : {value_of(line):<9} | {passed:<5}|")
     return "\n".join(out)
 
 
@@ -115,7 +117,7 @@ def style_seed(report: SuiteReport) -> str:
         kept = kept.drop(columns=["target", "diff"])
     with pandas.option_context("display.max_rows", None, "display.max_columns", None, "display.width", 1000):
         table = str(kept) if len(kept) else "no job was measured in enough runs"
-    return printable("\n".join([table, "--", "", render_statistics(report.statistics), "--"]))
+    return printable("\n".join([table, "--", "", _statistics(report), "--"]))
 
 
 def style_score(report: SuiteReport) -> str:

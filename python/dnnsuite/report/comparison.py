@@ -45,7 +45,7 @@ def fail_on(words: Sequence[str]) -> list[FailOn]:
         said = _FAIL_ON.fullmatch(word)
         if said is None or said["verdict"] not in VERDICTS:
             near = did_you_mean(word.partition(":")[0], VERDICTS)
-            raise InvalidArgument(f"--fail-on {word}{near}: wants one of {', '.join(VERDICTS)}, e.g. slower:5%")
+            raise InvalidArgument(f"--fail-on {word}{near}: expected one of {', '.join(VERDICTS)}, e.g. slower:5%")
         if said["percent"] and said["verdict"] not in ("slower", "faster"):
             raise InvalidArgument(f"--fail-on {word}: only slower and faster have a percentage")
         found.append(FailOn(said["verdict"], float(said["percent"] or 0)))
@@ -134,7 +134,7 @@ def _remarks(points: Sequence[Compared], failing: Sequence[FailOn]) -> list[str]
     for point in points:
         if point.verdict == "inconclusive":
             more = f"about {point.more_runs} more runs of each" if point.more_runs else "many more runs"
-            found.append(f"{point.point}: inconclusive; {more} would tell ({'; '.join(point.reasons)})")
+            found.append(f"{point.point}: inconclusive; {more} would settle it ({'; '.join(point.reasons)})")
         elif point.verdict in ("unlike", "failed", "missing"):
             found.append(f"{point.point}: {point.verdict}: {'; '.join(point.reasons)}")
     found += [f"{point.point}: {remark}" for point in points for remark in point.remarks]

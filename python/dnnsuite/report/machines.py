@@ -165,7 +165,7 @@ def _two(flag: str, given: str | None) -> list[float | None]:
         first, second = map(float, given.split(","))
     except ValueError:
         raise InvalidArgument(
-            f"{flag} {given}: wants two numbers, for the baseline and the candidate: 2.1,3.4"
+            f"{flag} {given}: expected two numbers, for the baseline and the candidate, for example 2.1,3.4"
         ) from None
     return [first, second]
 

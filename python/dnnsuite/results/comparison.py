@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Two sets of runs compared: each point faster, slower, same or inconclusive, or the reason why it must not be
-compared."""
+"""Comparison of two sets of runs: each point is faster, slower, same or inconclusive, or there is a reason why it must
+not be compared."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class Compared:
     """One point of the baseline and of a candidate.
 
     Attributes:
-        point: the job, with variant, mode, precision and B where those tell points apart.
-        verdict: one of `VERDICTS`. `unlike`: measured under other conditions; `failed`: it failed in the candidate;
-            `missing`: it is not there, or failed in the baseline.
+        point: the job, with variant, mode, precision and B where points differ in them.
+        verdict: one of `VERDICTS`. `unlike` was measured under other conditions, `failed` failed in the candidate, and
+            `missing` has no run, or failed in the baseline.
         ratio: speed of the candidate over the baseline's, with its 95 % interval `low` to `high`; above 1 is faster.
-        baseline, candidate: geometric means of the runs, in `unit`, of which `ratio` is that of independent runs.
-        runs: numbers of runs of the baseline and of the candidate that count.
+        baseline, candidate: geometric means of the runs, in `unit`; for independent runs `ratio` is their ratio.
+        runs: numbers of runs of the baseline and the candidate that count.
         more_runs: further runs of each side that an inconclusive verdict needs; None if unknown.
-        method: `paired` where the runs of both were made in turns on one machine, else `unpaired`.
+        method: `paired` if the runs of both were made in turns on one machine, else `unpaired`.
         reasons: why there is no verdict on speed, or how it was found.
         failed: runs of both that do not count: they failed, or one of several copies did.
-        remarks: notes on the runs behind it: those that failed, and their disturbances.
+        remarks: notes on runs that failed or were disturbed.
     """
 
     point: str
@@ -114,8 +114,8 @@ def compare(
     Args:
         baseline: table of the runs to compare with.
         candidate: table of the runs to judge.
-        threshold: least change that counts, as a fraction; within it two points are the same.
-        metric: metric of whole runs, as `throughput`.
+        threshold: smallest change that counts, as a fraction; within it two points are the same.
+        metric: metric of whole runs, for example `throughput`.
         method: `auto`, `paired` or `unpaired`.
         ignoring: conditions that may differ, from :func:`across`.
 
@@ -308,7 +308,7 @@ def _judged(
         "method": "paired" if paired else "unpaired",
     }
     if min(counts) < 2:
-        why = "one run of a side says nothing of how much runs differ"
+        why = "one run per side says nothing about variation"
         return Compared(point, "inconclusive", ratio, more_runs=2, reasons=(why, *told), **common)
     found = timing.compare(*seconds, paired=paired, threshold=threshold, independent=True)
     more = _more_runs(found, threshold, min(counts)) if found.verdict == "inconclusive" else None

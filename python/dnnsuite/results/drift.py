@@ -13,7 +13,7 @@ from .intervals import mean
 if TYPE_CHECKING:
     import pandas as pd
 
-AFTER = "one side was measured after the other: a drift of the machine cannot be told from a difference"
+AFTER = "one side was measured after the other: a drift of the machine cannot be distinguished from a difference"
 _OF_ACCOUNT, _TOLD = 2.0, 3.0  # standard errors from which on a drift is taken out, and is told
 
 

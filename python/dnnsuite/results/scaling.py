@@ -91,4 +91,4 @@ def _nothing(whole: pd.DataFrame) -> str:
         return "nothing to draw: no training run with a rate"
     sizes = whole[["batch_per_process", "processes"]].drop_duplicates().sort_values(["processes"])
     have = ", ".join(f"{row['batch_per_process']} on {row['processes']}" for row in sizes.to_dict("records"))
-    return f"weak scaling wants runs of several numbers of processes with one batch per process; these have {have}"
+    return f"weak scaling needs runs of several numbers of processes with one batch per process; these have {have}"

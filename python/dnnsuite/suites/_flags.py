@@ -62,7 +62,7 @@ def settings_of(
             found.ignored[flag] = value
         else:
             has = ", ".join(f"--{name.replace('_', '-')}" for name in defaults)
-            fail(given, f"is no flag of this job; it has {has}")
+            fail(given, f"is not a flag of this job; it has {has}")
     return found
 
 
@@ -85,13 +85,13 @@ def _converted(flag: str, value: Any, default: Any, fail: Callable[[str, str], N
     try:
         number = kind(value)
     except (TypeError, ValueError, OverflowError):
-        fail(flag, f"wants {'a whole number' if kind is int else 'a number'}, got {value!r}")
+        fail(flag, f"must be {'a whole number' if kind is int else 'a number'}, got {value!r}")
     if kind is float and not math.isfinite(number):
-        fail(flag, f"wants a finite number, got {value!r}")
+        fail(flag, f"must be a finite number, got {value!r}")
     if kind is int and isinstance(value, float) and value != number:
-        fail(flag, f"wants a whole number, got {value!r}")
+        fail(flag, f"must be a whole number, got {value!r}")
     if kind is int and abs(number) > _LARGEST:
-        fail(flag, f"wants a whole number up to {_LARGEST:,}, got {value!r}")
+        fail(flag, f"must be a whole number up to {_LARGEST:,}, got {value!r}")
     return number
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A suite begun or continued in a directory, and interruptible at any moment."""
+"""A suite in a directory: it is begun or continued there, and can be interrupted at any moment."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Finished:
 
     @property
     def ok(self) -> bool:
-        """True if every copy of every job ended well, and reached its target where it has one."""
+        """True if every copy of every job ended well, and reached its target if it has one."""
         return not self.problems and all(run.ok and MISSED not in run.disturbances for run in self.runs)
 
 
@@ -88,7 +88,7 @@ def run_suite(
 
     Raises:
         InvalidArgument, Unavailable, OutputError: as their messages say; finished runs are kept.
-        Interrupted: a signal came; finished runs are kept, no process and no control group is left.
+        Interrupted: a signal arrived; finished runs are kept, no process and no control group is left.
     """
     prepared = None if resume else prepare(suite, asked)
     with interruptible(), opened(out, SUITE_FILE, resume) as record:
@@ -114,19 +114,19 @@ def run(suite: str | Path, out: str | Path, resume: bool = False, quiet: bool = 
     """Run a benchmark suite, as `dnnsuite run SUITE` does.
 
     Args:
-        suite: `baselines`, `fast`, a jobs file, or a job.
-        out: output directory; empty or absent, or with `resume` one to continue.
-        resume: do what is missing in `out`.
+        suite: `baselines`, `fast`, `2026`, a jobs file, or the name of a job.
+        out: output directory, which is empty or absent; with `resume`, the one to continue.
+        resume: run what is missing in `out`.
         quiet: show no progress.
-        options: the command's options with underscores: see :class:`SuiteSettings`, and `names`, `exclude`, `device`,
-            `precision`, `preset`, `batch_size`, `data`, `dataroot`, `plugins`.
+        options: options of the command with underscores: those of :class:`SuiteSettings`, and `names`, `exclude`,
+            `device`, `precision`, `preset`, `batch_size`, `data`, `dataroot`, `plugins`.
 
     Returns:
-        The record of every run, and a sentence for each that cannot be read.
+        The record of every run (rates in items per second), and a sentence for each that cannot be read.
 
     Raises:
         InvalidArgument, Unavailable, OutputError: as their messages say; finished runs are kept.
-        Interrupted: a signal came; finished runs are kept, and `resume` goes on.
+        Interrupted: a signal arrived; finished runs are kept, and `resume` continues.
     """
     return run_suite(str(suite), options, Path(out), resume, quiet=quiet)
 

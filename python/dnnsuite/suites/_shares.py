@@ -33,7 +33,7 @@ def plan_of(copies: str, device: str, topology: Topology) -> Plan:
         whole = make_plan(topology, 1)
         return make_plan(topology, "gpus" if topology.gpus else min(_USERS_WITHOUT_A_GPU, whole.all.cores))
     if not copies.isdecimal() or int(copies) < 1:
-        raise InvalidArgument(f"--copies {copies}: wants per-gpu, all, or a number from 1")
+        raise InvalidArgument(f"--copies {copies}: expected per-gpu, all, or a number of at least 1")
     return make_plan(topology, int(copies), allow_smt_split=True)
 
 

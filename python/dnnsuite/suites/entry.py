@@ -32,7 +32,8 @@ class SuiteEntry:
         distributed: True if it trains in a process per device when it has the whole machine.
         ignored: flags of a jobs file that have no effect here, kept in the record.
         missing: reason why it cannot run here; empty when it can.
-        variant: settings that tell it from others of the same name, as `batch_size=16`; empty where there is one.
+        variant: settings in which it differs from others of the same name, for example `batch_size=16`;
+            empty if there is only one.
         changed: settings that are not the job's own, by name.
         preset: preset that its settings are of, for its target; empty for the job's own settings.
         unit: unit that its rate counts; `seed_unit` is {name, items}: the original's unit, and how many of `unit`

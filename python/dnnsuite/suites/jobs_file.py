@@ -140,14 +140,15 @@ class _Reader:
         if not _NAME.fullmatch(name):
             self.fail(
                 self._key("name", start, end),
-                f"name {name!r} names files: wants letters, digits and . _ - +, up to 80, a letter or digit first",
+                f"name {name!r} is used in file names: give at most 80 letters, digits and . _ - +, the first a letter "
+                "or a digit",
             )
         scope = self._text(entry, "cgroup", start, end)
         if scope not in ("", *_SCOPES):
             self.fail(self._key("cgroup", start, end), f'key "cgroup" is "{scope}"; accepted: {", ".join(_SCOPES)}')
         arguments = entry.get("args", {})
         if not isinstance(arguments, dict):
-            self.fail(self._key("args", start, end), 'key "args" is no object of flags and values')
+            self.fail(self._key("args", start, end), 'key "args" is not an object of flags and values')
         lines = {flag: self.where(self._key(flag, start, end)) for flag in arguments}
         for flag, value in arguments.items():
             if not _plain(value) and not (isinstance(value, list) and value and all(map(_plain, value))):
@@ -162,7 +163,7 @@ class _Reader:
     def _text(self, entry: Mapping[str, Any], key: str, start: int, end: int) -> str:
         value = entry.get(key, "")
         if not isinstance(value, str):
-            self.fail(self._key(key, start, end), f'key "{key}" is no text')
+            self.fail(self._key(key, start, end), f'key "{key}" is not a text')
         return value
 
 
@@ -196,7 +197,7 @@ def expand(text: str, variables: Mapping[str, str], fail: Callable[[str], NoRetu
     `fail` is called with the problem when a variable is unknown or the text asks for more of a shell.
     """
     if _SHELL.search(text):
-        fail(f"{text!r} wants a shell to run something; only variables are replaced")
+        fail(f"{text!r} needs a shell to run something; only variables are replaced")
 
     def value(found: re.Match[str]) -> str:
         name = found[1] or found[2]

@@ -45,7 +45,7 @@ def read_suite(path: Path) -> list[Definition]:
     _known(content, _KEYS, str(path))
     entries = content.get("job")
     if not isinstance(entries, list) or not entries:
-        raise InvalidArgument(f"{path} names no job: it wants [[job]] with a name for each")
+        raise InvalidArgument(f"{path} names no job: add a table [[job]] with a name for each")
     return [_definition(path, i, entry, content.get("preset", "")) for i, entry in enumerate(entries, 1)]
 
 

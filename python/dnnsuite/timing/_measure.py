@@ -17,7 +17,8 @@ def measure(
 
     Args:
         step: function to time.
-        rule: stop rule, as `Fixed(20)` or `Precision(0.01)`; its budget counts from the start of the first sample.
+        rule: stop rule, for example `Fixed(20)` or `Precision(0.01)`; its budget counts from the start of the first
+            sample.
         synchronize: function that waits for the device, called before and after a sample.
         number: calls in one sample. A sample is the seconds of all its calls.
 

@@ -53,7 +53,7 @@ def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> State:
     except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
         raise BadCheckpoint(f"{path} cannot be read as a checkpoint: {_first_line(error)}") from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
-        raise BadCheckpoint(f"{path} is no checkpoint of a training run")
+        raise BadCheckpoint(f"{path} is not a checkpoint of a training run")
     if state["version"] > VERSION:
         raise BadCheckpoint(f"{path} is of version {state['version']}, newer than {VERSION}: upgrade dnnsuite")
     return state

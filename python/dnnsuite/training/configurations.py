@@ -76,7 +76,7 @@ def overrides(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise InvalidArgument(f"{text!r} is no key=value, e.g. lr=0.05")
+            raise InvalidArgument(f"{text!r} is not key=value, e.g. lr=0.05")
         if key in found:
             raise InvalidArgument(f"{key} is given twice: {found[key]!r} and {value!r}")
         found[key] = value
@@ -102,7 +102,7 @@ def _read(path: Path) -> Mapping[str, Mapping[str, Any]]:
         raise InvalidArgument(f"{path} holds no configurations: it should map names to keys")
     for name, keys in content.items():
         if not isinstance(name, str) or not isinstance(keys, Mapping):
-            raise InvalidArgument(f"{path}: {name!r} is no configuration: it should map keys to values")
+            raise InvalidArgument(f"{path}: {name!r} is not a configuration: it should map keys to values")
     return content
 
 

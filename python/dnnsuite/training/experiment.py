@@ -139,7 +139,7 @@ class Experiment:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Settings that must be the same for another process to go on with the run."""
+        """Settings that must be the same for another process to continue the run."""
         names = ("batch_size", "precision", "seed", "drop_last", "most_steps")
         own = {name: getattr(self, name) for name in names}
         return {**own, "samples": len(self.data.train), "classes": self.data.classes, **self.settings}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A training run in a directory: begun, resumed, ended well or with a reason, and recorded."""
+"""A training run in a directory: it is begun or resumed there, ends well or with a reason, and is recorded."""
 
 from __future__ import annotations
 
@@ -82,23 +82,24 @@ def run(
     Args:
         experiment: an experiment, an array of them, or a function that makes one for a device (cpu or cuda).
         out: directory of the run, with metrics.csv, train.log, run.json, checkpoint.pt and best.pt.
-        resume: `never` wants `out` empty or absent; `auto` goes on with what is in it, or begins; a path is a
-            checkpoint to go on from, in an empty `out`.
+        resume: `never` requires that `out` is empty or absent; `auto` continues what is in it, or begins; a path is a
+            checkpoint to continue from, in an empty `out`.
         device: auto, cpu or cuda.
         tensorboard: write tb_logs, where tensorboard is installed.
         quiet: print nothing.
         preset,
         asked: entries of the record.
-        allow_changed: names of what may differ when a run is resumed, as `["loss"]`; the record says so.
+        allow_changed: names of settings that may differ when a run is resumed, for example `["loss"]`; the record notes
+            them.
 
     Returns:
         The run: history, record and the trained model.
 
     Raises:
         Interrupted: a signal arrived; `checkpoint.pt` holds the last step.
-        NotFinite: a loss became NaN or infinite, in an array that of the last model left; `run.json` says so.
+        NotFinite: a loss became NaN or infinite, in an array, that of the last remaining model; `run.json` says so.
         InvalidArgument: `out` is not empty, or was made with other settings.
-        OutputError: a file cannot be written; the last checkpoint is whole.
+        OutputError: a file cannot be written; the last checkpoint is intact.
     """
     adopt_step()
     kind = choose_device(device)
@@ -239,13 +240,13 @@ def _state_of(checkpoint: Path) -> dict[str, Any]:
     state = read_checkpoint(checkpoint)
     if "position" not in state:
         raise BadCheckpoint(
-            f"{checkpoint} holds a model and nothing to go on from: take {CHECKPOINT}, or --evaluate this"
+            f"{checkpoint} holds a model without the state to continue from: take {CHECKPOINT}, or --evaluate this"
         )
     return state
 
 
 def _checkpoint(out: Path, resume: str, processes: Processes) -> Path | None:
-    """Return the checkpoint to go on from; None to begin."""
+    """Return the checkpoint to continue from; None to begin."""
     if resume == "never":
         return None
     path = out / CHECKPOINT if resume == "auto" else Path(resume)

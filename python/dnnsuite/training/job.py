@@ -137,7 +137,7 @@ def values_of_job(name: str, preset: str, given: Mapping[str, Any], device: str)
         raise InvalidArgument(f"train does not take job {name}, which {kind.alone}")
     workload = getattr(kind, "workload", None)
     if not isinstance(workload, Workload) or not callable(workload.loss) or workload.accumulate > 1:
-        raise InvalidArgument(f"job {name} is no workload of one loss and one update a step, which train takes")
+        raise InvalidArgument(f"job {name} is not a workload with one loss and one update a step, which train needs")
     protocol = workload.preset(preset, device)
     length = {key: protocol[key] for key in _KEYS[:3]} | {"precision": "fp32", "seed": 0}
     known = {**length, **workload.hyper, **workload.options, **protocol["options"]}
@@ -240,7 +240,7 @@ def _until(workload: Workload, preset: str, asked: str) -> Until:
     """Return the target of a preset, or the value that was asked for."""
     metric = workload.metric
     if metric is None:
-        raise InvalidArgument(f"job {workload.name} has no measure on held-out data, so that there is no target")
+        raise InvalidArgument(f"job {workload.name} has no measure on held-out data, so there is no target")
     try:
         value = metric.target[preset] if asked == "target" else float(asked)
     except KeyError:

@@ -111,8 +111,8 @@ class Loader:
         how = _how_ended(ended[0].exitcode) if ended else "ended as it started"
         self.close()
         raise LostWorker(
-            f"a process that prepares batches {how}; go on with --resume auto, with a smaller num_data_workers where "
-            "memory ran out"
+            f"a process that prepares batches {how}; continue with --resume auto, and with a smaller num_data_workers "
+            "if memory ran out"
         )
 
     def close(self) -> None:

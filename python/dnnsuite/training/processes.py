@@ -120,7 +120,7 @@ class Processes:
         kept = f"the last checkpoint is {checkpoint}" if checkpoint.is_file() else "there is no checkpoint yet"
         raise Error(
             f"process {self.rank} of {self.world_size} lost another one, which ended or whose node is gone: {kept}; "
-            "go on with --resume auto"
+            "continue with --resume auto"
         ) from error
 
     def same_buffers(self, model: torch.nn.Module) -> None:
@@ -130,7 +130,7 @@ class Processes:
                 group.broadcast(buffer, 0)
 
     def close(self) -> None:
-        """End the exchange of numbers. The processes' group stays: a later run in them goes on with it."""
+        """End the exchange of numbers. The processes' group stays: a later run in them uses it again."""
         if self._control is not None:
             group.destroy_process_group(self._control)
             self._control = None

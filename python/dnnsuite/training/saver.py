@@ -124,7 +124,7 @@ class Saver:
 
 
 class ArraySaver:
-    """Checkpoints of an array: one of all models, to go on with, and one of each, as a run of that model alone writes.
+    """Checkpoints of an array: one of all models, to continue from, and one of each model, as its own run writes.
 
     Attributes:
         ended: models that have ended before the others, by number, with the reason.
@@ -207,7 +207,7 @@ class ArraySaver:
         save_checkpoint(path, state)
 
     def load(self, path: Path, state: State, allowed: Sequence[str] = ()) -> tuple[Position, list[list[float]]]:
-        """Go on where a checkpoint was written: (place, totals of each model that goes on).
+        """Continue where a checkpoint was written: (place, totals of each model that continues).
 
         Raises:
             BadCheckpoint: it is of one model, or of another one. InvalidArgument: it was made with other settings than

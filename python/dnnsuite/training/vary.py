@@ -35,7 +35,7 @@ def vary_of(texts: Sequence[str]) -> dict[str, list[str]]:
     for text in texts:
         key, equals, values = text.partition("=")
         if not equals or not key or not all(each.strip() for each in values.split(",")):
-            raise InvalidArgument(f"--vary {text!r} is no key=value,value, e.g. lr=0.05,0.1")
+            raise InvalidArgument(f"--vary {text!r} is not key=value,value, e.g. lr=0.05,0.1")
         if key in found:
             raise InvalidArgument(f"--vary {key} is given twice: name all its values once")
         found[key] = [each.strip() for each in values.split(",")]
@@ -60,7 +60,7 @@ def varied(settings: Settings, vary: Mapping[str, Sequence[Any]], B: int | None 
     ['lr=0.1, seed=1', 'lr=0.1, seed=2', 'lr=0.2, seed=1', 'lr=0.2, seed=2']
     """
     if not vary:
-        raise InvalidArgument(f"B={B} models that are all alike: let a key vary, as --vary lr=0.05,0.1")
+        raise InvalidArgument(f"B={B} models that are all alike: let a key vary, e.g. --vary lr=0.05,0.1")
     for key in vary:
         if key not in VARYING:
             raise InvalidArgument(

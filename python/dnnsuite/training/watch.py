@@ -87,6 +87,6 @@ def _row(cells: Mapping[str, str]) -> tuple[int, list[tuple[MonitorColumn, float
     """Parse a row of a `monitor.csv`: its time in ns, and the values that it has."""
     t_ns = int(cells.get(TIME_COLUMN) or "")
     if not 0 <= t_ns < 2**62:
-        raise ValueError(f"{t_ns} ns is no time of this machine")
+        raise ValueError(f"{t_ns} ns is not a time of this machine")
     named = ((name, text) for name, text in cells.items() if name and name != TIME_COLUMN and text)
     return t_ns, [(MonitorColumn.parse(name), float(text)) for name, text in named]

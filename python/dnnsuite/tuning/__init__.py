@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sweeps: configurations in, a table and the best models out; `dnnsuite.sweep` is the way in."""
+"""Hyper-parameter searches: `dnnsuite.sweep` takes configurations and returns a table and the best models."""
 
 from .algorithms import ASHA as ASHA
 from .algorithms import PBT as PBT

@@ -58,7 +58,7 @@ class TrialArray:
     Attributes:
         steps: steps of the last epoch.
         drew: in the last epoch the loss or measure drew from torch's, NumPy's or Python's own generator.
-        in_epoch: True while an epoch is trained, when the slots hold no state that a trial could go on from.
+        in_epoch: True while an epoch is trained, when the slots hold no state that a trial could continue from.
     """
 
     def __init__(self, recipe: Recipe, evaluation: Evaluation, metric: str, threads: int) -> None:
@@ -107,7 +107,7 @@ class TrialArray:
             self._fill(range(B, B + len(coming) - count), coming[count:])
 
     def _begin_with_states(self, trials: Sequence[Trial]) -> None:
-        """Begin another array, in which the trials of this one go on from their states."""
+        """Begin another array, in which the trials of this one continue from their states."""
         for trial in trials:
             if self._is_current(trial):
                 trial.state = self.state(trial)
@@ -171,7 +171,7 @@ class TrialArray:
         return trainee.train()
 
     def _go_on(self, slot: int, trial: Trial) -> None:
-        """Let the trial in a slot, which is at its beginning, go on from the state that it has."""
+        """Let the trial in a slot, which is at its beginning, continue from the state that it has."""
         self._trained[trial.number] = trial.trained
         self._moves[trial.number] = 0
         self._begun[trial.number] = rates_of(slot, self._optimizer)

@@ -110,13 +110,13 @@ class Arrays:
         return array
 
     def _park_others(self, array: TrialArray, staying: Sequence[Trial]) -> None:
-        """Keep the states of trials that leave the array and will go on."""
+        """Keep the states of trials that leave the array and will continue later."""
         for trial in array.trials:
             if not trial.over and trial.state is None and not any(trial is one for one in staying):
                 self.park(trial)
 
     def park(self, trial: Trial) -> Any:
-        """Take a trial's state out of its array, to go on from later."""
+        """Take a trial's state out of its array, to continue from later."""
         array = self._held.get(trial.group)
         if trial.state is None and array is not None and any(trial is one for one in array.trials):
             trial.state = trial.kept = array.state(trial)
@@ -162,7 +162,7 @@ class Arrays:
             self.width.halve(len(trials))
         if kind == "oom" and len(trials) > 1:
             logging.getLogger("dnnsuite").warning(
-                "memory ran out with %d models at once; the sweep goes on with %d", len(trials), self.width.now
+                "memory ran out with %d models at once; the sweep continues with %d", len(trials), self.width.now
             )
         return []
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""News of a sweep, and its callbacks: functions of an `Event`, for tools that draw curves.
+"""Events of a sweep, and callbacks that take them, for tools that draw curves.
 
 `epochs.csv` and `history.csv` are written without one.
 """
@@ -27,7 +27,7 @@ def _plain(config: dict[str, Any]) -> dict[str, Any]:
 
 
 class TensorBoard:
-    """Curves of each trial below `folder`, a run per trial, with its configuration.
+    """Callback that writes a TensorBoard run for each trial below `folder`, with its curves and its configuration.
 
     Raises:
         Unavailable: tensorboard is not installed.
@@ -56,10 +56,11 @@ class TensorBoard:
 
 
 class WandB:
-    """A run of Weights & Biases for each trial, in one group.
+    """Callback that opens a run of Weights & Biases for each trial, in one group.
 
     Args:
-        options: arguments of `wandb.init`, as `project="digits"`.
+        group: name of the group.
+        options: arguments of `wandb.init`, for example `project="digits"`.
 
     Raises:
         Unavailable: wandb is not installed.
@@ -83,7 +84,10 @@ class WandB:
 
 
 class MLflow:
-    """A run of MLflow for each trial, in the experiment of this name; by default in MLflow's own default, number 0.
+    """Callback that opens a run of MLflow for each trial.
+
+    Args:
+        experiment: name of the experiment, which is created if need be; by default MLflow's own, number 0.
 
     Raises:
         Unavailable: mlflow is not installed.
@@ -115,14 +119,14 @@ class MLflow:
 
 @dataclass(frozen=True)
 class Event:
-    """News of a sweep, given to its callbacks.
+    """Event of a sweep, which its callbacks get.
 
     Attributes:
-        kind: epoch, end (of a trial), or finished (the sweep).
-        trial: number of the trial; of the best one if the sweep is finished.
+        kind: "epoch", "end" (of a trial), or "finished" (the sweep).
+        trial: number of the trial; if the sweep is finished, of the best one.
         config: configuration of the trial.
         epoch: epochs the trial has trained.
-        metrics: metrics of its last epoch, by name.
+        metrics: metrics of the last epoch, by name.
         status: running, paused, stopped, done, pruned, failed or given up.
     """
 

@@ -197,7 +197,7 @@ class OnDevices:
         if refused.is_file():
             raise InvalidArgument(f"{share.name}: {read_json(refused)['message']}")
         raise Error(
-            f"{share.name}: {why}; finished rungs are kept, go on with resume; its output is in "
+            f"{share.name}: {why}; finished rungs are kept, continue with resume; its output is in "
             f"{self._folder_of(share)}"
         )
 

@@ -166,7 +166,7 @@ class Engine:
         if not kept.is_of(trial.config):
             raise InvalidArgument(
                 f"trial {trial.number} was {kept.config} before the sweep was interrupted, and is {trial.config} now: "
-                "a search that draws anew cannot go on; give an Optuna study a storage and a name, or another out"
+                "a search that draws new values cannot continue; give the study a storage and a name, or change out"
             )
 
     def _admitted(self, trial: Trial) -> bool:
@@ -184,12 +184,12 @@ class Engine:
         return True
 
     def _inherit(self, trial: Trial, source: Trial, order: Order) -> bool:
-        """Let a trial go on from another's state, with values of its own; False if its model cannot be made."""
+        """Let a trial continue from another's state, with values of its own; False if its model cannot be made."""
         state = self._state_at(source, trial.epoch)
         if state is None and trial.epoch >= len(trial.known):
             raise Error(
                 f"the state of trial {source.number} after epoch {trial.epoch}, with which trial {trial.number} "
-                "goes on, is missing; sweep again with another out"
+                "continues, is missing; sweep again with another out"
             )
         trial.take_over(source.number, order.config or source.config)
         trial.state = trial.kept = state

@@ -44,7 +44,7 @@ class JobSweep:
     Args:
         name: name of a job that `jobs.declare` made.
         preset: preset for its sizes, batch size and iterations of an epoch.
-        options: options of the job, as `width_mult=0.5`.
+        options: options of the job, for example `width_mult=0.5`.
 
     Raises:
         InvalidArgument: `name` is no such job; the message names those that are.
@@ -174,7 +174,7 @@ def _workload(name: str) -> Workload:
     kind = jobs.get(name, swept=True)
     workload = getattr(kind, "workload", None)
     if not isinstance(workload, Workload):
-        raise InvalidArgument(f"job {name} is no declared workload, which tune needs: see jobs.declare")
+        raise InvalidArgument(f"job {name} is not a declared workload, which tune needs: see jobs.declare")
     if len(workload.groups()) > 1:
         raise InvalidArgument(
             f"job {name} has {len(workload.groups())} groups of optimizers; tune takes jobs of one optimizer"

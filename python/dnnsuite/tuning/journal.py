@@ -159,12 +159,12 @@ def database_of(share: Any) -> Any:
     except Exception as error:  # SQLAlchemy's, and of its drivers
         raise Unavailable(
             f"the database of share does not answer ({type(error).__name__})",
-            remedy="see that its URL, as postgresql://user:password@host/name, works from here",
+            remedy="check that its URL, for example postgresql://user:password@host/name, works from here",
         ) from error
 
 
 def _make(what: Callable[[Any], Any], database: Any) -> None:
-    """Make what others may make at the same time, whoever comes first."""
+    """Make what others may make at the same time, no matter which process comes first."""
     import sqlalchemy as sql
 
     with suppress(sql.exc.IntegrityError, sql.exc.OperationalError, sql.exc.ProgrammingError), database.begin() as it:

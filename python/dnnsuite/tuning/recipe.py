@@ -118,7 +118,7 @@ class Recipe:
         return None
 
     def names_of_base(self, trainee: Trainee) -> frozenset[str]:
-        """Names of the tensors that a model has from the base, which is there wherever a trial goes on."""
+        """Names of the tensors that a model has from the base, which is there wherever a trial continues."""
         return frozenset() if self._base is None else self._base.names_in(trainee)
 
     def rebuild(self, trial: Trial) -> torch.nn.Module:
@@ -157,7 +157,7 @@ class Recipe:
             self._built[trial.number] = dict(trial.config), trainee
 
     def fits(self, source: Config, config: Config) -> bool:
-        """True if a trial of `config` can go on from the state of one of `source`: shapes and kind of optimizer."""
+        """True if a trial of `config` can continue from the state of one of `source`: shapes and kind of optimizer."""
         names = [name for name in config if not alike(source.get(name), config[name])]
         if isinstance(self.optimization, Named) and not self.read.intersection(names):
             return True  # no model differs by what none reads

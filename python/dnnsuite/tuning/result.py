@@ -64,19 +64,20 @@ class Sweep:
     """A finished sweep.
 
     Attributes:
-        table: a row per trial, with `lr` and the like as columns.
+        table: a row per trial, in the order of their numbers, with hyper-parameters such as `lr` as columns.
         history: a row per trial and epoch, with every metric.
-        trajectory: the best value over the seconds since the beginning.
-        best_trial: its number.
-        best_config, best_value: its configuration, and its value at its best epoch.
-        state_dicts: the weights of the best trials after their best epochs, by number, the best first; without a
-            common base.
+        trajectory: the best value so far over the seconds since the sweep began.
+        best_trial: number of the best trial.
+        best_config, best_value: configuration of the best trial, and its value at its best epoch.
+        state_dicts: weights of the best trials after their best epochs, by number, the best first; a shared base is not
+            included.
         metric, goal: metric and direction (min or max) by which the trials were compared.
         epochs: model-epochs trained.
-        epochs_from_scratch: those of the same search if each rung began anew.
-        out: the directory; None where nothing was written.
-        resumed: True if it went on with trials of an earlier process: its seconds are not those of all.
-        changed: differences when it was resumed, as sentences by name; the table says of which trials.
+        epochs_from_scratch: model-epochs of the same search if each rung started from scratch.
+        out: the directory; None if nothing was written.
+        seconds: duration of the sweep in this process, s.
+        resumed: True if it continued trials of an earlier process, whose time `seconds` does not contain.
+        changed: differences when it was resumed, as sentences by name; the table says for which trials.
     """
 
     trials: list[Trial] = field(repr=False)
@@ -138,12 +139,12 @@ class Sweep:
 
     @cached_property
     def best_model(self) -> torch.nn.Module:
-        """The best model, an ordinary torch module in eval mode."""
+        """The best model, as an ordinary torch module in eval mode."""
         return self._model(self.best_trial)
 
     @property
     def best_state_dict(self) -> dict[str, Any]:
-        """The weights after the best epoch, as the plain model has them."""
+        """The weights of the best trial after its best epoch, under the names of the plain model."""
         return self.state_dicts.get(self.best_trial, {})
 
     def _model(self, number: int) -> torch.nn.Module:
@@ -152,10 +153,10 @@ class Sweep:
         return model.eval()
 
     def save_pretrained(self, folder: str | Path) -> list[Path]:
-        """Save the best models, as many as `keep` of the sweep, in `folder/best-1` and so on, and a card of them.
+        """Save the best models, as many as the sweep's `keep`, in `folder/best-1`, `folder/best-2`, ..., with a card.
 
-        Each is what its `save_pretrained` writes; of adapters PEFT and `dnnsuite.adapt` load it. `folder/README.md` has
-        the table of all trials.
+        Each folder holds what the model's `save_pretrained` writes; PEFT and `dnnsuite.adapt` load those of adapters.
+        `folder/README.md` has the table of all trials.
 
         Raises:
             InvalidArgument: the models have no `save_pretrained`.
@@ -176,7 +177,7 @@ class Sweep:
 
         Args:
             save: file to write, ending in .png, .pdf or .svg; None writes none.
-            parameters: hyper-parameters to draw, as columns of `table`; by default the six of most importance.
+            parameters: hyper-parameters to draw, by their columns in `table`; by default the six most important.
 
         Raises:
             InvalidArgument: no trial has a value, nothing varies, or a name is unknown.
@@ -189,14 +190,14 @@ class Sweep:
         return figure
 
     def coverage(self) -> Coverage:
-        """List how each part of the models ran, as an array's `coverage()` does; models of other shapes follow.
+        """List how each part of the models ran, like `coverage()` of an array, for models of one shape after another.
 
         Raises:
-            InvalidArgument: nothing was trained in arrays of this process.
+            InvalidArgument: this process trained nothing in arrays.
         """
         if not self.covers:
             raise InvalidArgument(
-                "this process trained no trial in an array (mode, devices, or all was there already): see "
+                "this process trained no trial in an array (by mode or devices, or all was already trained): see "
                 "dnnsuite.fuse([make_model(config), ...]) and its coverage()"
             )
         return Coverage(dict.fromkeys(cover for covers in self.covers for cover in covers))

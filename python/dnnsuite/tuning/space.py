@@ -236,7 +236,7 @@ def _from_plain(where: str, value: Any) -> Any:
     kind, ends = next(iter(value.items()), ("", None))
     if len(value) != 1 or kind not in _KINDS or not isinstance(ends, (list, tuple)):
         hint = did_you_mean(str(kind), _KINDS)
-        raise InvalidArgument(f"{where}: {dict(value)} is no range; write one of {', '.join(_KINDS)} and a list{hint}")
+        raise InvalidArgument(f"{where}: {dict(value)} is not a range; use one of {', '.join(_KINDS)} and a list{hint}")
     if kind != "choice" and len(ends) != 2:
         raise InvalidArgument(f"{where}: {kind} takes [low, high], got {list(ends)}")
     return Choice(list(ends)) if kind == "choice" else _KINDS[kind](*(_number(end) for end in ends))

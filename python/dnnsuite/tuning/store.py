@@ -102,7 +102,7 @@ class Store:
         return found
 
     def save(self, trial: Trial, state: Any, metric: str, sign: float) -> dict[int, Path]:
-        """Write a trial's record and, if it may go on, its state; return the files of states by epochs."""
+        """Write a trial's record and, if it may continue, its state; return the files of states by epochs."""
         directory = self.folder.runs / _folder_of(trial.number)
         trial.changed.update(self.changed)
         record = self._record(trial, metric, sign)
@@ -198,7 +198,7 @@ class Store:
         )
 
     def clean(self) -> None:
-        """Remove states that no trial will go on from, and what dead processes left half-made."""
+        """Remove states that no trial will continue from, and what dead processes left half-made."""
         for trial in self.folder.runs.glob("trial-*"):
             for name in os.listdir(trial):
                 if name.startswith("state-") and name.endswith(".pt"):

@@ -84,61 +84,63 @@ def sweep(
     console: Console | None = None,
     quiet: bool = False,
 ) -> Sweep:
-    """Train a model for each configuration, many at once as a fused array that is filled again as trials end.
+    """Train a model for each configuration, many at once in a fused array that is refilled as trials end.
 
-    Trial k is made and trained as a loop would: its weights are those of `make_model` after `torch.manual_seed(seed +
-    k)`, and epoch e (from 0) reads `train` after `torch.manual_seed(seed + e)`. A loss that draws from the generators
-    of Python, NumPy or torch draws after a seed of the trial and the epoch, and such trials train one by one. The
-    history is the same in every mode, at every width, and after `resume`; on a CPU to the bit.
+    Trial k is created and trained as a plain loop would do it: its weights are those of `make_model` after
+    `torch.manual_seed(seed + k)`, and epoch e (from 0) reads `train` after `torch.manual_seed(seed + e)`. If a loss
+    draws random numbers from Python, NumPy or torch, it draws them after a seed of the trial and the epoch, and such
+    trials train one by one. The history is the same in every mode, at every width, and after `resume`; on a CPU bit for
+    bit.
 
     Args:
         make_model: configuration → a plain torch module. Models of different shapes go into arrays of their own. For
-            `adapters.Texts` it is configuration → a config of PEFT's, for adapters on `base`, a language model, in one
-            array whatever their ranks and places, `batch_size`, `max_length` and `epochs` of the configuration.
+            `adapters.Texts` it is configuration → a PEFT config, for adapters on the language model `base`: they share
+            one array whatever their ranks and places and the configuration's `batch_size`, `max_length` and `epochs`.
         space: ranges by name (`LogUniform(1e-4, 1e-1)`, a list of choices, a fixed value), or a list of configurations.
-            Values with the name of an optimizer's or scheduler's argument (`lr`, `weight_decay`, `beta1`) go there, a
-            `batch_size` to the loader, a `seed` to the model; `make_model` is given all.
+            A value named like an argument of the optimizer or scheduler (`lr`, `weight_decay`, `beta1`) is passed to
+            it, a `batch_size` to the loader, a `seed` to the model; `make_model` gets all of them.
         train: a DataLoader; a Dataset or a tuple of tensors, with `batch_size`; a list with one per trial; a function
             of the configuration that returns one; or `adapters.Texts`.
-        base: a module that all models are made over, as a pretrained one: `make_model(configuration, base)` gets it
-            frozen, to put heads or adapters on. An array holds it once; layers of it that `make_model` sets to train
-            are each model's own.
+        base: a module that all models are built on, for example a pretrained one: `make_model(configuration, base)`
+            gets it frozen, to add heads or adapters. An array holds it once; each model has its own copy of the layers
+            that `make_model` sets to train.
         evaluate: held-out data in any of these forms, or a function of one plain model that returns a number or numbers
             by name. Without it trials are compared by `train_loss`.
         loss: (model, *batch) → the loss `[]` of one model. By default a LightningModule's training step, the loss of a
             Hugging Face model for batches that are dicts, else cross-entropy or squared error of (inputs, targets).
         measure: (model, *batch) → numbers by name, means over a batch of `evaluate`. By default `loss` and `acc`.
         optimizer: a name or class (`"SGD"`), (name, arguments for all), or a function `(parameters, config)` that
-            returns torch's optimizer. By default a LightningModule's own, else AdamW.
-        scheduler: likewise; a function is `(optimizer, config)` and returns any schedule of torch's.
-        scheduler_every: epoch or batch, after which it moves; by default batch for OneCycleLR and CyclicLR, else epoch.
-            ReduceLROnPlateau follows `metric`.
-        epochs: most epochs of a trial.
-        metric: name of the metric that trials are compared by; by default `loss`.
-        goal: min or max; by default as the metric's name says, as of `loss` and `acc`; needed for others.
-        algorithm: one of `dnnsuite.tuning`, as `Hyperband()`; by default a grid of choices, or `trials` random ones.
-        trials: number of configurations that are drawn.
-        patience: epochs without an improvement (by the part `min_delta`) after which a trial ends.
-        micro_batch: sequences of a model that are computed at once, of texts; gradients of a batch add up.
+            returns a torch optimizer. By default a LightningModule's own, else AdamW.
+        scheduler: likewise; a function is `(optimizer, config)` and returns any torch schedule.
+        scheduler_every: "epoch" or "batch", after which the schedule moves; by default batch for OneCycleLR and
+            CyclicLR, else epoch. ReduceLROnPlateau follows `metric`.
+        epochs: largest number of epochs of a trial.
+        metric: name of the metric that trials are compared by; `loss` by default.
+        goal: min or max; for `loss`, `acc` and the like the name of the metric decides, for others it is required.
+        algorithm: one of `dnnsuite.tuning`, for example `Hyperband()`; by default a grid of choices, or `trials` random
+            ones.
+        trials: number of configurations to draw.
+        patience: number of epochs without an improvement (by the fraction `min_delta`) after which a trial ends.
+        micro_batch: number of sequences of a model, of texts, that are computed at once; gradients of a batch add up.
         keep: number of the best trials whose weights the result has.
         seed: seed of weights, order of data and draws.
-        mode: hfta (arrays), serial (one trial after another) or concurrent (`width` processes of this machine).
-        width: trials at once; by default measured.
-        threads: CPU threads, of all devices together; torch's number by default.
+        mode: hfta (arrays), serial (one trial after another) or concurrent (`width` processes on this machine).
+        width: number of trials at once; measured by default.
+        threads: number of CPU threads of all devices together; torch's number by default.
         device: cpu or cuda.
-        devices: several of this machine, with a process on each that does a part of the trials: `"all"` GPUs,
-            `["cuda:0", "cuda:1"]`, or `["cpu", "cpu"]` for two halves of the CPUs. One record, one progress. Functions
-            and data are sent to the processes. Needs `dnnsuite[optuna]`, and a directory.
+        devices: several devices of this machine, each with a process that trains a part of the trials: `"all"` GPUs,
+            `["cuda:0", "cuda:1"]`, or `["cpu", "cpu"]` for two halves of the CPUs. There is one record and one
+            progress. Functions and data are sent to the processes. Needs `dnnsuite[optuna]`, and a directory.
         autocast: a half precision to train in.
-        out: a directory for records and the best weights; a new one below `dnnsuite-runs` by default, False for none.
-        resume: go on with what is in `out`, or in the last directory. What decides the numbers has to be the same:
-            arguments, data, and code with the functions and values that it reaches.
-        allow_changed: names of arguments that may differ when a sweep is resumed, as `["loss"]`; the records of trials
-            that train on say so.
-        share: True lets every process that makes the same call with the same `out`, on any machine that sees it, do a
-            part of the trials; each returns the whole sweep. One may join, leave or die at any time. They meet in a
-            file in `out`, or in the database of a URL that is given instead of True.
-        callbacks: functions of an `Event`, as `TensorBoard(folder)`.
+        out: directory for records and the best weights; by default a new one below `dnnsuite-runs`, False for none.
+        resume: continue what is in `out`, or in the last directory. Everything that decides the numbers has to be the
+            same: arguments, data, and code with the functions and values that it reaches.
+        allow_changed: names of arguments that may differ when a sweep is resumed, for example `["loss"]`; the records
+            of the trials that train on say so.
+        share: True lets every process that makes the same call with the same `out`, on any machine that sees it, train
+            a part of the trials; each returns the whole sweep. A process may join, leave or die at any time. They meet
+            in a file in `out`, or in a database whose URL is given instead of True.
+        callbacks: functions that are called with an `Event`, for example `TensorBoard(folder)`.
         console: console to print progress on; standard error by default.
         quiet: print nothing.
 
@@ -356,7 +358,7 @@ def _place(
         return
     if out is False:
         if resume:
-            raise InvalidArgument("resume=True goes on with a directory, and out is False: name the directory")
+            raise InvalidArgument("resume=True continues what is in a directory, and out is False: name the directory")
         yield Place(None, asked)
         return
     root = Path(out) if out not in (None, True) else default_out("sweep", SWEEP_FILE, resume)

@@ -50,7 +50,7 @@ class TorchSchedules:
         self._take()
 
     def _lend(self, slot: int, schedule: Any) -> None:
-        """Write the hyper-parameters of the slot into torch's groups: they are what a schedule goes on from."""
+        """Write the hyper-parameters of the slot into torch's groups: a schedule continues from them."""
         for own, torchs in zip(self._optimizer.param_groups, schedule.optimizer.param_groups, strict=True):
             for name in group_values(torchs):
                 if isinstance(own.get(name), torch.Tensor):
@@ -81,7 +81,7 @@ class TorchSchedules:
         return {"schedule": _plain(schedule.state_dict()), "groups": _plain(marks)}
 
     def load(self, slot: int, state: Mapping[str, Any]) -> None:
-        """Let a slot's schedule go on from a state."""
+        """Let a slot's schedule continue from a state."""
         schedule = self._held[slot]
         schedule.load_state_dict(state["schedule"])
         for group, marks in zip(schedule.optimizer.param_groups, state["groups"], strict=True):

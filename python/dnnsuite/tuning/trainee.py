@@ -39,7 +39,7 @@ def _check_loss(loss: Any) -> None:
         )
     if loss.dim():
         raise InvalidArgument(
-            f"the loss of one model has the shape {list(loss.shape)}: return one number, as its mean()"
+            f"the loss of one model has the shape {list(loss.shape)}: return one number, for example its mean()"
         )
 
 

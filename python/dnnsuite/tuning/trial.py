@@ -82,7 +82,7 @@ class Trial:
 
     @property
     def goes_on_as_copy(self) -> bool:
-        """True if the state that it goes on from is another trial's."""
+        """True if it continues from the state of another trial."""
         return bool(self.inherited) and self.inherited[-1][0] == self.trained
 
     @property

@@ -135,7 +135,7 @@ def dataroot_of(path: str | None) -> str | None:
 def at_least(name: str, value: Any, least: int = 1) -> Any:
     """Return `value`. Raises InvalidArgument, naming its flag, if it is too small."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidArgument(f"{flag(name)} {value!r}: wants a whole number, {least} or more")
+        raise InvalidArgument(f"{flag(name)} {value!r}: must be a whole number, at least {least}")
     if not value >= least:
         raise InvalidArgument(f"{flag(name)} {value}: must be at least {least}")
     return value
@@ -144,7 +144,7 @@ def at_least(name: str, value: Any, least: int = 1) -> Any:
 def positive(name: str, value: Any) -> float:
     """Return `value` as a float. Raises InvalidArgument, naming its flag, if it is no number above 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidArgument(f"{flag(name)} {value!r}: wants a number above 0")
+        raise InvalidArgument(f"{flag(name)} {value!r}: must be a number above 0")
     if not (found := float(value)) > 0:
         raise InvalidArgument(f"{flag(name)} {found}: must be positive")
     return found

@@ -176,7 +176,7 @@ def _plan(values: Sequence[str] | None) -> list[int] | None:
     try:
         plan = sorted({int(value) for value in _split(values)})
     except ValueError:
-        raise InvalidArgument(f"--plan {','.join(map(str, values))}: wants whole numbers, e.g. 1,2,4,8") from None
+        raise InvalidArgument(f"--plan {','.join(map(str, values))}: expected whole numbers, e.g. 1,2,4,8") from None
     if not plan or plan[0] < 1:
         raise InvalidArgument(f"--plan {','.join(map(str, values))}: every B must be at least 1")
     return plan

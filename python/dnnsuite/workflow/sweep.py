@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A workflow begun or continued in a directory, and interruptible at any moment."""
+"""A workflow in a directory: it is begun or continued there, and can be interrupted at any moment."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def sweep(
 
     Args:
         job: name of a registered job.
-        asked: the options given, as :func:`dnnsuite.workflow.settings.resolve` takes them, and `allow_changed`.
-        out: output directory; empty or absent, or with `resume` one to continue.
+        asked: the options given, for :func:`dnnsuite.workflow.settings.resolve`, and `allow_changed`.
+        out: output directory, which is empty or absent; with `resume`, the one to continue.
         console: console to print progress on; standard error by default.
         quiet: print nothing.
 
     Raises:
         InvalidArgument, Unavailable, OutputError: as their messages say; finished runs are kept.
-        Interrupted: a signal came; finished runs are kept, no worker is left.
+        Interrupted: a signal arrived; finished runs are kept, no worker is left.
     """
     job, asked = options_of(job, asked, defaults=not resume)
     allowed = asked.pop("allow_changed", None) or ()
@@ -71,22 +71,22 @@ def sweep(
 
 
 def run(job: str, out: str | Path, resume: bool = False, quiet: bool = False, **options: Any) -> WorkflowReport:
-    """Measure a job's throughput by mode and number of models, as `dnnsuite workflow JOB` does.
+    """Measure the throughput of a job by mode and number of models, as `dnnsuite workflow JOB` does.
 
     Args:
-        job: a fused job, or a workflow such as `resnet_partially_fused`.
-        out: output directory; empty or absent, or with `resume` one to continue.
-        resume: do what is missing in `out`.
+        job: name of a fused job, or of a workflow such as `resnet_partially_fused`.
+        out: output directory, which is empty or absent; with `resume`, the one to continue.
+        resume: run what is missing in `out`.
         quiet: show no progress.
-        options: the command's options with underscores, as `preset="quick", modes=["serial", "hfta"], plan=[1, 4]`;
-            with `resume`, `allow_changed` names what may differ from before: records say so.
+        options: options of the command with underscores, for example `preset="quick", modes=["serial", "hfta"],
+            plan=[1, 4]`; with `resume`, `allow_changed` names settings that may have changed, which the records note.
 
     Returns:
-        Table of all runs, summary with intervals, and the files written.
+        A table of all runs (rates in items per second), a summary with 95 % intervals, and the files written.
 
     Raises:
         InvalidArgument: an option is refused; the message names it.
-        Interrupted: a signal came; finished runs are kept, and `resume` goes on.
+        Interrupted: a signal arrived; finished runs are kept, and `resume` continues.
     """
     return sweep(job, options_by_name(options, OPTIONS | {"allow_changed"}), Path(out), resume, quiet=quiet)
 

@@ -56,7 +56,7 @@ def test_other_settings_are_refused(finished, compare):
         compare(finished.root, resume=True, epochs=7)
     (finished.root.parent / "other").mkdir(exist_ok=True)
     (finished.root.parent / "other" / "workflow.json").write_text("{}")
-    with pytest.raises(InvalidArgument, match="is no comparison of convergence"):
+    with pytest.raises(InvalidArgument, match="is not a comparison of convergence"):
         compare(finished.root.parent / "other", resume=True)
 
 

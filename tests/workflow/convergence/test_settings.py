@@ -29,7 +29,7 @@ def test_what_a_user_gives():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"lrs": ["0.1,fast"]}, "--lrs fast: wants numbers"),
+        ({"lrs": ["0.1,fast"]}, "--lrs fast: expected numbers"),
         ({"lrs": ["-1"]}, "positive"),
         ({"lrs": ["inf"]}, "positive"),
         ({"lrs": ["0.1,.1"]}, "each model needs another one"),

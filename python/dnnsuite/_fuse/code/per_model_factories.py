@@ -170,8 +170,8 @@ def _look_out(root: torch.nn.Module, method: str) -> bool:
 
 def _tell_of_shared_numbers(owner: torch.nn.Module) -> None:
     text = (
-        f"{type(owner.__dict__.get('_root', owner)).__name__} drew random numbers in a way that its code had not told "
-        "of, and in this call all models had the same: call torch.rand, x.normal_() or the like by their names, or "
+        f"{type(owner.__dict__.get('_root', owner)).__name__} drew random numbers in a way that its code did not "
+        "show, so in this call all models had the same numbers: call torch.rand, x.normal_() and the like by name, or "
         "array.per_model(name) for the module that draws"
     )
     on_arrays = any(getattr(module, "_fused_code", True) is False for module in owner.modules())

@@ -241,7 +241,7 @@ class PlainModels:
             return "a parameter is held where it cannot be exchanged"
         leaves = tree_leaves((args, kwargs))
         if any(not isinstance(leaf, _KNOWN_LEAVES) or type(leaf) is ModelTensor for leaf in leaves):
-            return "an argument is no tensor"
+            return "an argument is not a tensor"
         if any(map(_remembers, self.models[0].modules())):
             return "it holds a function that remembers earlier calls"
         return ""

@@ -288,7 +288,13 @@ class UserModule(SparseBuffers, OwnTensors):
             if number is not None:
                 return number
             what = f"{name} of {self._fused_original.__name__} differs from model to model"
-            raise NotFusable(what) if state.B else AttributeError(f"{what}; array[i] has that of model i")
+            if state.B:
+                raise NotFusable(what)
+            raise AttributeError(
+                f"{what}: array[i].{name} is that of model i. A loss that reads it belongs "
+                f"in the models, e.g. F.cross_entropy(out, y, label_smoothing=self.{name}) at the end of forward; "
+                "the loss function of a StepRunner then returns array(x, y)"
+            )
         value = super().__getattr__(name)  # type: ignore[misc]
         if not state.B and isinstance(value, torch.Tensor) and backward_pass() != -1:
             raise InvalidArgument(

@@ -237,7 +237,7 @@ class CapturedStep:
         self._unknown += 1
         self.replayed = False
         if self._unknown > 2 * MAX_SHAPES:
-            self._refuse(f"batches of more than {MAX_SHAPES} layouts keep coming, or of values that are no tensors")
+            self._refuse(f"batches of more than {MAX_SHAPES} layouts keep coming, or of values that are not tensors")
 
     def _turn_to_another_way(self) -> None:
         """Forget recordings from before a part of the code began to run its models one by one, in this shard or

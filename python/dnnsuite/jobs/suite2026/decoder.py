@@ -170,7 +170,7 @@ def _shard(path: Path, vocab: int) -> torch.Tensor:
 
     size = path.stat().st_size - 4 * _HEAD
     if size < 2 or size % 2:
-        raise InvalidArgument(f"{path} is no shard of tokens: a head of {_HEAD} int32 and uint16 after it")
+        raise InvalidArgument(f"{path} is not a shard of tokens, which is a head of {_HEAD} int32 and uint16 after it")
     tokens = np.fromfile(path, np.uint16, offset=4 * _HEAD).astype(np.int32)
     if tokens.max() >= vocab:
         raise InvalidArgument(f"{path} has the token {tokens.max()}: set vocab to {tokens.max() + 1} or more")

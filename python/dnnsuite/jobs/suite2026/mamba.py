@@ -34,7 +34,7 @@ class StateSpace(nn.Module):
     def forward(self, u: torch.Tensor) -> torch.Tensor:
         n, length, _ = u.shape
         if length % self.chunk:
-            raise InvalidArgument(f"length {length} is no multiple of the chunk {self.chunk}")
+            raise InvalidArgument(f"length {length} is not a multiple of the chunk {self.chunk}")
         gate, x, dt = self.enter(u).split([self.inner, self.inner + 2 * self.state, self.heads], -1)
         x = F.silu(self.local(x.transpose(1, 2))[..., :length].transpose(1, 2))
         x, enters, leaves = x.split([self.inner, self.state, self.state], -1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Losses between numbers and between distributions; `sample_weight` is as in `functional.loss`."""
+"""Losses between numbers and between distributions, `[B]`; `sample_weight` is that of `functional.loss`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _elementwise(plain: Callable[..., Tensor], name: str, what: str) -> Callable
         return _reduce(values, reduction, _product(weight, sample_weight))
 
     loss.__name__ = loss.__qualname__ = name
-    loss.__doc__ = f"{what} of `[B, N, ...]`, each model's own mean `[B]`; `weight` has the shape of the input."
+    loss.__doc__ = f"{what} of two `[B, N, ...]`: the mean of each model `[B]`; `weight` has the shape of the input."
     return loss
 
 
@@ -50,7 +50,7 @@ def smooth_l1_loss(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Squares below `beta`, absolute differences above, continuous; each model's own mean."""
+    """Squared differences below `beta`, absolute ones above, joined continuously: the mean of each model `[B]`."""
     reduction = legacy(size_average, reduce, reduction)
     values = F.smooth_l1_loss(align(input, target), align(target, input), reduction="none", beta=beta)
     return _reduce(values, reduction, sample_weight)
@@ -66,7 +66,7 @@ def huber_loss(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Half squares below `delta`, `delta` times the absolute differences above; each model's own mean."""
+    """Half the squared differences below `delta`, `delta` times absolute ones above: the mean of each model `[B]`."""
     check_reduction(reduction)
     values = F.huber_loss(align(input, target), align(target, input), reduction="none", delta=delta)
     return _reduce(values, reduction, _product(weight, sample_weight))
@@ -83,7 +83,7 @@ def kl_div(
     sample_weight: Tensor | None = None,
 ) -> Tensor:
     """Kullback-Leibler divergence of the target from the distribution with log-probabilities input `[B, N, ...]`.
-    'mean' is over elements, as in torch; 'batchmean', over samples, is the mathematical definition.
+    As in torch, 'mean' is over elements; 'batchmean', over samples, is the mathematical definition.
     """
     reduction = legacy(size_average, reduce, reduction, "batchmean")
     values = in_whole_vectors(
@@ -109,7 +109,7 @@ def poisson_nll_loss(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Minus the log-likelihood of counts under a Poisson distribution, each model's own mean."""
+    """Minus the log-likelihood of counts under a Poisson distribution: the mean of each model `[B]`."""
     reduction = legacy(size_average, reduce, reduction)
     values = in_whole_vectors(
         lambda x, y: F.poisson_nll_loss(x, y, log_input, full, eps=eps, reduction="none"),

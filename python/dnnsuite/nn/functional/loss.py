@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Classification losses: B is the size of dimension 0 of the input, so they serve any part of an array.
+"""Classification losses. B is the size of dimension 0 of the input, so they work for an array and for any part of it.
 
-`sample_weight` `[B, N]`, an extension of torch, weights each sample of each model. It allows batches of different sizes
-in one array: pad the shorter ones with samples of weight 0 (or False).
+`sample_weight` `[B, N]`, which torch does not have, weights each sample of each model. It allows batches of different
+sizes in one array: pad the shorter ones with samples of weight 0 (or False).
 """
 
 from __future__ import annotations
@@ -33,11 +33,22 @@ def cross_entropy(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Cross-entropy of logits `[B, N, C]`: `[B]`, or `[B, N]` with `reduction="none"`.
+    """Compute the cross-entropy of logits for each model.
 
-    The target is class indices `[B, N]` or class probabilities `[B, N, C]`; more dimensions follow the class as in
-    torch: `[B, N, C, d1, ...]`. `weight` is `[B, C]`, or `[C]` for all models. Each model's mean is over its own
-    samples that are not `ignore_index`; a model with none gets NaN, as in torch.
+    Args:
+        input: logits `[B, N, C]`, or `[B, N, C, d1, ...]`.
+        target: class indices `[B, N]` or class probabilities `[B, N, C]`, with `d1, ...` at the end if the input has
+            them.
+        weight: weight of each class, `[C]` for all models or `[B, C]`.
+        ignore_index: class index that does not count. A model with no other target gets NaN, as in torch.
+        label_smoothing: one number, or one per model `[B]`.
+        sample_weight: weight of each sample, `[B, N]`.
+
+    Returns:
+        The mean of each model over its own samples, `[B]`; `[B, N]` with `reduction="none"`.
+
+    Raises:
+        InvalidArgument: the shapes of input, target and weights do not fit together.
 
     >>> import torch
     >>> from dnnsuite.nn import functional
@@ -90,19 +101,24 @@ def nll_loss(
 def _class_last(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
     """Return `[B, R, C]`, the target `[B, R]` or `[B, R, C]`, and the shape of the losses before they were flattened to
     R rows."""
+    if not isinstance(target, Tensor):
+        raise InvalidArgument(f"the target is a {type(target).__name__}: torch.as_tensor makes a tensor of it")
     if input.dim() < 2:
         raise InvalidArgument(f"the input of B models is [B, N, C] or [B, C], got {list(input.shape)}")
     soft = target.is_floating_point()
     if soft and target.shape != input.shape:
         raise InvalidArgument(
-            f"class probabilities must have the shape of the input {list(input.shape)}, not {list(target.shape)}"
+            f"class probabilities must have the shape of the input {list(input.shape)}, not {list(target.shape)}; "
+            "class indices are whole numbers: target.long()"
         )
+    if not soft and target.dtype not in (torch.int64, torch.uint8):
+        raise InvalidArgument(f"class indices are torch.int64, not {target.dtype}: target.long()")
     if input.dim() > 3:  # as the operator wants it: [B, N, C, *] -> [B, N, *, C]
         input, target = input.movedim(2, -1), target.movedim(2, -1) if soft else target
     shape = input.shape[:-1]
     if not soft and target.shape != shape:
         raise InvalidArgument(
-            f"an input of {list(input.shape)} (class last) wants class indices {list(shape)}; got "
+            f"an input of {list(input.shape)} (class last) needs class indices {list(shape)}; got "
             f"{list(target.shape)}; what all models share is dnnsuite.stack(target, B={len(input)})"
         )
     if input.dim() == 3:  # rows already: a view would have a gradient of its own
@@ -186,7 +202,7 @@ def binary_cross_entropy(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Binary cross-entropy of probabilities `[B, N, ...]`; `weight` `[B, ...]` is each model's, as in torch."""
+    """Binary cross-entropy of probabilities `[B, N, ...]`; `weight` is `[B, ...]`, else as in torch."""
     reduction = legacy(size_average, reduce, reduction)
     _check_shapes(input, target)
     values = in_whole_vectors(lambda x, y: F.binary_cross_entropy(x, y, reduction="none"), (input, 0.5), (target, 0.5))
@@ -205,7 +221,7 @@ def binary_cross_entropy_with_logits(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Binary cross-entropy of logits `[B, N, ...]`; `weight`, `pos_weight` `[B, ...]` are each model's, as torch's."""
+    """Binary cross-entropy of logits `[B, N, ...]`; `weight` and `pos_weight` are `[B, ...]`."""
     reduction = legacy(size_average, reduce, reduction)
     _check_shapes(input, target)
     if pos_weight is None:

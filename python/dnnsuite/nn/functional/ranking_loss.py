@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Losses of rankings, margins and alignments; `sample_weight` is as in `functional.loss`."""
+"""Losses of rankings, margins and alignments, `[B]`; `sample_weight` is that of `functional.loss`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def margin_ranking_loss(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Margin ranking loss: how far `target * (input1 - input2)` is below `margin`; each model's own mean."""
+    """Margin ranking loss: how far `target * (input1 - input2)` is below `margin`; the mean of each model `[B]`."""
     reduction = legacy(size_average, reduce, reduction)
     values = F.margin_ranking_loss(input1, input2, target, margin, reduction="none")
     return _reduce(values, reduction, sample_weight)
@@ -78,7 +78,7 @@ def cosine_embedding_loss(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Cosine embedding loss of `[B, N, D]` and `[B, N, D]`, the target `[B, N]` 1 or -1; each model's own mean."""
+    """Cosine embedding loss of `[B, N, D]` and `[B, N, D]`, the target `[B, N]` 1 or -1; the mean of each model."""
     reduction = legacy(size_average, reduce, reduction)
     shape = target.shape
     rows = F.cosine_embedding_loss(
@@ -102,7 +102,7 @@ def triplet_margin_loss(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Triplet loss: how far positives are not nearer than negatives by `margin`, `[B, N, D]`; each model's own mean."""
+    """Triplet loss: by how much positives fail to be `margin` nearer than negatives, `[B, N, D]`; mean per model."""
     reduction = legacy(size_average, reduce, reduction)
     values = F.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction="none")
     return _reduce(values, reduction, sample_weight)
@@ -120,7 +120,7 @@ def triplet_margin_with_distance_loss(
     reduction: str = "mean",
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """`triplet_margin_loss` with a distance of the caller's, which sees one model's `[N, ...]` at a time."""
+    """`triplet_margin_loss` with a distance function of the caller, which gets `[N, ...]` of one model at a time."""
     check_reduction(reduction)
     values = [
         F.triplet_margin_with_distance_loss(

@@ -21,7 +21,7 @@ _TORCHS: Any = torch.optim.lr_scheduler.LRScheduler  # whose attributes are one 
 
 class LRScheduler(_TORCHS):
     """Base of the schedules. `last_epoch` is an int64 `[B]`: models that joined later are at an epoch of their own.
-    As an argument it is one number, or one per model. To code that looks for torch's schedules, it is one: accelerate
+    As an argument it is one number, or one per model. Code that looks for torch's schedules recognises it: accelerate
     steps it with the optimizer, and not in each part of an accumulation.
 
     A schedule gives each group's learning rates float64 `[B]` by `rates`, from those of the epoch before where torch
@@ -39,7 +39,7 @@ class LRScheduler(_TORCHS):
                 group.setdefault("initial_lr", group["lr"].clone())
             elif "initial_lr" not in group:
                 raise InvalidArgument(
-                    f"group {place} has no initial_lr, so last_epoch={last_epoch} has nothing to go on from: load the "
+                    f"group {place} has no initial_lr, so last_epoch={last_epoch} cannot continue: load the "
                     "optimizer's state first, or leave last_epoch out"
                 )
         self.base_lrs: list[Vector] = [group["initial_lr"].cpu().clone() for group in optimizer.param_groups]
@@ -66,7 +66,7 @@ class LRScheduler(_TORCHS):
             setattr(self, name, as_vector(value, B, name))
 
     def _starts(self, last_epoch: Any) -> Vector:
-        """Return the models that begin anew, and do not go on from an epoch."""
+        """Return the models that start from scratch instead of continuing from an epoch."""
         return as_vector(last_epoch, self.B, "last_epoch") == -1
 
     def _all(self) -> Vector:
@@ -96,8 +96,12 @@ class LRScheduler(_TORCHS):
     def step(self, epoch: Any = None) -> None:
         """Enter the next epoch. Call it after the optimizer's last step of the epoch.
 
-        `epoch`, a number or one per model, enters that one instead: by the closed form where torch has one.
+        `epoch`, a number or one per model, enters that epoch instead: by the closed form where torch has one.
+
+        Raises:
+            InvalidArgument: the optimizer has more or fewer models than the schedule, or `epoch` is not a whole number.
         """
+        self._check_width()
         self._step_count += 1
         if epoch is None:
             self._move(self._all())
@@ -113,6 +117,15 @@ class LRScheduler(_TORCHS):
             momenta = self._momenta(place, chosen)
             if momenta is not None:
                 _write(group, momentum_name(group), momenta)
+
+    def _check_width(self) -> None:
+        """Refuse a step after an edit of the array that this schedule has not followed."""
+        if len(self.last_epoch) != self.B:
+            raise InvalidArgument(
+                f"{type(self).__name__} has {len(self.last_epoch)} models and its optimizer {self.B}: pass both to the "
+                "edit of the array, as in array.drop(1, optimizer, scheduler), or call scheduler.select with the "
+                "models that are left"
+            )
 
     def _jump(self, epoch: Vector) -> None:
         """State beside the epoch, on entering one out of order."""
@@ -152,10 +165,10 @@ class LRScheduler(_TORCHS):
             setattr(self, name, _copied(value))
 
     def select(self, indices: Sequence[int | None], **fresh: Any) -> None:
-        """Follow `ArrayOptimizer.select`, after it: slot k goes on as model `indices[k]` did.
+        """Follow `ArrayOptimizer.select`, after it: slot k continues as model `indices[k]` did.
 
-        A fresh model (None) begins the schedule with the optimizer's learning rate of it; `fresh` holds its arguments,
-        each one number or one per fresh model.
+        A new model (None) begins the schedule with its learning rate in the optimizer; `fresh` holds its arguments,
+        each one number or one per new model.
         """
         chosen = check_indices(indices, len(self.last_epoch))
         if len(chosen) != self.B:

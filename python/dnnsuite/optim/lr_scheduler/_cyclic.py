@@ -181,6 +181,7 @@ class OneCycleLR(_Cycling):
         return end + (start - end) / 2.0 * (torch.cos(math.pi * share) + 1)
 
     def step(self, epoch: Any = None) -> None:
+        self._check_width()
         following = self.last_epoch + 1 if epoch is None else as_vector(epoch, self.B, "epoch")
         done = following > self.total_steps
         if bool(done.any()):

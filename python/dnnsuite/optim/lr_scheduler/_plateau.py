@@ -64,6 +64,7 @@ class ReduceLROnPlateau(LRScheduler, _TORCHS):
 
     def step(self, metrics: Any = None) -> None:
         """End an epoch with each model's metric, `[B]`."""
+        self._check_width()
         if metrics is None:
             raise InvalidArgument("ReduceLROnPlateau.step takes the models' metrics")
         current = torch.as_tensor(metrics).detach().to("cpu", torch.float64)

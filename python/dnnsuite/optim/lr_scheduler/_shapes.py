@@ -48,7 +48,7 @@ class StepLR(LRScheduler):
 class MultiStepLR(LRScheduler):
     """`torch.optim.lr_scheduler.MultiStepLR` for B models: `milestones` is a list of epochs, or such a list per model.
 
-    `select` takes a fresh model's as the keyword `milestones`, a list for all of them.
+    `select` takes those of new models as the keyword `milestones`, one list for all of them.
     """
 
     per_model = ("gamma",)

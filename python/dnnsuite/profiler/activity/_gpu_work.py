@@ -185,7 +185,7 @@ class ActivityInstrument:
             (lost.get("failed_buffers", 0), "buffers lost for want of memory"),
             (counts["damaged"], "buffers of which a part could not be read"),
             (counts["incomplete"], "records without times left out"),
-            (counts["unknown"], "records of kinds that were not asked for left out"),
+            (counts["unknown"], "records of kinds that were not requested left out"),
             (
                 sum(map(_of_no_launch, self._parts)),
                 "kernels of CUDA graphs name a call that launched no graph, as CUPTI before 13.1.1 may: the code that "

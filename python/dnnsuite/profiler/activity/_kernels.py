@@ -23,7 +23,7 @@ _STATISTICS = {
     "most_ns": "longest",
 }
 _KEYS = {
-    "class": "what it is for, told by its name",
+    "class": "what it is for, judged by its name",
     "name": "demangled name of the kernel",
     "span": "span in which it was launched; missing when in none",
     "device": "number of the GPU, as CUDA counts",

@@ -56,7 +56,7 @@ _MEANINGS = {
     "t0_ns": "begin, ns of CLOCK_MONOTONIC; CUPTI maps the GPU's clock to it by interpolation",
     "t1_ns": "end, ns of CLOCK_MONOTONIC",
     "name": "demangled name of the kernel, or text of the marker",
-    "class": "what the kernel is for, told by its name",
+    "class": "what the kernel is for, judged by its name",
     "device": "number of the GPU, as CUDA counts",
     "context": "CUPTI's number of the context",
     "stream": "CUPTI's number of the stream",

@@ -29,7 +29,7 @@ _DEFINITIONS = {
     "mark": "part of the step, as it was marked; empty for the whole step",
     "kernel": "in kernels mode, the kernel's place in the order of launches within the step; else -1",
     "metric": "CUPTI's name of what was counted",
-    "role": "what it is for, the same on every chip; empty for a metric asked for by name",
+    "role": "what it is for, the same on every chip; empty for a metric requested by name",
     "value": "in `unit`; NaN where nothing was counted",
     "unit": "unit of the value",
     "group": "which group of metrics was counted in that step",
@@ -48,7 +48,7 @@ class CountersInstrument:
 
     Args:
         metrics: presets, roles and metrics; see :func:`dnnsuite.profiler.counters.select`.
-        device: the GPU, as CUDA counts.
+        device: number of the GPU, in CUDA's order.
         mode: "steps" or "kernels".
         iterations: most steps, in kernels mode.
         max_ranges: most ranges (marks × steps, or kernels of a step) before they are fetched; costs memory, and further

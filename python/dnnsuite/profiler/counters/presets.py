@@ -80,7 +80,7 @@ def _each(words: list[str], chip: str, collection: str) -> Selection:
             near = difflib.get_close_matches(word, [*PRESETS, *ROLES], n=3)
             hint = f"did you mean {', '.join(near)}? " if near else ""
             raise InvalidArgument(
-                f"{word!r} is no preset, no role and no metric; {hint}"
+                f"{word!r} is not a preset, a role or a metric; {hint}"
                 f"presets: {', '.join(PRESETS)}; roles: {', '.join(ROLES)}"
             )
     validate(plain, chip, collection)

@@ -28,7 +28,7 @@ _DEFINITIONS = {
     "t1_ns": "end of the sample, CLOCK_MONOTONIC in ns",
     "source": "pm: sampled by the GPU's performance monitors, of all processes on it",
     "device": "the GPU's number",
-    "name": "role, or CUPTI's name of a metric asked for by name",
+    "name": "role, or the CUPTI name of a metric requested by name",
     "value": "in `unit`, over the sample",
     "unit": "unit of the value; % is of the peak over all cycles",
 }
@@ -39,7 +39,7 @@ class PmSamplingInstrument:
 
     Args:
         metrics: the preset "timeline", or full metric names that fit into one pass.
-        device: the GPU, as CUDA counts.
+        device: number of the GPU, in CUDA's order.
         interval_s: time between samples in s. Chips without a trigger by time (Turing, GA100) take it as cycles of a
             clock near 1 GHz.
         buffer_bytes: GPU memory for samples that are not fetched yet.

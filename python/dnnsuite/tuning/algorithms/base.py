@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The contract of an algorithm: it orders trials, hears a value after each epoch, and decides which go on. Grid and
-random search, in which every trial trains to the end, whatever the others do."""
+"""The contract of an algorithm: it orders trials, gets a value after each epoch, and decides which continue. Also grid
+and random search, in which every trial trains to the end, whatever the others do."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Decision(enum.Enum):
     """Fate of a trial after an epoch."""
 
     GO = "go"  # another epoch
-    PAUSE = "pause"  # wait until it is ordered to go on, or given up
+    PAUSE = "pause"  # wait until it is ordered to continue, or given up
     DONE = "done"
     PRUNED = "pruned"
 
 
 @dataclass(frozen=True)
 class Order:
-    """Order to begin a trial, or to go on with it.
+    """Order to begin a trial, or to continue it.
 
     Attributes:
         trial: its number, from 0.
-        config: values of a trial that begins, or that goes on with other ones; None keeps its own.
+        config: values of a trial that begins, or that continues with other ones; None keeps its own.
         source: the trial whose weights, optimizer and schedule it takes over.
     """
 
@@ -41,10 +41,16 @@ class Order:
 
 @dataclass(frozen=True)
 class Setting:
-    """A search: a `space`, or `configs` to try in their order; `epochs` of a trial at most; the `seed` of draws.
+    """A search that an algorithm begins.
 
-    `id` is that of the sweep's directory, the same after it was resumed; empty without one. `fits` tells whether a
-    trial of the second configuration can go on from the state of one of the first.
+    Attributes:
+        space: the ranges; empty if `configs` are given.
+        configs: configurations to try, in their order.
+        epochs: largest number of epochs of a trial.
+        seed: seed of the draws.
+        maximize: True if larger values of the metric are better.
+        id: name of the directory of the sweep, the same after it was resumed; empty without a directory.
+        fits: (source, config) → True if a trial of `config` can continue from the state of one of `source`.
     """
 
     space: Space
@@ -58,7 +64,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Plan:
-    """Size of a search: trials, model-epochs as rungs continue, and as they would be if each began from scratch."""
+    """Size of a search: number of trials, of model-epochs, and of model-epochs if each rung began from scratch."""
 
     trials: int
     epochs: int
@@ -69,10 +75,9 @@ class Algorithm(abc.ABC):
     """Base of the algorithms.
 
     Attributes:
-        parallel: number of trials that advance together, an epoch at a time, where decisions depend on the order of
-            values; None where they do not. It is a number of the algorithm's, not of the machine's: the history
-            depends on it.
-        keeps_states: a trial's state at its last pause but one may be asked for.
+        parallel: number of trials that advance together, an epoch at a time, if decisions depend on the order of
+            values; None if they do not. It belongs to the algorithm and not to the machine: the history depends on it.
+        keeps_states: True if the algorithm may ask for the state of a trial at its last pause but one.
     """
 
     parallel: int | None = None
@@ -80,7 +85,7 @@ class Algorithm(abc.ABC):
 
     @abc.abstractmethod
     def begin(self, setting: Setting) -> None:
-        """Start a search anew."""
+        """Start a search from its beginning."""
 
     @abc.abstractmethod
     def next(self) -> Order | None:
@@ -94,24 +99,24 @@ class Algorithm(abc.ABC):
         """Take the end of a trial: its last value after early stopping, None after a failure."""
 
     def given_up(self) -> list[int]:
-        """Return the paused trials that will not go on, each named once."""
+        """Return the paused trials that will not continue, each named once."""
         return []
 
     def plan(self) -> Plan | None:
-        """Size of the search, where it is known before."""
+        """Return the size of the search, if it is known in advance."""
         return None
 
     def __repr__(self) -> str:
         return self.describe()
 
     def describe(self) -> str:
-        """One line that tells two searches apart."""
+        """Return one line that distinguishes this search from others."""
         values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if not name.startswith("_"))
         return f"{type(self).__name__}({values})"
 
 
 class Listed(Algorithm):
-    """The configurations that were given, in their order."""
+    """Search that tries the given configurations in their order."""
 
     def begin(self, setting: Setting) -> None:
         self._epochs = setting.epochs
@@ -135,14 +140,14 @@ class Listed(Algorithm):
 
 
 class Grid(Listed):
-    """Every combination of the space."""
+    """Grid search: every combination of the space."""
 
     def _configs(self, setting: Setting) -> list[Config]:
         return list(setting.configs) or list(grid(setting.space))
 
 
 class Random(Listed):
-    """`trials` configurations drawn from the space."""
+    """Random search: `trials` configurations drawn from the space."""
 
     def __init__(self, trials: int = 16) -> None:
         self.trials = trials

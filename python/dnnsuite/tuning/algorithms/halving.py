@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Successive halving (Jamieson and Talwalkar, 2016) and Hyperband (Li et al., 2018), in whose rungs trials go on.
+"""Successive halving (Jamieson and Talwalkar, 2016) and Hyperband (Li et al., 2018), in whose rungs trials continue.
 
 ASHA (Li et al., MLSys 2020): successive halving that promotes a trial once it is among the best of its rung.
 """
@@ -26,7 +26,7 @@ class Bracket:
         self._to_order = deque(Order(first + i, config) for i, config in enumerate(configs))
         self._members = list(range(first, first + len(configs)))
         self._values: dict[int, float] = {}
-        self._over: dict[int, float] = {}  # those that go on no more, and the value that ranks them
+        self._over: dict[int, float] = {}  # those that continue no more, and the value that ranks them
         self.given_up: list[int] = []
 
     def next(self) -> Order | None:
@@ -45,7 +45,7 @@ class Bracket:
         self._end_rung()
 
     def _end_rung(self) -> None:
-        """Choose those that go on, once all of the rung have a value; rungs of none that goes on end at once."""
+        """Choose those that continue, once all of the rung have a value; rungs of which none continues end at once."""
         while self._at < len(self._rungs) - 1 and len(self._values) == len(self._members):
             self._at += 1
             order = sorted(self._members, key=lambda trial: (self._values[trial], trial))
@@ -90,8 +90,8 @@ class Brackets(Algorithm):
 
 
 class SuccessiveHalving(Brackets):
-    """Successive halving: `trials` train for `min_epochs`, the best 1/`eta` of them `eta` times as long, up to the
-    sweep's epochs."""
+    """Successive halving: `trials` train for `min_epochs`, the best 1/`eta` of them `eta` times as long, and so on up
+    to the epochs of the sweep."""
 
     def __init__(self, trials: int = 27, min_epochs: int = 1, eta: int = 3) -> None:
         _check(trials=trials, min_epochs=min_epochs)
@@ -110,7 +110,7 @@ class SuccessiveHalving(Brackets):
 
 
 class Hyperband(Brackets):
-    """Hyperband, whose R is the sweep's epochs; `skip_last` leaves out the last rungs of each bracket, as HFTA does.
+    """Hyperband, with R the epochs of the sweep; `skip_last` leaves out the last rungs of each bracket, as HFTA does.
 
     >>> from dnnsuite.tuning import Hyperband
     >>> Hyperband(eta=3)
@@ -150,7 +150,7 @@ def hyperband_rungs(R: int, eta: int = 3, skip_last: int = 0) -> list[list[Rung]
 
     Args:
         R: most epochs of a trial.
-        eta: one in `eta` trials goes on to the next rung, which has `eta` times the epochs.
+        eta: one in `eta` trials continues to the next rung, which has `eta` times the epochs.
         skip_last: last rungs of each bracket to leave out; a bracket without a rung left is empty.
     """
     _check_eta(eta)
@@ -166,7 +166,7 @@ def hyperband_rungs(R: int, eta: int = 3, skip_last: int = 0) -> list[list[Rung]
 
 
 def saving(brackets: Sequence[Sequence[Rung]]) -> tuple[int, int]:
-    """Return (model-epochs if survivors go on, model-epochs if every rung begins from scratch)."""
+    """Return (model-epochs if survivors continue, model-epochs if every rung begins from scratch)."""
     continued = from_scratch = 0
     for rungs in brackets:
         before = 0
@@ -189,11 +189,11 @@ def _check(**counts: int) -> None:
 
 
 class ASHA(Algorithm):
-    """ASHA: `trials` in all, `parallel` at once; rungs at `min_epochs`, `eta` times as many, and so on to the sweep's
-    epochs.
+    """ASHA: `trials` in all, `parallel` at once; rungs at `min_epochs`, `eta` times as many, and so on to the epochs of
+    the sweep.
 
-    `parallel` is part of the search, as who is promoted depends on who has ended: the history is the same on every
-    machine and at every width.
+    `parallel` is part of the search, because promotion depends on which trials have ended: the history is the same on
+    every machine and at every width.
     """
 
     def __init__(self, trials: int = 27, min_epochs: int = 1, eta: int = 3, parallel: int = 8) -> None:

@@ -23,19 +23,19 @@ _WENT_ON = "dnnsuite_epoch"  # attribute: the last epoch after which it was deci
 
 
 class OptunaSearch(Algorithm):
-    """Trials of an Optuna study, `parallel` of them side by side.
+    """Search by an Optuna study, with `parallel` trials side by side.
 
-    Each epoch's value is reported to the study's pruner, which may end the trial; the last value is its result. A study
-    whose storage has trials already takes them into account, and several processes may share one.
+    The value of each epoch is reported to the pruner of the study, which may end the trial; the last value is the
+    result. A study whose storage has trials already takes them into account, and several processes may share one.
 
     Args:
-        study: study from `optuna.create_study`; its direction has to be the sweep's goal.
+        study: study from `optuna.create_study`; its direction must be the goal of the sweep.
         trials: number of trials that this sweep adds.
-        parallel: number of trials at once. The history depends on it, and not on the machine.
+        parallel: number of trials at once. The history depends on it, but not on the machine.
 
     Raises:
         Unavailable: Optuna is not installed.
-        InvalidArgument: `study` is none, or has several objectives.
+        InvalidArgument: `study` is not an Optuna study, or has several objectives.
     """
 
     def __init__(self, study: Any, trials: int = 16, parallel: int = 8) -> None:

@@ -12,12 +12,12 @@ from .base import Algorithm, Decision, Order, Plan, Setting, drawn
 
 
 class PBT(Algorithm):
-    """A `population` that trains to the end; every `interval` epochs the worst `quantile` become copies of the best.
+    """Train a `population` to the end; every `interval` epochs the worst `quantile` become copies of the best.
 
-    A copy takes over weights and the optimizer's state, and explores: each number times 0.8 or 1.2, or drawn anew. Its
-    schedule is that of its own values, at the epoch that it has reached. What decides shapes or the kind of optimizer
-    stays that of the source. All wait for each other at the end of a generation, so the history does not depend on the
-    machine.
+    A copy takes over weights and optimizer state, and explores: each number is multiplied by 0.8 or 1.2, or drawn
+    again. Its schedule has its own values, at the epoch that it has reached. Values that decide shapes or the kind of
+    optimizer stay those of the source. All trials wait for each other at the end of a generation, so the history does
+    not depend on the machine.
     """
 
     keeps_states = True

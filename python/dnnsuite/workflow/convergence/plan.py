@@ -96,7 +96,7 @@ def _begin(folder: PlanFolder, settings: ConvergenceSettings, asked: Mapping[str
 def _continued(folder: PlanFolder, asked: Mapping[str, Any]) -> ConvergenceSettings:
     """Return the recorded settings, if what is asked for now and the machine agree with them."""
     if folder.state.get("workflow") != NAME:
-        raise InvalidArgument(f"--resume: {folder.root} is no comparison of convergence; choose another --out")
+        raise InvalidArgument(f"--resume: {folder.root} is not a comparison of convergence; choose another --out")
     given = {name: value for name, value in asked.items() if value is not None}
     now = resolve({**folder.state["asked"], **given})
     refuse_other_settings(folder.root, facts.changes(folder.state["environment"], facts.environment()))

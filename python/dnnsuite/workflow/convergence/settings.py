@@ -82,7 +82,7 @@ def _rate(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise InvalidArgument(f"--lrs {text}: wants numbers, e.g. .002,.001,.0005") from None
+        raise InvalidArgument(f"--lrs {text}: expected numbers, e.g. .002,.001,.0005") from None
     if not 0 < value < math.inf:
         raise InvalidArgument(f"--lrs {text}: a learning rate is a positive number")
     return value

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+"""What a newcomer writes by mistake is refused with the line to write instead, and leaves all as it was."""
+
+import numpy
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite import nn, optim
+from dnnsuite.errors import InvalidArgument
+from helpers import make_models
+
+X, Y = torch.randn(6, 4), torch.arange(6) % 3
+B = 2
+
+
+def array():
+    return dnnsuite.fuse(make_models(lambda: torch.nn.Sequential(torch.nn.Linear(4, 3)), B))
+
+
+def stacked(x=X, y=Y):
+    return dnnsuite.stack(x, B=B), dnnsuite.stack(y, B=B)
+
+
+def loss(models, x, y):
+    return nn.functional.cross_entropy(models(x), y)
+
+
+def step(loss_function, *batch, optimizer=optim.SGD):
+    models = array()
+    with dnnsuite.StepRunner(models, optimizer(models.parameters(), lr=0.1), loss_function, threads=1) as runner:
+        runner.step(*batch).losses()
+
+
+class Smoothed(torch.nn.Module):
+    def __init__(self, smoothing):
+        super().__init__()
+        self.body, self.smoothing = torch.nn.Linear(4, 3), smoothing
+
+    def forward(self, x, y=None):
+        out = self.body(x)
+        return out if y is None else torch.nn.functional.cross_entropy(out, y, label_smoothing=self.smoothing)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "way_out"),
+    [
+        (lambda: array()(numpy.zeros((B, 6, 4))), "torch.as_tensor"),
+        (lambda: nn.functional.cross_entropy(array()(stacked()[0]), Y.numpy()), "torch.as_tensor"),
+        (lambda: nn.functional.cross_entropy(array()(stacked()[0]), stacked(y=Y.int())[1]), r"target\.long\(\)"),
+        (lambda: nn.functional.cross_entropy(array()(stacked()[0]), stacked(y=Y.float())[1]), r"target\.long\(\)"),
+        (lambda: step(loss, X.numpy(), Y.numpy()), "torch.as_tensor"),
+        (lambda: step(lambda x, y: x.sum(), *stacked()), r"loss_function\(array, x, y\)"),
+        (lambda: step(lambda m, x, y: torch.nn.functional.cross_entropy(m(x), y), *stacked()), "nn.functional"),
+        (lambda: step(optim.SGD, *stacked(), optimizer=lambda p, lr: loss), r"StepRunner\(array, .*, loss_function\)"),
+        (lambda: dnnsuite.stack(X.numpy(), B=B), "torch.as_tensor"),
+        (lambda: dnnsuite.stack(B, X), "a Tensor for B"),
+        (lambda: dnnsuite.stack(X, B=2.0), "got 2.0 for B"),
+        (lambda: dnnsuite.stack((X, X, Y), B=B), r"dnnsuite\.stack\(y, B=4\)"),
+        (lambda: dnnsuite.fuse({"a": array()[0]}), "its values"),
+        (lambda: array().load_state_dict(array()[0].state_dict()), r"array\.replace\(i, model\)"),
+        (lambda: array().replace(0, array()[0].state_dict()), "give a torch module"),
+        (lambda: array().append(array()[0], lr=0.1), r"array\.append\(model, optimizer, lr=1e-3\)"),
+    ],
+)
+def test_the_line_to_write_is_named(mistake, way_out):
+    with pytest.raises(InvalidArgument, match=way_out):
+        mistake()
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        lambda opt: optim.lr_scheduler.CosineAnnealingLR(opt, T_max=9),
+        lambda opt: optim.lr_scheduler.OneCycleLR(opt, max_lr=1.0, total_steps=9),
+        lambda opt: optim.lr_scheduler.ReduceLROnPlateau(opt),
+    ],
+)
+def test_a_schedule_that_did_not_follow_an_edit_says_so(schedule):
+    models = array()
+    opt = optim.SGD(models.parameters(), lr=[0.1, 0.2])
+    scheduler = schedule(opt)
+    models.drop(0, opt)
+    before = opt.param_groups[0]["lr"].tolist()
+    with pytest.raises(
+        InvalidArgument, match=r"2 models and its optimizer 1: pass both .*array\.drop\(1, optimizer, sch"
+    ):
+        scheduler.step(torch.zeros(1)) if hasattr(scheduler, "patience") else scheduler.step()
+    assert opt.param_groups[0]["lr"].tolist() == before
+
+
+def test_a_number_of_each_model_belongs_in_its_forward():
+    models = [Smoothed(0.0), Smoothed(0.3)]
+    fused = dnnsuite.fuse(models)
+    with pytest.raises(
+        AttributeError, match=r"smoothing of Smoothed differs .*loss function of a StepRunner then returns"
+    ):
+        fused.smoothing  # noqa: B018
+    opt = optim.SGD(fused.parameters(), lr=[0.0, 0.0])
+    with dnnsuite.StepRunner(fused, opt, lambda m, x, y: m(x, y), threads=1) as runner:
+        losses = [runner.step(*stacked()).losses() for _ in range(4)]
+        assert runner.mode == "captured"
+    wanted = torch.stack([model(X, Y).detach() for model in models])
+    assert all(torch.allclose(one, wanted, atol=1e-6) for one in losses)
