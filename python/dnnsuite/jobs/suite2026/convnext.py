@@ -9,7 +9,7 @@ from torch import nn
 from ..declared_job import declare
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
 from .dit import Averaged, follow
-from .vision import accuracy, held_out_pictures, pictures, smoothed_loss
+from .vision import accuracy, counted, held_out_pictures, pictures, smoothed_loss
 
 
 class _OverChannels(nn.LayerNorm):
@@ -67,6 +67,7 @@ declare(
         hyper={"lr": 4e-3},
         rate=Rate(warmup=0.05, constant=0.05, shape="cosine"),
         after_step=follow,
+        flops_per_item=lambda options: counted(ConvNeXt, options),
         presets={
             "quick": Preset(3, 50, batch_size=64, plan=(1, 4), budget_s=15.0),
             "default": Preset(3, 300, batch_size=128, plan=(1, 2, 4), budget_s=50.0),

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from ...data.batches import ArrayBatches, WholeBatch
-from ...errors import InvalidArgument
+from ...errors import BadData, InvalidArgument
 from .._job import JobConfig
 from ..declared_job import widened
 from ..workload import Values
@@ -121,7 +121,12 @@ def flops_per_token(options: Values) -> float:
     width, ff = options["width"], options["ff"]
     shared = 2 * width * width * (1 + options["kv_heads"] / options["heads"])
     weights = options["layers"] * (shared + 3 * width * ff) + options["vocab"] * width
-    return float(6 * weights + 6 * options["layers"] * width * options["length"])
+    return 6.0 * weights + attention_flops(options)
+
+
+def attention_flops(options: Values) -> float:
+    """Products of queries, keys and values of a token, which sees half of the others."""
+    return 6.0 * options["layers"] * options["width"] * options["length"]
 
 
 def text(config: JobConfig, options: Values) -> ArrayBatches:
@@ -170,10 +175,10 @@ def _shard(path: Path, vocab: int) -> torch.Tensor:
 
     size = path.stat().st_size - 4 * _HEAD
     if size < 2 or size % 2:
-        raise InvalidArgument(f"{path} is no shard of tokens: a head of {_HEAD} int32 and uint16 after it")
+        raise BadData(f"{path} is no shard of tokens: a head of {_HEAD} int32 and uint16 after it")
     tokens = np.fromfile(path, np.uint16, offset=4 * _HEAD).astype(np.int32)
     if tokens.max() >= vocab:
-        raise InvalidArgument(f"{path} has the token {tokens.max()}: set vocab to {tokens.max() + 1} or more")
+        raise BadData(f"{path} has the token {tokens.max()}: set vocab to {tokens.max() + 1} or more")
     return torch.from_numpy(tokens)
 
 

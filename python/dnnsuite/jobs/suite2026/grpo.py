@@ -21,7 +21,7 @@ from ...data.batches import BatchesInTurn
 from .._job import JobConfig
 from ..declared_job import declare, widened
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
-from .decoder import SIZES, Decoder
+from .decoder import SIZES, Decoder, flops_per_token
 
 _LETTERS, _GROUP, _PARTS = 10, 8, 2
 _LOW, _HIGH = 0.8, 1.28
@@ -116,11 +116,8 @@ def _taught(items: tuple[tuple[str, Any], ...], seed: int) -> dict[str, torch.Te
 def unseen(config: JobConfig, options: Values) -> BatchesInTurn:
     """Prompts that are not trained on, 256 in a batch."""
 
-    def begin() -> Any:
-        generator = torch.Generator().manual_seed(9)
-        return lambda: (prompts(256, options["prompt"], generator, held_out=True),)
-
-    return BatchesInTurn(begin, {"source": "drawn"})
+    draw = lambda generator: (prompts(256, options["prompt"], generator, held_out=True),)  # noqa: E731
+    return BatchesInTurn.drawn(draw, 9, "letters to bring in order")
 
 
 def exact(model: Any, tokens: torch.Tensor) -> torch.Tensor:
@@ -147,6 +144,9 @@ declare(
         rate=Rate(warmup=0.0, constant=0.5),
         clip_norm=1.0,
         items_per_sample=_GROUP // _PARTS,
+        flops_per_item=lambda options: (
+            2 * options["prompt"] * flops_per_token({**options, "length": 2 * options["prompt"]})
+        ),
         presets={
             "quick": Preset(3, 80, batch_size=16),
             "default": Preset(3, 200, batch_size=64),
