@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from ...data.batches import ArrayBatches, WholeBatch
 from ...errors import BadData, InvalidArgument
@@ -90,7 +91,7 @@ class Decoder(nn.Module):
     """Tokens `[N, L]` → logits of the next ones `[N, L, vocab]`; the embedding is the head, too.
 
     Args:
-        options: SIZES.
+        options: SIZES; with `again`, a block is computed again in the backward pass, instead of kept.
         block: makes a block; by default one of attention and a gated feed-forward.
     """
 
@@ -106,13 +107,14 @@ class Decoder(nn.Module):
         )
         self.embedding = nn.Embedding(options["vocab"], width)
         self.blocks = nn.ModuleList(make() for _ in range(options["layers"]))
+        self.again = bool(options.get("again"))
         self.norm = nn.RMSNorm(width, eps=1e-6)
         nn.init.normal_(self.embedding.weight, std=width**-0.5)  # logits of variance 1
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x = self.embedding(tokens)
         for block in self.blocks:
-            x = block(x)
+            x = checkpoint(block, x, use_reentrant=False) if self.again else block(x)
         return F.linear(self.norm(x), self.embedding.weight)
 
 

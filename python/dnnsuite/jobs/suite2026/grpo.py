@@ -150,7 +150,7 @@ declare(
         presets={
             "quick": Preset(3, 80, batch_size=16),
             "default": Preset(3, 200, batch_size=64),
-            "paper": Preset(3, 20, batch_size=64, options=_PAPER),
+            "paper": Preset(3, 20, batch_size=16, options=_PAPER),
         },
     )
 )

@@ -122,14 +122,14 @@ def flops(options: Values) -> float:
 
 _PAPER = {
     "layers": 32, "width": 4096, "heads": 32, "kv_heads": 8, "ff": 14_336, "vocab": 128_256, "length": 8192,
-    "rank": 16, "base_steps": 0,
+    "rank": 16, "base_steps": 0, "again": 1,
 }  # fmt: skip
 declare(
     Workload(
         name="lora",
         description="adapters of rank 8 on a frozen decoder learn source code",
         unit="tokens",
-        options={**SIZES, "layers": 3, "rank": 8, "base_steps": 90},
+        options={**SIZES, "layers": 3, "rank": 8, "base_steps": 90, "again": 0},
         model=model,
         data=source_code,
         loss=loss,

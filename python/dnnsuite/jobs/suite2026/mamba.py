@@ -103,7 +103,7 @@ declare(
         presets={
             "quick": Preset(3, 50, batch_size=8, plan=(1, 4), budget_s=15.0),
             "default": Preset(3, 200, batch_size=32, plan=(1, 2, 4), budget_s=50.0),
-            "paper": Preset(3, 1000, batch_size=16, repeats=3, max_num_Bs=4, options=_PAPER),
+            "paper": Preset(3, 1000, batch_size=4, repeats=3, max_num_Bs=4, options=_PAPER),
         },
     )
 )

@@ -87,7 +87,7 @@ def _graph(nodes: int, features: int, classes: int) -> tuple[torch.Tensor, torch
     """Features, classes and 8 neighbours of each kind `[V, kinds, 8]` of every node."""
     generator = torch.Generator().manual_seed(3)
     kind = torch.randint(classes, (nodes,), generator=generator)
-    x = torch.randn(nodes, features, generator=generator) + _SIGNAL * F.one_hot(kind, features)
+    x = torch.randn(nodes, features, generator=generator) + _SIGNAL * F.one_hot(kind % features, features)
     order, counts = kind.argsort(), kind.bincount(minlength=classes)
     first = counts.cumsum(0) - counts
     any_one = torch.randint(nodes, (nodes, _KINDS, 8), generator=generator)
