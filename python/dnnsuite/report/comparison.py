@@ -117,9 +117,8 @@ def _overall(points: Sequence[Compared]) -> list[str]:
     if count < 2:
         return []
     within = f"95 % interval {low:.3f} to {high:.3f}" if low == low else "no interval: a job has one run"
-    return [
-        f"{weighted(points)}geometric mean over {count} jobs or points: {ratio:.3f} times the baseline's speed ({within})"
-    ]
+    over = f"{weighted(points)}geometric mean over {count} jobs or points"
+    return [f"{over}: {ratio:.3f} times the baseline's speed ({within})"]
 
 
 def weighted(points: Sequence[Compared]) -> str:

@@ -38,7 +38,7 @@ class Machines:
         points: the jobs, as :func:`dnnsuite.results.compare` judges them.
         table: a row per job: `unit`, and for each machine `a_` and `b_` its items per second, cost per million items
             and joules per item; `speed`, `cost` and `energy` are the candidate's over the baseline's.
-        means: geometric means of `speed`, `cost` and `energy` over the jobs, by their weights; NaN where one is not known.
+        means: weighted geometric means of `speed`, `cost` and `energy` over the jobs; NaN where one is not known.
     """
 
     names: tuple[str, str]
