@@ -332,7 +332,6 @@ def test_a_paper_size_is_its_sources_and_fits_on_as_many_gpus_as_it_says(name: s
     assert math.ceil(needed / _MEMORY / (1 - _RESERVE)) == paper.gpus, f"{needed / 1e9:.0f} GB"
 
 
-
 def test_what_was_held_out_is_not_trained_on() -> None:
     config = JobConfig(batch_size=64)
     held, _ = decoder.held_out_text(config, decoder.SIZES).batch(0)

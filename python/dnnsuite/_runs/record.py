@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from .._shown import metric
+from .._shown import metric as shown
 from .record_checks import checked
 from .record_parts import (
     FASTEST,
@@ -29,8 +29,26 @@ from .record_parts import (
 )
 
 __all__ = [
-    "FASTEST", "KINDS", "VERSION", "WITH_LOADER", "BadRecord", "Device", "Isolation", "Kind", "Machine", "Metric",
-    "MISSED", "Moment", "RunRecord", "Samples", "Status", "Verdict", "checked", "data_source", "new_id", "quality_text",
+    "FASTEST",
+    "KINDS",
+    "MISSED",
+    "VERSION",
+    "WITH_LOADER",
+    "BadRecord",
+    "Device",
+    "Isolation",
+    "Kind",
+    "Machine",
+    "Metric",
+    "Moment",
+    "RunRecord",
+    "Samples",
+    "Status",
+    "Verdict",
+    "checked",
+    "data_source",
+    "new_id",
+    "quality_text",
 ]  # fmt: skip
 
 VERSION = 2  # of the form below; 1 is what workflows and suites each wrote in a form of their own
@@ -53,8 +71,8 @@ def quality_text(run: RunRecord) -> str:
         return ""
     bound = "or more" if found["better"] == "more" else "or less"
     verdict = "PASS" if found["reached"] else "MISSED"
-    value = "infinite" if found["value"] is None else metric(found["value"])  # which JSON has not
-    return f"{found['metric']} {value}, target {metric(found['target'])} {bound}: {verdict}"
+    value = "infinite" if found["value"] is None else shown(found["value"])  # which JSON has not
+    return f"{found['metric']} {value}, target {shown(found['target'])} {bound}: {verdict}"
 
 
 def new_id() -> str:

@@ -99,8 +99,8 @@ def parallel(model: torch.nn.Module, place: Place, device: torch.device) -> torc
 def sharded(model: torch.nn.Module, place: Place, device: torch.device) -> torch.nn.Module:
     """Split each parameter of `model`, its gradient and what an optimizer keeps of it over all processes (FSDP2).
 
-    Members of its outermost lists, as the blocks of a decoder, are gathered for their own forward and backward only; the
-    rest is gathered for the whole step. A model on the CPU comes to `device` part by part.
+    Members of its outermost lists, as the blocks of a decoder, are put together for their own forward and backward
+    only, and the rest for the whole step. A model on the CPU comes to `device` part by part.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard

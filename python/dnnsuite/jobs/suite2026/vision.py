@@ -51,7 +51,7 @@ def held_out_pictures(config: JobConfig, options: Values) -> ArrayBatches:
 
 
 def counted(make: Callable[[Values], nn.Module], options: Values) -> float:
-    """Operations of a training step on a picture, as torch counts them on the meta device, where no convolution has groups."""
+    """Operations of a step on a picture, as torch counts them for convolutions without groups, on the meta device."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
