@@ -70,7 +70,7 @@ class SuiteReport:
 
     @property
     def learned(self) -> dict[str, str]:
-        """What each job has learned beside its target: of its last execution, or of the first that missed it."""
+        """Measure of each job beside its target: of its last execution, or of the first that missed it."""
         found = {}
         for job, of_job in by_job(entry for entry in self.entries if entry.quality).items():
             missed = [entry for entry in of_job if entry.missed]

@@ -43,7 +43,7 @@ class Row:
         item: name of the items that a rate counts, as images.
         seed_rate: rate in what the original suite counted, `seed_unit`; NaN for what is no run of a suite.
         disturbances: separated by `SEPARATOR`.
-        quality: what was learned, beside its target; empty without one.
+        quality: measure on held-out data beside its target; empty without one.
         weight: weight of the job in the one number of a comparison or a score.
         path: the run's directory, or the file that it was read from.
     """
