@@ -37,7 +37,7 @@ class ReportEntry:
     the original suite counted, which is what its targets are in, with batches from `seed_feed`; `loaded_rate` is the
     second rate of a job that was also measured with a loader. `interval` is that of `rate` within the run. `base` is
     the job's name without its variant. `conditions` are what must agree between entries for their rates to be pooled.
-    `quality` is the measure on held-out data, beside its target, which it has `missed` or not; `weight` counts in the score.
+    `quality` is the measure on held-out data beside its target, which was `missed` or not; `weight` is of the score.
     """
 
     job: str
