@@ -113,7 +113,7 @@ def gain(model: Any, tokens: torch.Tensor, following: torch.Tensor) -> torch.Ten
 
 
 def flops(options: Values) -> float:
-    """Of a token: of the frozen weights no gradients are made."""
+    """Operations for a token, without gradients of the frozen weights."""
     width, shared = options["width"], options["width"] * options["kv_heads"] // options["heads"]
     adapters = options["layers"] * options["rank"] * (8 * width + shared + 3 * options["ff"])
     attention = attention_flops(options)

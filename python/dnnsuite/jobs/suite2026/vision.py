@@ -61,7 +61,7 @@ def counted(make: Callable[[Values], nn.Module], options: Values) -> float:
 
 
 def encoder_flops(options: Values, conditioned: int = 0) -> float:
-    """Of a picture that a transformer sees in patches: its layers, and what each makes of one condition."""
+    """Operations for a picture in patches: those of the layers, and what each makes of one condition."""
     layers, width, places = options["layers"], options["width"], (options["size"] // options["patch"]) ** 2
     patches = 4 * options["channels"] * width * options["size"] ** 2
     return 6.0 * layers * width**2 * (12 * places + conditioned) + 12.0 * layers * width * places**2 + patches
