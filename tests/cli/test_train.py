@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from command_line import status
 
@@ -135,6 +136,8 @@ CLICKS = (
         (["gpt", "--seeds", "3", "--B", "2"], "--B 2: of a job, --seeds 3 models train as one array"),
         (["gpt", "--seeds", "2", "--nproc", "2"], "--seeds 2 are an array, which trains in one process"),
         (["gpt", "--nproc", "0"], "--nproc 0: must be at least 1"),
+        (["gpt", "--shard"], "--shard splits a model over processes, and there is one: add --nproc 2"),
+        (["sc20", "--shard"], "--shard is for jobs"),
     ],
 )
 def test_what_is_of_jobs_is_refused_elsewhere(arguments, words, capsys):
@@ -162,13 +165,20 @@ def test_a_target_that_is_missed_is_said(capsys):
     assert json.loads(capsys.readouterr().out)["until"]["reached"] == []
 
 
-def test_processes_train_the_model_that_one_trains(capsys):
-    for name, more in (("one", ()), ("two", ("--nproc", "2"))):
-        assert status("train", *CLICKS, "--out", name, *more) == 0
-    one, two = (json.loads(Path(name, "run.json").read_text()) for name in ("one", "two"))
-    assert (one["processes"], two["processes"]) == (1, 2)
+def test_processes_train_the_model_that_one_trains_in_copies_and_in_parts(capsys):
+    longer = ["epochs=3" if key == "epochs=2" else key for key in CLICKS]
+    parts = ("--nproc", "2", "--shard", "--out", "parts")
+    for asked in ((*longer, "--out", "one"), (*longer, "--nproc", "2", "--out", "two"), (*CLICKS, *parts)):
+        assert status("train", *asked) == 0
+    assert status("train", *longer, *parts, "--resume", "auto") == 0
+    runs = [json.loads(Path(name, "run.json").read_text()) for name in ("one", "two", "parts")]
+    assert [run["processes"] for run in runs] == [1, 2, 2]
     losses = [
         {each["name"]: each["value"] for each in run["metrics"] if each["name"] in ("loss/train", "AUC/valid")}
-        for run in (one, two)
+        for run in runs
     ]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5, nan_ok=True)
+    assert losses[0] == pytest.approx(losses[2], rel=1e-5, nan_ok=True)
+    one, whole = (torch.load(Path(name, "checkpoint.pt"), weights_only=True) for name in ("one", "parts"))
+    torch.testing.assert_close(whole["model"], one["model"], rtol=1e-4, atol=1e-6)  # any number of processes goes on
+    torch.testing.assert_close(whole["optimizer"]["state"], one["optimizer"]["state"], rtol=1e-4, atol=1e-6)

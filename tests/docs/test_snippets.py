@@ -6,7 +6,7 @@ import pytest
 import pages
 
 # Run elsewhere: as a script under the profiler, as a plugin, with what they leave looked at.
-ELSEWHERE = {"docs/see/profile.md", "docs/measure/workflow.md", "docs/measure/training.md"}
+ELSEWHERE = {"docs/see/profile.md", "docs/measure/own_job.md", "docs/measure/training.md"}
 WITH_PYTHON = [page for page in pages.PAGES if pages.blocks(page, "python")]
 
 

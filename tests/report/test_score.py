@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
+import dataclasses
 import math
 
 import pytest
 
 from dnnsuite.report._entries import ReportEntry
-from dnnsuite.report._score import score, score_table, seed_table, weighted_score
-from dnnsuite.report.targets import WEIGHTS, Target
+from dnnsuite.report._score import score, score_table
+from dnnsuite.report.targets import Target
 
 
 def entry(job, rate, run=0, failure=None):
@@ -42,6 +43,12 @@ def test_nothing_scored_is_zero():
     assert score([entry("mine", 5.0)], TARGETS).mean_performance == 0
 
 
-def test_reaching_each_base_rate_scores_one():
-    entries = [entry(job, base, run) for job, (_, base) in WEIGHTS.items() for run in range(4)]
-    assert weighted_score(seed_table(entries, None), WEIGHTS) == pytest.approx(1)
+def test_jobs_count_by_their_weights():
+    entries = [
+        dataclasses.replace(entry(job, rate, run), weight=weight)
+        for job, rate, weight in (("vae", 200, 3.0), ("reso", 4, 1.0))
+        for run in range(4)
+    ]
+    found = score(entries, TARGETS)
+    assert found.minimal_performance == 3 / 4
+    assert found.mean_performance == pytest.approx((2**3 * 0.4) ** (1 / 4))

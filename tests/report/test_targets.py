@@ -14,7 +14,7 @@ def test_published_ones_cover_the_suite():
     loader = targets.load("RTX")["loader"]
     assert (loader.rate, loader.perf, loader.sd) == (1200.0, 0.5, 0.10)
     assert loader.conditions == {"batches from": "loader"}
-    assert targets.WEIGHTS.keys() == found.keys() - {"scaling"}
+    assert set(targets.JOBS) == found.keys() - {"scaling"}
 
 
 def test_a_machine_becomes_the_target(tmp_path):
@@ -91,13 +91,6 @@ def test_a_bad_file_is_named_with_its_line(tmp_path, text, message):
 def test_an_unknown_model_is_answered_with_the_known_ones():
     with pytest.raises(InvalidArgument, match="'A100' is neither one of V100, MI50, RTX nor a CSV file"):
         targets.load("A100")
-
-
-def test_weights_of_the_user(tmp_path):
-    path = tmp_path / "weights.csv"
-    path.write_text("bench,weight,base\nvae,2,100\n")
-    assert targets.weights(path) == {"vae": (2.0, 100.0)}
-    assert targets.weights() == targets.WEIGHTS
 
 
 def test_data_that_were_made_to_try_a_reader_reach_no_published_target():

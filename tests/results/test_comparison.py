@@ -198,6 +198,17 @@ def test_one_number_for_two_machines_is_the_geometric_mean_of_the_jobs():
     assert overall([])[0] == 0
 
 
+def test_weights_of_a_suite_are_those_of_its_one_number():
+    points = [Compared("a", "faster", 2.0, 1.9, 2.1, weight=3.0), Compared("b", "same", 1.0, 0.99, 1.01)]
+    count, ratio, low, high = overall(points)
+    assert (count, ratio) == (2, pytest.approx(2 ** (3 / 4)))
+    halves = math.log(2.1 / 1.9) / 2, math.log(1.01 / 0.99) / 2
+    assert math.log(high / low) / 2 == pytest.approx(math.hypot(3 * halves[0], halves[1]) / 4)
+    (found,) = compare(runs([1.0, 1.0]).assign(weight=2.0), runs([1.0, 1.0], "B"))
+    assert found.weight == 2.0
+    assert "it weighs 2 in the baseline, which counts, and 1 in the candidate" in found.remarks
+
+
 def test_the_change_is_that_of_the_two_rates_that_are_shown():
     one, two = (runs([100.0, 400.0, 100.0], "A"), runs([90.0, 90.0, 420.0], "B"))
     (found,) = compare(one, two, method="unpaired")

@@ -211,3 +211,28 @@ class TeamNan(Team):
     def train(self, batch: Any) -> float:
         loss = super().train(batch)
         return loss * math.nan if self.place.rank == 1 else loss
+
+
+@register("toy-missed")
+class Missed(Nap):
+    """Has learned less than its target."""
+
+    value: ClassVar[float] = 0.25
+
+    def quality(self, preset: str, metrics: Any) -> dict[str, Any]:
+        reached = self.value <= 0.1
+        return {"metric": "error", "value": self.value, "better": "less", "target": 0.1, "reached": reached}
+
+
+@register("toy-infinite")
+class Infinite(Missed):
+    """Is infinitely far from its target."""
+
+    value = math.inf
+
+
+@register("toy-no-number")
+class NoNumber(Missed):
+    """Its measure is NaN."""
+
+    value = math.nan

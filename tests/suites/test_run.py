@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from children import assert_ends
-from dnnsuite import jobs, results
+from dnnsuite import jobs, report, results
 from dnnsuite._files import TEMPORARY, OutputError
 from dnnsuite._runs.reading import read_run
 from dnnsuite.errors import Error, InvalidArgument, Unavailable
@@ -194,6 +194,7 @@ FAILURES = {
     "toy-early": ("crash", "ended early, with status 0 and no result"),
     "toy-short": ("data", "StopIteration"),
     "toy-killed": ("killed", "SIGKILL"),
+    "toy-no-number": ("nan", "the measure 'error' on held-out data is NaN"),
 }
 
 
@@ -211,13 +212,31 @@ def test_failures_have_classes_and_stop_nobody(run_toy, tmp_path: Path, monkeypa
         assert not (done.root / "runs" / f"{job}-r0-d0" / "report.json").exists()
     assert said["toy-nap"].ok
     lines = (done.root / "summary.txt").read_text().splitlines()
-    assert [line[7:22] for line in lines[:-1]] == ["[ 1/ 1] FAILED "] * 6 + ["[  /  ] PASSED "]
+    assert [line[7:22] for line in lines[:-1]] == ["[ 1/ 1] FAILED "] * len(FAILURES) + ["[  /  ] PASSED "]
     reports = json.loads((done.root / "mila" / "0" / "toys_0.json").read_text().strip()[:-1] + "]")
     assert [report["name"] for report in reports] == ["toy-nap"]
     read = results.load(done.root / "mila")  # nothing that failed is missing from the original's tree
     assert dict(zip(read["job"], read["failure"], strict=True)) == {
         **{job: failure for job, (failure, _) in FAILURES.items()}, "toy-nap": None,
     }  # fmt: skip
+
+
+def test_a_missed_target_is_a_rate_that_the_report_does_not_pass(run_toy, tmp_path: Path) -> None:
+    done = run_toy(jobs_file(tmp_path, "toy-missed", "toy-infinite", "toy-nap"), tmp_path / "out", copies="1")
+    assert all(run.ok and run.metrics for run in done.runs)
+    assert not done.ok
+    made = report.make([done.root], allow_unlike=True)
+    assert made.verdict == "FAIL"
+    assert not made.passed
+    assert made.missed == {
+        "toy-missed": "error 0.25000, target 0.10000 or less: MISSED",
+        "toy-infinite": "error infinite, target 0.10000 or less: MISSED",
+    }
+    assert not any("target missed" in entry.flags for entry in made.entries)  # which is no disturbance
+    for page in (report.text(made), report.html(made), report.markdown(made)):
+        assert made.missed["toy-missed"] in page
+    passes = next(line for line in made.statistics if line.name == "Bench Passes")
+    assert "0 of 3 jobs have a row" in passes.definition  # of this suite, of which each job was run once
 
 
 def test_a_failed_copy_leaves_the_others_alone_and_is_tried_again(

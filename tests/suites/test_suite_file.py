@@ -16,6 +16,7 @@ name = "toy_reg"
 name = "gpt"
 preset = "default"
 options = { batch_size = 4, layers = 1 }
+weight = 3
 """
 
 
@@ -32,6 +33,7 @@ def test_jobs_have_presets_and_options_of_their_own(tmp_path: Path) -> None:
     assert (reg.repeat, reg.number) == (20, 20)
     assert (gpt.batch_size, gpt.options["layers"], gpt.options["width"]) == (4, 1, 96)
     assert gpt.changed == {"batch_size": 4, "layers": 1}
+    assert (reg.weight, gpt.weight) == (1.0, 3.0)
 
 
 def test_the_users_preset_is_stronger_and_options_stay(tmp_path: Path) -> None:
@@ -58,6 +60,9 @@ def test_several_jobs_are_a_suite_in_their_order() -> None:
         ("[[job]]\nname = 'gpt'\npreset = 'quikc'", "job 1: unknown preset 'quikc'"),
         ("[[job]]\nname = 'gtp'", "job 1: no job 'gtp'"),
         ("[[job]]\nname = 'gpt'\noptions = 3", "options are a table"),
+        ("[[job]]\nname = 'gpt'\nweight = 0", "job 1: weight is 0, must be a positive number"),
+        ("[[job]]\nname = 'gpt'\nweight = inf", "weight is inf, must be"),
+        ("[[job]]\nname = 'gpt'\nweight = true", "weight is True, must be"),
         ("[[job]]\nname = 'gpt'\noptions = { depth = 3 }", 'job 1: job "gpt", key "--depth" is not a flag'),
     ],
 )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from .._shown import metric as shown
 from .record_checks import checked
 from .record_parts import (
     FASTEST,
@@ -28,11 +29,30 @@ from .record_parts import (
 )
 
 __all__ = [
-    "FASTEST", "KINDS", "VERSION", "WITH_LOADER", "BadRecord", "Device", "Isolation", "Kind", "Machine", "Metric",
-    "Moment", "RunRecord", "Samples", "Status", "Verdict", "checked", "data_source", "new_id",
+    "FASTEST",
+    "KINDS",
+    "MISSED",
+    "VERSION",
+    "WITH_LOADER",
+    "BadRecord",
+    "Device",
+    "Isolation",
+    "Kind",
+    "Machine",
+    "Metric",
+    "Moment",
+    "RunRecord",
+    "Samples",
+    "Status",
+    "Verdict",
+    "checked",
+    "data_source",
+    "new_id",
+    "quality_text",
 ]  # fmt: skip
 
 VERSION = 2  # of the form below; 1 is what workflows and suites each wrote in a form of their own
+MISSED = "target missed"  # of a run whose metric on held-out data is not as good as its target
 
 T = TypeVar("T")
 
@@ -42,6 +62,17 @@ def data_source(provenance: Any) -> str:
     data = provenance.get("data") if isinstance(provenance, Mapping) else None
     source = data.get("source") if isinstance(data, Mapping) else data
     return str(source) if source else ""
+
+
+def quality_text(run: RunRecord) -> str:
+    """Format what a run has learned, beside its target; empty where it has none."""
+    found = run.details.get("quality")
+    if not isinstance(found, Mapping):
+        return ""
+    bound = "or more" if found["better"] == "more" else "or less"
+    verdict = "PASS" if found["reached"] else "MISSED"
+    value = "infinite" if found["value"] is None else shown(found["value"])  # which JSON has not
+    return f"{found['metric']} {value}, target {shown(found['target'])} {bound}: {verdict}"
 
 
 def new_id() -> str:

@@ -61,8 +61,8 @@ GROUPS = {
     " show",
     "Data": "data dataroot cold no_loader",
     "Machine": "device devices device_model threads pin require copies alone monitor share cluster cluster_option"
-    " workers nproc nodes gpus_per_node timeout slots slot locality smt reserve_memory allow_smt_split cpus memory"
-    " backend parent",
+    " workers nproc shard nodes gpus_per_node timeout slots slot locality smt reserve_memory allow_smt_split cpus"
+    " memory backend parent",
 }
 
 _METAVARS = {

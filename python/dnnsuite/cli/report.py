@@ -43,13 +43,12 @@ def report(
     save_target: Annotated[
         File, typer.Option(help="Make this machine the target: write a CSV file of targets.")
     ] = None,
-    weights: Annotated[File, typer.Option(help="CSV with bench, weight, base, instead of the published ones.")] = None,
     pdf: Annotated[File, typer.Option(help="Also save the page as PDF, using an installed browser.")] = None,
     price: Annotated[float | None, typer.Option(help="Price of the machine; adds the cost per score point.")] = None,
     cost_per_hour: Annotated[Optional[float], typer.Option(help="Price of an hour of the machine.")] = None,  # noqa: UP045
     currency: Annotated[str, typer.Option(help="Currency of the prices, e.g. EUR.")] = "",
     watts: Annotated[float | None, typer.Option(help="Power of the machine, for the energy of an item.")] = None,
-    jobs: Annotated[int, typer.Option(help="Number of jobs that must have been measured.")] = 19,
+    jobs: Annotated[Number, typer.Option(help="Jobs that must have been measured.  [the suite's]")] = None,
     title: Annotated[str, typer.Option(help="Title of the report.")] = "",
     allow_unlike: Annotated[
         bool, typer.Option("--allow-unlike", help="Pool runs of unlike machines or jobs, with a note.")
@@ -74,7 +73,6 @@ def report(
         watts=watts,
         currency=currency,
         jobs=jobs,
-        weight_file=weights,
         alone=alone or (),
         allow_unlike=allow_unlike,
     )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from ._options import Json, Number
+from ._options import Json, Number, Texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +37,7 @@ def roofline(
     out: Annotated[
         Optional[Path], typer.Option(help="Folder for roofline.csv, .json and .png.", show_default=False)  # noqa: UP045
     ] = None,
+    plugin: Annotated[Texts, typer.Option()] = None,
     as_json: Json = False,
 ) -> int:
     """Measure the CPUs' roofs, and place a job under them.
@@ -43,9 +45,11 @@ def roofline(
     The roofs (matrix products in fp32 and bf16, STREAM's triad in each cache and in memory) are measured once and
     kept in the cache folder; they are measured again when the CPU, the CPUs allowed, the threads or torch change.
     """
+    from .._runs.plugins import import_plugins
     from ..profiler.roofline import measure_peaks, probe_contention
     from ..profiler.roofline.peaks import digest
 
+    import_plugins(plugin or [], [os.getcwd()])
     if job is not None:
         _check(job)
     peaks = measure_peaks(threads, refresh, _say)

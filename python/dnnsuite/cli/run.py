@@ -64,6 +64,8 @@ def run(
     cluster_option: Annotated[
         Texts, typer.Option()
     ] = None,
+    nproc: Annotated[Number, typer.Option(hidden=True)] = None,
+    shard: Annotated[bool, typer.Option("--shard", hidden=True)] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command of each job; run nothing.")] = False,
     show: Annotated[
         bool, typer.Option("--show", help="Print the names of the jobs; with --json, as a jobs file to edit.")
@@ -75,6 +77,14 @@ def run(
 
     Jobs of one user run as several copies at once, each in its share; jobs that want the whole machine run alone.
     """
+    if nproc is not None or shard:
+        from ..errors import InvalidArgument
+
+        named = "--shard" if shard else f"--nproc {nproc}"
+        raise InvalidArgument(
+            f"{named}: run measures copies of a job side by side, each in one process with a share of the machine; "
+            "`dnnsuite train JOB` trains one model in several, to the same target"
+        )
     asked = {
         "names": _split(name), "exclude": _split(exclude), "repeat": repeats, "copies": copies,
         "alone": alone or None, "device": device,

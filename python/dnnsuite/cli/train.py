@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from .._runs.plugins import import_plugins
 from .._shown import metric, ratio
 from ..errors import InvalidArgument
 from ._options import AllowChanged, Json, Number, Text, Texts
@@ -70,12 +71,16 @@ def train(
     nproc: Annotated[
         Number, typer.Option(help="Train data parallel in as many processes of this machine, like torchrun.  [1]")
     ] = None,
+    shard: Annotated[
+        bool, typer.Option("--shard", help="Split a job's model over the processes, where it does not fit into each.")
+    ] = False,
     cluster: Annotated[Text, typer.Option(help="Run as a task of a cluster.  [slurm, with --nodes]")] = None,
     nodes: Annotated[Number, typer.Option(help="Nodes of the cluster.  [1]")] = None,
     gpus_per_node: Annotated[
         Number, typer.Option(help="GPUs of a node, a process for each.  [none: a process per node]")
     ] = None,
     cluster_option: Annotated[Texts, typer.Option()] = None,
+    plugin: Annotated[Texts, typer.Option()] = None,
     as_json: Json = False,
 ) -> int:
     """Train a configuration: epochs, validation, checkpoints.
@@ -86,6 +91,7 @@ def train(
     """
     from .. import training
 
+    import_plugins(plugin or [], [os.getcwd()])
     file, keys = _split(arguments or [])
     if nproc is not None and "WORLD_SIZE" not in os.environ:
         return _in_processes(nproc, context, seeds)
@@ -107,14 +113,19 @@ def train(
             raise InvalidArgument(
                 f"--B {B}: of a job, --seeds {seeds or 1} models train as one array, or with --B 1 one after the other"
             )
+        if shard and int(os.environ.get("WORLD_SIZE", "1")) < 2:
+            raise InvalidArgument(
+                "--shard splits a model over processes, and there is one: add --nproc 2, or use torchrun"
+            )
         options = overrides(keys), preset or "default", device, data or "auto", dataroot
-        of_job = _AskedJob(file, *options, until, seeds or 1)
+        of_job = _AskedJob(file, *options, until, seeds or 1, shard)
         if B == 1 and (seeds or 1) > 1:
             return _one_by_one(of_job, out, resume or "never", allow_changed or [], quiet, as_json)
         return _train(of_job, out, resume or "never", allow_changed or [], quiet, as_json)
-    if until is not None or seeds is not None:
+    of_jobs = {"--until": until, "--seeds": seeds, "--shard": shard or None}
+    if odd := next((option for option, value in of_jobs.items() if value is not None), None):
         raise InvalidArgument(
-            f"{'--until' if until is not None else '--seeds'} is for jobs, which have a metric and a "
+            f"{odd} is for jobs, which have a metric and a "
             f"target, and {file or 'sc20'} is a file of configurations: name a job, or use --vary"
         )
     path = file or training.SHIPPED
@@ -224,6 +235,7 @@ class _AskedJob:
     dataroot: str | None
     until: str | None = None
     seeds: int = 1
+    shard: bool = False
     saves, events = True, False
 
     @property
@@ -238,14 +250,14 @@ class _AskedJob:
         of = (self.name, self.preset, self.keys)
         more: dict[str, Any] = {"data": self.data, "dataroot": self.dataroot, "until": self.until}
         if self.seeds == 1:
-            return lambda kind: training.experiment_of_job(*of, kind, **more)
+            return lambda kind: training.experiment_of_job(*of, kind, **more, shard=self.shard)
         return lambda kind: training.array_of_job(*of, kind, self.seeds, **more)
 
     def record(self) -> dict[str, Any]:
         """Return the options for the run's record."""
         asked = {"job": self.name, "keys": self.keys, "dataroot": self.dataroot, "seeds": self.seeds}
-        own = {} if self.data == "auto" else {"data": self.data}
-        return {**asked, **({"until": self.until} if self.until else {}), **own}
+        more = {"until": self.until, "shard": self.shard, "data": "" if self.data == "auto" else self.data}
+        return {**asked, **{name: value for name, value in more.items() if value}}
 
 
 def _variants(settings: Settings, vary: Sequence[str], B: int | None) -> Variants:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,14 @@ class BatchesInTurn:
     ) -> None:
         self._begin, self.record, self.sizes = begin, dict(record), dict(sizes or {})
         self._draw, self._next = begin(), 0
+
+    @classmethod
+    def drawn(cls, draw: Callable[[torch.Generator], tuple[torch.Tensor, ...]], seed: int, what: str) -> BatchesInTurn:
+        """Batches that `draw` makes of one generator in turn; `what` says what they are, for the record."""
+        import torch
+
+        record = {"source": f"drawn: {what}", "licence": "none needed"}
+        return cls(lambda: functools.partial(draw, torch.Generator().manual_seed(seed)), record)
 
     def batch(self, i: int) -> tuple[torch.Tensor, ...]:
         """Batch i since training began."""

@@ -35,7 +35,8 @@ class Card:
         data: a data set of `dnnsuite data`, or `generated`.
         batch_size: batch size of the original's protocol.
         references: keys in `references.bib`.
-        version: counts changes; one that changes rates is marked `(numbers)` in `changes`, newest first.
+        version: counts changes; one that changes rates is marked `(numbers)` in `changes`, newest first. A card of
+            version 1 lists none.
         deviations: deviations from the original, each with its reason.
         text: the card as it is written.
     """
@@ -94,7 +95,7 @@ def _read(path: Path) -> Card:
         references=tuple(values["references"].split(", ")),
         version=int(values["version"]),
         deviations=lists["Deviations from the original"],
-        changes=lists["Changes"],
+        changes=lists.get("Changes", ("1: first version",)),
         text=text,
     )
 

@@ -8,7 +8,7 @@ MASTER_PORT); without them, a job has one process and everything here does nothi
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import Error, InvalidArgument
 
@@ -94,6 +94,54 @@ def parallel(model: torch.nn.Module, place: Place, device: torch.device) -> torc
     from torch.nn.parallel import DistributedDataParallel
 
     return DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
+
+
+def sharded(model: torch.nn.Module, place: Place, device: torch.device) -> torch.nn.Module:
+    """Split each parameter of `model`, its gradient and what an optimizer keeps of it over all processes (FSDP2).
+
+    Members of its outermost lists, as the blocks of a decoder, are put together for their own forward and backward
+    only, and the rest for the whole step. A model on the CPU comes to `device` part by part.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.nn import ModuleList, Sequential
+
+    before = dict(model.named_parameters())
+    mesh = init_device_mesh(device.type, (place.world_size,))
+    for part in _members(model, ModuleList) or _members(model, Sequential):
+        fully_shard(part, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    for name, parameter in model.named_parameters():
+        vars(parameter).update(vars(before[name]))
+    return model
+
+
+def _members(model: torch.nn.Module, kind: type[torch.nn.Module]) -> list[torch.nn.Module]:
+    """Members of the outermost modules of a kind, those that have parameters."""
+    if isinstance(model, kind):
+        return [each for each in model.children() if next(each.parameters(), None) is not None]
+    return [part for child in model.children() for part in _members(child, kind)]
+
+
+def whole(value: Any) -> Any:
+    """Return `value` with each tensor that processes share put together on the CPU; all of them have to call it."""
+    from torch.distributed.tensor import DTensor
+
+    if isinstance(value, DTensor):
+        return value.full_tensor().cpu()
+    if isinstance(value, dict):
+        return {key: whole(own) for key, own in value.items()}
+    return [whole(own) for own in value] if isinstance(value, list) else value
+
+
+def as_shared(value: Any, like: Any) -> Any:
+    """Return this process's part of a whole tensor where `like` is shared and of its size; else `value`."""
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    if not isinstance(like, DTensor) or getattr(value, "shape", None) != like.shape:
+        return value
+    own = value.to(like.device)
+    return distribute_tensor(own, like.device_mesh, like.placements, src_data_rank=None)
 
 
 def finish() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._runs.record import WITH_LOADER
+from .._runs.record import MISSED, WITH_LOADER
 from ..results.intervals import mean
 from ..results.pool import conditions, counting
 from ..results.table import SEPARATOR
@@ -37,6 +37,7 @@ class ReportEntry:
     the original suite counted, which is what its targets are in, with batches from `seed_feed`; `loaded_rate` is the
     second rate of a job that was also measured with a loader. `interval` is that of `rate` within the run. `base` is
     the job's name without its variant. `conditions` are what must agree between entries for their rates to be pooled.
+    `quality` is the measure on held-out data beside its target, which was `missed` or not; `weight` is of the score.
     """
 
     job: str
@@ -67,6 +68,9 @@ class ReportEntry:
     started: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     plan: str = ""
+    quality: str = ""
+    missed: bool = False
+    weight: float = 1.0
 
     @property
     def bench(self) -> str:
@@ -108,6 +112,7 @@ def entries_of(rows: pd.DataFrame) -> list[ReportEntry]:
 def _entry(row: Mapping[str, Any], run: str) -> ReportEntry:
     failure = row["failure"] or (None if row["status"] == "ok" and math.isfinite(row["value"]) else "crash")
     known = math.isfinite(row["low"]) and math.isfinite(row["high"])
+    told = row["disturbances"].split(SEPARATOR)
     return ReportEntry(
         job=row["job"],
         base=row["base"],
@@ -125,7 +130,8 @@ def _entry(row: Mapping[str, Any], run: str) -> ReportEntry:
         failure=failure,
         message=row["message"],
         isolation=row["isolation"] or "unknown",
-        flags=tuple(filter(None, row["disturbances"].split(SEPARATOR))),
+        flags=tuple(flag for flag in told if flag not in ("", MISSED)),
+        missed=MISSED in told,
         conditions=conditions(row),
         path=Path(row["path"]),
         kind=row["kind"],
@@ -137,6 +143,8 @@ def _entry(row: Mapping[str, Any], run: str) -> ReportEntry:
         started=row["started"],
         versions={name: row[name] for name in ("torch", "dnnsuite", "commit") if row[name]},
         plan=row["plan"],
+        quality=row["quality"],
+        weight=row["weight"],
     )
 
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import results
-from ..errors import InvalidArgument
+from .._files import read_json
+from .._runs.folder import SUITE_FILE
+from ..errors import Error, InvalidArgument
 from ..results.intervals import FEWEST_RUNS
 from ..results.pool import UNKNOWN, reasons, refuse_unlike
 from ._costs import Costs, cost_table, gpu_watts
 from ._entries import ReportEntry, by_job, by_run, entries_of, finished, of_suites, rows_of_report
 from ._interference import interference_table
-from ._score import JOBS, LEAST_RUNS, Score, Statistic, score, score_table, seed_table, statistics, weighted_score
+from ._score import LEAST_RUNS, Score, Statistic, score, score_table, seed_table, statistics, weights_of
 from ._summary import device_table, failures, isolation, summary_table, target_table
-from .targets import WEIGHTS, Target, load, uncompared, weights
+from .targets import JOBS, Target, load, uncompared
 
 if TYPE_CHECKING:
     import pandas
@@ -45,7 +48,6 @@ class SuiteReport:
     isolation: dict[str, int]
     seed: pandas.DataFrame
     statistics: list[Statistic]
-    weighted: float
     target: str | None = None
     scored: pandas.DataFrame | None = None
     score: Score | None = None
@@ -61,15 +63,32 @@ class SuiteReport:
 
     @property
     def passed(self) -> bool:
-        """True if every statistic passes, nothing failed, and every job that has a target was compared with it."""
-        good = all(line.passed for line in self.statistics) and not self.failures
+        """True if every statistic passes, nothing failed, every job has learned what it should have, and every one that
+        has a target machine was compared with it."""
+        good = all(line.passed for line in self.statistics) and not self.failures and not self.missed
         return good and not self.uncompared
+
+    @property
+    def learned(self) -> dict[str, str]:
+        """Measure of each job beside its target: of its last execution, or of the first that missed it."""
+        found = {}
+        for job, of_job in by_job(entry for entry in self.entries if entry.quality).items():
+            missed = [entry for entry in of_job if entry.missed]
+            many = f" (reached in {len(of_job) - len(missed)} of {len(of_job)} executions)" if len(of_job) > 1 else ""
+            found[job] = (missed or of_job[-1:])[0].quality + many
+        return found
+
+    @property
+    def missed(self) -> dict[str, str]:
+        """The same of those that missed it, whose rates are of a training that does not work."""
+        missed = {entry.job for entry in self.entries if entry.missed}
+        return {job: said for job, said in self.learned.items() if job in missed}
 
     @property
     def verdict(self) -> str:
         """PASS, FAIL, NOT COMPARABLE (what was compared passes, and some jobs must not be compared), or NOT ENOUGH
         RUNS: nothing failed, and the suite is too short for its statistics."""
-        if self.failures:
+        if self.failures or self.missed:
             return "FAIL"
         if self.statistics and self.seed["sd"].isna().any():
             return "NOT ENOUGH RUNS"
@@ -98,6 +117,8 @@ class SuiteReport:
         return {
             "title": self.title,
             "passed": self.passed,
+            "learned": self.learned,
+            "missed": self.missed,
             "verdict": self.verdict,
             "uncompared": self.uncompared,
             "target": self.target,
@@ -109,7 +130,6 @@ class SuiteReport:
             "failures": {kind: [_failed(entry) for entry in of_kind] for kind, of_kind in self.failures.items()},
             "seed_table": _records(self.seed),
             "statistics": [_plain_values(vars(line)) for line in self.statistics],
-            "weighted_score": _plain(self.weighted),
             "score_table": None if self.scored is None else _records(self.scored),
             "score": None
             if self.score is None
@@ -150,8 +170,7 @@ def make(
     cost_per_hour: float | None = None,
     watts: float | None = None,
     currency: str = "",
-    jobs: int = JOBS,
-    weight_file: Path | None = None,
+    jobs: int | None = None,
     alone: Sequence[Path] = (),
     allow_unlike: bool = False,
 ) -> SuiteReport:
@@ -168,7 +187,7 @@ def make(
         cost_per_hour: cost of an hour of the machine.
         currency: currency of both, for example EUR.
         watts: power of the machine, W.
-        jobs: number of jobs that must have a row.
+        jobs: number of jobs that must have a row; by default the original's 19, or all jobs of another suite.
         alone: directories of the same suite with one copy of each job; they add a table of interference.
         allow_unlike: report on runs that differ in what ran or where, and note it.
 
@@ -197,6 +216,7 @@ def make(
     comparable = _comparable(suites, unlike)
     last: dict[str, Target] | None = load(target, last=True) if target and comparable else None
     differing = _differing(entries)
+    benches = {entry.job: entry.bench for entry in suites}
     return SuiteReport(
         title=title or f"{name or _title(entries)}: {', '.join(str(directory) for directory in directories)}",
         entries=entries,
@@ -206,8 +226,7 @@ def make(
         failures=failures(entries),
         isolation=isolation(entries),
         seed=seed,
-        statistics=statistics(seed, jobs, {entry.job: entry.bench for entry in suites}) if suites else [],
-        weighted=weighted_score(seed, weights(weight_file)),
+        statistics=statistics(seed, jobs or _expected(suites, exclude), benches) if suites else [],
         target=target,
         scored=score_table(suites, last) if last else None,
         score=score(suites, last, price) if last else None,
@@ -237,6 +256,17 @@ def _notes_on_unlike(rows: pandas.DataFrame, allowed: bool) -> tuple[list[str], 
     return [], odd
 
 
+def _expected(entries: Sequence[ReportEntry], exclude: Sequence[str]) -> int:
+    """Number of jobs that the suites of these entries have: the original's, or those that each was asked for."""
+    if {"baselines", "fast"} & {entry.plan for entry in entries} or any(entry.kind == "mila" for entry in entries):
+        return len(JOBS)
+    asked = {entry.bench for entry in entries}
+    for folder in {entry.path.parent.parent for entry in entries}:
+        with suppress(Error, KeyError, TypeError):  # without it, what is there is all there is
+            asked |= {each["name"] for each in read_json(folder / SUITE_FILE)["jobs"]}
+    return len(asked - set(exclude))
+
+
 def _title(entries: Sequence[ReportEntry]) -> str:
     kinds = sorted({"suite" if entry.kind == "mila" else entry.kind for entry in entries})
     return " and ".join(kinds) or "suite"
@@ -250,6 +280,10 @@ def _comparable(entries: Sequence[ReportEntry], unlike: Mapping[str, object]) ->
 def _notes(entries: Sequence[ReportEntry], seed: pandas.DataFrame, unlike: Mapping[str, Sequence[str]]) -> list[str]:
     """Sentences that a reader of the figures needs."""
     notes = []
+    own = {job: weight for job, weight in weights_of(entries).items() if weight != 1}
+    if own:
+        said = ", ".join(f"{job} {weight:g}" for job, weight in own.items())
+        notes.append(f"weights of jobs in the score: {said}; others 1")
     others = sorted({entry.kind for entry in entries} - {entry.kind for entry in of_suites(entries)})
     if others:
         notes.append(
@@ -367,7 +401,7 @@ def _not_run(entries: Sequence[ReportEntry], exclude: Sequence[str]) -> list[str
     """Jobs of the original's suite of which there is nothing, where that suite was run."""
     if not {"baselines", "fast"} & {entry.plan for entry in entries}:
         return []
-    return [job for job in WEIGHTS if job not in {entry.bench for entry in entries} | set(exclude)]
+    return [job for job in JOBS if job not in {entry.bench for entry in entries} | set(exclude)]
 
 
 def _failed(entry: ReportEntry) -> dict[str, str]:

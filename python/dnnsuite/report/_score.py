@@ -5,13 +5,13 @@ score of its last version: passes against targets, stability, mean performance, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..results.intervals import mean
+from ..results.intervals import mean, weighted_mean
 from ._entries import ReportEntry, by_job, by_run, finished
-from .targets import Target, uncompared
+from .targets import JOBS, Target, uncompared
 
 if TYPE_CHECKING:
     import pandas
@@ -26,7 +26,7 @@ class Score:
 
     well_functioning (BF): 1 while at most one result in a hundred failed, else 0. minimal_performance (PM) and
     stability (ST): the fractions of jobs whose rate and whose deviation reach their target. mean_performance (PG): the
-    geometric mean of rate / target, without `scaling`.
+    geometric mean of rate / target, without `scaling`. Jobs of a suite's file count by their weights.
     """
 
     failures: int
@@ -92,37 +92,31 @@ def score(entries: Sequence[ReportEntry], targets: Mapping[str, Target], price: 
     failures = sum(not entry.ok for entry in scored)
     table = score_table(entries, targets)
     table = table[table["target"].notna()]
-    perf = [float(value) for job, value in table["perf"].items() if job != "scaling"]
+    weights = table.index.map(weights_of(entries)).astype(float)
+    perf = {str(job): float(value) for job, value in table["perf"].items() if job != "scaling"}
     healthy = bool(scored) and failures <= MOST_FAILURES * len(scored)
     return Score(
         failures=failures,
         results=len(scored),
         well_functioning=float(healthy),
-        minimal_performance=float(table["perf_pass"].mean()) if len(table) else 0.0,
-        stability=float(table["sd%_pass"].mean()) if len(table) else 0.0,
-        mean_performance=_geometric_mean(perf),
+        minimal_performance=weighted_mean(table["perf_pass"], weights) if len(table) else 0.0,
+        stability=weighted_mean(table["sd%_pass"], weights) if len(table) else 0.0,
+        mean_performance=_geometric_mean(perf, weights_of(entries)),
         price=price,
     )
 
 
-def _geometric_mean(values: Sequence[float]) -> float:
-    if not values or min(values) <= 0:
+def weights_of(entries: Iterable[ReportEntry]) -> dict[str, float]:
+    """Return the weight of each job."""
+    return {entry.job: entry.weight for entry in entries}
+
+
+def _geometric_mean(values: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    if not values or min(values.values()) <= 0:
         return 0.0
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
+    return math.exp(weighted_mean(map(math.log, values.values()), (weights[job] for job in values)))
 
 
-def weighted_score(table: pandas.DataFrame, weights: Mapping[str, tuple[float, float]]) -> float:
-    """Sum of weight * result / base over the sum of weights, of the jobs in a :func:`seed_table` that have weights."""
-    parts = [
-        (float(table.loc[job, "result"]), *weights[job])
-        for job in table.index[table["result"].notna()]
-        if job in weights
-    ]
-    total = math.fsum(weight for _, weight, _ in parts)
-    return math.fsum(result * weight / base for result, weight, base in parts) / total if total else math.nan
-
-
-JOBS = 19  # of the suite: all must have a row
 LEAST_RUNS = 4
 
 
@@ -171,7 +165,9 @@ def seed_table(entries: Sequence[ReportEntry], targets: Mapping[str, Target] | N
     return table
 
 
-def statistics(table: pandas.DataFrame, jobs: int = JOBS, benches: Mapping[str, str] | None = None) -> list[Statistic]:
+def statistics(
+    table: pandas.DataFrame, jobs: int = len(JOBS), benches: Mapping[str, str] | None = None
+) -> list[Statistic]:
     """Return the three lines below the table. Rows with too few runs do not count.
 
     Args:

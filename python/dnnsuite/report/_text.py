@@ -152,6 +152,8 @@ def _score_lines(score: Score) -> list[str]:
 def _sections(report: SuiteReport, table: Callable[[pandas.DataFrame], str]) -> list[tuple[str, str]]:
     """Title and body of each part after the original's."""
     found = [("Rates", table(report.summary))]
+    if report.learned:
+        found.append(("Learned, on held-out data", "\n".join(f"{job}: {said}" for job, said in report.learned.items())))
     if len(report.devices):
         found.append(("Devices, as shares of the fastest", table(report.devices.map(_fraction))))
     if report.score is not None:

@@ -117,7 +117,15 @@ def _overall(points: Sequence[Compared]) -> list[str]:
     if count < 2:
         return []
     within = f"95 % interval {low:.3f} to {high:.3f}" if low == low else "no interval: a job has one run"
-    return [f"geometric mean over {count} jobs or points: {ratio:.3f} times the baseline's speed ({within})"]
+    over = f"{weighted(points)}geometric mean over {count} jobs or points"
+    return [f"{over}: {ratio:.3f} times the baseline's speed ({within})"]
+
+
+def weighted(points: Sequence[Compared]) -> str:
+    """Say the weights of the one number; empty where all jobs count alike."""
+    if all(point.weight == 1 for point in points):
+        return ""
+    return f"weighted ({', '.join(f'{point.point} {point.weight:g}' for point in points if point.ratio > 0)}) "
 
 
 def _summary(points: Sequence[Compared]) -> str:

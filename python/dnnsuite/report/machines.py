@@ -15,10 +15,11 @@ from .._runs.words import printable
 from .._shown import interval, rate
 from ..errors import InvalidArgument
 from ..results.comparison import Compared, overall
-from ..results.intervals import mean
+from ..results.intervals import weighted_mean
 from ._costs import Costs, gpu_watts, per_million
 from ._entries import entries_of, finished, rows_of_report
 from ._report import described
+from .comparison import weighted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +38,7 @@ class Machines:
         points: the jobs, as :func:`dnnsuite.results.compare` judges them.
         table: a row per job: `unit`, and for each machine `a_` and `b_` its items per second, cost per million items
             and joules per item; `speed`, `cost` and `energy` are the candidate's over the baseline's.
-        means: geometric means of `speed`, `cost` and `energy` over the jobs; NaN where one is not known.
+        means: weighted geometric means of `speed`, `cost` and `energy` over the jobs; NaN where one is not known.
     """
 
     names: tuple[str, str]
@@ -88,6 +89,7 @@ class Machines:
         return printable(
             environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
                 machines=self,
+                weighted=weighted(self.points),
                 style=style[0] if style else "",
                 chart=plots.svg(figure),
                 count=count,
@@ -141,8 +143,12 @@ def machines(
     found.index.name = "job"
     found["cost"] = found["b_cost_per_million"] / found["a_cost_per_million"]
     found["energy"] = found["b_joules_per_item"] / found["a_joules_per_item"]
+    weights = {point.point: point.weight for point in points}
     means = {
-        name: math.exp(mean(map(math.log, found[name]))) if found[name].notna().all() else math.nan for name in _SHOWN
+        name: math.exp(weighted_mean(map(math.log, found[name]), (weights[str(job)] for job in found.index)))
+        if found[name].notna().all()
+        else math.nan
+        for name in _SHOWN
     }
     systems = (described(entries[0]), described(entries[1]))
     return Machines(names, systems, points, found, means, costs[0].currency, costs)

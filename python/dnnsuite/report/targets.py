@@ -38,6 +38,7 @@ _PUBLISHED = {
     "wlm": (1621.97, 705.43, 1440.87),
     "wlmfp16": (5522.45, 1282.66, 3793.37),
 }
+JOBS = tuple(_PUBLISHED)
 MODELS = ("V100", "MI50", "RTX")
 # Where mila-iqia/training's last version (December 2019) scores against other rates than it reported before.
 _SCORED = {
@@ -59,33 +60,9 @@ _WITH_LOADER = frozenset({
     "convnet_distributed_fp16", "dcgan_all",
 })  # fmt: skip
 
-# The parts of a weighted score: weight, and the rate that earns it (same source).
-WEIGHTS = {
-    "atari": (2.88, 26.5405955792167),
-    "cart": (2.67, 7302.07868564706),
-    "convnet": (2.79, 854.372140032470),
-    "convnet_distributed": (2.97, 679.552350938073),
-    "convnet_distributed_fp16": (3.16, 787.612513885864),
-    "convnet_fp16": (2.97, 1679.83933693595),
-    "dcgan": (2.79, 953.948799476626),
-    "dcgan_all": (2.97, 309.723619627068),
-    "fast_style": (2.79, 1012.08893408226),
-    "loader": (2.96, 7399.55789895996),
-    "recom": (2.81, 74767.2559322286),
-    "reso": (2.79, 1177.57382438524),
-    "ssd": (2.79, 145.729436411335),
-    "toy_lstm": (2.67, 4.10197009223690),
-    "toy_reg": (2.67, 1234013.49127685),
-    "translator": (2.78, 900.443830123957),
-    "vae": (2.79, 27375.6153865499),
-    "wlm": (2.78, 6487.87603739007),
-    "wlmfp16": (2.96, 22089.7959228754),
-}
-
 # What a rate that is made a target was measured with: another rate must be, too, to be compared with it.
 _CONDITIONS = ("device", "precision", "preset", "settings", "batch size", "copies", "batches from", "data")
 _COLUMNS = ("bench", "target", "perf_target", "sd_target", *_CONDITIONS)
-_WEIGHT_COLUMNS = ("bench", "weight", "base")
 
 
 @dataclass(frozen=True)
@@ -206,16 +183,6 @@ def save(path: Path, entries: Iterable[ReportEntry]) -> dict[str, Target]:
     )
     write_text(path, text.getvalue())
     return made
-
-
-def weights(path: Path | None = None) -> dict[str, tuple[float, float]]:
-    """Weight and base rate of each job: the published ones, or those of a CSV file with bench, weight, base."""
-    if path is None:
-        return dict(WEIGHTS)
-    return {
-        row["bench"]: (_number(path, line, row, "weight"), _number(path, line, row, "base"))
-        for line, row in _rows(path, _WEIGHT_COLUMNS)
-    }
 
 
 def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[int, Mapping[str, str]]]:

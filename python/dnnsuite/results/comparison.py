@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InvalidArgument, did_you_mean, some_of
 from . import pool
 from .drift import AFTER, drift_of, one_after_the_other
-from .intervals import mean
+from .intervals import mean, weighted_mean
 from .table import SEPARATOR, complete
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Compared:
         reasons: why there is no verdict on speed, or how it was found.
         failed: runs of both that do not count: they failed, or one of several copies did.
         remarks: notes on runs that failed or were disturbed.
+        weight: weight in the one number of all points, from the file of the suite.
     """
 
     point: str
@@ -65,6 +67,7 @@ class Compared:
     reasons: tuple[str, ...] = ()
     failed: tuple[int, int] = (0, 0)
     remarks: tuple[str, ...] = ()
+    weight: float = 1.0
 
     @property
     def change_pct(self) -> float:
@@ -146,7 +149,7 @@ def compare(
 
 
 def overall(points: Sequence[Compared]) -> tuple[int, float, float, float]:
-    """Return (points, ratio, low, high): the geometric mean of their ratios, with its 95 % interval.
+    """Return (points, ratio, low, high): the geometric mean of their ratios by their weights, with its 95 % interval.
 
     Points without a ratio, as those that must not be compared, do not count. The interval is that of these points,
     whose errors are independent; NaN where a point has none.
@@ -154,9 +157,10 @@ def overall(points: Sequence[Compared]) -> tuple[int, float, float, float]:
     kept = [point for point in points if point.ratio > 0]
     if not kept:
         return 0, math.nan, math.nan, math.nan
-    centre = mean(math.log(point.ratio) for point in kept)
+    weights = [point.weight for point in kept]
+    centre = weighted_mean((math.log(point.ratio) for point in kept), weights)
     halves = [math.log(point.high / point.low) / 2 if point.low > 0 else math.nan for point in kept]
-    half = math.sqrt(math.fsum(value**2 for value in halves)) / len(kept)
+    half = math.hypot(*map(operator.mul, halves, weights)) / math.fsum(weights)
     return len(kept), math.exp(centre), math.exp(centre - half), math.exp(centre + half)
 
 
@@ -197,7 +201,11 @@ def _compared(
     failed = (every[0] - counts[0], every[1] - counts[1])
     found = _verdict(point, baseline, candidate, good, threshold, method, ignoring)
     told = [f"rates of the whole machine: {copies[0]} and {copies[1]} copies"] if whole and found.ratio > 0 else []
-    return replace(found, runs=counts, failed=failed, remarks=(*told, *_remarks(sides, good)))
+    weights = [float(side["weight"].iloc[-1]) for side in sides]
+    if weights[0] != weights[1]:
+        told.append(f"it weighs {weights[0]:g} in the baseline, which counts, and {weights[1]:g} in the candidate")
+    remarks = (*told, *_remarks(sides, good))
+    return replace(found, runs=counts, failed=failed, remarks=remarks, weight=weights[0])
 
 
 def _verdict(

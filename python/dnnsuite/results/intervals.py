@@ -25,6 +25,13 @@ def mean(values: Iterable[float]) -> float:
     return math.fsum(kept) / len(kept) if kept else math.nan
 
 
+def weighted_mean(values: Iterable[float], weights: Iterable[float]) -> float:
+    """Return the arithmetic mean by these weights; NaN of nothing."""
+    kept = list(zip(values, weights, strict=True))
+    total = math.fsum(weight for _, weight in kept)
+    return math.fsum(value * weight for value, weight in kept) / total if kept else math.nan
+
+
 def half_width(values: Sequence[float]) -> float:
     """Half of the 95 % interval of the mean of independent values, by Student's t; NaN for fewer than two."""
     from ..timing import batch_means

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from .._runs.reading import ReadRun, output_directory
-from .._runs.record import FASTEST, WITH_LOADER, BadRecord, Metric, RunRecord
+from .._runs.record import FASTEST, WITH_LOADER, BadRecord, Metric, RunRecord, quality_text
 from .table import SEPARATOR, Row
 
 
@@ -50,8 +50,20 @@ def _common(run: ReadRun) -> Row:
         changed=SEPARATOR.join(f"{name}={value}" for name, value in record.changed.items()), feed=record.feed,
         seed_feed=record.feed, skipped_steps=record.skipped_steps, seed=record.seed, item=record.unit,
         disturbances=SEPARATOR.join(record.disturbances), message=record.verdict.message,
-        started=record.started.utc, seconds=record.seconds, path=str(run.directory), **_machine(record),
+        started=record.started.utc, seconds=record.seconds, path=str(run.directory),
+        **_judged(record), **_machine(record),
     )  # fmt: skip
+
+
+def _judged(record: RunRecord) -> dict[str, Any]:
+    """Return what was learned, and the weight of the job."""
+    weight, quality = (record.details.get(name) for name in ("weight", "quality"))
+    try:
+        if not 0 < (own := 1.0 if weight is None else float(weight)) < math.inf:
+            raise ValueError
+        return {"quality": quality_text(record), "weight": own}
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadRecord(f"weight {weight!r} or quality {quality!r} is none that can be") from error
 
 
 def _machine(record: RunRecord) -> dict[str, Any]:

@@ -43,6 +43,8 @@ class Row:
         item: name of the items that a rate counts, as images.
         seed_rate: rate in what the original suite counted, `seed_unit`; NaN for what is no run of a suite.
         disturbances: separated by `SEPARATOR`.
+        quality: measure on held-out data beside its target; empty without one.
+        weight: weight of the job in the one number of a comparison or a score.
         path: the run's directory, or the file that it was read from.
     """
 
@@ -100,6 +102,8 @@ class Row:
     started: str = ""
     seconds: float = math.nan
     path: str = ""
+    quality: str = ""
+    weight: float = 1.0
 
 
 COLUMNS = tuple(each.name for each in fields(Row))

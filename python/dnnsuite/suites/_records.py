@@ -11,16 +11,14 @@ from typing import Any
 from .._runs.group import WorkerOutcome
 from .._runs.record import WITH_LOADER, Metric, RunRecord, Samples, Verdict, data_source
 from .._runs.spec import RESULT_FILE, SPEC_FILE
-from .._shown import metric
 
-__all__ = ["MISSED", "ended_run", "missing_run", "quality_text", "rate_of", "run_name"]
+__all__ = ["ended_run", "missing_run", "rate_of", "run_name"]
 
 _DETAILS = (
     "items_per_batch", "data_wait_share", "contention", "losses", "provenance", "setup_s", "training",
     "loaded",
     "quality",
 )  # fmt: skip
-MISSED = "target missed"  # of a run whose metric on held-out data is not as good as its target
 _WINDOW = ("dropped", "kept", "steady", "no_interval")
 
 
@@ -32,16 +30,6 @@ def run_name(key: str, repeat: int, slot: int) -> str:
 def rate_of(run: RunRecord) -> Metric | None:
     """Return the throughput of a run; None where it did not end well."""
     return next((metric for metric in run.metrics if metric.name == "throughput"), None)
-
-
-def quality_text(run: RunRecord) -> str:
-    """Format what a run has learned, beside its target; empty where it has none."""
-    found = run.details.get("quality")
-    if not found:
-        return ""
-    bound = "or more" if found["better"] == "more" else "or less"
-    verdict = "PASS" if found["reached"] else "MISSED"
-    return f"{found['metric']} {metric(found['value'])}, target {metric(found['target'])} {bound}: {verdict}"
 
 
 def ended_run(

@@ -16,11 +16,10 @@ from .._runs.folder import PlanFolder, opened, stamp
 from .._runs.identity import check_same
 from .._runs.interrupts import interruptible
 from .._runs.progress import Progress
-from .._runs.record import VERSION, RunRecord
+from .._runs.record import MISSED, VERSION, RunRecord
 from .._runs.resume import refuse_other_settings
 from ..errors import InvalidArgument
 from ..pin import Partition, Plan, Topology
-from ._records import MISSED
 from ._runner import Runner, orders
 from ._screen import Screen
 from ._settings import SuiteSettings

@@ -193,14 +193,15 @@ class Runner:
             precision=entry.precision, B=1, repeat=group.repeat, verdict=Verdict.good(),
             machine=facts.machine(state["machine"]), device=facts.device(entry.device, state["machine"], uuids),
             started=Moment.now(), unit=entry.unit, share="all" if entry.scope == "all" else str(copy),
-            copies=len(group.shares), preset=self.suite.preset or "", seed=config.seed, batch_size=entry.batch_size,
-            processes=processes_of(entry, self.plan, slot), threads=config.threads or 0,
+            copies=len(group.shares), preset=entry.preset or self.suite.preset or "", seed=config.seed,
+            batch_size=entry.batch_size, processes=processes_of(entry, self.plan, slot), threads=config.threads or 0,
             isolation=Isolation(asked=self.settings.pin), versions=state["versions"], commit=facts.commit(),
             variant=entry.variant, changed=self._changed(entry), asked=state["asked"], resolved=self.settings.to_dict(),
             details={
                 "key": entry.key, "program": entry.job, "index": entry.index, "scope": entry.scope, "slot": copy,
                 "config": config.to_dict(), "observations": entry.repeat, "number": entry.number,
                 "arguments": entry.flags(), "seed_unit": entry.seed_unit, "card": _card(entry.job),
+                "weight": entry.weight,
             },
         )  # fmt: skip
 
@@ -227,8 +228,8 @@ class Runner:
             "number": entry.number,
             "preset": entry.preset,
             "arguments": self._arguments(group, copy),
-            "with_loader": self.settings.loader and self.suite.preset not in ("smoke", "quick"),
-            "conditions": {"preset": self.suite.preset or "", "changed": entry.changed},
+            "with_loader": self.settings.loader and entry.preset not in ("smoke", "quick"),
+            "conditions": {"preset": entry.preset, "changed": entry.changed},
             "device_uuids": uuids_of(self.plan, slot) if entry.device != "cpu" else [],
             "about": {"hostname": socket.gethostname(), "run_id": group.repeat} | ({"gpu": gpu} if gpu else {}),
             "launched_ns": timing.now_ns(),

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from .._files import read_tail
 from .._runs.progress import Durations, Progress
-from .._runs.record import RunRecord
+from .._runs.record import MISSED, RunRecord, quality_text
 from .._shown import rate as shown_rate
-from ._records import MISSED, quality_text, rate_of
+from ._records import rate_of
 
 if TYPE_CHECKING:
     from ._suite import Suite

@@ -181,7 +181,7 @@ def _settled(
         {**asked.ignored, **({"--no-cuda": ""} if asked.no_cuda else {})}, refused,
         unit=Job.unit, seed_unit=unit_of(job, Job.unit),
         distributed=Job.distributed and (definition.scope or Job.scope) == "all",
-        changed=_changed(Job, {**values, "precision": precision}), preset=preset or "",
+        changed=_changed(Job, {**values, "precision": precision}), preset=preset or "", weight=definition.weight,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SuiteEntry"]
 
-_LATER = {"variant", "changed", "preset"}  # fields that suites recorded by an earlier version do not have
+_LATER = {"variant", "changed", "preset", "weight"}  # fields that suites recorded by an earlier version do not have
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class SuiteEntry:
             empty if there is only one.
         changed: settings that are not the job's own, by name.
         preset: preset that its settings are of, for its target; empty for the job's own settings.
+        weight: weight of the job in the one number of a comparison or a score.
         unit: unit that its rate counts; `seed_unit` is {name, items}: the original's unit, and how many of `unit`
             are one of that.
     """
@@ -62,6 +63,7 @@ class SuiteEntry:
     variant: str = ""
     changed: dict[str, Any] = field(default_factory=dict)
     preset: str = ""
+    weight: float = 1.0
 
     def settings(self) -> dict[str, Any]:
         """Settings in which two entries of one job may differ."""

@@ -51,6 +51,7 @@ class Definition:
     where: str
     lines: Mapping[str, str]
     preset: str | None = None  # of a suite file, whose options are stronger than any preset; the user's is stronger
+    weight: float = 1.0
 
     def at(self, flag: str) -> str:
         """File and line of an argument."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A suite in a TOML file: jobs by name, each with a preset and options of its own.
+"""A suite in a TOML file: jobs by name, each with a preset, options and a weight of its own.
 
 preset = "quick"            # of the jobs that name none
 
@@ -10,11 +10,13 @@ name = "gpt"
 name = "dit"
 preset = "default"
 options = { batch_size = 8, lr = 0.001 }
+weight = 3                  # in the one number of a comparison or a score; 1 where none is given
 """
 
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from .jobs_file import Definition
 
 __all__ = ["read_suite"]
 
-_KEYS, _JOB_KEYS = ("preset", "job"), ("name", "preset", "options")
+_KEYS, _JOB_KEYS = ("preset", "job"), ("name", "preset", "options", "weight")
 
 
 def read_suite(path: Path) -> list[Definition]:
@@ -57,8 +59,11 @@ def _definition(path: Path, index: int, entry: Any, preset: Any) -> Definition:
     own, options = entry.get("preset", preset), entry.get("options", {})
     if not isinstance(options, Mapping) or not isinstance(own, str):
         raise InvalidArgument(f"{where}: preset is a text, and options are a table of names and values")
+    weight = entry.get("weight", 1.0)
+    if type(weight) not in (int, float) or not 0 < weight < math.inf:
+        raise InvalidArgument(f"{where}: weight is {weight!r}, must be a positive number")
     flags = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
-    return Definition(index, entry["name"], "", flags, "", where, {}, own)
+    return Definition(index, entry["name"], "", flags, "", where, {}, own, float(weight))
 
 
 def _known(content: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:

@@ -7,12 +7,15 @@ standard output.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from .. import timing
 from .._files import write_text
+from .._runs.failures import NotFinite
+from .._runs.record import MISSED
 from .._runs.samples import write_samples
 from .._runs.spec import WorkerSpec
 from .._runs.worker import Siblings, leads
@@ -20,7 +23,6 @@ from ._does_train import check_training, fingerprints
 from ._environment import environment, hashes
 from ._figures import figures, samples
 from ._method import Observations, observe
-from ._records import MISSED
 from ._seed_format import RULE, eta_line, header, report_json, seed_report
 from .mila import unit_of
 
@@ -76,6 +78,8 @@ def _described(job: Job, seen: Observations, trained: Mapping[str, Any], order: 
     found = figures(seen, job.items_per_step)
     metrics = {name: float(value) for name, value in job.metrics().items()}
     quality = job.quality(order["preset"], metrics)
+    if quality and math.isnan(quality["value"]):
+        raise NotFinite(f"the measure {quality['metric']!r} on held-out data is NaN")
     missed = [MISSED] if quality and not quality["reached"] else []
     return {
         **found,

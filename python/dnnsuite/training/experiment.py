@@ -75,6 +75,7 @@ class Experiment:
         clip_norm: norm at which the gradients of a model are clipped.
         after_step: function of the model after each step, without gradients.
         until: target after which the run ends, of an array when all models are there.
+        shard: split parameters, gradients and the optimizer's state over the processes, instead of a copy in each.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Experiment:
     clip_norm: float | None = None
     after_step: Callable[[Any], None] | None = None
     until: Until | None = None
+    shard: bool = False
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "valid_batch_size", "log_every"):

@@ -51,7 +51,8 @@ class Feed:
     def validation(self, models: Sequence[int]) -> Iterator[Fed]:
         """Batches of this process's part of the validation samples, for each of these models, by number."""
         first, place = self._experiments[0], self._processes
-        shares = list(validation_batches(len(first.data.valid), first.valid_batch_size, place.rank, place.world_size))
+        at = (0, 1) if first.shard else (place.rank, place.world_size)  # a model in parts is called by all at once
+        shares = list(validation_batches(len(first.data.valid), first.valid_batch_size, *at))
         keys = {model: self._valid_keys[model] for model in models}
         return _together(keys, {key: self._valid[key](shares) for key in dict.fromkeys(keys.values())})
 

@@ -156,6 +156,7 @@ def experiment_of_job(
     data: str = "auto",
     dataroot: str | None = None,
     until: str | None = None,
+    shard: bool = False,
 ) -> JobExperiment:
     """Make the experiment of a workload.
 
@@ -168,6 +169,7 @@ def experiment_of_job(
         dataroot: folder with data sets.
         until: `target` to end where the preset's target is reached, or a value of the metric; about twenty times in
             the run it is looked at, unless `given` has a length.
+        shard: split the model over the processes.
 
     Raises:
         InvalidArgument: the workload trains parts in turn or makes its batches with the model, a key is unknown, or
@@ -185,6 +187,8 @@ def experiment_of_job(
     hyper = {key: values[key] for key in workload.hyper}
     options = {key: values[key] for key in workload.options}
     batches = workload.data(config, options)
+    if shard and values["precision"] == "fp16":
+        raise InvalidArgument("--shard trains in fp32 and bf16: the parts of a model do not share a scale of the loss")
     if hasattr(batches, "batch_of"):
         raise InvalidArgument(f"job {name} makes its batches with the model, which train does not")
     options |= batches.sizes
@@ -200,7 +204,7 @@ def experiment_of_job(
         optimizer=partial(_optimizer, workload, hyper),
         schedule=partial(_schedule, workload, hyper, last.get("epochs", 0)),
         clip_norm=workload.clip(options), after_step=partial(_after, after) if after else None, until=target,
-        lines="tbd-pytorch", loss=_first, metrics=_Metric(workload.metric),
+        shard=shard, lines="tbd-pytorch", loss=_first, metrics=_Metric(workload.metric),
         epochs=epochs, batch_size=size, valid_batch_size=1, precision=values["precision"], seed=values["seed"],
         settings={"job": name, **last, **options, **hyper, "batch_size": size}, plan=name,
     )  # fmt: skip

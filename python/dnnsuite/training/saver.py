@@ -85,10 +85,10 @@ class Saver:
         """Write the checkpoint; every process takes part."""
         own = self._processes.total(totals[0])
         random = self._processes.gathered(random_state(self._processes.device))
+        state: State = self._stepper.state()
         if self._folder is None:
             return
-        state: State = {
-            **self._stepper.state(),
+        state |= {
             "random": random,
             "position": at.of_model(0),
             "totals": own,
@@ -98,9 +98,9 @@ class Saver:
         save_checkpoint(self._folder / CHECKPOINT, state)
 
     def save_best(self, slot: int, epoch: int, valid: Mapping[str, float]) -> None:
-        """Write the model to its own file, as the best so far."""
+        """Write the model to its own file, as the best so far; every process takes part."""
+        state = {**self._stepper.model_state(slot), "epoch": epoch, "valid": dict(valid)}
         if self._folder is not None:
-            state = {"model": self._stepper.model.state_dict(), "epoch": epoch, "valid": dict(valid)}
             save_checkpoint(self._folder / BEST, state)
 
     def load(self, path: Path, state: State, allowed: Sequence[str] = ()) -> tuple[Position, list[list[float]]]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .._seeds import seed_all
-from ..jobs.distributed import parallel
+from ..jobs.distributed import as_shared, parallel, sharded, whole
 from .experiment import Experiment
 from .feed import Batch
 from .order import Share
@@ -65,7 +65,8 @@ class Stepper:
         self._world_size = processes.world_size
         self._format = torch.channels_last if experiment.channels_last else torch.contiguous_format
         seed_all(experiment.seed)
-        self.model = experiment.model().to(self._device)
+        made = experiment.model()
+        self.model = sharded(made, processes.place, self._device) if experiment.shard else made.to(self._device)
         if experiment.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.numbers = [0]
@@ -76,7 +77,7 @@ class Stepper:
             torch.backends.cudnn.benchmark = True
         if experiment.compile:
             self.model.compile()
-        self._call = parallel(self.model, processes.place, self._device)
+        self._call = self.model if experiment.shard else parallel(self.model, processes.place, self._device)
         self._autocast = autocast_of(experiment, self._device)
         seed_all(experiment.seed + processes.rank)  # of dropout, which no two processes share
 
@@ -153,14 +154,21 @@ class Stepper:
     def finite(self) -> list[bool]:
         """True if every parameter and buffer is finite, of each model."""
         values = [*self.model.parameters(), *self.model.buffers()]
-        checks = [each.isfinite().all() for each in values if each.is_floating_point()]
+        own = [each.to_local() if hasattr(each, "to_local") else each for each in values]  # of a shared one: its part
+        checks = [each.isfinite().all() for each in own if each.is_floating_point()]
         return [bool(torch.stack(checks).all()) if checks else True]
 
     def state(self) -> dict[str, Any]:
-        """Model, optimizer, scaler and schedule, as a checkpoint holds them."""
+        """Model, optimizer, scaler and schedule, as a checkpoint holds them; every process takes part."""
         parts: dict[str, Any] = {"model": self.model, "optimizer": self.optimizer, "scaler": self.scaler}
         parts["schedule"] = self.schedule
-        return {name: part.state_dict() for name, part in parts.items()}
+        found = {name: part.state_dict() for name, part in parts.items()}
+        return whole(found) if self._experiment.shard else found
+
+    def model_state(self, slot: int) -> dict[str, Any]:
+        """Return the model, as its own file holds it; every process takes part."""
+        found = self.model.state_dict()
+        return {"model": whole(found) if self._experiment.shard else found}
 
     def load(self, state: dict[str, Any], losses: Mapping[int, Sequence[float]] | None = None) -> None:
         """Go on from :meth:`state`.
@@ -169,6 +177,10 @@ class Stepper:
             losses: validation losses of the epochs so far, by model: given where optimizer or schedule are others than
                 those of the state. They keep their own values then, and the schedule comes to where it would be.
         """
+        if self._experiment.shard:
+            own = self.model.state_dict()
+            parts = {name: as_shared(value, own[name]) for name, value in state["model"].items()}
+            state = {**state, "model": parts, "optimizer": self._parts(state["optimizer"])}
         self.model.load_state_dict(state["model"])
         self.scaler.load_state_dict(state["scaler"])
         if losses is None:
@@ -177,6 +189,12 @@ class Stepper:
             return
         load_rows(self.optimizer, state["optimizer"])
         catch_up(self.schedule, losses[0])
+
+    def _parts(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the state of the optimizer with this process's parts of what it keeps of each parameter."""
+        of = [each for group in self.optimizer.param_groups for each in group["params"]]
+        kept = state["state"].items()
+        return {**state, "state": {i: {name: as_shared(x, of[i]) for name, x in own.items()} for i, own in kept}}
 
     def close(self) -> None:
         """Do nothing: steps of one model leave nothing running."""

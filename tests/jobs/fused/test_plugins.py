@@ -40,13 +40,13 @@ def test_the_example_is_short():
     assert len((ROOT / "examples/spirals.py").read_text().splitlines()) <= 50
 
 
-def test_the_page_on_workflows_says_what_happens():
+def test_the_page_on_a_job_of_your_own_says_what_happens():
     """Its declaration is run, and its last line prints what it says."""
-    page = (ROOT / "docs/measure/workflow.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    page = (ROOT / "docs/measure/own_job.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        exec(compile(code, "docs/measure/workflow.md", "exec"), {"__name__": "my_module"})
+        exec(compile(code, "docs/measure/own_job.md", "exec"), {"__name__": "my_module"})
     assert said.getvalue() == "True\n"
     assert jobs.get("sums", swept=True).unit == "rows"
 

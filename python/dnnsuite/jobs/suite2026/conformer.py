@@ -86,30 +86,25 @@ def utterances(config: JobConfig, options: Values, held_out: int = 0) -> Batches
     bands, time = torch.arange(mel), torch.arange(frames)
     slot = frames // _SPOKEN
 
-    def begin() -> Any:
-        generator = torch.Generator().manual_seed(config.data_seed + held_out)
+    def draw(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+        said = torch.randint(_SYMBOLS, (count, _SPOKEN), generator=generator)
+        length = torch.randint(slot // 3, slot * 3 // 4, (count, _SPOKEN, 1), generator=generator)
+        start = (
+            torch.arange(_SPOKEN)[:, None] * slot
+            + (torch.rand(count, _SPOKEN, 1, generator=generator) * (slot - length)).long()
+        )
+        on = ((time >= start) & (time < start + length)).float()
+        low, high = said * mel // (2 * _SYMBOLS), mel // 2 + (7 * said % _SYMBOLS) * mel // (2 * _SYMBOLS)
+        tones = sum((-((bands - tone[..., None]) ** 2) / 2).exp() for tone in (low, high))
+        loud = 0.7 + 0.6 * torch.rand(count, _SPOKEN, 1, generator=generator)
+        x = torch.einsum("nst,nsm->ntm", on * loud, tones)
+        x = x + 0.3 * torch.randn(x.shape, generator=generator)
+        if not held_out:
+            first = torch.randint(mel, (count, 1, 1), generator=generator)
+            x = x.masked_fill((bands >= first) & (bands < first + mel // 20), 0.0)
+        return x, said + 1
 
-        def draw() -> tuple[torch.Tensor, ...]:
-            said = torch.randint(_SYMBOLS, (count, _SPOKEN), generator=generator)
-            length = torch.randint(slot // 3, slot * 3 // 4, (count, _SPOKEN, 1), generator=generator)
-            start = (
-                torch.arange(_SPOKEN)[:, None] * slot
-                + (torch.rand(count, _SPOKEN, 1, generator=generator) * (slot - length)).long()
-            )
-            on = ((time >= start) & (time < start + length)).float()
-            low, high = said * mel // (2 * _SYMBOLS), mel // 2 + (7 * said % _SYMBOLS) * mel // (2 * _SYMBOLS)
-            tones = sum((-((bands - tone[..., None]) ** 2) / 2).exp() for tone in (low, high))
-            loud = 0.7 + 0.6 * torch.rand(count, _SPOKEN, 1, generator=generator)
-            x = torch.einsum("nst,nsm->ntm", on * loud, tones)
-            x = x + 0.3 * torch.randn(x.shape, generator=generator)
-            if not held_out:
-                first = torch.randint(mel, (count, 1, 1), generator=generator)
-                x = x.masked_fill((bands >= first) & (bands < first + mel // 20), 0.0)
-            return x, said + 1
-
-        return draw
-
-    return BatchesInTurn(begin, {"source": "drawn: tones for symbols", "licence": "none needed"})
+    return BatchesInTurn.drawn(draw, config.data_seed + held_out, "tones for symbols")
 
 
 def loss(model: Any, x: torch.Tensor, said: torch.Tensor) -> torch.Tensor:
@@ -130,6 +125,12 @@ def wrong(model: Any, x: torch.Tensor, said: torch.Tensor) -> torch.Tensor:
     return ((answer[:, : said.shape[1]] != said).sum(1) + more).double().mean() / said.shape[1]
 
 
+def flops(options: Values) -> float:
+    width, frames, mel = options["width"], options["frames"] // 4, options["mel"]
+    blocks = options["layers"] * width * (23 * width + options["kernel"] + 2 * frames)
+    return 6.0 * frames * (blocks + width * (2 * 3 * mel + 3 * width + options["symbols"]))
+
+
 _PAPER = {"layers": 4, "width": 512, "heads": 8, "kernel": 5, "mel": 80, "frames": 1600, "symbols": 1024}
 declare(
     Workload(
@@ -146,6 +147,7 @@ declare(
         hyper={"lr": 2e-3},
         rate=Rate(warmup=0.1, constant=0.3),
         clip_norm=5.0,
+        flops_per_item=flops,
         presets={
             "quick": Preset(3, 50, batch_size=16, plan=(1, 4), budget_s=15.0),
             "default": Preset(3, 300, batch_size=64, plan=(1, 2, 4), budget_s=50.0),

@@ -51,6 +51,15 @@ class ConvNeXt(nn.Module):
         return self.leave(self.norm(self.stages(x).mean((2, 3))))
 
 
+def flops(options: Values) -> float:
+    found, before, places = 0.0, 4 * options["channels"], (options["size"] // 4) ** 2
+    for stage, depth in enumerate(options["depths"].split()):
+        width = options["width"] * 2**stage
+        found += 6.0 * places * width * (int(depth) * (8 * width + 49) + 4 * before)
+        before, places = width, places // 4
+    return found
+
+
 _PAPER = {"depths": "3 3 9 3", "width": 96, "size": 224, "channels": 3, "classes": 1000, "ema": 0.9999}
 declare(
     Workload(
@@ -67,6 +76,7 @@ declare(
         hyper={"lr": 4e-3},
         rate=Rate(warmup=0.05, constant=0.05, shape="cosine"),
         after_step=follow,
+        flops_per_item=flops,
         presets={
             "quick": Preset(3, 50, batch_size=64, plan=(1, 4), budget_s=15.0),
             "default": Preset(3, 300, batch_size=128, plan=(1, 2, 4), budget_s=50.0),

@@ -70,19 +70,14 @@ def clicks(config: JobConfig, options: Values, held_out: int = 0) -> BatchesInTu
     count = max(config.batch_size, _FEWEST) if held_out else config.batch_size
     planted = [torch.randn(rows, generator=torch.Generator().manual_seed(i)) for i, (rows, _) in enumerate(tables)]
 
-    def begin() -> Any:
-        generator = torch.Generator().manual_seed(config.data_seed + held_out)
+    def draw(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+        numbers = torch.randn(count, _NUMBERS, generator=generator)
+        values = [(rows * torch.rand(count, k, generator=generator) ** 2).long() for rows, k in tables]
+        likes = sum(weight[own].mean(1) for weight, own in zip(planted, values, strict=True))
+        chance = (numbers[:, 0] * numbers[:, 1] + likes / 2 - 1).sigmoid()
+        return numbers, torch.bernoulli(chance, generator=generator), *values
 
-        def draw() -> tuple[torch.Tensor, ...]:
-            numbers = torch.randn(count, _NUMBERS, generator=generator)
-            values = [(rows * torch.rand(count, k, generator=generator) ** 2).long() for rows, k in tables]
-            likes = sum(weight[own].mean(1) for weight, own in zip(planted, values, strict=True))
-            chance = (numbers[:, 0] * numbers[:, 1] + likes / 2 - 1).sigmoid()
-            return numbers, torch.bernoulli(chance, generator=generator), *values
-
-        return draw
-
-    return BatchesInTurn(begin, {"source": "drawn: clicks of a planted model", "licence": "none needed"})
+    return BatchesInTurn.drawn(draw, config.data_seed + held_out, "clicks of a planted model")
 
 
 def loss(model: Any, numbers: torch.Tensor, clicked: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
@@ -94,6 +89,13 @@ def auc(model: Any, numbers: torch.Tensor, clicked: torch.Tensor, *values: torch
     ranks = model(numbers, *values).argsort().argsort().double() + 1
     clicks, others = clicked.double().sum(), (1 - clicked.double()).sum()
     return ((ranks * clicked).sum() - clicks * (clicks + 1) / 2) / (clicks * others)
+
+
+def flops(options: Values) -> float:
+    width = options["size"] * (options["tables"] + 1)
+    bottom, top = [_NUMBERS, *_widths(options["bottom"]), options["size"]], [width, *_widths(options["top"]), 1]
+    products = sum(i * o for widths in (bottom, top) for i, o in itertools.pairwise(widths))
+    return 6.0 * (products + 3 * 2 * width * options["rank"])
 
 
 _PAPER = {
@@ -111,6 +113,7 @@ declare(
         held_out=lambda config, options: clicks(config, options, _HELD_OUT),
         metric=Metric("AUC", auc, "more", {"quick": 0.75, "default": 0.78}, batches=8),
         optimizer=Made("Adagrad", {"lr": "lr"}),
+        flops_per_item=flops,
         hyper={"lr": 0.03},
         presets={
             "quick": Preset(3, 60, batch_size=1024, plan=(1, 4), budget_s=15.0),

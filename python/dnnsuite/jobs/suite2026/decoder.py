@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from ...data.batches import ArrayBatches, WholeBatch
-from ...errors import InvalidArgument
+from ...errors import BadData, InvalidArgument
 from .._job import JobConfig
 from ..declared_job import widened
 from ..workload import Values
@@ -90,7 +91,7 @@ class Decoder(nn.Module):
     """Tokens `[N, L]` → logits of the next ones `[N, L, vocab]`; the embedding is the head, too.
 
     Args:
-        options: SIZES.
+        options: SIZES; with `again`, a block is computed again in the backward pass, instead of kept.
         block: makes a block; by default one of attention and a gated feed-forward.
     """
 
@@ -106,13 +107,14 @@ class Decoder(nn.Module):
         )
         self.embedding = nn.Embedding(options["vocab"], width)
         self.blocks = nn.ModuleList(make() for _ in range(options["layers"]))
+        self.again = bool(options.get("again"))
         self.norm = nn.RMSNorm(width, eps=1e-6)
         nn.init.normal_(self.embedding.weight, std=width**-0.5)  # logits of variance 1
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x = self.embedding(tokens)
         for block in self.blocks:
-            x = block(x)
+            x = checkpoint(block, x, use_reentrant=False) if self.again else block(x)
         return F.linear(self.norm(x), self.embedding.weight)
 
 
@@ -121,7 +123,12 @@ def flops_per_token(options: Values) -> float:
     width, ff = options["width"], options["ff"]
     shared = 2 * width * width * (1 + options["kv_heads"] / options["heads"])
     weights = options["layers"] * (shared + 3 * width * ff) + options["vocab"] * width
-    return float(6 * weights + 6 * options["layers"] * width * options["length"])
+    return 6.0 * weights + attention_flops(options)
+
+
+def attention_flops(options: Values) -> float:
+    """Products of queries, keys and values of a token, which sees half of the others."""
+    return 6.0 * options["layers"] * options["width"] * options["length"]
 
 
 def text(config: JobConfig, options: Values) -> ArrayBatches:
@@ -170,10 +177,10 @@ def _shard(path: Path, vocab: int) -> torch.Tensor:
 
     size = path.stat().st_size - 4 * _HEAD
     if size < 2 or size % 2:
-        raise InvalidArgument(f"{path} is not a shard of tokens, which is a head of {_HEAD} int32 and uint16 after it")
+        raise BadData(f"{path} is not a shard of tokens, which is a head of {_HEAD} int32 and uint16 after it")
     tokens = np.fromfile(path, np.uint16, offset=4 * _HEAD).astype(np.int32)
     if tokens.max() >= vocab:
-        raise InvalidArgument(f"{path} has the token {tokens.max()}: set vocab to {tokens.max() + 1} or more")
+        raise BadData(f"{path} has the token {tokens.max()}: set vocab to {tokens.max() + 1} or more")
     return torch.from_numpy(tokens)
 
 

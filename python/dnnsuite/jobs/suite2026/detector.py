@@ -20,7 +20,7 @@ from ...models import ResNet50
 from .._job import JobConfig
 from ..declared_job import declare, widened
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
-from .vision import pictures
+from .vision import counted, pictures
 
 _THINGS, _FIRST = 3, 8  # in a scene; stride of the first level
 _SCENES = 48  # batches of scenes that are drawn once
@@ -191,6 +191,7 @@ declare(
         hyper={"lr": 3e-3},
         rate=Rate(warmup=0.05, constant=0.3),
         clip_norm=5.0,
+        flops_per_item=lambda options: counted(Detector, options),
         presets={
             "quick": Preset(3, 45, batch_size=16, plan=(1, 4), budget_s=15.0),
             "default": Preset(3, 200, batch_size=32, plan=(1, 2, 4), budget_s=50.0),

@@ -8,6 +8,7 @@ is what is validated.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from typing import Any
 
@@ -15,11 +16,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...data import mnist
 from ...data.batches import ArrayBatches
 from .._job import JobConfig
 from ..declared_job import declare, widened
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
+from .vision import encoder_flops, pictures
 
 _FREQUENCIES = 32
 _TIMES = 8  # of the validation
@@ -100,23 +101,17 @@ def follow(model: Any) -> None:
         average.lerp_(live, 1 - model.decay)
 
 
-def pictures(config: JobConfig, options: Values, train: bool = True) -> ArrayBatches:
+def noisy(config: JobConfig, options: Values, train: bool = True) -> ArrayBatches:
     """Noisy pictures, times, classes and velocities; held out, a batch has each time as often."""
-    found = mnist.load(config.data, config.dataroot, config.data_seed, train)
-    border, channels = (options["size"] - found.images.shape[-1]) // 2, options["channels"]
 
-    def prepare(generator: torch.Generator, images: torch.Tensor, classes: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        clean = F.pad(images[:, None].float() / 127.5 - 1, [border] * 4, value=-1.0).expand(-1, channels, -1, -1)
+    def prepare(generator: torch.Generator, clean: torch.Tensor, classes: torch.Tensor) -> tuple[torch.Tensor, ...]:
         noise = torch.randn(clean.shape, generator=generator)
         t = torch.rand(len(clean), generator=generator) if train else torch.arange(len(clean)) % _TIMES / _TIMES
         at = t[:, None, None, None]
-        return (1 - at) * clean + at * noise, t, classes.long(), noise - clean
+        return (1 - at) * clean + at * noise, t, classes, noise - clean
 
-    return ArrayBatches(
-        torch.from_numpy(found.images.copy()), torch.from_numpy(found.labels.copy()),
-        batch_size=config.batch_size if train else 8 * _TIMES, seed=config.data_seed,
-        record=found.origin.record(), prepare=prepare,
-    )  # fmt: skip
+    own = config if train else dataclasses.replace(config, batch_size=8 * _TIMES)
+    return pictures(own, options, train, prepare)
 
 
 def loss(model: Any, x: torch.Tensor, t: torch.Tensor, kind: torch.Tensor, flow: torch.Tensor) -> torch.Tensor:
@@ -133,15 +128,16 @@ declare(
             "layers": 4, "width": 96, "heads": 3, "patch": 4, "channels": 1, "size": 32, "classes": 10, "ema": 0.9,
         },
         model=lambda options, hyper: Averaged(DiffusionTransformer(options), options["ema"]),
-        data=pictures,
+        data=noisy,
         loss=loss,
-        held_out=lambda config, options: pictures(config, options, train=False),
+        held_out=lambda config, options: noisy(config, options, train=False),
         metric=Metric("validation loss", loss, "less", {"quick": 0.65, "default": 0.5}, batches=8),
         optimizer=Made("AdamW", {"lr": "lr", "betas": (0.9, 0.99), "weight_decay": 0.0}),
         hyper={"lr": 2e-3},
         rate=Rate(warmup=0.1, constant=0.5),
         clip_norm=1.0,
         after_step=follow,
+        flops_per_item=lambda options: encoder_flops(options, conditioned=6),
         presets={
             "quick": Preset(3, 40, batch_size=16, plan=(1, 4), budget_s=15.0),
             "default": Preset(3, 300, batch_size=64, plan=(1, 2, 4), budget_s=50.0),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Direct preference optimisation: of two answers to a prompt, the model learns to prefer the one whose letters ascend.
 
-A frozen copy is the reference. Prompts that begin with one of the last six letters are held out.
+A frozen copy is the reference. Prompts that begin with one of the last letters are held out.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from ...data.batches import BatchesInTurn
 from .._job import JobConfig
 from ..declared_job import declare, widened
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
-from .decoder import SIZES, Decoder
+from .decoder import SIZES, Decoder, flops_per_token
 
-_LETTERS, _TRAINED = 26, 20
+_LETTERS = 26
+_TRAINED = 10 / 13  # of them, first letters of prompts that are not held out
 _BETA = 0.1
 
 
@@ -46,22 +47,18 @@ class Preference(nn.Module):
 
 def pairs(config: JobConfig, options: Values, held_out: bool = False) -> BatchesInTurn:
     """Prompts with an ascending answer `[N, L]`, and the same prompts with the letters in another order."""
-    half, count = options["length"] // 2, config.batch_size
+    half, count, letters = options["length"] // 2, config.batch_size, options["vocab"]
+    split = int(letters * _TRAINED)
 
-    def begin() -> Any:
-        generator = torch.Generator().manual_seed(config.data_seed)
+    def draw(generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        prompt = torch.randint(letters, (count, half), generator=generator)
+        low, high = (split, letters) if held_out else (0, split)
+        prompt[:, 0] = torch.randint(low, high, (count,), generator=generator)
+        bad = torch.rand(count, letters, generator=generator).argsort(1)[:, :half]
+        good = bad.sort(1).values
+        return torch.cat([prompt, good], 1), torch.cat([prompt, bad], 1)
 
-        def draw() -> tuple[torch.Tensor, torch.Tensor]:
-            prompt = torch.randint(_LETTERS, (count, half), generator=generator)
-            low, high = (_TRAINED, _LETTERS) if held_out else (0, _TRAINED)
-            prompt[:, 0] = torch.randint(low, high, (count,), generator=generator)
-            bad = torch.rand(count, _LETTERS, generator=generator).argsort(1)[:, :half]
-            good = bad.sort(1).values
-            return torch.cat([prompt, good], 1), torch.cat([prompt, bad], 1)
-
-        return draw
-
-    return BatchesInTurn(begin, {"source": "drawn: prompts with ascending letters preferred", "licence": "none needed"})
+    return BatchesInTurn.drawn(draw, config.data_seed, "prompts with ascending letters preferred")
 
 
 def loss(model: Any, good: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:
@@ -89,6 +86,8 @@ declare(
         hyper={"lr": 1e-3},
         rate=Rate(warmup=0.1, constant=0.5),
         clip_norm=1.0,
+        # Two answers, each through the policy, and through the reference without a backward.
+        flops_per_item=lambda options: 2 * options["length"] * 4 / 3 * flops_per_token(options),
         presets={
             "quick": Preset(3, 50, batch_size=32, plan=(1, 4), budget_s=15.0),
             "default": Preset(3, 200, batch_size=64, plan=(1, 2, 4), budget_s=50.0),

@@ -22,7 +22,7 @@ from ...errors import InvalidArgument
 from .._job import JobConfig
 from ..declared_job import declare
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
-from .decoder import SIZES, Decoder, held_out_windows, loss, text, windows
+from .decoder import SIZES, Decoder, attention_flops, flops_per_token, held_out_windows, loss, text, windows
 
 _MODULES = 40  # files of source code
 
@@ -112,16 +112,24 @@ def gain(model: Any, tokens: torch.Tensor, following: torch.Tensor) -> torch.Ten
     return (frozen - own) / math.log(2)
 
 
+def flops(options: Values) -> float:
+    """Operations for a token, without gradients of the frozen weights."""
+    width, shared = options["width"], options["width"] * options["kv_heads"] // options["heads"]
+    adapters = options["layers"] * options["rank"] * (8 * width + shared + 3 * options["ff"])
+    attention = attention_flops(options)
+    return (flops_per_token(options) - attention) * 2 / 3 + attention + 6 * adapters
+
+
 _PAPER = {
     "layers": 32, "width": 4096, "heads": 32, "kv_heads": 8, "ff": 14_336, "vocab": 128_256, "length": 8192,
-    "rank": 16, "base_steps": 0,
+    "rank": 16, "base_steps": 0, "again": 1,
 }  # fmt: skip
 declare(
     Workload(
         name="lora",
         description="adapters of rank 8 on a frozen decoder learn source code",
         unit="tokens",
-        options={**SIZES, "layers": 3, "rank": 8, "base_steps": 90},
+        options={**SIZES, "layers": 3, "rank": 8, "base_steps": 90, "again": 0},
         model=model,
         data=source_code,
         loss=loss,
@@ -132,6 +140,7 @@ declare(
         rate=Rate(warmup=0.1, constant=0.1, shape="cosine"),
         clip_norm=1.0,
         items_per_sample=lambda options: options["length"],
+        flops_per_item=flops,
         presets={
             "quick": Preset(3, 25, batch_size=8, plan=(1, 4), budget_s=15.0),
             "default": Preset(3, 200, batch_size=8, plan=(1, 2, 4), budget_s=50.0),

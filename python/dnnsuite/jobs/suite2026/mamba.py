@@ -74,6 +74,14 @@ class _Layer(nn.Module):
         return x + self.space(self.norm(x))
 
 
+def flops(options: Values) -> float:
+    width, state, chunk = options["width"], options["state"], options["chunk"]
+    inner = 2 * width
+    projections = width * (3 * inner + 2 * state + inner // options["head"])
+    scan = chunk * (state + inner) + 2 * state * inner + 4 * (inner + 2 * state)
+    return 6.0 * (options["layers"] * (projections + scan) + options["vocab"] * width)
+
+
 _PAPER = {"layers": 24, "width": 768, "head": 64, "state": 128, "chunk": 256, "vocab": 50_288, "length": 2048}
 declare(
     Workload(
@@ -91,10 +99,11 @@ declare(
         rate=Rate(warmup=0.1, constant=0.5),
         clip_norm=1.0,
         items_per_sample=lambda options: options["length"],
+        flops_per_item=flops,
         presets={
             "quick": Preset(3, 50, batch_size=8, plan=(1, 4), budget_s=15.0),
             "default": Preset(3, 200, batch_size=32, plan=(1, 2, 4), budget_s=50.0),
-            "paper": Preset(3, 1000, batch_size=16, repeats=3, max_num_Bs=4, options=_PAPER),
+            "paper": Preset(3, 1000, batch_size=4, repeats=3, max_num_Bs=4, options=_PAPER),
         },
     )
 )

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from ..declared_job import declare, widened
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
-from .decoder import SIZES, Attention, held_out_text, text
+from .decoder import SIZES, Attention, flops_per_token, held_out_text, text
 
 _CHOSEN, _CAPACITY = 2, 1.5
 _BALANCE = 0.01  # weight of the loss that spreads the tokens
@@ -122,6 +122,7 @@ declare(
         rate=Rate(warmup=0.1, constant=0.1, shape="cosine"),
         clip_norm=1.0,
         items_per_sample=lambda options: options["length"],
+        flops_per_item=lambda options: flops_per_token({**options, "ff": _CAPACITY * _CHOSEN * options["ff"]}),
         presets={
             "quick": Preset(3, 50, batch_size=8, plan=(1, 4), budget_s=15.0),
             "default": Preset(3, 200, batch_size=32, plan=(1, 2, 4), budget_s=50.0),

@@ -66,30 +66,25 @@ def graphs(config: JobConfig, options: Values, held_out: int = 0) -> BatchesInTu
     count, atoms = config.batch_size, options["atoms"]
     rows = torch.arange(count)
 
-    def begin() -> Any:
-        generator = torch.Generator().manual_seed(config.data_seed + held_out)
+    def draw(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+        # Atom i hangs on one of the three before it; then some bonds between any two.
+        reach = torch.rand(count, atoms, generator=generator) * torch.arange(atoms).clamp(max=3)
+        parent = torch.arange(atoms) - 1 - reach.long()
+        more = torch.randint(atoms, (2, count, _MORE), generator=generator)
+        ends = torch.cat([torch.arange(1, atoms).expand(count, -1), more[0]], 1)
+        others = torch.cat([parent[:, 1:], more[1]], 1)
+        kept = torch.cat([torch.ones(count, atoms - 1), torch.randint(2, (count, _MORE), generator=generator)], 1)
+        near = torch.zeros(count, atoms, atoms, dtype=torch.bool)
+        near[rows[:, None], ends, others] |= kept.bool()
+        away = _distances(near | near.transpose(1, 2), _CLASSES)
+        one, two, label = _marked(away, generator)
+        marks = torch.zeros(count, atoms, dtype=torch.long)
+        marks[rows, one], marks[rows, two] = 1, 2
+        kinds = torch.randint(_KINDS, (count, atoms), generator=generator)
+        both, back = torch.cat([ends, others], 1), torch.cat([others, ends], 1)
+        return kinds, marks, both, back, torch.cat([kept, kept], 1), label
 
-        def draw() -> tuple[torch.Tensor, ...]:
-            # Atom i hangs on one of the three before it; then some bonds between any two.
-            reach = torch.rand(count, atoms, generator=generator) * torch.arange(atoms).clamp(max=3)
-            parent = torch.arange(atoms) - 1 - reach.long()
-            more = torch.randint(atoms, (2, count, _MORE), generator=generator)
-            ends = torch.cat([torch.arange(1, atoms).expand(count, -1), more[0]], 1)
-            others = torch.cat([parent[:, 1:], more[1]], 1)
-            kept = torch.cat([torch.ones(count, atoms - 1), torch.randint(2, (count, _MORE), generator=generator)], 1)
-            near = torch.zeros(count, atoms, atoms, dtype=torch.bool)
-            near[rows[:, None], ends, others] |= kept.bool()
-            away = _distances(near | near.transpose(1, 2), _CLASSES)
-            one, two, label = _marked(away, generator)
-            marks = torch.zeros(count, atoms, dtype=torch.long)
-            marks[rows, one], marks[rows, two] = 1, 2
-            kinds = torch.randint(_KINDS, (count, atoms), generator=generator)
-            both, back = torch.cat([ends, others], 1), torch.cat([others, ends], 1)
-            return kinds, marks, both, back, torch.cat([kept, kept], 1), label
-
-        return draw
-
-    return BatchesInTurn(begin, {"source": "drawn: trees with rings", "licence": "none needed"})
+    return BatchesInTurn.drawn(draw, config.data_seed + held_out, "trees with rings")
 
 
 def _distances(near: torch.Tensor, most: int) -> torch.Tensor:
@@ -136,6 +131,8 @@ declare(
         hyper={"lr": 5e-3},
         rate=Rate(warmup=0.05, constant=0.3),
         clip_norm=1.0,
+        # Six for each product of an atom: its message, and what it makes of what it hears.
+        flops_per_item=lambda options: 6.0 * options["atoms"] * options["steps"] * 7 * options["width"] ** 2,
         presets={
             "quick": Preset(3, 120, batch_size=64, plan=(1, 4), budget_s=15.0),
             "default": Preset(3, 300, batch_size=128, plan=(1, 2, 4), budget_s=50.0),

@@ -146,6 +146,7 @@ declare(
         clip_norm=0.5,
         # Each move is learned from in as many steps as there are minibatches of all epochs.
         items_per_sample=lambda options: options["moves"] // (_PARTS * _EPOCHS),
+        flops_per_item=lambda options: 6.0 * _EPOCHS * options["width"] * (2 * options["width"] + 11),
         presets={
             "quick": Preset(3, 320, batch_size=8, observed=(60, 16)),
             "default": Preset(3, 1600, batch_size=8, observed=(300, 16)),

@@ -87,7 +87,7 @@ def _graph(nodes: int, features: int, classes: int) -> tuple[torch.Tensor, torch
     """Features, classes and 8 neighbours of each kind `[V, kinds, 8]` of every node."""
     generator = torch.Generator().manual_seed(3)
     kind = torch.randint(classes, (nodes,), generator=generator)
-    x = torch.randn(nodes, features, generator=generator) + _SIGNAL * F.one_hot(kind, features)
+    x = torch.randn(nodes, features, generator=generator) + _SIGNAL * F.one_hot(kind % features, features)
     order, counts = kind.argsort(), kind.bincount(minlength=classes)
     first = counts.cumsum(0) - counts
     any_one = torch.randint(nodes, (nodes, _KINDS, 8), generator=generator)
@@ -121,6 +121,16 @@ def accuracy(model: Any, x: torch.Tensor, seeds: torch.Tensor, kind: torch.Tenso
     return (model(x, seeds).argmax(-1) == kind).float().mean()
 
 
+def flops(options: Values) -> float:
+    counts, found, width = [1], 0.0, options["width"]
+    for fan in options["fan"].split():
+        counts.append(counts[-1] * (1 + _KINDS * int(fan)))
+    for layer, (there, count) in enumerate(itertools.pairwise(counts[::-1])):
+        before, each = (width, 6) if layer else (options["features"], 4)
+        found += each * before * width * (_KINDS * there + count) + 6 * _KINDS * there * width * 2 * options["heads"]
+    return found + 6.0 * width * options["classes"]
+
+
 _PAPER = {
     "layers": 3, "width": 512, "heads": 4, "fan": "5 3 2", "features": 1024, "classes": 2983, "nodes": 200_000,
 }  # fmt: skip
@@ -146,6 +156,7 @@ declare(
         optimizer=Made("Adam", {"lr": "lr"}),
         hyper={"lr": 5e-3},
         rate=Rate(warmup=0.05, constant=0.3),
+        flops_per_item=flops,
         presets={
             "quick": Preset(3, 150, batch_size=64, plan=(1, 4), budget_s=15.0),
             "default": Preset(3, 500, batch_size=128, plan=(1, 2, 4), budget_s=50.0),

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from .._job import JobConfig
 from ..declared_job import declare, widened
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
-from .vision import pictures
+from .vision import counted, pictures
 
 _KEPT, _MIDDLE = 0.3, 0.08  # shares of the columns
 _WINDOW = 7
@@ -104,6 +104,7 @@ declare(
         hyper={"lr": 3e-3},
         rate=Rate(warmup=0.05, constant=0.05, shape="cosine"),
         clip_norm=1.0,
+        flops_per_item=lambda options: counted(UNet, options),
         presets={
             "quick": Preset(3, 40, batch_size=16, plan=(1, 4), budget_s=15.0),
             "default": Preset(3, 300, batch_size=32, plan=(1, 2, 4), budget_s=50.0),

@@ -50,6 +50,23 @@ def held_out_pictures(config: JobConfig, options: Values) -> ArrayBatches:
     return pictures(config, options, train=False)
 
 
+def counted(make: Callable[[Values], nn.Module], options: Values) -> float:
+    """Operations of a step on a picture, as torch counts them for convolutions without groups, on the meta device."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        found = make(options)(torch.empty(1, options["channels"], options["size"], options["size"]))
+        sum(x.sum() for x in (found if isinstance(found, tuple) else [found])).backward()
+    return float(counter.get_total_flops())
+
+
+def encoder_flops(options: Values, conditioned: int = 0) -> float:
+    """Operations for a picture in patches: those of the layers, and what each makes of one condition."""
+    layers, width, places = options["layers"], options["width"], (options["size"] // options["patch"]) ** 2
+    patches = 4 * options["channels"] * width * options["size"] ** 2
+    return 6.0 * layers * width**2 * (12 * places + conditioned) + 12.0 * layers * width * places**2 + patches
+
+
 class Encoder(nn.Module):
     """Pictures `[N, C, S, S]` → features `[N, width]`, those of the class token (Dosovitskiy et al., 2021)."""
 

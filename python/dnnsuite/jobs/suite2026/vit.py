@@ -7,7 +7,7 @@ from torch import nn
 
 from ..declared_job import declare
 from ..workload import Made, Metric, Preset, Rate, Workload
-from .vision import Encoder, accuracy, held_out_pictures, pictures, smoothed_loss
+from .vision import Encoder, accuracy, encoder_flops, held_out_pictures, pictures, smoothed_loss
 
 _PAPER = {"layers": 12, "width": 384, "heads": 6, "patch": 16, "size": 224, "channels": 3, "classes": 1000}
 declare(
@@ -25,6 +25,7 @@ declare(
         hyper={"lr": 1e-3},
         rate=Rate(warmup=0.05, constant=0.05, shape="cosine"),
         clip_norm=1.0,
+        flops_per_item=encoder_flops,
         presets={
             "quick": Preset(3, 50, batch_size=64, plan=(1, 4), budget_s=15.0),
             "default": Preset(3, 300, batch_size=128, plan=(1, 2, 4), budget_s=50.0),
