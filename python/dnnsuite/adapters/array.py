@@ -78,16 +78,21 @@ class AdapterArray(Array):
     @contextlib.contextmanager
     def disable_adapter(self) -> Iterator[None]:
         """Context manager: the array computes what the base does, for every model."""
-        layers = [part for part in self.modules() if hasattr(part, "lora_A") or hasattr(part, "enabled")]
+        layers: list[Any] = [part for part in self.modules() if hasattr(part, "lora_A") or hasattr(part, "enabled")]
         if any(not hasattr(layer, "enabled") for layer in layers) or not layers:
             _refuse("disable_adapter")
+        saved: list[Any] = [part for part in self.modules() if "modules_to_save" in part._modules]
         try:
             for layer in layers:
-                layer.enabled = False  # type: ignore[assignment]
+                layer.enabled = False
+            for module in saved:
+                module._disable_adapters = True
             yield
         finally:
             for layer in layers:
-                layer.enabled = True  # type: ignore[assignment]
+                layer.enabled = True
+            for module in saved:
+                module._disable_adapters = False
 
     def append(self, model: Any, *companions: Any, **fresh: Any) -> None:
         """Add a model at the end: a model of PEFT's, a config or a folder, or a list of such. `fresh` are its
