@@ -60,6 +60,8 @@ class AdapterArray(Array):
         """
         under_way.finish(self)
         folders = [Path(folder) / str(index) for index in range(self.B)]
+        if any(type(part).__name__ == "EmbeddingOfArray" for part in self.modules()):
+            options.setdefault("save_embedding_layers", False)  # of the base, of which this process has a part
         for index, own in enumerate(folders):
             model: Any = self._finished(model_of(self._root, index, copied=False), index)
             model.save_pretrained(str(own), **options)

@@ -60,6 +60,7 @@ class AdapterBuilder:
             model = self.shared.model(lambda own: made(own, config, which), writes_into_base(read))
         _refuse_attention(model, which)
         _refuse_trained(model, which)
+        _refuse_tied(model, which)
         return model
 
     def _fresh(self, own: torch.nn.Module, config: Any, which: str) -> Any:
@@ -143,6 +144,19 @@ def _refuse_trained(model: Any, which: str) -> None:
             f"{which} trains a bias in {trained[0]}, a layer that all models hold as it is (quantized, or divided over "
             "processes): give bias='none'"
         )
+
+
+def _refuse_tied(model: Any, which: str) -> None:
+    """Refuse parameters that lie in the same memory, as of one adapter in two places: an array copies each."""
+    seen: dict[int, str] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and parameter.numel():
+            other = seen.setdefault(parameter.data_ptr(), name)
+            if other != name:
+                raise InvalidArgument(
+                    f"{which} has {other} and {name} in one memory (ensure_weight_tying), and an array has memory of each: "
+                    "take one of them out of target_modules, or leave ensure_weight_tying out"
+                )
 
 
 def _trained(module: torch.nn.Module) -> list[bool]:

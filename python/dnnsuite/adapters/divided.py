@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import threading
 from typing import Any, ClassVar
 
 import torch
@@ -32,11 +33,21 @@ def _whole(part: Any) -> torch.Tensor:
         return whole
 
 
+def _refuse_thread() -> None:
+    """Refuse a forward in a thread beside others: all processes gather in one order."""
+    if threading.current_thread() is not threading.main_thread():
+        raise InvalidArgument(
+            "the base is divided over processes, which gather its weights in one order: train in the main thread, by "
+            "hand or with StepRunner(..., threads=1)"
+        )
+
+
 class _Product(torch.autograd.Function):
     """x `[*, in]` times a divided weight `[out, in]`."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: Any, bias: torch.Tensor | None) -> torch.Tensor:
+        _refuse_thread()
         ctx.weight = weight
         return torch.nn.functional.linear(x, _whole(weight), bias)
 
@@ -76,16 +87,16 @@ class DividedEmbedding(_Divided, torch.nn.Embedding):
         return torch.nn.functional.embedding(input, _whole(self.weight), self.padding_idx, self.max_norm)
 
 
-class _LinearOfArray(HeldLayer):
+class LinearOfArray(HeldLayer):
     torch_class: ClassVar[Any] = DividedLinear
 
 
-class _EmbeddingOfArray(HeldLayer):
+class EmbeddingOfArray(HeldLayer):
     torch_class: ClassVar[Any] = DividedEmbedding
 
 
 _KINDS: dict[type, type] = {torch.nn.Linear: DividedLinear, torch.nn.Embedding: DividedEmbedding}
-for _layer in (_LinearOfArray, _EmbeddingOfArray):
+for _layer in (LinearOfArray, EmbeddingOfArray):
     register(_layer)
 
 
@@ -132,7 +143,8 @@ def _copied(module: torch.nn.Module, made: dict[int, Any]) -> Any:
     divided = kind in _KINDS and is_part(module.weight)
     kind = _KINDS[kind] if divided else kind
     new = made[id(module)] = kind.__new__(kind)
-    new.__dict__.update({name: copy.copy(v) if isinstance(v, dict) else v for name, v in vars(module).items()})
+    own = {name: v for name, v in vars(module).items() if not name.startswith("__composable")}  # FSDP's state
+    new.__dict__.update({name: copy.copy(v) if isinstance(v, dict) else v for name, v in own.items()})
     for hooks in (new._forward_hooks, new._forward_pre_hooks):
         for key in [key for key, hook in hooks.items() if hook.__module__.startswith("torch.distributed.fsdp")]:
             del hooks[key]
