@@ -111,7 +111,8 @@ def test_what_cannot_stand_in_one_row_is_padded(base, config, said):
 def moe():
     torch.manual_seed(0)
     sizes = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 12}
-    return transformers.Qwen2MoeForCausalLM(transformers.Qwen2MoeConfig(**SMALL, **sizes))
+    config = transformers.Qwen2MoeConfig(**SMALL, **sizes, experts_implementation="eager")  # grouped_mm has no float64
+    return transformers.Qwen2MoeForCausalLM(config)
 
 
 @pytest.mark.parametrize(
@@ -119,12 +120,12 @@ def moe():
     [
         (gpt2, lora(2, ["c_fc"], fan_in_fan_out=True, modules_to_save=["attn"]), "tokens of a row alone"),
         (llama, lora(2, ["q_proj"], modules_to_save=["mlp"]), ""),
-        (moe, lora(2, ["gate_proj", "q_proj"]), "tokens of a row alone"),
+        (moe, lora(2, ["gate_proj", "q_proj"]), ""),
     ],
-    ids=["attention", "a block", "experts"],
+    ids=["attention", "a block", "tokens without a batch"],
 )
 def test_what_is_trained_of_the_base_sees_its_models_tokens(base, config, said):
-    """A part that attends is no layer of single tokens, and an expert gets rows of another form."""
+    """A part that attends is no layer of single tokens."""
     array, models = prepared(base(), [config] * 3)
     assert said in array.padding()
     assert bool(said) == bool(array.padding())
