@@ -110,7 +110,12 @@ def test_what_cannot_stand_in_one_row_is_padded(base, config, said):
 
 def moe():
     torch.manual_seed(0)
-    sizes = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 12}
+    sizes = {
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 8,
+        "shared_expert_intermediate_size": 12,
+    }
     config = transformers.Qwen2MoeConfig(**SMALL, **sizes, experts_implementation="eager")  # grouped_mm has no float64
     return transformers.Qwen2MoeForCausalLM(config)
 

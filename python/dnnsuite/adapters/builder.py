@@ -154,8 +154,8 @@ def _refuse_tied(model: Any, which: str) -> None:
             other = seen.setdefault(parameter.data_ptr(), name)
             if other != name:
                 raise InvalidArgument(
-                    f"{which} has {other} and {name} in one memory (ensure_weight_tying), and an array has memory of each: "
-                    "take one of them out of target_modules, or leave ensure_weight_tying out"
+                    f"{which} has {other} and {name} in one memory, and an array has memory of "
+                    "each: leave ensure_weight_tying out, or one of them out of target_modules"
                 )
 
 

@@ -40,7 +40,8 @@ def _of_losses(first: Any, model: Any, index: int) -> str:
     for name in _READ_LATER:
         mine, other = (getattr(_config(m), name, None) for m in (first, model))
         if mine != other:
-            return f"configs 0 and {index} have {name} {mine} and {other}, which an array reads once for all: make one array of each"
+            said = f"configs 0 and {index} have {name} {mine} and {other}"
+            return f"{said}, which an array reads once for all models: make one array of each"
     return ""
 
 

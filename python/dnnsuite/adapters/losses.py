@@ -218,7 +218,7 @@ def _log_probs(array: Any, inputs: dict[str, torch.Tensor], labels: torch.Tensor
 
 
 def _with_tokens(inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Let padding at the end attend: no token sees it, and one that attends to nothing may compute NaN, which spreads."""
+    """Let padding at the end attend: no token sees it, and what attends to nothing may be NaN, which spreads."""
     mask = inputs["attention_mask"]
     at_end = (mask[..., 1:] <= mask[..., :-1]).all(-1, keepdim=True)
     return {**inputs, "attention_mask": mask.masked_fill(at_end, 1)}

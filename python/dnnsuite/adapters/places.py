@@ -38,8 +38,7 @@ def _base_layer(model: Any, path: str) -> torch.nn.Module:
         found: torch.nn.Module = model.get_submodule(path)
     except AttributeError as error:
         raise InvalidArgument(
-            f"one config has an adapter on {path}, which another has no layer at (layer_replication): make one array of "
-            "each"
+            f"a config has an adapter on {path}, where another has no layer (layer_replication): make an array of each"
         ) from error
     return found
 

@@ -175,6 +175,9 @@ class RowsModel:
         self._training: bool | None = None
         config = vars(self._tree.config)
         windows = [config.get(name) for name in ("sliding_window", "attention_chunk_size")]
+        rope = config.get("rope_parameters") or {}
+        if rope.get("rope_type") in ("dynamic", "longrope"):  # longer sequences turn the others in another way, too
+            windows.append(rope.get("original_max_position_embeddings") or config.get("max_position_embeddings"))
         self._longest = min((one for one in windows if isinstance(one, int)), default=sys.maxsize)
         self._audited()
 
