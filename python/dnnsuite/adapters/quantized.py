@@ -16,7 +16,7 @@ from bitsandbytes.functional import dequantize_4bit
 from peft.tuners.lora import bnb as of_peft
 
 from .._fuse.layer_table import register
-from .held_layer import HeldLayer
+from .divided import HeldLayer
 from .lora import LoraLinear
 from .places import KINDS
 
