@@ -119,6 +119,15 @@ def test_an_adapter_is_switched_off_for_all_models():
         array.merge_and_unload()
 
 
+def test_a_part_that_an_adapter_trains_is_switched_off_with_it():
+    base, (ids,) = bert(), tokens(2)
+    array = dnnsuite.adapt(base, [lora(2, modules_to_save=["classifier"])] * 2, seeds=[1, 2])
+    step(array, optim.Adam(trained(array), lr=1.0), ids)
+    with array.disable_adapter():
+        logits = array(input_ids=ids).logits
+    torch.testing.assert_close(logits, torch.stack([base(input_ids=own).logits for own in ids]))
+
+
 def test_an_optimizer_of_one_model_goes_on_with_its_own_ranks():
     base, (ids,) = bert(), tokens(2)
     array = dnnsuite.adapt(base, [lora(2), lora(3)], seeds=[1, 2])

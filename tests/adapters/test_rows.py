@@ -108,6 +108,35 @@ def test_what_cannot_stand_in_one_row_is_padded(base, config, said):
         )
 
 
+def moe():
+    torch.manual_seed(0)
+    sizes = {
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 8,
+        "shared_expert_intermediate_size": 12,
+    }
+    config = transformers.Qwen2MoeConfig(**SMALL, **sizes, experts_implementation="eager")  # grouped_mm has no float64
+    return transformers.Qwen2MoeForCausalLM(config)
+
+
+@pytest.mark.parametrize(
+    ("base", "config", "said"),
+    [
+        (gpt2, lora(2, ["c_fc"], fan_in_fan_out=True, modules_to_save=["attn"]), "tokens of a row alone"),
+        (llama, lora(2, ["q_proj"], modules_to_save=["mlp"]), ""),
+        (moe, lora(2, ["gate_proj", "q_proj"]), ""),
+    ],
+    ids=["attention", "a block", "tokens without a batch"],
+)
+def test_what_is_trained_of_the_base_sees_its_models_tokens(base, config, said):
+    """A part that attends is no layer of single tokens."""
+    array, models = prepared(base(), [config] * 3)
+    assert said in array.padding()
+    assert bool(said) == bool(array.padding())
+    check(array, models, sequences())
+
+
 def test_models_with_other_weights_than_the_base_have_are_padded():
     config = lora(2, ["q_proj"], init_lora_weights="pissa")
     array, models = dnnsuite.adapt(llama(), [config] * 2, seeds=[5, 6]), one_by_one(llama(), [config] * 2)

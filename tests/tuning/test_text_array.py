@@ -110,6 +110,23 @@ def test_an_interrupted_search_goes_on(base, together, tmp_path):
     assert list(again.state_dicts) == list(together.state_dicts)
 
 
+def test_another_process_knows_the_base_again(base, tmp_path):
+    """transformers keeps a hash of a text in a model, which Python draws anew in each process."""
+    held = dict(vars(base.generation_config))
+    with pytest.raises(KeyboardInterrupt):
+        searched(base, configs=CONFIGS[1:2], out=tmp_path / "sweep", callbacks=[interrupt])
+    vars(base.generation_config)["_original_object_hash"] = hash("another")
+    try:
+        assert searched(base, configs=CONFIGS[1:2], out=tmp_path / "sweep", resume=True).resumed
+    finally:
+        vars(base.generation_config).update(held)
+
+
+def interrupt(event):
+    if event.kind == "epoch":
+        raise KeyboardInterrupt
+
+
 def test_rungs_with_epochs_of_a_trials_own(base):
     sweep = searched(
         base, configs=[{**c, "batch_size": 6} for c in CONFIGS], algorithm=ASHA(4, eta=2), scheduler="CosineAnnealingLR"

@@ -47,6 +47,7 @@ _OF_A_CLASS = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__
 _OF_A_LOADER = frozenset(("num_workers", "prefetch_factor", "pin_memory", "pin_memory_device", "timeout", "generator",
                           "persistent_workers", "_iterator", "_DataLoader__multiprocessing_context",
                           "_DataLoader__initialized", "_IterableDataset_len_called"))  # fmt: skip
+_OF_A_PROCESS = frozenset(("_original_object_hash",))  # of a text in transformers' configs: another in each process
 _SHORT = 60  # characters of a text that is shown as it is
 _DEEP = 60
 _EMPTY = object()  # in a variable that nothing is assigned to yet
@@ -343,7 +344,7 @@ class _Walk:
             return _name_of(kind)
         own = {} if hasattr(value, "fileno") else _own_values(value)
         if own:
-            left_out = _OF_A_LOADER if any(base.__name__ == "DataLoader" for base in kind.__mro__) else ()
+            left_out = _OF_A_LOADER if any(base.__name__ == "DataLoader" for base in kind.__mro__) else _OF_A_PROCESS
             inner = ", ".join(
                 f"{name}={self.text(part, f'{place}.{name}', depth)}"
                 for name, part in own.items() if name not in left_out

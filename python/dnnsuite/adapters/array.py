@@ -60,6 +60,8 @@ class AdapterArray(Array):
         """
         under_way.finish(self)
         folders = [Path(folder) / str(index) for index in range(self.B)]
+        if any(type(part).__name__ == "EmbeddingOfArray" for part in self.modules()):
+            options.setdefault("save_embedding_layers", False)  # of the base, of which this process has a part
         for index, own in enumerate(folders):
             model: Any = self._finished(model_of(self._root, index, copied=False), index)
             model.save_pretrained(str(own), **options)
@@ -78,16 +80,21 @@ class AdapterArray(Array):
     @contextlib.contextmanager
     def disable_adapter(self) -> Iterator[None]:
         """Context manager: the array computes what the base does, for every model."""
-        layers = [part for part in self.modules() if hasattr(part, "lora_A") or hasattr(part, "enabled")]
+        layers: list[Any] = [part for part in self.modules() if hasattr(part, "lora_A") or hasattr(part, "enabled")]
         if any(not hasattr(layer, "enabled") for layer in layers) or not layers:
             _refuse("disable_adapter")
+        saved: list[Any] = [part for part in self.modules() if "modules_to_save" in part._modules]
         try:
             for layer in layers:
-                layer.enabled = False  # type: ignore[assignment]
+                layer.enabled = False
+            for module in saved:
+                module._disable_adapters = True
             yield
         finally:
             for layer in layers:
-                layer.enabled = True  # type: ignore[assignment]
+                layer.enabled = True
+            for module in saved:
+                module._disable_adapters = False
 
     def append(self, model: Any, *companions: Any, **fresh: Any) -> None:
         """Add a model at the end: a PEFT model, a config or a folder, or a list of them. `fresh` are its

@@ -25,7 +25,7 @@ class SharedBase:
     def __init__(self, base: torch.nn.Module, statistics: bool = False) -> None:
         self._base, self._statistics = base, statistics
         _lay_out_filters(base)
-        self._whole = [module for module in base.modules() if is_quantized(module)]  # is the models' own layer
+        self._whole = [module for module in base.modules() if is_held(module)]  # is the models' own layer
         inside = {id(p) for module in self._whole for p in module.parameters()}
         self._parameters = [p for p in base.parameters() if id(p) not in inside]
         self._frozen = {id(p): torch.nn.Parameter(p.detach(), requires_grad=False) for p in self._parameters}
@@ -78,6 +78,11 @@ class SharedBase:
                 setattr(module, name, copies.get(id(parameter), shared))
             if isinstance(module, torch.nn.RNNBase):  # which notes its weights a second time
                 module.__setstate__(module.__getstate__())
+
+
+def is_held(module: torch.nn.Module) -> bool:
+    """Return True for a layer that the models hold as it is: quantized, or divided over processes."""
+    return is_quantized(module) or hasattr(module, "held_by_models")
 
 
 def is_quantized(module: torch.nn.Module) -> bool:

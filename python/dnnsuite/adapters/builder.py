@@ -17,8 +17,9 @@ from .._fuse.layer_table import know_layers_of
 from ..errors import InvalidArgument, did_you_mean, some_of
 from ..nn.array_module import ArrayModule
 from ._peft import import_peft
-from .base import SharedBase, is_quantized
+from .base import SharedBase, is_held, is_quantized
 from .configs import writes_into_base
+from .divided import is_part, undivided
 
 
 class AdapterBuilder:
@@ -40,7 +41,7 @@ class AdapterBuilder:
         know_layers_of([base])
         self._names = [name for name, _ in base.named_modules() if name]
         self.base = base
-        self.shared = SharedBase(base, statistics=True)
+        self.shared = SharedBase(undivided(base), statistics=True)
         self.rows: Any = None  # the base for batches in rows, or why there is none; `rows.rows_of` makes it
 
     def model(self, config: Any, which: str, seed: int | None = None) -> Any:
@@ -58,6 +59,8 @@ class AdapterBuilder:
         with _seeded(seed):
             model = self.shared.model(lambda own: made(own, config, which), writes_into_base(read))
         _refuse_attention(model, which)
+        _refuse_trained(model, which)
+        _refuse_tied(model, which)
         return model
 
     def _fresh(self, own: torch.nn.Module, config: Any, which: str) -> Any:
@@ -113,12 +116,7 @@ def _refuse_quantized(path: str, module: torch.nn.Module) -> None:
                 "requires_grad_(False) before adapt"
             )
         return
-    held = [p for p in module._parameters.values() if p is not None]
-    if any(type(p).__name__ == "DTensor" or type(p.data).__name__ == "DTensor" for p in held):
-        raise InvalidArgument(
-            f"the base is divided over processes at {path or 'the top'} (a DTensor, as of fully_shard), and an array "
-            "holds it whole: adapt a base that is not, in each process, and divide the data (DistributedDataParallel)"
-        )
+    held = [p for p in module._parameters.values() if p is not None and not is_part(p)]  # `undivided` looks at parts
     whole = all((p.is_floating_point() or p.is_complex()) and type(p.data) is torch.Tensor for p in held)
     if not whole or "quantized" in type(module).__module__.split("."):  # torch.ao's have no parameters at all
         raise InvalidArgument(
@@ -135,6 +133,35 @@ def _refuse_attention(model: Any, which: str) -> None:
                 f"{which} has an adapter on {path}, a MultiheadAttention, which takes the weights of its parts and "
                 "calls none of them: leave it out of target_modules, and name the linear layers beside it"
             )
+
+
+def _refuse_trained(model: Any, which: str) -> None:
+    """Refuse an adapter that would train a part of a layer which all models hold, and freeze that again."""
+    trained = [path for path, module in model.named_modules() if is_held(module) and any(_trained(module))]
+    for path in trained:
+        model.get_submodule(path).requires_grad_(False)
+    if trained:
+        raise InvalidArgument(
+            f"{which} trains a bias in {trained[0]}, a layer that all models hold as it is (quantized, or divided over "
+            "processes): give bias='none'"
+        )
+
+
+def _refuse_tied(model: Any, which: str) -> None:
+    """Refuse parameters that lie in the same memory, as of one adapter in two places: an array copies each."""
+    seen: dict[int, str] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and parameter.numel():
+            other = seen.setdefault(parameter.data_ptr(), name)
+            if other != name:
+                raise InvalidArgument(
+                    f"{which} has {other} and {name} in one memory, and an array has memory of "
+                    "each: leave ensure_weight_tying out, or one of them out of target_modules"
+                )
+
+
+def _trained(module: torch.nn.Module) -> list[bool]:
+    return [parameter.requires_grad for parameter in module.parameters()]
 
 
 def fill_lora(models: Sequence[Any], more: Mapping[str, Any] | None = None) -> None:

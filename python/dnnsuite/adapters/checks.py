@@ -12,7 +12,7 @@ from ..errors import InvalidArgument
 def check_alike(models: Sequence[Any]) -> None:
     """Refuse PEFT models that differ in more than their numbers; the message names the first such module."""
     for index, model in enumerate(models):
-        for difference in (_of_kind, _of_places, _of_what_trains, _of_virtual_tokens):
+        for difference in (_of_kind, _of_losses, _of_places, _of_what_trains, _of_virtual_tokens):
             found = difference(models[0], model, index)
             if found:
                 raise InvalidArgument(found)
@@ -28,6 +28,20 @@ def _of_kind(first: Any, model: Any, index: int) -> str:
     for mine, other, what in ((*kinds, "kind of adapter"), (*tasks, "task_type")):
         if mine != other:
             return f"configs 0 and {index} are {mine} and {other}: an array has one {what}, make one array of each"
+    return ""
+
+
+#: Fields of configs that PEFT reads in a forward or a schedule of ranks, where an array has one config for all models.
+_READ_LATER = ("orth_reg_weight", "target_r", "tinit", "tfinal", "deltaT", "beta1", "beta2", "total_step",
+               "auxiliary_loss_weight", "shadow_model")  # fmt: skip
+
+
+def _of_losses(first: Any, model: Any, index: int) -> str:
+    for name in _READ_LATER:
+        mine, other = (getattr(_config(m), name, None) for m in (first, model))
+        if mine != other:
+            said = f"configs 0 and {index} have {name} {mine} and {other}"
+            return f"{said}, which an array reads once for all models: make one array of each"
     return ""
 
 

@@ -56,7 +56,11 @@ def _checked(sequence: Mapping[str, Any], model: int, place: int) -> dict[str, t
     where = f"collate: sequence {place} of model {model}"
     if "input_ids" not in sequence:
         raise InvalidArgument(f"{where} has no input_ids, but {sorted(sequence)}")
-    own = {name: torch.as_tensor(value, dtype=torch.int64) for name, value in sequence.items()}
+    own = {name: torch.as_tensor(value) for name, value in sequence.items()}
+    for name, value in own.items():
+        if value.numel() and value.is_floating_point():
+            raise InvalidArgument(f"{where} has {name} of {value.dtype}: a batch of tokens holds whole numbers")
+    own = {name: value.long() for name, value in own.items()}
     length = len(own["input_ids"])
     own.setdefault("attention_mask", torch.ones(length, dtype=torch.int64))
     own.setdefault("labels", own["input_ids"].masked_fill(own["attention_mask"] == 0, IGNORED))
@@ -83,4 +87,14 @@ def micro_batches(batch: Mapping[str, torch.Tensor], sequences: int) -> Iterator
 def targets_of(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """Count the targets of each model `[B]` in float32: the labels that follow another token."""
     given = batch.get("targets")
-    return (batch["labels"][..., 1:] != IGNORED).sum((1, 2)).float() if given is None else given
+    return (labels_of(batch)[..., 1:] != IGNORED).sum((1, 2)).float() if given is None else given
+
+
+def labels_of(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Return the labels `[B, N, T]` of the tokens that the mask keeps after another that it keeps; -100 elsewhere."""
+    mask = batch.get("attention_mask")
+    labels = batch.get("labels", batch["input_ids"])
+    if mask is None:
+        return labels
+    kept = mask != 0
+    return labels.masked_fill(~(kept & torch.nn.functional.pad(kept, (1, 0), value=True)[..., :-1]), IGNORED)

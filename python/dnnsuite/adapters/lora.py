@@ -11,6 +11,7 @@ from peft.tuners import lora
 
 from .. import nn, ops
 from .._fuse.layer_table import register
+from .divided import DividedEmbedding
 from .lora_layer import LoraLayer
 
 
@@ -141,7 +142,7 @@ class LoraEmbedding(LoraLayer):
 def _looks_up(layer: Any) -> bool:
     base = layer.base_layer
     settings = base.max_norm is not None, base.scale_grad_by_freq, base.sparse
-    return type(base) is torch.nn.Embedding and not any(settings) and layer.tp_layer is None
+    return type(base) in (torch.nn.Embedding, DividedEmbedding) and not any(settings) and layer.tp_layer is None
 
 
 register(LoraLinear)

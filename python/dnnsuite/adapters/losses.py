@@ -16,7 +16,7 @@ from .. import _under_way as under_way
 from .. import nn
 from ..errors import InvalidArgument
 from ..ops.shared import beside
-from .collating import IGNORED, targets_of
+from .collating import IGNORED, labels_of, targets_of
 
 __all__ = ["advantages", "dpo", "grpo", "log_probs", "next_token", "orpo", "reinforce"]
 
@@ -215,9 +215,8 @@ def _checked(array: Any, batch: Batch) -> dict[str, torch.Tensor]:
     if not isinstance(ids, torch.Tensor) or ids.dim() != 3 or len(ids) != array.B:
         shape = list(ids.shape) if isinstance(ids, torch.Tensor) else type(ids).__name__
         raise InvalidArgument(f"a batch for {array.B} models has input_ids [{array.B}, N, T]; got {shape}")
-    mask = given.setdefault("attention_mask", torch.ones_like(ids))
-    labels = given.get("labels")
-    given["labels"] = ids.masked_fill(mask == 0, IGNORED) if labels is None else labels.masked_fill(mask == 0, IGNORED)
+    given["labels"] = labels_of(given)
+    given.setdefault("attention_mask", torch.ones_like(ids))
     return given
 
 
@@ -235,10 +234,10 @@ def _log_probs(array: Any, inputs: dict[str, torch.Tensor], labels: torch.Tensor
 
 
 def _with_tokens(inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Let each sequence have a token: a model that attends to nothing may compute NaN, which gradients spread."""
+    """Let padding at the end attend: no token sees it, and what attends to nothing may be NaN, which spreads."""
     mask = inputs["attention_mask"]
-    first = torch.nn.functional.one_hot(mask.new_zeros(mask.shape[:-1]).long(), mask.shape[-1]).to(mask.dtype)
-    return {**inputs, "attention_mask": torch.where(mask.any(-1, keepdim=True), mask, first)}
+    at_end = (mask[..., 1:] <= mask[..., :-1]).all(-1, keepdim=True)
+    return {**inputs, "attention_mask": mask.masked_fill(at_end, 1)}
 
 
 def _reference(array: Any, inputs: dict[str, torch.Tensor], labels: torch.Tensor) -> torch.Tensor:
@@ -260,7 +259,7 @@ def _reference(array: Any, inputs: dict[str, torch.Tensor], labels: torch.Tensor
 
 
 def _padded(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    rows = logits[:, :, :-1].flatten(1, 2)
+    rows = logits[:, :, -labels.shape[-1] - 1 : -1].flatten(1, 2)  # after virtual tokens, where there are some
     wide = rows if rows.dtype == torch.float64 else rows.float()
     losses = nn.functional.cross_entropy(wide, labels.flatten(1), ignore_index=IGNORED, reduction="none")
     return -losses.unflatten(1, labels.shape[1:])

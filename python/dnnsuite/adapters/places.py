@@ -29,8 +29,18 @@ def fill(models: Sequence[Any], more: Mapping[str, Any] | None = None) -> None:
         mine = layers_of(model)
         for path, layer in found.items():
             if path not in mine:
-                _put(model, path, _of_rank_zero(layer, model.get_submodule(path)))
+                _put(model, path, _of_rank_zero(layer, _base_layer(model, path)))
         _name_targets(model, found)
+
+
+def _base_layer(model: Any, path: str) -> torch.nn.Module:
+    try:
+        found: torch.nn.Module = model.get_submodule(path)
+    except AttributeError as error:
+        raise InvalidArgument(
+            f"a config has an adapter on {path}, where another has no layer (layer_replication): make an array of each"
+        ) from error
+    return found
 
 
 def check(layers: Mapping[str, Any], model: Any) -> None:

@@ -8,7 +8,6 @@ call of their own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import bitsandbytes
@@ -17,57 +16,22 @@ from bitsandbytes.functional import dequantize_4bit
 from peft.tuners.lora import bnb as of_peft
 
 from .._fuse.layer_table import register
-from ..errors import InvalidArgument
-from ..nn.array_module import ArrayModule
+from .divided import HeldLayer
 from .lora import LoraLinear
 from .places import KINDS
 
 __all__ = ["Linear4bit", "Linear8bitLt", "Lora4bit", "Lora8bit"]
 
 
-class _Quantized(ArrayModule):
-    """A frozen layer of the base: `[B, *, in]` to `[B, *, out]`. Its numbers are no state of the array."""
-
-    def __init__(self, layer: torch.nn.Module, *, B: int) -> None:
-        super().__init__(B)
-        weight: Any = layer.weight
-        # No part of the tree: nothing of it is stacked, saved or edited.
-        self.__dict__.update(layer=layer, packed=weight.detach().as_subclass(torch.Tensor))
-
-    @classmethod
-    def can_fuse(cls, models: Sequence[Any]) -> bool:
-        """Return True for one frozen layer that all models hold."""
-        first = models[0]
-        return all(model is first for model in models) and not any(p.requires_grad for p in first.parameters())
-
-    @classmethod
-    def from_models(cls, models: Sequence[Any]) -> Any:
-        return cls(models[0], B=len(models)).train(models[0].training)
-
-    def to_model(self, index: int) -> Any:
-        return self.layer
-
-    def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        weight = self.layer.weight
-        if fn(weight.new_empty(0)).device != weight.device:
-            raise InvalidArgument(
-                "an array over a quantized base cannot be moved to another device: move the base, and adapt it there"
-            )
-        return super()._apply(fn, recurse)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        made = type(self)(self.layer, B=self.B).train(self.training)
-        memo[id(self)] = made
-        return made
-
-    def extra_repr(self) -> str:
-        return f"{self.layer}, B={self.B}"
-
-
-class Linear4bit(_Quantized):
+class Linear4bit(HeldLayer):
     """`bitsandbytes.nn.Linear4bit` (NF4, FP4) of B models: `[B, *, in]` to `[B, *, out]`."""
 
     torch_class: ClassVar[Any] = bitsandbytes.nn.Linear4bit
+
+    def __init__(self, layer: torch.nn.Module, *, B: int) -> None:
+        super().__init__(layer, B=B)
+        weight: Any = layer.weight
+        self.__dict__["packed"] = weight.detach().as_subclass(torch.Tensor)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         dtype = self.layer.compute_dtype or x.dtype
@@ -89,7 +53,7 @@ class _ProductOf4Bits(torch.autograd.Function):
         return dy @ dequantize_4bit(*ctx.weight).to(dy.dtype), None, None, None
 
 
-class Linear8bitLt(_Quantized):
+class Linear8bitLt(HeldLayer):
     """`bitsandbytes.nn.Linear8bitLt` of B models: `[B, *, in]` to `[B, *, out]`."""
 
     torch_class: ClassVar[Any] = bitsandbytes.nn.Linear8bitLt

@@ -28,6 +28,7 @@ from .head import log_probs_of
 from .lora import LoraLinear, lora_of_rows, of_each_model
 
 _NAME = "dnnsuite_rows"  # of the attention function in transformers' table
+_SEQUENCES, _MODELS = [5, 3, 7], [8, 7]  # tokens of the sequences of an audit, and of its models
 _PREFIX = "base_model.model."  # of the base's modules in one of PEFT's models
 
 
@@ -86,11 +87,16 @@ class _Place(torch.nn.Module):
         except AttributeError:
             return getattr(super().__getattr__("base_layer"), name)  # the base's code may look at its weight
 
-    def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         layout = _layout()
         layer = layout.layers.get(self.path)
         if layer is None:
-            return self.base_layer(x, *args, **kwargs)
+            return self.base_layer(*args, **kwargs)
+        x, total = args[0] if args else None, sum(layout.models)
+        if x is not None and x.dim() == 2 and len(x) == total > 1:  # as of code that has no use for the batch
+            return self.forward(x.unsqueeze(0)).squeeze(0)
+        if x is None or args[1:] or kwargs or x.shape[:2] != (1, total):
+            raise NotInRows(f"{self.path} is not called with the tokens of a row alone")
         if isinstance(layer, LoraLinear):
             return lora_of_rows(layer, self.base_layer(x), x, layout.models)
         if isinstance(layer, nn.Dropout) and not (layer.training and any(layer.rates)):
@@ -164,18 +170,35 @@ class RowsModel:
 
     def __init__(self, shared: Any) -> None:
         self._tree = shared.model(_prepared)
-        self._paths: frozenset[str] = frozenset()
+        self._paths: dict[str, str] = {}  # why no array may have a layer of its own there, or ""
         self._in_parts = False
         self._training: bool | None = None
-        window = getattr(self._tree.config, "sliding_window", None)
-        self._longest = window if isinstance(window, int) else sys.maxsize
+        config = vars(self._tree.config)
+        windows = [config.get(name) for name in ("sliding_window", "attention_chunk_size")]
+        rope = config.get("rope_parameters") or {}
+        if rope.get("rope_type") in ("dynamic", "longrope"):  # longer sequences turn the others in another way, too
+            windows.append(rope.get("original_max_position_embeddings") or config.get("max_position_embeddings"))
+        self._longest = min((one for one in windows if isinstance(one, int)), default=sys.maxsize)
         self._audited()
 
     def have_places(self, paths: frozenset[str]) -> None:
         """Let arrays have layers of their own at these paths, too; where one has none, the base's computes."""
-        for path in sorted(paths - self._paths):
-            self._tree.set_submodule(path, _Place(path, self._tree.get_submodule(path)).train(bool(self._training)))
-        self._paths |= paths
+        new = sorted(paths - self._paths.keys())
+        try:
+            places = {path: self._tree.get_submodule(path) for path in new}
+        except AttributeError as error:  # as of replicated layers
+            raise NotInRows(f"the base has other modules than its models: {error}") from error
+        for path, module in places.items():
+            above, _, name = path.rpartition(".")
+            parent = self._tree.get_submodule(above)
+            while isinstance(parent, _Place):
+                parent = parent.base_layer
+            parent._modules[name] = _Place(path, module).train(bool(self._training))
+        if new:
+            self._paths.update(dict.fromkeys(new, self._apart(places)))
+        for path in sorted(paths):
+            if self._paths[path]:
+                raise NotInRows(self._paths[path])
 
     def log_probs(
         self, layers: Mapping[str, Any], training: bool, batch: Mapping[str, torch.Tensor], labels: torch.Tensor
@@ -241,30 +264,52 @@ class RowsModel:
             NotInRows: they differ, or an attention of the base is not by transformers' table of functions.
         """
         tree, config = self._tree, self._tree.config
-        self._train(False)
-        device = next(tree.parameters()).device
-        ids = (torch.arange(1, 16, device=device) * 7919) % config.vocab_size
-        lengths = [5, 3, 7]
-        positions = torch.cat([torch.arange(n, device=device) for n in lengths])
         _now.attentions = 0
-        with _laid_out(Layout({}, [15], lengths)):
-            try:
-                row = tree(input_ids=ids[None], position_ids=positions[None], use_cache=False).logits
-            except Exception as error:  # of the user's code, which a row is strange to
-                raise NotInRows(f"its forward of a row raises {type(error).__name__}: {error}") from error
-            if _now.attentions != config.num_hidden_layers:
-                raise NotInRows("not every layer of it attends by transformers' table of attention functions")
+        row = self._audited_row({})
+        if _now.attentions != config.num_hidden_layers:
+            raise NotInRows("not every layer of it attends by transformers' table of attention functions")
+        ids, positions = self._audit()
+        with _laid_out(Layout({}, _MODELS, _SEQUENCES)):
             _attend_by(tree, None)
-            alone = [tree(input_ids=part[None], use_cache=False).logits for part in ids.split(lengths)]
+            alone = [tree(input_ids=part[None], use_cache=False).logits for part in ids.split(_SEQUENCES)]
             _attend_by(tree, _NAME)
             if not _close(row, torch.cat(alone, 1)):
                 raise NotInRows("its numbers for a sequence depend on what stands before it in the row")
             self._in_parts = True
             try:
                 state = self._hidden(ids, positions)
-                self._in_parts = _close(tree.get_output_embeddings()(state), row)
+                self._in_parts = torch.equal(tree.get_output_embeddings()(state), row)  # small logits hide a softcap
             except (AttributeError, TypeError):
                 self._in_parts = False
+
+    def _audit(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Tokens `[15]` of three short sequences, and their positions."""
+        device = next(self._tree.parameters()).device
+        ids = (torch.arange(1, 16, device=device) * 7919) % self._tree.config.vocab_size
+        return ids, torch.cat([torch.arange(n, device=device) for n in _SEQUENCES])
+
+    def _audited_row(self, layers: Mapping[str, Any]) -> torch.Tensor:
+        """Logits of the audit's row, with `layers` in their places."""
+        self._train(False)
+        ids, positions = self._audit()
+        with _laid_out(Layout(layers, _MODELS, _SEQUENCES)):
+            try:
+                found: torch.Tensor = self._tree(
+                    input_ids=ids[None], position_ids=positions[None], use_cache=False
+                ).logits
+            except Exception as error:  # of the user's code, which a row is strange to
+                raise NotInRows(f"its forward of a row raises {type(error).__name__}: {error}") from error
+        return found
+
+    @torch.no_grad()
+    def _apart(self, places: Mapping[str, Any]) -> str:
+        """Say why the base's modules at these paths cannot run on the tokens of each model apart; "" if they can."""
+        try:
+            if _close(self._audited_row(places), self._audited_row({})):
+                return ""
+        except NotInRows as reason:
+            return str(reason)
+        return "what an adapter trains sees more than a token at a time"
 
 
 def _chosen(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
@@ -311,9 +356,10 @@ def _layers_at(array: Any, paths: frozenset[str]) -> dict[str, Any]:
     found = {}
     for path in paths:
         module = array.get_submodule(_PREFIX + path)
-        if "modules_to_save" in module._modules:
-            (module,) = module.modules_to_save.values()
-        found[path] = module
+        if "modules_to_save" not in module._modules:
+            found[path] = module
+        elif not module._disable_adapters:
+            (found[path],) = module.modules_to_save.values()
     return found
 
 
