@@ -88,13 +88,13 @@ class AdapterArray(Array):
             for layer in layers:
                 layer.enabled = False
             for module in saved:
-                module._disable_adapters = True
+                module.enable_adapters(False)
             yield
         finally:
             for layer in layers:
                 layer.enabled = True
             for module in saved:
-                module._disable_adapters = False
+                module.enable_adapters(True)
 
     def append(self, model: Any, *companions: Any, **fresh: Any) -> None:
         """Add a model at the end: a PEFT model, a config or a folder, or a list of them. `fresh` are its

@@ -63,7 +63,7 @@ class _Divided(torch.nn.Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """Copy the whole layer, for a model that trains it (`modules_to_save`)."""
-        kind = type(self).__mro__[2]
+        kind: Any = type(self).__mro__[2]
         made = memo[id(self)] = kind.__new__(kind)
         own = {
             name: None if p is None else torch.nn.Parameter(_whole(p).clone(), False)
@@ -155,8 +155,11 @@ def undivided(base: torch.nn.Module) -> torch.nn.Module:
     sharded = [] if fsdp is None else [part for part in base.modules() if isinstance(part, fsdp.FSDPModule)]
     for part in sharded:
         part.reshard()
-        kept = part._get_fsdp_state()._mp_policy.param_dtype
-        if kept is not None and any(p.dtype != kept for p in part.parameters()):
+        stored = [p.dtype for p in part.parameters()]
+        part.unshard()  # nothing else tells a policy
+        kept = next((p.dtype for p, dtype in zip(part.parameters(), stored, strict=True) if p.dtype != dtype), None)
+        part.reshard()
+        if kept is not None:
             raise InvalidArgument(
                 f"fully_shard has a mixed-precision policy of {kept}, and an array computes in the base's own type: "
                 "convert the base before fully_shard, without a policy"
@@ -176,14 +179,16 @@ def undivided(base: torch.nn.Module) -> torch.nn.Module:
 
 def _own_kind(module: torch.nn.Module) -> type:
     """Class of a module before `fully_shard`."""
-    kind = type(module)
-    return kind.__mro__[kind._orig_cls_mro_index] if hasattr(kind, "_orig_cls_mro_index") else kind
+    kind, fsdp = type(module), sys.modules.get("torch.distributed.fsdp")
+    if fsdp is None or not issubclass(kind, fsdp.FSDPModule):
+        return kind
+    return kind.__mro__[kind.__mro__.index(fsdp.FSDPModule) + 1]
 
 
 def _copied(module: torch.nn.Module, made: dict[int, Any]) -> Any:
     if id(module) in made:
         return made[id(module)]
-    kind = _own_kind(module)
+    kind: Any = _own_kind(module)
     divided = kind in _KINDS and is_part(module.weight)
     kind = _KINDS[kind] if divided else kind
     new = made[id(module)] = kind.__new__(kind)

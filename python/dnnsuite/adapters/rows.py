@@ -358,7 +358,7 @@ def _layers_at(array: Any, paths: frozenset[str]) -> dict[str, Any]:
         module = array.get_submodule(_PREFIX + path)
         if "modules_to_save" not in module._modules:
             found[path] = module
-        elif not module._disable_adapters:
+        elif not module.disable_adapters:
             (found[path],) = module.modules_to_save.values()
     return found
 
