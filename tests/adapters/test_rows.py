@@ -94,7 +94,7 @@ def test_a_reference_is_the_base(checkpoints):
         (llama, peft.IA3Config(target_modules=["v_proj"], feedforward_modules=[]), "default of its own"),
         (lambda: transformers.BloomForCausalLM(transformers.BloomConfig(hidden_size=16, n_layer=2, n_head=2,
          vocab_size=30)), lora(2, ["query_key_value"]), "not every layer"),
-        (lambda: torch.nn.ModuleDict({"q": torch.nn.Linear(2, 2)}), lora(2, ["q"]), "no causal language model"),
+        (lambda: torch.nn.ModuleDict({"q": torch.nn.Linear(2, 2)}), lora(2, ["q"]), "not a causal language model"),
     ],
     ids=["window", "short window", "ia3", "bloom", "no model"],
 )  # fmt: skip
