@@ -73,3 +73,27 @@ def test_what_a_layer_holds_is_a_model_s_own():
     array = dnnsuite.fuse([model, Helped(count, True)])
     array[0].layer.calls.append(1)
     assert (array[0].layer.calls, array[1].layer.calls, model.layer.calls) == ([], [], [])
+
+
+class Rotates(torch.nn.Module):
+    """Each step puts another list in the place of the last one."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.order = torch.nn.Linear(4, 4), list(range(4))
+
+    def forward(self, x):
+        self.order = self.order[1:] + self.order[:1]
+        return self.layer(x)[:, self.order]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_array_has_the_list_that_a_replay_leaves(threads):
+    array, order = dnnsuite.fuse(make_models(Rotates, 3)), list(range(4))
+    optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.1)
+    with dnnsuite.StepRunner(array, optimizer, lambda a, x: a(x).flatten(1).mean(1), threads=threads) as runner:
+        for _ in range(30):
+            runner.step(torch.randn(3, 6, 4))
+            order = order[1:] + order[:1]
+            assert array.order == order
+    assert [array[index].order for index in range(3)] == [order] * 3

@@ -320,9 +320,7 @@ class PythonState:
 
     def _look(self) -> None:
         self._holders = list(holders_of(self._modules))
-        changing = {number for number, module in enumerate(self._modules) if _changes_itself(type(module))}
-        first = self._copies[0] if self._copies else []
-        self._changing = [holder for holder in holders_of(first) if holder.path[0] in changing]
+        self._look_at_first()
         leaves: list[tuple[Any, list[Any]]] = []  # each with its counterparts in the copies
         others: list[Any] = []
         for path, key, value in _state_in((holder.path, holder.held) for holder in self._holders):
@@ -332,6 +330,12 @@ class PythonState:
                 others.append(value)
         self._objects, self._any_objects, self._forms = HeldObjects(leaves), bool(leaves), _Forms(others)
         self._compare()
+
+    def _look_at_first(self) -> None:
+        """Find what the code of the first copy may change."""
+        changing = {number for number, module in enumerate(self._modules) if _changes_itself(type(module))}
+        first = self._copies[0] if self._copies else []
+        self._changing = [holder for holder in holders_of(first) if holder.path[0] in changing]
 
     def _compare(self) -> None:
         """Put everything that is compared in each step in two lists, which one call compares."""
@@ -387,12 +391,15 @@ class PythonState:
             return
         late = [holder for holder in self._changing if holder.changed()]
         known = {holder.path: holder for holder in self._holders}
+        others = False  # than those that were looked at: a list in the place of another
         for holder in late:
             mine = known.get(holder.path)
             users = mine.changes() if mine is not None and mine.changed() else {}
+            changes = holder.changes()
+            others = others or not all(isinstance(value, _PLAIN) for value in changes.values())
             plain = {
                 key: value
-                for key, value in holder.changes().items()
+                for key, value in changes.items()
                 if key not in users and not self._is_own(holder.path, key) and _is_plain(value)
             }
             holder.keep()
@@ -405,6 +412,8 @@ class PythonState:
                 mine.note([*plain, *tensors])
             if holder.path[:1] in known:  # its module was told of what is deep inside
                 known[holder.path[:1]].note(())
+        if others:
+            self._look_at_first()
         self._compare()
 
     def _tensors_beside(self, holder: Holder) -> dict[str, torch.Tensor]:
