@@ -76,7 +76,7 @@ def test_refuses_models_that_differ(models, message):
 
 
 def test_unfuse_refuses_what_is_no_array():
-    with pytest.raises(InvalidArgument, match="no array"):
+    with pytest.raises(InvalidArgument, match="not an array"):
         dnnsuite.unfuse(torch.nn.Linear(3, 3))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a function that is no method sets in a module reaches every shard, whichever way a step runs."""
+"""What code sets in a module reaches every shard and the array, whichever way a step runs and whoever has called it."""
 
 import pytest
 import torch
@@ -97,3 +97,33 @@ def test_an_array_has_the_list_that_a_replay_leaves(threads):
             order = order[1:] + order[:1]
             assert array.order == order
     assert [array[index].order for index in range(3)] == [order] * 3
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_list_that_came_from_a_step_may_be_edited(threads):
+    separate, xs = make_models(Rotates, 3), torch.randn(24, 3, 6, 4)
+    array = dnnsuite.fuse(make_models(Rotates, 3))
+    optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.0)
+    with dnnsuite.StepRunner(array, optimizer, lambda a, x: a(x)[:, :, 0].mean(1), threads=threads) as runner:
+        for step, x in enumerate(xs):
+            if step in (4, 15, 20):
+                for order in (array.order, *(model.order for model in separate)):
+                    order[0], order[2] = order[2], order[0]
+            losses = runner.step(x).losses()
+            for model, own, one in zip(separate, losses, x, strict=True):
+                torch.testing.assert_close(own, model(one)[:, 0].mean().detach())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("calls", ["hsshsssshssss", "sssssssssssshshs"])
+@pytest.mark.parametrize("helper", [average, recall, count])
+def test_calls_by_hand_between_steps_and_steps_see_what_the_others_left(helper, calls, threads):
+    separate = make_models(lambda: Helped(helper, False), 3)
+    array = dnnsuite.fuse(make_models(lambda: Helped(helper, False), 3))
+    optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.0)
+    with dnnsuite.StepRunner(array, optimizer, lambda a, x: a(x).flatten(1).mean(1), threads=threads) as runner:
+        for call in calls:
+            x = torch.randn(3, 6, 4)
+            losses = runner.step(x).losses() if call == "s" else array(x).flatten(1).mean(1)
+            for model, own, one in zip(separate, losses, x, strict=True):
+                torch.testing.assert_close(torch.as_tensor(own).detach(), model(one).mean().detach())

@@ -24,6 +24,7 @@ from .left_tensors import (
     give_attributes,
     is_users_state,
     joined_inside,
+    left_in,
     may_change_in_place,
     unlike,
 )
@@ -183,10 +184,10 @@ def take_from_models(array: torch.nn.Module) -> bool:
     """Give the models of an array that ran one by one what their code has left in them: call before the array is
     copied, divided or edited, which makes its models anew.
 
-    Returns True if models have attributes of their own, which a call may have changed.
+    Returns True if models have attributes or tensors of their own, which a call may have changed.
     """
-    own = False
     root = array.__dict__.get("_root")
+    own = root is not None and any(True for module in root.modules() for _ in left_in(module))
     for module in root.modules() if root is not None else ():
         parts = module.__dict__.get("_fused_parts")
         if parts is not None and parts.plain is None:  # plain models follow by themselves

@@ -318,9 +318,13 @@ class PythonState:
         self.table = GuardTable()
         self._look()
 
-    def _look(self) -> None:
-        self._holders = list(holders_of(self._modules))
-        self._look_at_first()
+    def _look(self, known: Sequence[Holder] = ()) -> None:
+        """Find all that holds state; what is `known` is compared with what it held then."""
+        kept = {(holder.path, id(holder.held)): holder for holder in known}
+        self._holders = [kept.get((one.path, id(one.held)), one) for one in holders_of(self._modules)]
+        changing = {number for number, module in enumerate(self._modules) if _changes_itself(type(module))}
+        first = self._copies[0] if self._copies else []
+        self._changing = [holder for holder in holders_of(first) if holder.path[0] in changing]
         leaves: list[tuple[Any, list[Any]]] = []  # each with its counterparts in the copies
         others: list[Any] = []
         for path, key, value in _state_in((holder.path, holder.held) for holder in self._holders):
@@ -330,12 +334,6 @@ class PythonState:
                 others.append(value)
         self._objects, self._any_objects, self._forms = HeldObjects(leaves), bool(leaves), _Forms(others)
         self._compare()
-
-    def _look_at_first(self) -> None:
-        """Find what the code of the first copy may change."""
-        changing = {number for number, module in enumerate(self._modules) if _changes_itself(type(module))}
-        first = self._copies[0] if self._copies else []
-        self._changing = [holder for holder in holders_of(first) if holder.path[0] in changing]
 
     def _compare(self) -> None:
         """Put everything that is compared in each step in two lists, which one call compares."""
@@ -413,8 +411,9 @@ class PythonState:
             if holder.path[:1] in known:  # its module was told of what is deep inside
                 known[holder.path[:1]].note(())
         if others:
-            self._look_at_first()
-        self._compare()
+            self._look(self._holders)
+        else:
+            self._compare()
 
     def _tensors_beside(self, holder: Holder) -> dict[str, torch.Tensor]:
         """Collect tensors of all models that a forward has left beside the values in a module, as a cache with its
