@@ -127,3 +127,34 @@ def test_calls_by_hand_between_steps_and_steps_see_what_the_others_left(helper, 
             losses = runner.step(x).losses() if call == "s" else array(x).flatten(1).mean(1)
             for model, own, one in zip(separate, losses, x, strict=True):
                 torch.testing.assert_close(torch.as_tensor(own).detach(), model(one).mean().detach())
+
+
+class Best(torch.nn.Module):
+    """Keeps the least value so far, and counts the calls without a better one."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.best, self.since = torch.nn.Linear(4, 4), float("inf"), 0
+
+    def forward(self, x):
+        x = self.layer(x)
+        value = x.detach().square().mean().item()
+        self.best, self.since = (value, 0) if value < self.best else (self.best, self.since + 1)
+        return x * (1 + self.since / 8)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_values_of_tensors_that_parts_keep_are_each_model_s(threads):
+    def make():
+        return torch.nn.Sequential(Best(), Best())
+
+    separate, xs = make_models(make, 3), torch.randn(16, 3, 6, 4)
+    array = dnnsuite.fuse(make_models(make, 3))
+    optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.0)
+    with dnnsuite.StepRunner(array, optimizer, lambda a, x: a(x).flatten(1).mean(1), threads=threads) as runner:
+        for x in xs:
+            losses = runner.step(x).losses()
+            for model, own, one in zip(separate, losses, x, strict=True):
+                torch.testing.assert_close(own, model(one).mean().detach())
+    for index, model in enumerate(separate):
+        assert [part.since for part in array[index]] == [part.since for part in model]

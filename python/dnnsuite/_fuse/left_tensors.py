@@ -25,8 +25,10 @@ from .module_copies import copied
 
 _LISTS = (list, tuple, collections.deque)
 _PLAIN_TYPES = frozenset(PLAIN_VALUES)
-#: Of these no content is looked into. Loggers belong to the process, and hold all others of it; operators never change.
+#: Of these no content is looked into. Loggers belong to the process, and hold all others of it; operators never change;
+#: a number that is followed holds what records it.
 OPAQUE = (
+    *(torch.SymInt, torch.SymFloat, torch.SymBool),
     *(torch.nn.Module, torch.dtype, torch.device, type, types.ModuleType),
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType),
     *(logging.Logger, logging.Handler, type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor)),
