@@ -116,5 +116,5 @@ def test_the_weights_are_in_memory_once():
 def test_a_quantized_layer_that_would_train_is_refused():
     base = quantized(gpt2(), four("nf4"), but=())
     base.lm_head.bias = torch.nn.Parameter(torch.zeros(30))
-    with pytest.raises(InvalidArgument, match="quantized layer lm_head has parameters that want gradients"):
+    with pytest.raises(InvalidArgument, match="quantized layer lm_head has trainable parameters"):
         dnnsuite.adapt(base, [lora(2, ["c_attn"])])

@@ -102,7 +102,7 @@ def test_what_cannot_stand_in_one_row_is_padded(base, config, said):
     array, models = prepared(base(), [config] * 3)
     assert said in array.padding()
     assert bool(said) == bool(array.padding())
-    if said != "no causal language model":
+    if said != "not a causal language model":
         check(
             array.eval(), [model.eval() for model in models], sequences(), 1e-6 if said == "not every layer" else 1e-10
         )

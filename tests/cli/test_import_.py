@@ -68,7 +68,7 @@ def test_tables_are_written_with_their_definitions(tmp_path, capsys):
         ("x.csv", b"a,b\n1,2\n", "no header of any of ncu, nvprof, nvvp, nsys, nsys-stats, dcgm, kineto"),
         ("x.ncu-rep", b"NVR\0", "ncu --import x.ncu-rep --csv --page raw"),
         ("x.nsys-rep", b"QDSTRM", "nsys export --type sqlite x.nsys-rep"),
-        ("x.json", b"{}", "no trace of torch.profiler"),
+        ("x.json", b"{}", "not a trace of torch.profiler"),
         ("x.csv", b"", "the file is empty"),
     ],
 )

@@ -53,7 +53,7 @@ def test_a_checkpoint_cut_short_and_one_of_something_else(tmp_path):
     with pytest.raises(BadCheckpoint, match="cannot be read"):
         read_checkpoint(path)
     torch.save({"w": torch.ones(1)}, path)
-    with pytest.raises(BadCheckpoint, match="no checkpoint of a training run"):
+    with pytest.raises(BadCheckpoint, match="not a checkpoint of a training run"):
         read_checkpoint(path)
     save_checkpoint(path, {"version": 99})
     with pytest.raises(BadCheckpoint, match="version 99, newer than 1"):

@@ -238,7 +238,7 @@ def test_a_study_in_memory_that_draws_anew_does_not_go_on(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         swept(study(1), 3, tmp_path / "out", callbacks=[stop])
-    with pytest.raises(InvalidArgument, match=r"trial 0 was .*give an Optuna study a storage"):
+    with pytest.raises(InvalidArgument, match=r"trial 0 was .*give the study a storage"):
         swept(study(2), 3, tmp_path / "out", resume=True)
     whole = swept(study(1), 3)
     assert swept(study(1), 3, tmp_path / "out", resume=True).history.equals(whole.history)
