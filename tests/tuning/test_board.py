@@ -21,6 +21,22 @@ def journal(request, tmp_path):
     return lambda: TableJournal(database_of(f"sqlite:///{tmp_path}/board.db"), "s")
 
 
+MADE = []
+
+
+def board_of(*arguments, **named):
+    MADE.append(Board(*arguments, **named))
+    return MADE[-1]
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    """No board gives signs of life after its test: what a test forks would find a database that is in use."""
+    yield
+    while MADE:
+        MADE.pop().close()
+
+
 def leave_a_claim(journal):
     """Claim trial 7 on another machine, and give no sign of life any more."""
     Board(journal(), "s", worker="elsewhere:1:x").claim({7: 0})
@@ -28,7 +44,7 @@ def leave_a_claim(journal):
 
 
 def test_of_two_claims_the_first_counts_and_those_of_the_dead_are_free(journal):
-    one, other = Board(journal(), "s"), Board(journal(), "s")
+    one, other = board_of(journal(), "s"), board_of(journal(), "s")
     one.claim({0: 0, 1: 0})
     other.refresh()
     assert other.held() == {0, 1}
@@ -47,7 +63,7 @@ def test_of_two_claims_the_first_counts_and_those_of_the_dead_are_free(journal):
     process = multiprocessing.get_context("fork").Process(target=leave_a_claim, args=(journal,))
     process.start()
     process.join()
-    observer = Board(journal(), "s", stale_s=0.2)
+    observer = board_of(journal(), "s", stale_s=0.2)
     observer.refresh()
     assert observer.held() == {1, 2, 7}
     deadline = time.monotonic() + 20
@@ -57,13 +73,13 @@ def test_of_two_claims_the_first_counts_and_those_of_the_dead_are_free(journal):
     assert 7 not in observer.held()
     for board in (one, other, observer):
         board.close()
-    assert Board(journal(), "s").workers == 2  # itself, and the one elsewhere, of which it cannot know yet
+    assert board_of(journal(), "s").workers == 2  # itself, and the one elsewhere, of which it cannot know yet
 
 
 def test_what_one_that_was_taken_for_dead_tells_late_is_told_once(journal):
-    slow = Board(journal(), "s", worker="elsewhere:1:x")
+    slow = board_of(journal(), "s", worker="elsewhere:1:x")
     slow.claim({0: 0})
-    other = Board(journal(), "s", stale_s=0.0)
+    other = board_of(journal(), "s", stale_s=0.0)
     other.refresh()
     other.claim({0: 0})
     other.tell(0, 1, {"loss": 0.5}, 1.0)
@@ -75,15 +91,15 @@ def test_what_one_that_was_taken_for_dead_tells_late_is_told_once(journal):
 
 
 def test_of_many_that_are_wanted_the_first_free_ones_are_taken(journal):
-    one, other = Board(journal(), "s"), Board(journal(), "s")
+    one, other = board_of(journal(), "s"), board_of(journal(), "s")
     one.claim({0: 0, 1: 0})
     other.claim(dict.fromkeys(range(6), 0), most=2)
     assert [trial for trial in range(6) if other.mine(trial)] == [2, 3]
 
 
 def test_results_that_wait_are_written_with_the_next_claim(journal):
-    one = Board(journal(), "s", together_s=1000.0)
-    other = Board(journal(), "s")
+    one = board_of(journal(), "s", together_s=1000.0)
+    other = board_of(journal(), "s")
     one.claim({0: 0})
     one.tell(0, 1, {"loss": 0.5}, 1.0)
     one.keep_up(busy=True)
@@ -99,7 +115,7 @@ def test_results_that_wait_are_written_with_the_next_claim(journal):
 
 
 def test_a_damaged_line_is_named_with_its_file(tmp_path):
-    board = Board(FileJournal(tmp_path / "journal.log"), "s")
+    board = board_of(FileJournal(tmp_path / "journal.log"), "s")
     with (tmp_path / "journal.log").open("a") as file:
         file.write("{damaged}\n")
     with pytest.raises(Error, match=r"journal\.log: not a line of a sweep's journal: '\{damaged\}'"):
