@@ -106,7 +106,7 @@ def test_the_place_is_that_of_the_environment(monkeypatch):
     [
         ({"WORLD_SIZE": "2"}, "WORLD_SIZE is set, but RANK is not"),
         ({"WORLD_SIZE": "two"}, "WORLD_SIZE='two' is not a number"),
-        ({"WORLD_SIZE": "0"}, "WORLD_SIZE=0: at least one"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE=0: it must be at least 1"),
         ({"WORLD_SIZE": "2", "RANK": "2"}, "RANK=2 is not one of WORLD_SIZE=2"),
     ],
 )
