@@ -151,8 +151,7 @@ def undivided(base: torch.nn.Module) -> torch.nn.Module:
     Raises:
         InvalidArgument: it is divided in another way, or a large weight is in no linear layer or embedding.
     """
-    fsdp = sys.modules.get("torch.distributed.fsdp")
-    sharded = [] if fsdp is None else [part for part in base.modules() if isinstance(part, fsdp.FSDPModule)]
+    sharded: list[Any] = [part for part in base.modules() if isinstance(part, _sharded_class())]
     for part in sharded:
         part.reshard()
         stored = [p.dtype for p in part.parameters()]
@@ -173,16 +172,18 @@ def undivided(base: torch.nn.Module) -> torch.nn.Module:
             )
     if not sharded:
         return base
-    made: dict[int, Any] = {}
-    return _copied(base, made)
+    return _copied(base, {})
+
+
+def _sharded_class() -> Any:
+    """Class that `fully_shard` adds to those of modules; none while torch's FSDP is not imported."""
+    return getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", ())
 
 
 def _own_kind(module: torch.nn.Module) -> type:
     """Class of a module before `fully_shard`."""
-    kind, fsdp = type(module), sys.modules.get("torch.distributed.fsdp")
-    if fsdp is None or not issubclass(kind, fsdp.FSDPModule):
-        return kind
-    return kind.__mro__[kind.__mro__.index(fsdp.FSDPModule) + 1]
+    kind, added = type(module), _sharded_class()
+    return kind.__mro__[kind.__mro__.index(added) + 1] if issubclass(kind, added) else kind
 
 
 def _copied(module: torch.nn.Module, made: dict[int, Any]) -> Any:

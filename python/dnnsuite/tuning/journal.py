@@ -150,10 +150,11 @@ def database_of(share: Any) -> Any:
     try:
         more = {"connect_args": {"timeout": _WAIT_S}} if share.startswith("sqlite") else {"pool_size": 1}
         engine = sql.create_engine(share, **more)
-        for table in _tables()[1:]:
+        _, *tables = _tables()
+        for table in tables:
             _make(partial(table.create, checkfirst=True), engine)
         with engine.connect() as connection:
-            for table in _tables()[1:]:
+            for table in tables:
                 connection.execute(table.select().limit(0))
         return engine
     except Exception as error:  # SQLAlchemy's, and of its drivers
