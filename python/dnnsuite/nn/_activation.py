@@ -22,15 +22,13 @@ from .random_streams import advance
 class _Along(ArrayModule):
     """Activation along `dim`, which counts the dimensions of one model."""
 
+    arguments = ("dim",)
+
     function: ClassVar[Callable[..., torch.Tensor]]
 
     def __init__(self, dim: int | None = None, *, B: int) -> None:
         super().__init__(B)
         self.dim = dim
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {"dim": module.dim}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         check_models(x, self.B, type(self).__name__)
@@ -61,12 +59,10 @@ class GLU(_Along):
 class Softmax2d(ArrayModule):
     """`torch.nn.Softmax2d` for B models: over the channels of `[B, N, C, H, W]` or `[B, C, H, W]`."""
 
+    arguments = ()
+
     def __init__(self, *, B: int) -> None:
         super().__init__(B)
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         check_models(x, self.B, "Softmax2d")

@@ -26,10 +26,6 @@ class Stateless(ArrayModule):
         for name in self.arguments:
             setattr(self, name, getattr(plain, name))
 
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {name: getattr(module, name) for name in cls.arguments}
-
     def forward(self, x: torch.Tensor) -> Any:
         check_models(x, self.B, type(self).__name__)
         return getattr(functional, self.function)(x, **self.arguments_of(self))

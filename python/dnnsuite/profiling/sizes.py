@@ -66,9 +66,9 @@ class Request:
 
         check_limits(self.threads, self.timeout_s)
         import_plugins(self.plugins, [os.getcwd()])
-        Job = jobs.get(self.job)
-        choose(self.metrics)
+        choose(self.metrics)  # before a job imports torch
         check_monitor(self.monitor)
+        Job = jobs.get(self.job)
         windows_of(self.start_iteration, self.profile_iterations)
         sizes = self.batch_sizes or (getattr(Job, "defaults", {}).get("batch_size", 32),)
         device = choose_device(self.device)

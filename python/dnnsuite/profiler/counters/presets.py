@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...errors import InvalidArgument, Unavailable
+from ...errors import InvalidArgument, Unavailable, some_of
 from .catalogue import accepts, host, passes
 from .roles import CORES, ROLES, names, resolve
 from .validation import validate
@@ -81,7 +81,7 @@ def _each(words: list[str], chip: str, collection: str) -> Selection:
             hint = f"did you mean {', '.join(near)}? " if near else ""
             raise InvalidArgument(
                 f"{word!r} is not a preset, a role or a metric; {hint}"
-                f"presets: {', '.join(PRESETS)}; roles: {', '.join(ROLES)}"
+                f"presets: {', '.join(PRESETS)}; roles: {some_of(ROLES, '`dnnsuite metrics roles`')}"
             )
     validate(plain, chip, collection)
     chosen = tuple(dict.fromkeys([*metrics, *plain]))

@@ -4,6 +4,5 @@
 from ._by_class import MemoryInstrument
 from ._classes import CLASSES, FeatureMaps, stored_bytes
 from ._process import begin_peak, level
-from ._profiler import Profiler
 
-__all__ = ["CLASSES", "FeatureMaps", "MemoryInstrument", "Profiler", "begin_peak", "level", "stored_bytes"]
+__all__ = ["CLASSES", "FeatureMaps", "MemoryInstrument", "begin_peak", "level", "stored_bytes"]
