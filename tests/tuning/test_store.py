@@ -17,7 +17,7 @@ from dnnsuite.tuning import Choice
 from dying_writes import in_child
 from small_sweep import ALGORITHMS, run, undisturbed
 
-KILLS = int(os.environ.get("DNNSUITE_KILLS", "4"))
+KILLS = int(os.environ.get("DNNSUITE_KILLS", "2"))
 
 
 class Stop(Exception):

@@ -93,7 +93,7 @@ def train(
 
     import_plugins(plugin or [], [os.getcwd()])
     file, keys = _split(arguments or [])
-    if nproc is not None and "WORLD_SIZE" not in os.environ:
+    if nproc is not None and not show and "WORLD_SIZE" not in os.environ:
         return _in_processes(nproc, context, seeds)
     from ..training.configurations import is_job, overrides
 
