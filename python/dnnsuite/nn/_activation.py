@@ -33,7 +33,9 @@ class _Along(ArrayModule):
         return {"dim": module.dim}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        check_models(x, self.B, type(self).__name__)
+        check_models(x, self.B, type(self).__name__, least=1)
+        if x.dim() == 1:  # a model's single number, which torch takes for a line of one
+            return type(self).function(x.unsqueeze(1), self.dim).squeeze(1)
         return type(self).function(x, self.dim)
 
 
@@ -124,7 +126,7 @@ class PReLU(_OwnNumbers):
         self.weight.copy_(torch.tensor(self.init).unsqueeze(1).expand_as(self.weight))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        check_models(x, self.B, "PReLU")
+        check_models(x, self.B, "PReLU", least=1)
         return functional.prelu(x, self.weight)
 
 

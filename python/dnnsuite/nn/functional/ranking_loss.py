@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -135,18 +136,20 @@ def triplet_margin_with_distance_loss(
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,
-    input_lengths: Tensor,
-    target_lengths: Tensor,
+    input_lengths: Tensor | Sequence[Any],
+    target_lengths: Tensor | Sequence[Any],
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
     """Connectionist temporal classification loss by torch, model by model: `[B, T, N, C]`, targets `[B, N, S]` or `[B,
-    sum of lengths]`, lengths `[B, N]`."""
+    sum of lengths]`, lengths `[B, N]`. Lengths `[N]` are those of every model, and may be lists."""
     check_reduction(reduction)
+    lengths = [torch.as_tensor(given) for given in (input_lengths, target_lengths)]
+    lengths = [one.expand(len(log_probs), -1) if one.dim() == 1 else one for one in lengths]
     each = [
         F.ctc_loss(*inputs, blank=blank, reduction=reduction, zero_infinity=zero_infinity)
-        for inputs in zip(log_probs, targets, input_lengths, target_lengths, strict=True)
+        for inputs in zip(log_probs, targets, *lengths, strict=True)
     ]
     if each:
         return torch.stack(each)
