@@ -146,7 +146,8 @@ def ctc_loss(
     sum of lengths]`, lengths `[B, N]`. Lengths `[N]` are those of every model, and may be lists."""
     check_reduction(reduction)
     lengths = [torch.as_tensor(given) for given in (input_lengths, target_lengths)]
-    lengths = [one.expand(len(log_probs), -1) if one.dim() == 1 else one for one in lengths]
+    if log_probs.dim() == 4:
+        lengths = [one.expand(len(log_probs), -1) if one.dim() == 1 else one for one in lengths]
     each = [
         F.ctc_loss(*inputs, blank=blank, reduction=reduction, zero_infinity=zero_infinity)
         for inputs in zip(log_probs, targets, *lengths, strict=True)
