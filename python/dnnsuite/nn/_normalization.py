@@ -11,13 +11,28 @@ import torch
 
 from ..errors import InvalidArgument
 from . import functional
+from ._stateless import Stateless
 from .array_module import ArrayModule, check_models
 
 #: Newer torch can leave out the bias of a group or batch norm alone.
 HAS_BIAS = "bias" in inspect.signature(torch.nn.GroupNorm.__init__).parameters
 
 
-class LayerNorm(ArrayModule):
+class _Affine(ArrayModule):
+    """Layer with a weight and a bias, or neither, per model."""
+
+    weight: torch.Tensor | None
+    bias: torch.Tensor | None  # none at all for RMSNorm
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Set weights to one and biases to zero, like torch."""
+        for name, value in (("weight", 1.0), ("bias", 0.0)):
+            if (parameter := self._parameters.get(name)) is not None:
+                parameter.fill_(value)
+
+
+class LayerNorm(_Affine):
     """`torch.nn.LayerNorm` for B models: `[B, *, *normalized_shape]` to the same.
 
     Weight and bias are `[B, *normalized_shape]`.
@@ -52,14 +67,6 @@ class LayerNorm(ArrayModule):
         else:
             self.register_parameter("bias", None)
 
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        """Set weights to one and biases to zero, like torch."""
-        if self.weight is not None:
-            self.weight.fill_(1.0)
-        if self.bias is not None:
-            self.bias.zero_()
-
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
         return {
@@ -74,13 +81,11 @@ class LayerNorm(ArrayModule):
         return functional.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
-class RMSNorm(ArrayModule):
+class RMSNorm(_Affine):
     """`torch.nn.RMSNorm` for B models: `[B, *, *normalized_shape]` to the same; the weight is `[B, *normalized_shape]`.
 
     `eps=None` is the machine epsilon of the input's dtype.
     """
-
-    weight: torch.Tensor | None
 
     def __init__(
         self,
@@ -99,12 +104,6 @@ class RMSNorm(ArrayModule):
         weight = torch.nn.Parameter(torch.ones(B, *shape, **where)) if elementwise_affine else None
         self.register_parameter("weight", weight)
 
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        """Set weights to one, like torch."""
-        if self.weight is not None:
-            self.weight.fill_(1.0)
-
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
         return {
@@ -118,11 +117,8 @@ class RMSNorm(ArrayModule):
         return functional.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
 
-class GroupNorm(ArrayModule):
+class GroupNorm(_Affine):
     """`torch.nn.GroupNorm` for B models: `[B, N, C, *]` to the same; weight and bias are `[B, C]`."""
-
-    weight: torch.Tensor | None
-    bias: torch.Tensor | None
 
     def __init__(
         self,
@@ -146,14 +142,6 @@ class GroupNorm(ArrayModule):
         has_bias = affine and bias
         self.register_parameter("bias", torch.nn.Parameter(torch.zeros(B, num_channels, **where)) if has_bias else None)
 
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        """Set weights to one and biases to zero, like torch."""
-        if self.weight is not None:
-            self.weight.fill_(1.0)
-        if self.bias is not None:
-            self.bias.zero_()
-
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
         return {
@@ -173,17 +161,5 @@ class GroupNorm(ArrayModule):
         return functional.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
-class LocalResponseNorm(ArrayModule):
+class LocalResponseNorm(Stateless, function="local_response_norm"):
     """`torch.nn.LocalResponseNorm` for B models: `[B, N, C, *]` to the same."""
-
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, *, B: int) -> None:
-        super().__init__(B)
-        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {"size": module.size, "alpha": module.alpha, "beta": module.beta, "k": module.k}
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        check_models(x, self.B, "LocalResponseNorm")
-        return functional.local_response_norm(x, self.size, self.alpha, self.beta, self.k)
