@@ -174,7 +174,8 @@ class NLLLoss2d(NLLLoss):
 def _loss(name: str, function: Callable[..., Tensor], what: str, **attributes: Any) -> Any:
     """Make the loss that is called `name`, of a function, which takes `what`."""
     shown = {"__module__": __name__, "__qualname__": name, "__doc__": f"`torch.nn.{name}` for B models: {what}."}
-    return type(Loss)(name, (Loss,), shown, function=function, **attributes)  # type: ignore[call-overload]
+    kind: Any = type(Loss)
+    return kind(name, (Loss,), shown, function=function, **attributes)
 
 
 BCELoss = _loss("BCELoss", functional.binary_cross_entropy, "probabilities `[B, N, ...]` with targets between 0 and 1")

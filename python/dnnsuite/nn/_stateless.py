@@ -19,7 +19,7 @@ def of_dimensions(base: type, stem: str, functions: str = "", **attributes: Any)
     for dims in ("1d", "2d", "3d"):
         own = attributes | ({"function": functions + dims} if functions else {})
         names = {"__module__": base.__module__, "__qualname__": stem + dims}
-        made.append(type(base)(stem + dims, (base,), names, **own))  # type: ignore[call-overload]
+        made.append(type(base)(stem + dims, (base,), names, **own))
     return made
 
 
