@@ -11,6 +11,7 @@ import torch
 
 from ..errors import InvalidArgument
 from . import functional
+from ._stateless import Stateless
 from .array_module import ArrayModule, check_models
 
 #: Newer torch can leave out the bias of a group or batch norm alone.
@@ -142,15 +143,5 @@ class GroupNorm(Affine):
         return functional.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
-class LocalResponseNorm(ArrayModule):
+class LocalResponseNorm(Stateless, function="local_response_norm"):
     """`torch.nn.LocalResponseNorm` for B models: `[B, N, C, *]` to the same."""
-
-    arguments = ("size", "alpha", "beta", "k")
-
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, *, B: int) -> None:
-        super().__init__(B)
-        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        check_models(x, self.B, "LocalResponseNorm")
-        return functional.local_response_norm(x, self.size, self.alpha, self.beta, self.k)

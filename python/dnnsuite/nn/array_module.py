@@ -418,11 +418,11 @@ def per_model(value: float | Sequence[float], B: int, name: str) -> list[float]:
     return values
 
 
-def check_models(x: torch.Tensor, B: int, layer: str) -> None:
-    """Refuse an input whose dimension 0 is not the model."""
+def check_models(x: torch.Tensor, B: int, layer: str, least: int = 2) -> None:
+    """Refuse an input whose dimension 0 is not the model, or that has fewer than `least` dimensions."""
     if not isinstance(x, torch.Tensor):
         raise InvalidArgument(f"{layer} takes tensors, got a {type(x).__name__}: torch.as_tensor makes a tensor of it")
-    if x.dim() < 2 or x.size(0) != B:
+    if x.dim() < least or x.size(0) != B:
         raise InvalidArgument(
             f"{layer} holds B={B} models and takes [B, ...] with the model in dimension 0; got {list(x.shape)}. "
             f"A batch that all models share is dnnsuite.stack(x, B={B}), which copies nothing; the loss function of a "
