@@ -5,8 +5,10 @@ Code that reads or changes its state waits for them first, as reading a tensor o
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .errors import InvalidArgument
@@ -41,6 +43,32 @@ def finish_to_compute(array: Any) -> None:
     part of."""
     if not finish(array):
         raise InvalidArgument(whole_array_used())
+
+
+class _Cut(threading.local):
+    """Parts of the batch of a step that accumulates, and the tensors they were cut from by the identity of theirs."""
+
+    parts = 1
+    wholes: dict[int, Any] = {}  # noqa: RUF012 - replaced, never changed
+
+
+_cut = _Cut()
+
+
+@contextlib.contextmanager
+def cut_from(parts: int, wholes: dict[int, Any]) -> Iterator[None]:
+    """Say while a loss is computed on one of `parts` parts of a batch which tensor of the whole each of its own is."""
+    _cut.parts, _cut.wholes = parts, wholes
+    try:
+        yield
+    finally:
+        _cut.parts, _cut.wholes = 1, {}
+
+
+def whole_of(tensor: Any) -> tuple[Any, int]:
+    """Return the tensor of the whole batch that a step which accumulates has cut `tensor` from, None if none is known,
+    and the number of parts; without such a step `tensor` itself, and 1."""
+    return (tensor, 1) if _cut.parts == 1 else (_cut.wholes.get(id(tensor)), _cut.parts)
 
 
 def whole_array_used() -> str:
