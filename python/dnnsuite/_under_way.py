@@ -45,30 +45,24 @@ def finish_to_compute(array: Any) -> None:
         raise InvalidArgument(whole_array_used())
 
 
-class _Cut(threading.local):
-    """Parts of the batch of a step that accumulates, and the tensors they were cut from by the identity of theirs."""
-
-    parts = 1
-    wholes: dict[int, Any] = {}  # noqa: RUF012 - replaced, never changed
-
-
-_cut = _Cut()
+_cut = threading.local()
 
 
 @contextlib.contextmanager
-def cut_from(parts: int, wholes: dict[int, Any]) -> Iterator[None]:
-    """Say while a loss is computed on one of `parts` parts of a batch which tensor of the whole each of its own is."""
-    _cut.parts, _cut.wholes = parts, wholes
+def cut_in(parts: int) -> Iterator[dict[int, Any]]:
+    """Compute a loss on one of `parts` parts of a batch, whose tensors of the whole go into the dictionary by the
+    identity of the part's."""
+    _cut.now = parts, {}
     try:
-        yield
+        yield _cut.now[1]
     finally:
-        _cut.parts, _cut.wholes = 1, {}
+        del _cut.now
 
 
 def whole_of(tensor: Any) -> tuple[Any, int]:
-    """Return the tensor of the whole batch that a step which accumulates has cut `tensor` from, None if none is known,
-    and the number of parts; without such a step `tensor` itself, and 1."""
-    return (tensor, 1) if _cut.parts == 1 else (_cut.wholes.get(id(tensor)), _cut.parts)
+    """Return (what `tensor` was cut from, or None, and the number of parts); outside of `cut_in` itself and 1."""
+    parts, wholes = getattr(_cut, "now", (1, {id(tensor): tensor}))
+    return wholes.get(id(tensor)), parts
 
 
 def whole_array_used() -> str:

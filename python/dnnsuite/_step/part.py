@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from .._torch import has_gradient_hook
-from .._under_way import cut_from
+from .._under_way import cut_in
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler
 from .batches import with_parts
@@ -178,10 +178,8 @@ class ShardPart:
             return _beside(losses.detach(), figures)
         total: torch.Tensor | None = None
         for index in range(parts):
-            wholes: dict[int, torch.Tensor] = {}
-            part = _slice(batch, index, parts, wholes)
-            with cut_from(parts, wholes):
-                losses, figures = self._checked(self._losses(array, part))
+            with cut_in(parts) as wholes:
+                losses, figures = self._checked(self._losses(array, _slice(batch, index, parts, wholes)))
             losses = losses / parts
             self._scaled(losses).backward()
             own = _beside(losses.detach(), figures)

@@ -197,12 +197,8 @@ def _log_odds(log_p: torch.Tensor) -> torch.Tensor:
 
 
 def _whole(batch: Batch) -> tuple[Batch, int]:
-    """Return the batch of the step that a StepRunner accumulates of which this is a part, and the number of its parts;
-    outside of one the batch itself, and 1.
-
-    Raises:
-        InvalidArgument: a tensor that tells the targets was made of the part's, so that the whole is not known.
-    """
+    """Return the batch of which this is a part in a StepRunner that accumulates, and the number of parts; otherwise the
+    batch itself, and 1. Tensors that were made of the part's are refused."""
     told = {name: batch[name] for name in ("input_ids", "attention_mask", "labels", "targets") if name in batch}
     wholes: dict[str, torch.Tensor] = {}
     parts = 1
