@@ -200,7 +200,7 @@ def _whole(batch: Batch) -> tuple[Batch, int]:
     """Return the batch of which this is a part in a StepRunner that accumulates, and the number of parts; otherwise the
     batch itself, and 1. Tensors that were made of the part's are refused."""
     told = {name: batch[name] for name in ("input_ids", "attention_mask", "labels", "targets") if name in batch}
-    wholes: dict[str, torch.Tensor] = {}
+    wholes: dict[str, Any] = {}
     parts = 1
     for name, tensor in told.items():
         wholes[name], parts = under_way.whole_of(tensor)
