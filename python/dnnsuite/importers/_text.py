@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._files import regular
+from .._lazy import numpy as np
+from .._lazy import pandas as pd
 from ..errors import Error, reason
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
     from numpy.typing import NDArray
 
 GZIP = b"\x1f\x8b"
@@ -144,8 +144,6 @@ def read_rows(
     Raises:
         BadFile: a row with more or fewer fields, or an open quote: the first such line is named.
     """
-    import pandas as pd
-
     text = "\n".join([*lines, ""])
     for number in _not_plain(lines, text, len(columns)):
         _check_row(path, lines[number], at[number], len(columns))
@@ -231,9 +229,6 @@ def numbers(path: Path, texts: pd.Series, lines: Sequence[int]) -> tuple[NDArray
     Raises:
         BadFile: digits and commas that are no grouped number: another country's decimal comma would be off by 1000.
     """
-    import numpy as np
-    import pandas as pd
-
     codes, distinct = pd.factorize(texts)
     words = pd.Series(list(map(str, distinct)), dtype=object).str.strip()
     words = words.str.replace(r"(?<=[\d.]) +\(.*\)$", "", regex=True)

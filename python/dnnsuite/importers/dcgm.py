@@ -13,15 +13,12 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument
 from ..profiler.dcgm import BY_NAME, ENTITY, FIELDS, HEADER, NOTHING, column_of, device_of
 from ..profiler.sampler import samples_table
 from ._text import BadFile, fields_of, read_lines
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Row = tuple[int, str, str, float, str]  # t_ns, device, name, value, unit
 

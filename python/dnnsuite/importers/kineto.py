@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._lazy import pandas as pd
 from ..profiler.activity.tables import tables_of
 from ..profiler.instrument import define
 from ..profiler.operators import operator_table
@@ -23,9 +24,6 @@ from ._extent import with_windows
 from ._text import BadFile
 from ._trace_rows import TraceRows
 from .nsys import without_version
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _FEW = 5  # categories that a message names
 _STEP_MEANINGS = {
@@ -108,15 +106,11 @@ def tables_of_trace(
 
 
 def _texts(codes: NDArray[np.int64], strings: Sequence[str]) -> pd.Series:
-    import pandas as pd
-
     return pd.Series(pd.Categorical.from_codes(codes, pd.Index(strings)))
 
 
 def steps_table(columns: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
     """Make the table of the steps, disjoint: those of the thread that has most of them."""
-    import pandas as pd
-
     table = pd.DataFrame({**columns})
     table = table[table["thread"] == table["thread"].mode()[0]].drop(columns="thread")
     table = table.sort_values("t0_ns", ignore_index=True)

@@ -14,21 +14,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._files import replacing
+from .._lazy import pandas as pd
 from ._loading import sniff
 from ._merging import Merged, Stretch
 from ._row_files import RowFile, deal
 from ._text import GZIP, read_head
 from ._trace_rows import COLUMNS, TraceRows, columns_of
 from .kineto import collect, steps_table, tables_of_trace
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _LARGE_BYTES = 100 << 20
 _PACKED = 10  # by which gzip makes a trace smaller, about

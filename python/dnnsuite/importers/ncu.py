@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import numpy as np
+from .._lazy import pandas as pd
 from ..profiler.instrument import define, definitions
 from ._text import BadFile, fields_of, has_decimal_comma, numbers, read_lines, read_rows, with_points
 from ._units import to_base
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # The columns that say which launch a row is about, by our name; versions of ncu differ in which there are.
 _LAUNCH = {"process": "Process ID", "name": "Kernel Name", "device": "Device", "context": "Context", "stream": "Stream"}
@@ -91,8 +90,6 @@ def _no_header(lines: Sequence[str]) -> str:
 
 
 def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
-    import pandas as pd
-
     table = pd.concat(parts, ignore_index=True)
     for column in (*_LAUNCH, "section", "metric", "unit"):
         table[column] = table[column].astype("category")
@@ -146,8 +143,6 @@ def _units_of(path: Path, lines: Sequence[str], begin: int, first_row: int, colu
 
 def _kernel_ids(rows: pd.DataFrame) -> Any:
     """Numbers from 0 for each (process, ID) in the order of their appearance: processes may alternate."""
-    import pandas as pd
-
     key = rows["ID"].cat.codes.to_numpy().astype("int64")
     if "Process ID" in rows:
         key = key + rows["Process ID"].cat.codes.to_numpy().astype("int64") * len(rows["ID"].cat.categories)
@@ -160,15 +155,10 @@ def _identity(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _constant(text: str, count: int) -> pd.Series:
-    import pandas as pd
-
     return pd.Series(pd.Categorical.from_codes([0] * count, pd.Index([text])))
 
 
 def _details(path: Path, rows: pd.DataFrame, at: Sequence[int]) -> pd.DataFrame:
-    import numpy as np
-    import pandas as pd
-
     is_metric = (rows["Metric Name"] != "").to_numpy(bool)  # rows of rules have none
     ids = _kernel_ids(rows)[is_metric]
     kept = [number for number, keep in zip(at, is_metric, strict=True) if keep]
@@ -199,9 +189,6 @@ def _details(path: Path, rows: pd.DataFrame, at: Sequence[int]) -> pd.DataFrame:
 
 
 def _raw(path: Path, rows: pd.DataFrame, units: dict[str, str], at: Sequence[int]) -> pd.DataFrame:
-    import numpy as np
-    import pandas as pd
-
     metrics = [name for name in rows.columns if name not in _IDENTITY and not _is_range(name)]
     count, width = len(rows), len(metrics)
     values, texts = np.empty((count, width)), np.empty((count, width), dtype=object)

@@ -11,18 +11,16 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from sqlite3 import Connection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._lazy import pandas as pd
 from ..profiler.activity.tables import tables_of
 from ._extent import timed, with_windows
 from ._sqlite import LAUNCH, RESOURCES, WORK, Columns, Database, opened, tables_in
 from ._text import BadFile, read_bytes
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _KERNEL, _MEMCPY, _MEMSET, _RUNTIME, _DRIVER, _SYNC, _GRAPH = (
     f"CUPTI_ACTIVITY_KIND_{kind}"
@@ -94,8 +92,6 @@ def without_version(function: str) -> str:
 
 def _name_overheads(table: pd.DataFrame, kinds: NDArray[Any], strings: Sequence[str]) -> None:
     """nsys has texts where CUPTI has numbers; both are in the order of their begin."""
-    import pandas as pd
-
     table["kind"] = pd.Categorical([strings[code] or "unknown" for code in kinds.tolist()])
 
 

@@ -18,15 +18,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import numpy as np
+from .._lazy import pandas as pd
 from ..profiler.instrument import define
 from ._nvprof_text import as_csv, is_text_header
 from ._text import BadFile, fields_of, numbers, read_lines, read_rows
 from ._units import to_base
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _NAMES = ("Name", "Kernel")
 _DURATIONS = ("Duration", "Avg. Duration", "Avg")
@@ -120,8 +119,6 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
 
 def of_lines(path: Path, lines: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Read the lines of such a file, as :func:`read` does; `path` is for messages."""
-    import pandas as pd
-
     heads = [number for number, line in enumerate(lines) if is_header(line)]
     if not heads:
         raise BadFile(path, "no header of nvprof or nvvp: `Name` or `Kernel`, and durations, calls or metrics")
@@ -201,9 +198,6 @@ class _Page:
 
     def _pages(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Pages of unified memory in a trace, a row for each time that some moved or a fault was served."""
-        import numpy as np
-        import pandas as pd
-
         device, time = self._of(_DEVICES), self._of(_DURATIONS)
         sizes = "Unified Memory" if "Unified Memory" in rows else "Size" if "Size" in rows else None
         moved = self._values(rows[sizes], self.units.get(sizes, "")) if sizes else None
@@ -216,8 +210,6 @@ class _Page:
         })  # fmt: skip
 
     def _times_of(self, rows: pd.DataFrame, time: str | None) -> Any:
-        import numpy as np
-
         if time is None:
             return np.full(len(rows), np.nan)
         values = self._values(rows[time], self.units.get(time, ""))
@@ -225,8 +217,6 @@ class _Page:
 
     def _of_rows(self, rows: pd.DataFrame, first: int) -> dict[str, pd.DataFrame]:
         """Tables of the rows that are kernels, copies and calls."""
-        import numpy as np
-
         calls = self._are_calls(rows).to_numpy(bool)
         api = self._api(rows[calls].reset_index(drop=True), np.flatnonzero(calls)) if calls.any() else None
         self.at = [at for at, call in zip(self.at, calls, strict=True) if not call]
@@ -246,9 +236,6 @@ class _Page:
         return rows[self._of(_NAMES)].isna()
 
     def _api(self, rows: pd.DataFrame, places: Any) -> pd.DataFrame:
-        import numpy as np
-        import pandas as pd
-
         everywhere, self.at = self.at, [self.at[place] for place in places]
         calls = self._of(_CALLS)
         found = pd.DataFrame({
@@ -260,8 +247,6 @@ class _Page:
         return found
 
     def _unified(self, rows: pd.DataFrame) -> pd.DataFrame:
-        import pandas as pd
-
         device, time = self._of(_DEVICES), "Total Time"
         return pd.DataFrame({
             "name": rows["Name"].astype(object),
@@ -273,8 +258,6 @@ class _Page:
 
     def _counts(self, rows: pd.DataFrame) -> Any:
         """Numbers of migrations; of page faults, which have none of their own, the total stands where sizes do."""
-        import numpy as np
-
         faults = rows["Name"].astype(str).str.contains("page fault", case=False)
         total = rows["Total Size"].astype(str).str.extract(r"^\s*([\d.,]+)B?\s*$")[0]
         texts = rows["Count"].astype(str).where(~(faults & (rows["Count"].astype(str) == "")), total)
@@ -285,16 +268,11 @@ class _Page:
 
     def _times_of_pages(self, texts: pd.Series) -> Any:
         """Durations, each with its unit; 0 without one, which nvprof writes where it took none, is missing."""
-        import numpy as np
-
         values = self._values(texts, self.units.get("Total Time", ""))
         timed = (values["unit"] == "ns") & (values["value"] > 0)
         return np.where(timed, values["value"], np.nan)
 
     def _launches(self, rows: pd.DataFrame, first: int) -> dict[str, pd.DataFrame]:
-        import numpy as np
-        import pandas as pd
-
         count = len(rows)
         calls, device = self._of(_CALLS), self._of(_DEVICES)
         long = "Metric Name" in self.columns
@@ -314,8 +292,6 @@ class _Page:
 
     def _numbers(self, texts: pd.Series) -> Any:
         """Numbers where nothing else may stand."""
-        import numpy as np
-
         values, words = numbers(self.path, texts, self.at)
         if words.any():
             first = int(np.flatnonzero(words)[0])
@@ -324,8 +300,6 @@ class _Page:
 
     def _counted(self, values: Any) -> Any:
         """Counts and times as they are; none is negative."""
-        import numpy as np
-
         if (values < 0).any():
             first = int(np.flatnonzero(values < 0)[0])
             raise BadFile(self.path, "a count or a time is negative: the line is damaged", self.at[first])
@@ -344,8 +318,6 @@ class _Page:
 
     def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Metrics that have a column each."""
-        import pandas as pd
-
         known = {*_NAMES, *_DURATIONS, *_CALLS, *_DEVICES, *_OTHERS}
         parts = [
             self._values(rows[name], self.units.get(name, "")).assign(metric=name)
@@ -363,9 +335,6 @@ class _Page:
         return found[["row", "metric", "unit", "value", "text"]]
 
     def _values(self, texts: pd.Series, unit: str) -> pd.DataFrame:
-        import numpy as np
-        import pandas as pd
-
         parts = [_value(str(text)) for text in texts.cat.categories]
         codes = texts.cat.codes.to_numpy()
         plain = pd.Series([number for number, _ in parts], dtype=object).iloc[codes]

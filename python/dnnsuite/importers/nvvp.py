@@ -8,18 +8,15 @@ of metrics are bytes of types that only CUPTI knows, and are not read: `nvprof -
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._lazy import pandas as pd
 from ..profiler.activity.tables import tables_of
 from ._extent import timed, with_windows
 from ._sqlite import LAUNCH, RESOURCES, WORK, Columns, Database, opened, tables_in
 from ._text import BadFile, read_bytes
 from .nsys import without_version
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _NO_CALL = 2**32 - 1
 _ACTIVITY = "CUPTI_ACTIVITY_KIND_"

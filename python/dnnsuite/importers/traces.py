@@ -7,19 +7,17 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument
 from ..profiler import define, definitions
 from ..profiler.activity import analyse, by_call, by_copy, by_range, intervals
 from ..profiler.operators import analyse_operators
 from . import nvprof
 from ._loading import TRACES, Imported
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _DATA = re.compile(r"enumerate\(DataLoader")
 _UPDATE = re.compile(r"Optimizer\.step#")
@@ -141,8 +139,6 @@ def merge_ranks(traces: Sequence[Imported]) -> Ranks:
     Raises:
         InvalidArgument: fewer than two traces, one that is no trace, or two of one rank.
     """
-    import pandas as pd
-
     _check(traces)
     numbers = _numbers(traces)
     order = np.argsort(numbers)
@@ -213,8 +209,6 @@ def _of_rank(trace: Imported) -> dict[str, float]:
 
 def _waits(traces: Sequence[Imported], numbers: Sequence[int]) -> dict[int, dict[str, float]]:
     """List each rank's waits, those it caused, and how often it came last; empty without common collectives."""
-    import pandas as pd
-
     columns = {}
     for rank, trace in zip(numbers, traces, strict=True):
         kernels = trace.tables["kernels"]
@@ -269,8 +263,6 @@ def compare_traces(first: Imported, second: Imported) -> pd.DataFrame:
     Raises:
         InvalidArgument: a file without times of kernels or operators, or one of kernels and one of operators.
     """
-    import pandas as pd
-
     kinds, tables = zip(*map(_times, (first, second)), strict=True)
     if kinds[0] != kinds[1]:
         raise InvalidArgument(f"{first.path} has {kinds[0]}, {second.path} has {kinds[1]}: they cannot be compared")
@@ -327,8 +319,6 @@ def _shares(sums: pd.DataFrame) -> pd.DataFrame:
 
 def _times(found: Imported) -> tuple[str, pd.DataFrame]:
     """Return ("kernels" or "operators", table of name, calls, ns) of one file."""
-    import pandas as pd
-
     tables = found.tables
     if found.kind in TRACES and len(tables["kernels"]):
         return "kernels", _sums(tables["kernels"].assign(ns=tables["kernels"]["t1_ns"] - tables["kernels"]["t0_ns"]))

@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from .._lazy import pandas as pd
 from ._op_classes import CLASSES, FRAME, TRANSPARENT, meaning
 from ._windows import LoopStep
 from .instrument import define
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Int64s = npt.NDArray[np.int64]
 
@@ -118,8 +116,6 @@ def breakdown(
         work: segments of computation, of all threads or of the device.
         local: part of `work` in the loop's thread; inside a data wait it counts as part of that wait.
     """
-    import pandas as pd
-
     shares = _times(steps, phases, work, local)
     total = sum(step.t1_ns - step.t0_ns for step in steps)
     table = pd.DataFrame(
@@ -165,8 +161,6 @@ def _times(
 
 
 def _no_phases() -> pd.DataFrame:
-    import pandas as pd
-
     return pd.DataFrame({"phase": [], "t0_ns": [], "t1_ns": [], "cpu_ns": []}).astype({"t0_ns": "int64"})
 
 

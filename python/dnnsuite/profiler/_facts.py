@@ -6,14 +6,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from .._lazy import pandas as pd
 from ._advice import Facts
 from ._op_classes import TRANSPARENT
 from .cpu import is_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import pandas as pd
 
     from .data import ProfileData
 

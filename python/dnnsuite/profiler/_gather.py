@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._lazy import pandas as pd
 from ._breakdown import Segment, breakdown, op_segments
 from ._op_classes import meaning
 from ._windows import LoopStep
 from .activity import analyse
 from .instrument import Instrument, define, definitions
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _BY_NAME = {
     "name": "the operator, as torch's dispatcher names it",
@@ -28,8 +25,6 @@ _BY_NAME = {
 
 def read(instruments: Iterable[Instrument]) -> tuple[dict[str, pd.DataFrame], list[str]]:
     """Read (tables, notes) of all instruments; tables of one name are joined. A failing instrument becomes a note."""
-    import pandas as pd
-
     parts: dict[str, list[pd.DataFrame]] = {}
     notes: list[str] = []
     for instrument in instruments:
@@ -109,8 +104,6 @@ def _device_segments(kernels: pd.DataFrame, copies: pd.DataFrame | None) -> list
 
 def by_name(ops: pd.DataFrame, steps: int) -> pd.DataFrame:
     """Sum operators by name, most self time first; means over `steps`."""
-    import pandas as pd
-
     plain = ops[["name", "class"]].astype(str).assign(own=ops["self_ns"])
     grouped = plain.groupby(["name", "class"])["own"].agg(["size", "sum"])
     grouped = grouped.sort_values("sum", ascending=False).reset_index()

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument
 from . import catalogue
 from ._gather import derived, read, within
@@ -23,8 +24,6 @@ from .data import ProfileData
 from .instrument import Instrument
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ._advice import Advice
     from .phases import OptimizerSeen
 
@@ -163,8 +162,6 @@ class Profile:
     @property
     def instruments(self) -> pd.DataFrame:
         """Table of the instruments: state of each, and for one that is unavailable the reason and the remedy."""
-        import pandas as pd
-
         rows = [(each.name, "ok", "") for each in (self._windows.instruments if self._windows else [])]
         rows += [(each.name, f"unavailable: {each.why}", each.remedy) for each in self.absent]
         return pd.DataFrame(rows, columns=["instrument", "state", "remedy"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from .. import plots
 from .._files import OutputError, write_json, write_text
+from .._lazy import pandas as pd
 from ..errors import reason
 from ..results import save_csv
 from ._schedule import Phase
@@ -17,8 +18,6 @@ from .summary import record, summary, under_the_roofs
 from .trace import export_trace
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from .data import ProfileData
 
 

@@ -3,14 +3,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from .._lazy import pandas as pd
 from ..timing import Spans
 from .instrument import Instrument, define
 from .window import Window
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SPAN_COLUMNS = {
     "name": "the span's name",
@@ -32,8 +28,6 @@ class SpansInstrument(Instrument):
         self._spans = spans
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        import pandas as pd
-
         return {"spans": define(pd.DataFrame(self._spans.columns()), SPAN_COLUMNS)}
 
     def notes(self) -> list[str]:

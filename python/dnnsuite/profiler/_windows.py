@@ -8,14 +8,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from .._lazy import pandas as pd
 from ..timing import now_ns
 from ._schedule import Phase
 from .instrument import Instrument, define
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FOREIGN = "foreign"  # phase of a step in which an instrument gave way to a recorder of the program's
 _KEPT_OFF = 4096  # steps without instruments that are remembered, of a loop that may be endless
@@ -154,8 +152,6 @@ class Windows:
 
     def table(self) -> pd.DataFrame:
         """Return the steps as table `steps`."""
-        import pandas as pd
-
         table = pd.DataFrame(self.steps, columns=list(LoopStep._fields))
         table.insert(5, "wall_ns", table["t1_ns"] - table["t0_ns"])
         return define(table, STEP_COLUMNS)

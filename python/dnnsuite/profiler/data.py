@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import pandas as pd
+from .._lazy import pandas as pd
 
+if TYPE_CHECKING:
     from ._overhead import Overhead
     from ._schedule import Schedule
     from ._windows import LoopStep

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._lazy import pandas as pd
 from .._shown import duration, percent
 from ._op_classes import TRANSPARENT, meaning
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 _COLOURS = {

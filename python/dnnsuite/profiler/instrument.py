@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @runtime_checkable

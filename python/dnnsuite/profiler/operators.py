@@ -4,19 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._lazy import pandas as pd
 from ._breakdown import COLUMNS, breakdown, op_segments
 from ._gather import by_name, within
 from ._windows import LoopStep
 from .cpu import class_of
 from .instrument import define
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 BETWEEN = "between operators"
 _BETWEEN_MEANS = "no operator runs: Python, dispatch, launches or a wait; the trace does not tell which"
@@ -41,8 +38,6 @@ def operator_table(t0_ns: Int64s, t1_ns: Int64s, names: pd.Series, threads: Int6
         names: name of each.
         threads: number of the thread of each.
     """
-    import pandas as pd
-
     order = np.lexsort((-t1_ns, t0_ns, threads))
     depth, self_ns = _nest(threads[order], t0_ns[order], t1_ns[order])
     column = names.astype("category").cat
@@ -90,8 +85,6 @@ def analyse_operators(
         optimizer: (begin, end) of an optimizer's updates, disjoint.
         loop_thread: number of the thread that runs the loop; by default the one that has most operators.
     """
-    import pandas as pd
-
     spans = sorted((begin, end) for begin, end in windows if end > begin)
     inside = within(ops, spans)
     if inside.empty:

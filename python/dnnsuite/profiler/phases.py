@@ -11,15 +11,13 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from .._lazy import pandas as pd
 from ..errors import Unavailable
 from ..timing import now_ns
 from .cpu import CLOSURE
 from .instrument import define
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PHASE_COLUMNS = {
     "phase": "data: in a DataLoader's __next__; forward: in the outermost module's call; backward: in "
@@ -128,8 +126,6 @@ class PhasesInstrument:
         self.stop()
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        import pandas as pd
-
         table = pd.DataFrame(self._rows, columns=list(_PhaseRow._fields))
         return {"phases": define(table.sort_values("t0_ns", ignore_index=True), PHASE_COLUMNS)}
 

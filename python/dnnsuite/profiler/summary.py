@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from .._lazy import pandas as pd
 from .._shown import duration, number, percent, wrapped
 from .._shown import rate as shown_rate
 from ..errors import InvalidArgument
@@ -23,8 +24,6 @@ from ._windows import FOREIGN, LoopStep
 from .counters.utilization import utilization_lines, utilization_record
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from .data import ProfileData
     from .roofline import Roofline
 

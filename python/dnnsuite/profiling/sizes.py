@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._files import read_json
+from .._lazy import pandas as pd
 from .._runs.device import choose_device
 from .._runs.folder import PROFILES_FILE, PlanFolder, opened
 from .._runs.interrupts import interruptible
@@ -27,8 +28,6 @@ from .single_run import SingleRun
 from .throughput_request import check_limits
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..jobs import JobConfig
 
 
@@ -258,8 +257,6 @@ def _row(result: dict[str, Any]) -> dict[str, Any]:
 
 def table(results: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Make a table of :func:`rows`; shares that a batch size lacks are 0."""
-    import pandas as pd
-
     made = pd.DataFrame(rows(results))
     shares = [column for column in made.columns if column.endswith("(%)")]
     finished = made["status"] == "ok"
@@ -279,8 +276,6 @@ _MEANINGS = {
 
 def metrics(result: dict[str, Any]) -> pd.DataFrame:
     """Return the figures of one batch size, one a row: columns metric, value, low, high, unit, definition."""
-    import pandas as pd
-
     row = _row(result)
     meanings = {f"{each['class']} (%)": each["definition"] for each in result["profile"]["breakdown"]} | _MEANINGS
     for each in result["profile"].get("utilization", []):

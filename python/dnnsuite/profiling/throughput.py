@@ -8,9 +8,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import jobs
+from .._lazy import pandas as pd
 from .._runs import facts
 from .._runs.folder import THROUGHPUT_FILE, PlanFolder, opened
 from .._runs.group import Direct, GroupOutcome
@@ -30,9 +31,6 @@ from ..workflow.common_settings import text_of
 from ..workflow.metrics import measured
 from .throughput_files import log_of, save_log, save_table
 from .throughput_request import Request
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # A worker with torch reserves about so much before it makes its first tensor; sizes that have less run alone.
 _LEAST_BYTES = 1 << 30

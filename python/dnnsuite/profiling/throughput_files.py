@@ -5,16 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .._files import write_text
+from .._lazy import pandas as pd
 from .._runs.folder import PlanFolder
 from .._runs.rates import Steps
 from .._runs.record import RunRecord
 from .._runs.samples import SAMPLES_FILE, read_steps
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FOLDER, TABLE = "throughput_data", "throughput.csv"
 _WINDOWS = 10  # of TimeHistory lines in a log, where there are fewer iterations than TBD's windows have

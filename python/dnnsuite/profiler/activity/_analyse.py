@@ -4,16 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
+from ..._lazy import pandas as pd
 from ..instrument import define, definitions
 from ._attribution import attribute, defined_as
 from ._gaps import host_bound, idle_gaps
 from ._kernels import by_class, by_kernel, by_span
 from ._utilization import exposed_communication, utilization
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _MOST_GAPS = 1000
 

@@ -8,17 +8,15 @@ Kernels of a CUDA graph belong to the phase that launched the graph.
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._lazy import pandas as pd
 from ...errors import InvalidArgument
 from ..instrument import definitions
 from .intervals import Times
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _LAUNCH = {
     "launch_t0_ns": "when the host began the call that launched it: the earliest runtime or driver call of its "
@@ -40,8 +38,6 @@ def with_launches(work: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
     Args:
         api: table `api` of :class:`ActivityInstrument`.
     """
-    import pandas as pd
-
     calls = api.sort_values(["correlation", "t0_ns"], kind="stable").drop_duplicates("correlation")
     ids = calls["correlation"].to_numpy()
     wanted = work["correlation"].to_numpy()
@@ -97,8 +93,6 @@ def attribute(work: pd.DataFrame, api: pd.DataFrame, spans: pd.DataFrame, label:
     Raises:
         InvalidArgument: `spans` lacks a column.
     """
-    import pandas as pd
-
     missing = [column for column in ("t0_ns", "t1_ns", label) if column not in spans]
     if missing:
         raise InvalidArgument(f"spans has no column {missing}, only {list(spans.columns)}")

@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._lazy import pandas as pd
 from ..instrument import define
 from ._attribution import innermost, with_launches
 from .intervals import Times, TimeSet, length_ns, of_windows, overlap_ns, overlapping, subtract, union
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _GAPS = {
     "device": "number of the GPU, as CUDA counts",
@@ -63,8 +61,6 @@ def idle_gaps(
     Raises:
         InvalidArgument: no window has a length.
     """
-    import pandas as pd
-
     inside = of_windows(windows)
     calls = _outermost_calls(api)
     tables = []
@@ -89,8 +85,6 @@ def host_bound(gaps: pd.DataFrame, windows: Iterable[tuple[int, int]]) -> pd.Dat
     Args:
         gaps: result of :func:`idle_gaps` with `least_ns=0` for the same `windows`.
     """
-    import pandas as pd
-
     window_ns = length_ns(of_windows(windows))
     unknown = gaps["gap_ns"].where(gaps["host_ns"].isna(), 0)
     sums = gaps.assign(unknown_ns=unknown).groupby("device")[["gap_ns", "unknown_ns", "host_ns"]].sum()
@@ -112,8 +106,6 @@ def _work_of_devices(
     kernels: pd.DataFrame, memops: pd.DataFrame | None, graphs: pd.DataFrame | None
 ) -> list[tuple[int, pd.DataFrame]]:
     """Collect all work of each device, ordered by begin, with a column `what`."""
-    import pandas as pd
-
     shared = ["device", "t0_ns", "t1_ns", "correlation"]
     parts = [kernels[shared].assign(what=kernels["name"].astype(object))]
     if memops is not None:
@@ -125,8 +117,6 @@ def _work_of_devices(
 
 
 def _gaps_of(work: pd.DataFrame, inside: TimeSet) -> pd.DataFrame:
-    import pandas as pd
-
     begins = work["t0_ns"].to_numpy()
     idle = subtract(inside, union(begins, work["t1_ns"].to_numpy()))
     follower = np.searchsorted(begins, idle.t1_ns)
@@ -157,8 +147,6 @@ def _outermost_calls(api: pd.DataFrame) -> list[pd.DataFrame]:
 
 def _with_calls(gaps: pd.DataFrame, calls: list[pd.DataFrame]) -> pd.DataFrame:
     """Add `in_calls_ns`, `call` and `call_ns` to `gaps`."""
-    import pandas as pd
-
     times = TimeSet(gaps["t0_ns"].to_numpy(np.int64), gaps["t1_ns"].to_numpy(np.int64))
     shares = [_shares(times, each) for each in calls]
     if calls:
@@ -178,8 +166,6 @@ def _with_calls(gaps: pd.DataFrame, calls: list[pd.DataFrame]) -> pd.DataFrame:
 
 def _shares(gaps: TimeSet, calls: pd.DataFrame) -> pd.DataFrame:
     """Return gap, function and shared ns of each pair of a gap and a call of one thread that overlap."""
-    import pandas as pd
-
     begins, ends = calls["t0_ns"].to_numpy(), calls["t1_ns"].to_numpy()
     of_gap, of_call = overlapping(gaps, TimeSet(begins, ends))
     shared = np.minimum(gaps.t1_ns[of_gap], ends[of_call]) - np.maximum(gaps.t0_ns[of_gap], begins[of_call])
@@ -188,8 +174,6 @@ def _shares(gaps: TimeSet, calls: pd.DataFrame) -> pd.DataFrame:
 
 
 def _span_of(gaps: pd.DataFrame, spans: pd.DataFrame | None, label: str) -> Any:
-    import pandas as pd
-
     if spans is None or not len(gaps):
         return pd.Series([None] * len(gaps), dtype=object)
     middle: Times = ((gaps["t0_ns"] + gaps["t1_ns"]) // 2).to_numpy(np.int64)

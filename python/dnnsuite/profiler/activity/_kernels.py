@@ -3,13 +3,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ..._lazy import pandas as pd
 from ...errors import InvalidArgument
 from ..instrument import define
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SUMS = {
     "calls": "how often it ran",

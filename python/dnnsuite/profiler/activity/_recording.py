@@ -7,16 +7,14 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..._files import replacing
+from ..._lazy import pandas as pd
 from ...errors import Error
 from .tables import TABLES, join_columns, tables_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _FORMAT = 1
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
+from ..._lazy import pandas as pd
 from ...errors import InvalidArgument
 from ..instrument import define
 from .intervals import TimeSet, intersect, length_ns, of_windows, overlap_ns, subtract, union
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _UTILIZATION = {
     "device": "number of the GPU, as CUDA counts",
@@ -81,8 +79,6 @@ def utilization(
     Raises:
         InvalidArgument: no window has a length.
     """
-    import pandas as pd
-
     inside = of_windows(windows)
     overhead_ns = length_ns(time_of(overhead, inside))
     ran_on = _by_device(kernels, graphs)
@@ -105,8 +101,6 @@ def exposed_communication(kernels: pd.DataFrame, windows: Iterable[tuple[int, in
     Raises:
         InvalidArgument: no window has a length.
     """
-    import pandas as pd
-
     inside = of_windows(windows)
     rows = []
     for device, mine in _by_device(kernels, columns=("class",)).items():
@@ -118,8 +112,6 @@ def exposed_communication(kernels: pd.DataFrame, windows: Iterable[tuple[int, in
 
 
 def _by_device(*tables: pd.DataFrame | None, columns: tuple[str, ...] = ()) -> dict[int, pd.DataFrame]:
-    import pandas as pd
-
     wanted = ["device", "t0_ns", "t1_ns", *columns]
     some = [table[wanted] for table in tables if table is not None and len(table)]
     if not some:

@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._lazy import pandas as pd
 from ..instrument import define
 from ._classes import classify_names
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TABLES = ("kernels", "memops", "api", "overhead", "markers", "syncs", "graphs")
 
@@ -129,8 +127,6 @@ def tables_of(
         strings: the text for each index in a column of names.
         function_name: the name of a host call from its domain (1 the runtime, 0 the driver) and number.
     """
-    import pandas as pd
-
     kernels = pd.DataFrame({**columns["kernels"]}, copy=False)
     kernels["name"] = _texts(columns["kernels"]["name"], strings)
     kernels.insert(3, "class", classify_names(kernels["name"]))
@@ -162,8 +158,6 @@ def _ascending(table: pd.DataFrame) -> pd.DataFrame:
 
 def _texts(codes: NDArray[np.int32], strings: Sequence[str]) -> pd.Categorical[Any]:
     """Convert indices to texts; -1 is missing. Several indices may have one text."""
-    import pandas as pd
-
     texts, code_of = np.unique(np.array(strings, dtype=object), return_inverse=True)
     translated = np.r_[code_of, -1][codes]  # -1 is the last
     return pd.Categorical.from_codes(translated, pd.Index(texts))
@@ -171,8 +165,6 @@ def _texts(codes: NDArray[np.int32], strings: Sequence[str]) -> pd.Categorical[A
 
 def _words(values: NDArray[Any], words: Mapping[int, str]) -> pd.Categorical[Any]:
     """Convert a library's numbers to words; an unknown number stays."""
-    import pandas as pd
-
     numbers, codes = np.unique(values, return_inverse=True)
     return pd.Categorical.from_codes(
         codes.astype(np.int64), pd.Index([words.get(int(n), f"number {int(n)}") for n in numbers])
@@ -180,8 +172,6 @@ def _words(values: NDArray[Any], words: Mapping[int, str]) -> pd.Categorical[Any
 
 
 def _api(columns: Mapping[str, NDArray[Any]], function_name: Callable[[int, int], str]) -> pd.DataFrame:
-    import pandas as pd
-
     keys = columns["domain"].astype(np.int64) << 32 | columns["callback"].astype(np.int64)
     numbers, codes = np.unique(keys, return_inverse=True)
     domains, callbacks = (numbers >> 32).tolist(), (numbers & 0xFFFFFFFF).tolist()
@@ -201,8 +191,6 @@ def _markers(
 ) -> pd.DataFrame:
     """Make the table of NVTX ranges and marks (t0_ns == t1_ns); a range without begin or end in the windows is left
     out."""
-    import pandas as pd
-
     table = pd.DataFrame({key: values for key, values in columns.items() if key != "event"})
     table["name"] = _texts(columns["name"], strings)
     table["domain"] = _texts(columns["domain"], strings)

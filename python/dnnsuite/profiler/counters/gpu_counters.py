@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..._lazy import pandas as pd
 from ...errors import Error, InvalidArgument, did_you_mean
 from ..instrument import define
 from .backend import CUPTI, Backend
@@ -14,9 +15,6 @@ from .planner import CounterPlan, plan, plan_kernels
 from .presets import SAMPLED, SHARED, Selection, select
 from .roles import ROLES, overlaps
 from .utilization import core_utilization, step_utilization
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MODES = ("steps", "kernels")
 MOST_ITERATIONS = 10  # of kernels mode, which is 10 to 100 times slower: TBD's own bound
@@ -198,8 +196,6 @@ class CountersInstrument:
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return `counters`, a row per step (or kernel), mark and metric, and `utilization`, per role in % of step and
         of busy time."""
-        import pandas as pd
-
         counters = define(pd.DataFrame(self._rows, columns=list(_DEFINITIONS)), _DEFINITIONS)
         return {"counters": counters, "utilization": self._utilization(counters)}
 

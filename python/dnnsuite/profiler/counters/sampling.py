@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..._lazy import numpy as np
+from ..._lazy import pandas as pd
 from ...errors import Error, InvalidArgument
 from ..instrument import define
 from .backend import CUPTI, Backend
 from .catalogue import unit_of
 from .presets import Selection, select
 from .roles import overlaps
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SHORTEST_INTERVAL_S = 1e-6
 _CLOCK_HZ = 1e9  # what cycles are reckoned at where there is no trigger by time; the true clock varies
@@ -112,9 +111,6 @@ class PmSamplingInstrument:
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return table `samples`, a row per sample and metric."""
-        import numpy as np
-        import pandas as pd
-
         frames = []
         for window in self._windows:
             assert self.selection is not None
@@ -128,8 +124,6 @@ class PmSamplingInstrument:
         return {"samples": define(table.sort_values("t_ns", kind="stable", ignore_index=True), _DEFINITIONS)}
 
     def _frame(self, metric: str, times: Any, values: Any) -> pd.DataFrame:
-        import pandas as pd
-
         assert self.selection is not None
         named = self.selection.roles.get(metric, metric)
         columns = {

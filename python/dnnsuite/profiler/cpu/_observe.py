@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ..._lazy import pandas as pd
 from ._ops import OpsInstrument
 from ._usage import CpuInstrument
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class ObservedSteps(NamedTuple):

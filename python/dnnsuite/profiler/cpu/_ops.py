@@ -9,9 +9,10 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..._C import exit_without_destructors
+from ..._lazy import pandas as pd
 from ...errors import Unavailable
 from ...timing import now_ns
 from .. import flops
@@ -19,9 +20,6 @@ from ..instrument import define
 from ._classes import class_of, inner_phase, phase_of, replayed_phases
 from ._foreign import ForeignRecorders
 from ._nesting import RecordedArguments, innermost, nest
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _COLUMNS = {
     "name": "operator, with its namespace, or what torch calls a step of its own",
@@ -186,8 +184,6 @@ class OpsInstrument:
         return [span or phase or "forward" for span, phase in zip(named, own, strict=True)]
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        import pandas as pd
-
         table = pd.DataFrame(self._rows, columns=list(_COLUMNS))
         for column in ("name", "class", "phase", "shapes", "dtype"):
             table[column] = table[column].astype("category")

@@ -6,8 +6,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ..._lazy import pandas as pd
 from ...errors import Unavailable
 from ...timing import now_ns
 from ..instrument import define
@@ -15,9 +15,6 @@ from ..sampler import Reading, Sampler, samples_table
 from ._machine import DEFINITIONS, MachineReader
 from ._procfs import cpu_times_s, read_text
 from ._threads import Count, ThreadCounters
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _COUNTERS = {
     "thread": "number of the thread, as the kernel counts",
@@ -115,8 +112,6 @@ class CpuInstrument:
         yield from self._machine.read()
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        import pandas as pd
-
         counters = pd.DataFrame(
             [
                 (c.thread, c.thread_name, c.counter, c.value, c.unit, c.running_pct, c.running_pct < 100, c.user_only)

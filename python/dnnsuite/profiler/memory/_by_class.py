@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from ..._lazy import pandas as pd
 from ...errors import Unavailable
 from ..instrument import define
 from ._classes import CLASSES, FeatureMaps, check_storages, state_tensors, stored_bytes
 from ._process import begin_peak, level
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _TABLE = {
     "class": "use of the memory",
@@ -146,8 +144,6 @@ class MemoryInstrument:
         self._optimizers.clear()
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        import pandas as pd
-
         steps = pd.DataFrame(self._rows, columns=list(_Row._fields))
         names = ("weights", "gradients", "optimizer_state", "feature_maps", "other")
         largest = [int(steps[f"{name}_bytes"].max()) if len(steps) else 0 for name in names]

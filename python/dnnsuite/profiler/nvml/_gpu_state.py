@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..._lazy import pandas as pd
 from ...errors import Unavailable
 from ..sampler import Reading, Row, Sampler, samples_table
 from ._device import NvmlDevice, find_devices
 from ._gpm import GPM_DEFINITIONS
 from ._quantities import DEFINITIONS, energy_j
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _ROOT_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
 

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..._lazy import pandas as pd
 from ...errors import InvalidArgument
 from .peaks import Peaks
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SHORT_NS = 10_000  # calls of this length are mostly their own dispatch
 _FAR_PCT = 30.0
@@ -94,8 +92,6 @@ class Roofline:
         self.summary = self._summary(counted, ops, steps)
 
     def _table(self, counted: pd.DataFrame) -> pd.DataFrame:
-        import pandas as pd
-
         calls = counted.assign(ns=counted["t1_ns"] - counted["t0_ns"])
         rows = []
         for (name, kind, phase, dtype), group in calls.groupby(["name", "class", "phase", "dtype"], observed=True):

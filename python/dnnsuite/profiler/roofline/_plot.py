@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..._lazy import pandas as pd
 from ._model import attainable_flops_per_s
 from .peaks import Peaks
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 _COLOURS = {"gemm": "tab:blue", "conv": "tab:orange", "attention": "tab:green", "recurrence": "tab:red"}
