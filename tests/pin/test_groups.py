@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: MIT
+"""Runs that hold the same CPUs know of each other; dead ones and those around a run count for nothing."""
+
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from dnnsuite.pin import clean, find
+from dnnsuite import pin
+from dnnsuite.pin import _groups, clean, find
 from dnnsuite.pin._groups import owner_state, run_name
 from pin_machines import write_tree
 
@@ -62,3 +67,53 @@ def test_one_run_by_its_name(tree: Path) -> None:
     live = next(left for left in find(str(tree)) if left.state == "live")
     assert ("removed" in [what for _, what in clean(root=str(tree), only=live.name)]) is True
     assert not [left for left in find(str(tree)) if left.state == "live"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("DNNSUITE_PINS", str(tmp_path / "pins"))
+    return tmp_path / "pins"
+
+
+def test_two_runs_on_the_same_cpus(folder):
+    mine, other = run_name(), run_name()
+    _groups.hold(other, "2-5")
+    _groups.hold(mine, "0-3")
+    (found,) = _groups.overlapping(mine, "0-3")
+    assert (found.name, found.process, found.cpus) == (other, os.getpid(), "2-3")
+    assert "CPUs 2-3 are held by another run" in str(found)
+    assert _groups.overlapping(mine, "0-1") == []
+    _groups.release(other)
+    _groups.release(other)
+    assert _groups.overlapping(mine, "0-3") == []
+
+
+def test_a_run_whose_owner_is_gone_and_one_around_this_count_for_nothing(folder, monkeypatch):
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    dead, around = run_name(child.pid), run_name()
+    _groups.hold(dead, "0-3")
+    assert [each.name for each in _groups.overlapping("me", "0")] == [dead]
+    child.communicate(b"\n")
+    _groups.hold(around, "0-3")
+    monkeypatch.setenv("DNNSUITE_PIN_RUN", f"{around}/student0")
+    assert _groups.overlapping("me", "0") == []
+    assert [path.name for path in folder.iterdir()] == [around]  # the dead one's file is removed
+
+
+def test_a_place_that_cannot_be_written_does_no_harm(folder):
+    folder.write_text("a file is in the way")
+    _groups.hold(run_name(), "0")
+    assert _groups.overlapping("me", "0") == []
+    _groups.release("me")
+
+
+def test_a_partition_says_that_it_shares_its_cpus(folder):
+    plan = pin.make_plan(pin.Topology.read(), slots=1, allow_smt_split=True)
+    with pin.Partition(plan, "affinity") as first, pin.Partition(plan, "affinity") as second:
+        assert first.run(0, ["true"]).ok
+        assert second.record()["overlaps"] == []  # nothing of it has been started
+        assert second.run(0, ["true"]).ok
+        assert [each.name for each in second.overlapping()] == [first.name]
+        assert first.name in second.record()["overlaps"][0]
+        assert not second.record()["comparable"]
+    assert list(folder.iterdir()) == []

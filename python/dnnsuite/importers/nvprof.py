@@ -24,8 +24,7 @@ from .._lazy import numpy as np
 from .._lazy import pandas as pd
 from ..profiler.instrument import define
 from ._nvprof_text import as_csv, is_text_header
-from ._text import BadFile, fields_of, numbers, read_lines, read_rows
-from ._units import to_base
+from ._text import BadFile, fields_of, numbers, read_lines, read_rows, to_base
 
 _NAMES = ("Name", "Kernel")
 _DURATIONS = ("Duration", "Avg. Duration", "Avg")

@@ -12,13 +12,11 @@ from typing import Any
 
 from .._C import Cgroup, GroupTree, format_cpu_list, launch, parse_cpu_list
 from ..errors import Error, InvalidArgument, did_you_mean
-from ._environment import environment
-from ._groups import run_name
+from ._groups import Holder, hold, overlapping, release, run_name
 from ._guard import Guard
-from ._holders import Holder, hold, overlapping, release
 from ._running import Outcome, Running
 from .errors import CgroupError, PinningTooWeak
-from .plan import Plan, Slot
+from .plan import Plan, Slot, environment
 
 LEVELS = ("none", "affinity", "cgroup")  # weakest first
 BACKENDS = ("auto", *reversed(LEVELS))

@@ -11,11 +11,10 @@ from typing import Any
 
 from .._C import GroupTree, parse_cpu_list
 from ..errors import InvalidArgument, did_you_mean
-from ._environment import THREADS
 from ._groups import run_name
 from ._topology import Topology
 from .errors import CgroupError, PinningTooWeak
-from .plan import Plan, Slot, make_plan
+from .plan import THREADS, Plan, Slot, make_plan
 
 _BACKENDS = ("auto", "cgroup", "affinity")
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..timing import batch_means, student_t
-from ._schedule import Phase
-from ._windows import LoopStep
+from ._windows import LoopStep, Phase
 
 DEFINITION = (
     "wall time of steps with instruments over that of the neighbouring steps without, less one; "

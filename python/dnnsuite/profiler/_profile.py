@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""`profiler.profile`: instruments over the windows of a loop, and their results as tables."""
+"""`profiler.profile`: instruments over the windows of a loop, and their results as tables. One runs at a time."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -13,19 +14,77 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .._lazy import pandas as pd
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, Unavailable
 from . import catalogue
-from ._gather import derived, read, within
-from ._one_profiler import PROCESS
 from ._overhead import Overhead, overhead
-from ._schedule import Phase, Schedule
-from ._windows import LoopStep, Windows
-from .data import ProfileData
+from ._windows import LoopStep, Phase, Schedule, Windows
+from .data import ProfileData, derived, read, within
 from .instrument import Instrument
 
 if TYPE_CHECKING:
     from ._advice import Advice
     from .phases import OptimizerSeen
+
+
+class OneProfiler:
+    """Slot that one profiler holds at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holder: str | None = None
+        self._close: Callable[[], None] | None = None
+
+    def acquire(self, holder: str, close: Callable[[], None]) -> None:
+        """Take the slot for the profiler that `holder` describes; `close` ends it if the process ends first.
+
+        Raises:
+            Unavailable: another profiler of this library, or torch's, is at work; the message names it.
+        """
+        with self._lock:
+            if self._holder is not None:
+                raise Unavailable(
+                    f"a profiler is at work already: {self._holder}",
+                    remedy="close that one first; one profiler takes several metrics, e.g. metrics='all'",
+                )
+            _refuse_foreign()
+            self._holder, self._close = holder, close
+
+    def release(self) -> None:
+        """Release the slot. Idempotent."""
+        with self._lock:
+            self._holder = self._close = None
+
+    def close_left_open(self) -> None:
+        """Close the profiler that still holds the slot, and name it on standard error."""
+        close, holder = self._close, self._holder
+        if close is not None:
+            print(f"dnnsuite: the profiler of {holder} was left open; it is closed now", file=sys.stderr)
+            close()
+
+    def forget_parent(self) -> None:
+        """Release the slot in a forked child: the instruments are the parent's, and the child may profile itself."""
+        self._lock = threading.Lock()  # another thread of the parent may have held it
+        self._holder = self._close = None
+
+
+PROCESS = OneProfiler()
+"""Slot of this process."""
+
+
+def _refuse_foreign() -> None:
+    if "torch" not in sys.modules:
+        return
+    from .._torch import profiler_recording
+
+    if profiler_recording():
+        raise Unavailable(
+            "torch.profiler (or torch.autograd.profiler) is recording in this process",
+            remedy="leave its `with` block first: two recorders would measure each other",
+        )
+
+
+atexit.register(PROCESS.close_left_open)
+os.register_at_fork(after_in_child=PROCESS.forget_parent)
 
 
 def _always(step: int) -> Phase:
@@ -248,7 +307,7 @@ class Profile:
 
     def save(self, directory: str | os.PathLike[str], figures: bool = True) -> list[Path]:
         """Write a CSV per table, their definitions, the trace, figures, the summary; returns the files."""
-        from ._save import save
+        from .files import save
 
         return save(self.data, Path(directory), figures)
 

@@ -22,7 +22,7 @@ _HOMES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "nvml": (".nvml", "NvmlInstrument", {}),
     "ops": (".cpu", "OpsInstrument", {}),
     "phases": (".phases", "PhasesInstrument", {}),
-    "window": ("._spans", "WindowInstrument", {}),
+    "window": (".window", "WindowInstrument", {}),
 }
 
 # What each word brings; "timeline" is always there, since what a number costs is read against it.

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from .._lazy import pandas as pd
 from ._breakdown import COLUMNS, breakdown, op_segments
-from ._gather import by_name, within
 from ._windows import LoopStep
 from .cpu import class_of
+from .data import by_name, within
 from .instrument import define
 
 BETWEEN = "between operators"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Phases of the training loop, by torch's hooks: waiting for data, forward, backward, optimizer."""
+"""Phases of the training loop, by torch's hooks: waiting for data, forward, backward, optimizer; and the spans that the
+user names.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,9 @@ from typing import Any, NamedTuple
 
 from .._lazy import pandas as pd
 from ..errors import Unavailable
-from ..timing import now_ns
+from ..timing import Spans, now_ns
 from .cpu import CLOSURE
-from .instrument import define
+from .instrument import Instrument, define
 
 PHASE_COLUMNS = {
     "phase": "data: in a DataLoader's __next__; forward: in the outermost module's call; backward: in "
@@ -27,6 +29,16 @@ PHASE_COLUMNS = {
     "t0_ns": "begin, ns of CLOCK_MONOTONIC",
     "t1_ns": "end, ns of CLOCK_MONOTONIC; on a GPU the work that it launched may end later",
     "cpu_ns": "CPU time of the thread in it (CLOCK_THREAD_CPUTIME_ID)",
+}
+
+SPAN_COLUMNS = {
+    "name": "the span's name",
+    "step": "the step that was set when it began",
+    "depth": "how many spans of the thread were open around it",
+    "thread": "native id of the thread",
+    "t0_ns": "begin, ns of CLOCK_MONOTONIC",
+    "t1_ns": "end, ns of CLOCK_MONOTONIC",
+    "gpu_ns": "from begin to end on the device's stream by CUDA events; NaN where none was recorded",
 }
 
 
@@ -254,6 +266,21 @@ class PhasesInstrument:
 
 # (phase that counts, phase begun in it) where the inner one counts from there on.
 _CUTS = {*(("optimizer", inner) for inner in (CLOSURE, "forward", "backward", "data")), ("backward", "optimizer")}
+
+
+class SpansInstrument(Instrument):
+    """The spans of a :class:`dnnsuite.timing.Spans` as table `spans` of a profile."""
+
+    name = "spans"
+
+    def __init__(self, spans: Spans) -> None:
+        self._spans = spans
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        return {"spans": define(pd.DataFrame(self._spans.columns()), SPAN_COLUMNS)}
+
+    def notes(self) -> list[str]:
+        return self._spans.notes()
 
 
 @contextlib.contextmanager

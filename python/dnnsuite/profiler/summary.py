@@ -16,11 +16,9 @@ from .._shown import rate as shown_rate
 from ..errors import InvalidArgument
 from ..timing import batch_means
 from . import _overhead
-from ._advice import Advice, advise
+from ._advice import Advice, advise, cpu_busy_pct, displaced_pct, facts
 from ._breakdown import REMARK
-from ._facts import cpu_busy_pct, displaced_pct, facts
-from ._schedule import Phase
-from ._windows import FOREIGN, LoopStep
+from ._windows import FOREIGN, LoopStep, Phase
 from .counters.utilization import utilization_lines, utilization_record
 
 if TYPE_CHECKING:

@@ -23,9 +23,8 @@ from .._runs.spec import RESULT_FILE
 from ..errors import InvalidArgument
 from ..profiler.activity import variables_for_markers
 from ..profiler.monitor import Monitor, check_monitor
-from . import batch_sizes
 from .single_run import SingleRun
-from .throughput_request import check_limits
+from .throughput_request import check_limits, refuse_twice
 
 if TYPE_CHECKING:
     from ..jobs import JobConfig
@@ -71,7 +70,7 @@ class Request:
         windows_of(self.start_iteration, self.profile_iterations)
         sizes = self.batch_sizes or (getattr(Job, "defaults", {}).get("batch_size", 32),)
         device = choose_device(self.device)
-        batch_sizes.refuse_twice(sizes)
+        refuse_twice(sizes)
         options = dict(self.options)
         for size in sizes:
             Job(jobs.JobConfig(B=self.B, device=device, precision=self.precision, batch_size=size, options=options))

@@ -2,14 +2,21 @@
 """Names, against the real library, which needs no GPU; without it the error says what helps."""
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from counter_image import empty_image
 from cupti_plans import needs_cupti
-from dnnsuite.errors import InvalidArgument, Unavailable
-from dnnsuite.profiler.counters import catalogue
+from dnnsuite import _C
+from dnnsuite.errors import Error, InvalidArgument, Unavailable
+from dnnsuite.profiler.counters import CountersInstrument, PmSamplingInstrument, catalogue, library
+from dnnsuite.profiler.counters.catalogue import CUPTI
 
 
 @needs_cupti
@@ -87,3 +94,116 @@ def test_without_cupti_the_error_says_what_helps(tmp_path):
 )
 def test_a_unit_says_what_the_name_says_whatever_the_version(said, metric, unit):
     assert catalogue.with_suffix(said, metric) == unit
+
+
+COMPILER = shutil.which("cc") or shutil.which("gcc")
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler: apt-get install gcc")
+ANSWERS = {"good": "return 0;", "mute": "return 999;", "deadly": "return *(volatile int*)0;"}
+
+
+@pytest.fixture
+def libraries(tmp_path: Path) -> dict[str, Path]:
+    for name, body in ANSWERS.items():
+        source = f"int cuptiGetVersion(unsigned* version) {{ *version = 1; {body} }}"
+        target = tmp_path / f"{name}.so"
+        command = [str(COMPILER), "-shared", "-fPIC", "-O0", "-x", "c", "-", "-o", str(target)]
+        subprocess.run(command, input=source, text=True, check=True)
+    return {name: tmp_path / f"{name}.so" for name in ANSWERS}
+
+
+@needs_compiler
+def test_one_that_ends_the_process_is_not_asked_in_this_one(libraries: dict[str, Path]) -> None:
+    assert {name: library.version_of(path) for name, path in libraries.items()} == {
+        "good": 1,
+        "mute": None,
+        "deadly": None,
+    }
+    assert library.version_of("/no/such/library") is None
+
+
+@needs_compiler
+def test_without_a_driver_the_first_that_answers_is_opened(
+    libraries: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def load(name: str) -> None:
+        if name == "libcuda.so.1":
+            raise OSError("no driver")
+        opened.append(name)
+
+    monkeypatch.setattr(library.ctypes, "CDLL", load)
+    order = [libraries[name] for name in ("deadly", "mute", "good")]
+    monkeypatch.setattr(library, "candidates", lambda: order)
+    library.ready.__wrapped__()
+    assert opened == [str(order[-1])]
+    monkeypatch.setattr(library, "candidates", lambda: order[:2])
+    with pytest.raises(Unavailable, match=r"dnnsuite\[counters\]") as caught:
+        library.ready.__wrapped__()
+    assert str(order[1]) in caught.value.looked_in
+
+
+def test_with_a_driver_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library.ctypes, "CDLL", lambda name: None)
+    monkeypatch.setattr(library, "candidates", lambda: pytest.fail("tried"))
+    library.ready.__wrapped__()
+
+
+@needs_cupti
+def test_a_copy_that_the_process_has_is_the_only_candidate() -> None:
+    library.ready()
+    loaded = library.candidates()
+    assert len(loaded) == 1
+    assert library.version_of(loaded[0]) or library._has_driver()
+
+
+METRICS = ["sm__cycles_active.avg", "dram__bytes_read.sum"]
+pytestmark = needs_cupti
+
+
+def has_gpu():
+    try:
+        CUPTI.device(0)
+    except Unavailable:
+        return False
+    return True
+
+
+def test_an_empty_image_has_no_ranges_and_its_values_are_nan():
+    raw = empty_image("GH100", ranges=2)
+    assert CUPTI.evaluate("GH100", _C.seal_counter_image(raw), METRICS) == {
+        "names": [],
+        "t0_ns": [],
+        "t1_ns": [],
+        "values": [],
+    }
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.binary(max_size=4096))
+def test_garbage_is_an_error_and_not_the_end_of_the_process(garbage):
+    with pytest.raises(Error, match="counter-data image"):
+        CUPTI.evaluate("GH100", garbage, METRICS)
+
+
+def test_a_truncated_or_damaged_image_is_an_error():
+    sealed = _C.seal_counter_image(empty_image("GH100", ranges=2))
+    for cut in (1, 8, len(sealed) // 2, len(sealed) - 1):
+        with pytest.raises(Error, match="counter-data image"):
+            CUPTI.evaluate("GH100", sealed[:-cut], METRICS)
+    for at in range(0, len(sealed), 97):
+        damaged = bytearray(sealed)
+        damaged[at] ^= 1
+        with pytest.raises(Error, match="counter-data image"):
+            CUPTI.evaluate("GH100", bytes(damaged), METRICS)
+
+
+@pytest.mark.skipif(has_gpu(), reason="there is a GPU here")
+def test_without_a_gpu_every_session_says_so():
+    for instrument in (CountersInstrument(), PmSamplingInstrument()):
+        with pytest.raises(Unavailable) as caught:
+            instrument.open()
+        assert caught.value.remedy
+        instrument.close()
+    with pytest.raises(InvalidArgument, match="accepted: ranges, sampling"):
+        _C.CounterHost("GH100", "colour")

@@ -6,11 +6,12 @@ import sys
 import time
 
 import pytest
+import torch
 
 from dnnsuite import _C
 from dnnsuite.errors import Unavailable
 from dnnsuite.profiler import Instrument
-from dnnsuite.profiler.cpu import CpuInstrument, _usage
+from dnnsuite.profiler.cpu import CpuInstrument, _usage, observe_steps
 
 
 @pytest.fixture
@@ -164,3 +165,20 @@ def test_stop_without_start_and_twice_does_nothing(instrument):
     before = instrument.tables()["counters_cpu"]
     instrument.stop()
     assert instrument.tables()["counters_cpu"].equals(before)
+
+
+A = torch.randn(16, 16)
+
+
+def test_each_step_has_its_operators_and_its_time():
+    found = observe_steps(lambda: torch.mm(A, A), 3)
+    products = found.ops[found.ops["name"] == "aten::mm"]
+    assert list(products["step"]) == [0, 1, 2]
+    assert set(products["flops"]) == {2 * 16**3}
+    assert list(found.steps["step"]) == [0, 1, 2]
+
+
+def test_after_an_error_steps_can_be_observed_again():
+    with pytest.raises(ZeroDivisionError):
+        observe_steps(lambda: 1 / 0, 1)
+    assert len(observe_steps(lambda: torch.mm(A, A), 1).steps) == 1

@@ -84,7 +84,7 @@ def test_the_advice_sees_feature_maps():
     model = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(4)))
 
     p = observe(lambda: model(torch.randn(4096, 8)).sum().backward())
-    from dnnsuite.profiler._facts import facts
+    from dnnsuite.profiler._advice import facts
 
     assert facts(p.data).memory_shares["feature maps"] > 90
 

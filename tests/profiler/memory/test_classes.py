@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Bytes by class against counts made by hand."""
 
+import mmap
+import os
 import threading
 
 import pytest
@@ -8,7 +10,7 @@ import torch
 from torch import nn
 
 from dnnsuite.profiler.memory import FeatureMaps, stored_bytes
-from dnnsuite.profiler.memory._classes import state_tensors
+from dnnsuite.profiler.memory._classes import begin_peak, level, state_tensors
 
 F32 = 4
 
@@ -114,3 +116,17 @@ def test_state_of_optimizers():
     parameter.grad = torch.ones(7)
     optimizer.step()
     assert stored_bytes(state_tensors(optimizer)) == 2 * 7 * F32 + F32  # two moments, and the step
+
+
+def test_the_peak_holds_what_was_there_for_a_moment():
+    begin_peak("cpu")
+    before = level("cpu")
+    if not os.access("/proc/self/clear_refs", os.W_OK):
+        pytest.skip("the kernel does not let the peak be reset")
+    with mmap.mmap(-1, 64 << 20) as held:  # from the kernel, not from what others have freed
+        held.write(b"1" * len(held))
+    after = level("cpu")
+    assert after.peak - before.peak > 50 << 20
+    assert after.current < after.peak
+    begin_peak("cpu")
+    assert level("cpu").peak < after.peak

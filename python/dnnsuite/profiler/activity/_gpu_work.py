@@ -15,8 +15,7 @@ from ... import _C, host
 from ..._lazy import pandas as pd
 from ...errors import Error, InvalidArgument, Unavailable
 from ...timing import now_ns
-from ._recording import save_records
-from .tables import TABLES, join_columns, tables_of
+from .tables import TABLES, join_columns, save_records, tables_of
 
 _REMEDY = "pip install 'dnnsuite[counters]', or set CUDA_HOME to a toolkit of CUDA 13"
 _RECLOCKED = (

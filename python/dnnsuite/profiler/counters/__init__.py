@@ -16,11 +16,9 @@ if TYPE_CHECKING:
     from .catalogue import Metric, chips, metrics
     from .gpu_counters import CountersInstrument
     from .planner import CounterPlan, Group, Plan, plan
-    from .presets import PRESETS, Selection, select
-    from .roles import CORES, ROLES, Role, overlaps, resolve
+    from .roles import CORES, PRESETS, ROLES, Role, Selection, overlaps, resolve, select, validate
     from .sampling import PmSamplingInstrument
     from .utilization import core_utilization, format_core_utilization, step_utilization
-    from .validation import validate
 
 __all__ = [
     "CORES", "PRESETS", "ROLES", "CounterPlan", "CountersInstrument", "Feature", "Group", "Metric", "Plan",
@@ -35,10 +33,8 @@ __getattr__, __dir__ = lazy(
         ".catalogue": "Metric chips metrics",
         ".gpu_counters": "CountersInstrument",
         ".planner": "CounterPlan Group Plan plan",
-        ".presets": "PRESETS Selection select",
-        ".roles": "CORES ROLES Role overlaps resolve",
+        ".roles": "CORES PRESETS ROLES Role Selection overlaps resolve select validate",
         ".sampling": "PmSamplingInstrument",
         ".utilization": "core_utilization format_core_utilization step_utilization",
-        ".validation": "validate",
     },
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import Error, Unavailable
 from . import catalogue
-from .backend import CUPTI, Backend
+from .catalogue import CUPTI, Backend
 
 _CAP_SYS_ADMIN = 21
 _PARAMS = "proc/driver/nvidia/params"

@@ -9,11 +9,9 @@ from typing import Any
 from ..._lazy import pandas as pd
 from ...errors import Error, InvalidArgument, did_you_mean
 from ..instrument import define
-from .backend import CUPTI, Backend
-from .catalogue import unit_of
+from .catalogue import CUPTI, Backend, unit_of
 from .planner import CounterPlan, plan, plan_kernels
-from .presets import SAMPLED, SHARED, Selection, select
-from .roles import ROLES, overlaps
+from .roles import ROLES, SAMPLED, SHARED, Selection, overlaps, select
 from .utilization import core_utilization, step_utilization
 
 MODES = ("steps", "kernels")

@@ -10,10 +10,8 @@ from ..._lazy import numpy as np
 from ..._lazy import pandas as pd
 from ...errors import Error, InvalidArgument
 from ..instrument import define
-from .backend import CUPTI, Backend
-from .catalogue import unit_of
-from .presets import Selection, select
-from .roles import overlaps
+from .catalogue import CUPTI, Backend, unit_of
+from .roles import Selection, overlaps, select
 
 SHORTEST_INTERVAL_S = 1e-6
 _CLOCK_HZ = 1e9  # what cycles are reckoned at where there is no trigger by time; the true clock varies

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..._C import PerfGroup, perf_events
 from ...errors import Unavailable
-from ._procfs import read_text
+from ._machine import read_text
 
 # Counted together: few enough for every PMU's counters, so that no group is multiplexed by its own size.
 HARDWARE = ("cycles", "instructions", "cache_references", "cache_misses")

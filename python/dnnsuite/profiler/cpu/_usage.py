@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 from ..._lazy import pandas as pd
 from ...errors import Unavailable
 from ...timing import now_ns
 from ..instrument import define
 from ..sampler import Reading, Sampler, samples_table
-from ._machine import DEFINITIONS, MachineReader
-from ._procfs import cpu_times_s, read_text
+from ._machine import DEFINITIONS, MachineReader, cpu_times_s, read_text
+from ._ops import OpsInstrument
 from ._threads import Count, ThreadCounters
 
 _COUNTERS = {
@@ -176,3 +178,29 @@ class _Stolen:
             self._read_ns = t_ns
             self._seconds = cpu_times_s(read_text(Path("/proc/stat"))).get("steal", 0.0)
         return self._seconds
+
+
+class ObservedSteps(NamedTuple):
+    """Tables `ops` and `steps_cpu` of the instruments, and CpuInstrument's notes on the machine."""
+
+    ops: pd.DataFrame
+    steps: pd.DataFrame
+    notes: list[str]
+
+
+def observe_steps(step: Callable[[], object], count: int) -> ObservedSteps:
+    """Call `step`, which returns when its work is done, `count` times, and observe operators and CPU time."""
+    ops, cpu = OpsInstrument(), CpuInstrument()
+    with ExitStack() as undo:
+        for instrument in (ops, cpu):
+            undo.callback(instrument.close)
+            instrument.open()
+        for instrument in (ops, cpu):
+            instrument.start()
+        for index in range(count):
+            step()
+            for instrument in (ops, cpu):
+                instrument.step(index)
+        for instrument in (ops, cpu):
+            instrument.stop()
+    return ObservedSteps(ops.tables()["ops"], cpu.tables()["steps_cpu"], cpu.notes())

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from ..._lazy import pandas as pd
 from ...errors import Unavailable
 from ..instrument import define
-from ._classes import CLASSES, FeatureMaps, check_storages, state_tensors, stored_bytes
-from ._process import begin_peak, level
+from ._classes import CLASSES, FeatureMaps, begin_peak, check_storages, level, state_tensors, stored_bytes
 
 _TABLE = {
     "class": "use of the memory",

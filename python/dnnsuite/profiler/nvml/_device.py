@@ -9,8 +9,7 @@ from typing import Any
 
 from ...errors import InvalidArgument
 from ..sampler import Reading
-from ._gpm import Gpm
-from ._quantities import QUANTITIES, Value
+from ._quantities import QUANTITIES, Gpm, Value
 
 
 class NvmlDevice:

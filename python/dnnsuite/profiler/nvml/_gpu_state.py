@@ -11,8 +11,7 @@ from ..._lazy import pandas as pd
 from ...errors import Unavailable
 from ..sampler import Reading, Row, Sampler, samples_table
 from ._device import NvmlDevice, find_devices
-from ._gpm import GPM_DEFINITIONS
-from ._quantities import DEFINITIONS, energy_j
+from ._quantities import DEFINITIONS, GPM_DEFINITIONS, energy_j
 
 _ROOT_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
 
