@@ -15,7 +15,7 @@ from counter_image import empty_image
 from cupti_plans import needs_cupti
 from dnnsuite import _C
 from dnnsuite.errors import Error, InvalidArgument, Unavailable
-from dnnsuite.profiler.counters import CountersInstrument, PmSamplingInstrument, catalogue, library
+from dnnsuite.profiler.counters import CountersInstrument, PmSamplingInstrument, catalogue
 from dnnsuite.profiler.counters.catalogue import CUPTI
 
 
@@ -113,12 +113,12 @@ def libraries(tmp_path: Path) -> dict[str, Path]:
 
 @needs_compiler
 def test_one_that_ends_the_process_is_not_asked_in_this_one(libraries: dict[str, Path]) -> None:
-    assert {name: library.version_of(path) for name, path in libraries.items()} == {
+    assert {name: catalogue.version_of(path) for name, path in libraries.items()} == {
         "good": 1,
         "mute": None,
         "deadly": None,
     }
-    assert library.version_of("/no/such/library") is None
+    assert catalogue.version_of("/no/such/library") is None
 
 
 @needs_compiler
@@ -132,29 +132,29 @@ def test_without_a_driver_the_first_that_answers_is_opened(
             raise OSError("no driver")
         opened.append(name)
 
-    monkeypatch.setattr(library.ctypes, "CDLL", load)
+    monkeypatch.setattr(catalogue.ctypes, "CDLL", load)
     order = [libraries[name] for name in ("deadly", "mute", "good")]
     monkeypatch.setattr(library, "candidates", lambda: order)
-    library.ready.__wrapped__()
+    catalogue.ready.__wrapped__()
     assert opened == [str(order[-1])]
     monkeypatch.setattr(library, "candidates", lambda: order[:2])
     with pytest.raises(Unavailable, match=r"dnnsuite\[counters\]") as caught:
-        library.ready.__wrapped__()
+        catalogue.ready.__wrapped__()
     assert str(order[1]) in caught.value.looked_in
 
 
 def test_with_a_driver_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library.ctypes, "CDLL", lambda name: None)
+    monkeypatch.setattr(catalogue.ctypes, "CDLL", lambda name: None)
     monkeypatch.setattr(library, "candidates", lambda: pytest.fail("tried"))
-    library.ready.__wrapped__()
+    catalogue.ready.__wrapped__()
 
 
 @needs_cupti
 def test_a_copy_that_the_process_has_is_the_only_candidate() -> None:
-    library.ready()
-    loaded = library.candidates()
+    catalogue.ready()
+    loaded = catalogue.candidates()
     assert len(loaded) == 1
-    assert library.version_of(loaded[0]) or library._has_driver()
+    assert catalogue.version_of(loaded[0]) or catalogue._has_driver()
 
 
 METRICS = ["sm__cycles_active.avg", "dram__bytes_read.sum"]

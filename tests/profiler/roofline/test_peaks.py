@@ -11,7 +11,6 @@ import torch
 from dnnsuite._files import cache_folder
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.profiler.roofline import Contention, Peaks, measure_peaks, peaks, probe_contention
-from dnnsuite.profiler.roofline import _contention as module
 from dnnsuite.profiler.roofline.peaks import CacheLevel, levels
 
 CPUS = len(os.sched_getaffinity(0))
@@ -229,7 +228,7 @@ def spins(monkeypatch, tmp_path):
     monkeypatch.setenv("DNNSUITE_CACHE", str(tmp_path))
 
     def set_to(wall, cpu):
-        monkeypatch.setattr(module, "spin", lambda iterations: (wall, cpu))
+        monkeypatch.setattr(peaks, "spin", lambda iterations: (wall, cpu))
 
     return set_to
 
