@@ -134,10 +134,10 @@ def test_without_a_driver_the_first_that_answers_is_opened(
 
     monkeypatch.setattr(catalogue.ctypes, "CDLL", load)
     order = [libraries[name] for name in ("deadly", "mute", "good")]
-    monkeypatch.setattr(library, "candidates", lambda: order)
+    monkeypatch.setattr(catalogue, "candidates", lambda: order)
     catalogue.ready.__wrapped__()
     assert opened == [str(order[-1])]
-    monkeypatch.setattr(library, "candidates", lambda: order[:2])
+    monkeypatch.setattr(catalogue, "candidates", lambda: order[:2])
     with pytest.raises(Unavailable, match=r"dnnsuite\[counters\]") as caught:
         catalogue.ready.__wrapped__()
     assert str(order[1]) in caught.value.looked_in
@@ -145,7 +145,7 @@ def test_without_a_driver_the_first_that_answers_is_opened(
 
 def test_with_a_driver_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue.ctypes, "CDLL", lambda name: None)
-    monkeypatch.setattr(library, "candidates", lambda: pytest.fail("tried"))
+    monkeypatch.setattr(catalogue, "candidates", lambda: pytest.fail("tried"))
     catalogue.ready.__wrapped__()
 
 
