@@ -21,10 +21,24 @@ from ..instrument import define
 from ._classes import classify_names
 
 TABLES = ("kernels", "memops", "api", "overhead", "markers", "syncs", "graphs")
+WORK = ("device", "context", "stream", "correlation")
+COLUMNS = {
+    "kernels": ("t0_ns", "t1_ns", "name", *WORK, *(f"{name}_{axis}" for name in ("grid", "block", "cluster")
+                for axis in "xyz"), "registers_per_thread", "static_shared_bytes", "dynamic_shared_bytes",
+                "local_bytes_per_thread", "graph_id", "graph_node"),
+    "memops": ("t0_ns", "t1_ns", "operation", "source_memory", "target_memory", "bytes", *WORK, "source_device",
+               "target_device", "graph_id", "graph_node"),
+    "api": ("t0_ns", "t1_ns", "domain", "callback", "thread", "correlation", "return_value"),
+    "overhead": ("t0_ns", "t1_ns", "kind", "thread", "correlation"),
+    "syncs": ("t0_ns", "t1_ns", "kind", "context", "stream", "event", "correlation"),
+    "graphs": ("t0_ns", "t1_ns", *WORK, "graph_id"),
+}  # fmt: skip
+"""Columns of each table but `markers`, as the decoder gives them, in their order."""
+MEMSET = 255  # among the numbers of operations
 
 _OPERATIONS = {
     0: "unknown", 1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH",
-    10: "PtoP", 11: "unified HtoD", 12: "unified DtoH", 13: "unified DtoD", 255: "memset",
+    10: "PtoP", 11: "unified HtoD", 12: "unified DtoH", 13: "unified DtoD", MEMSET: "memset",
 }  # fmt: skip
 _MEMORIES = {
     0: "unknown",
@@ -56,6 +70,10 @@ _OVERHEADS = {
     8 << 16: "UVM activity init",
 }
 _DOMAINS = {0: "driver", 1: "runtime"}
+_WORDS = (
+    ("memops", "operation", _OPERATIONS), ("memops", "source_memory", _MEMORIES),
+    ("memops", "target_memory", _MEMORIES), ("overhead", "kind", _OVERHEADS), ("syncs", "kind", _SYNCS),
+)  # fmt: skip
 
 _MEANINGS = {
     "t0_ns": "begin, ns of CLOCK_MONOTONIC; CUPTI maps the GPU's clock to it by interpolation",
@@ -130,31 +148,23 @@ def tables_of(
     """Make the tables of :data:`TABLES` with definitions, rows ordered by begin.
 
     Args:
-        columns: columns [rows] by table, as the decoder gives them.
+        columns: columns [rows] by table, as the decoder gives them; what a source lacks is empty, or 0.
         strings: the text for each index in a column of names.
         function_name: the name of a host call from its domain (1 the runtime, 0 the driver) and number.
     """
-    kernels = pd.DataFrame({**columns["kernels"]}, copy=False)
-    kernels["name"] = _texts(columns["kernels"]["name"], strings)
-    kernels.insert(3, "class", classify_names(kernels["name"]))
-    memops = pd.DataFrame({**columns["memops"]}, copy=False)
-    memops["operation"] = _words(columns["memops"]["operation"], _OPERATIONS)
-    for side in ("source_memory", "target_memory"):
-        memops[side] = _words(columns["memops"][side], _MEMORIES)
-    overhead = pd.DataFrame({**columns["overhead"]}, copy=False)
-    overhead["kind"] = _words(columns["overhead"]["kind"], _OVERHEADS)
-    syncs = pd.DataFrame({**columns["syncs"]}, copy=False)
-    syncs["kind"] = _words(columns["syncs"]["kind"], _SYNCS)
-    found = {
-        "kernels": kernels,
-        "memops": memops,
-        "api": _api(columns["api"], function_name),
-        "overhead": overhead,
-        "markers": _markers(columns["markers"], columns["marker_data"], strings),
-        "syncs": syncs,
-        "graphs": pd.DataFrame({**columns["graphs"]}, copy=False),
-    }
-    return {name: define(_ascending(table), _MEANINGS) for name, table in found.items()}
+    found = {name: _frame(columns.get(name, {}), COLUMNS[name]) for name in TABLES if name != "markers"}
+    found["kernels"]["name"] = _texts(found["kernels"]["name"].to_numpy(), strings)
+    found["kernels"].insert(3, "class", classify_names(found["kernels"]["name"]))
+    for name, column, words in _WORDS:
+        found[name][column] = _words(found[name][column].to_numpy(), words)
+    found["api"] = _api(found["api"], function_name)
+    found["markers"] = _markers(columns["markers"], columns["marker_data"], strings)
+    return {name: define(_ascending(found[name]), _MEANINGS) for name in TABLES}
+
+
+def _frame(given: Mapping[str, NDArray[Any]], names: Sequence[str]) -> pd.DataFrame:
+    none = np.zeros(len(next(iter(given.values()), ())), np.int64)
+    return pd.DataFrame({name: given.get(name, none) for name in names}, copy=False)
 
 
 def _ascending(table: pd.DataFrame) -> pd.DataFrame:
@@ -178,8 +188,9 @@ def _words(values: NDArray[Any], words: Mapping[int, str]) -> pd.Categorical[Any
     )
 
 
-def _api(columns: Mapping[str, NDArray[Any]], function_name: Callable[[int, int], str]) -> pd.DataFrame:
-    keys = columns["domain"].astype(np.int64) << 32 | columns["callback"].astype(np.int64)
+def _api(table: pd.DataFrame, function_name: Callable[[int, int], str]) -> pd.DataFrame:
+    domain = table["domain"].to_numpy()
+    keys = domain.astype(np.int64) << 32 | table.pop("callback").to_numpy().astype(np.int64)
     numbers, codes = np.unique(keys, return_inverse=True)
     domains, callbacks = (numbers >> 32).tolist(), (numbers & 0xFFFFFFFF).tolist()
     names = [
@@ -187,8 +198,7 @@ def _api(columns: Mapping[str, NDArray[Any]], function_name: Callable[[int, int]
         for domain, callback in zip(domains, callbacks, strict=True)
     ]
     texts, code_of = np.unique(np.array(names, dtype=object), return_inverse=True)
-    table = pd.DataFrame({key: values for key, values in columns.items() if key != "callback"}, copy=False)
-    table["domain"] = _words(columns["domain"], _DOMAINS)
+    table["domain"] = _words(domain, _DOMAINS)
     table.insert(3, "function", pd.Series(pd.Categorical.from_codes(code_of[codes], pd.Index(texts))))
     return table
 
