@@ -28,7 +28,7 @@ HERE = Path("file.csv")
 
 
 def parsed(*texts):
-    return numbers(HERE, pd.Series(texts), range(1, len(texts) + 1))
+    return numbers(HERE, pd.Series(texts, range(1, len(texts) + 1)))
 
 
 def test_numbers_as_tools_write_them():

@@ -138,7 +138,7 @@ def fields_of(line: str) -> list[str]:
 def read_rows(
     path: Path, lines: Sequence[str], at: Sequence[int], columns: Sequence[str], wanted: list[str] | None = None
 ) -> pd.DataFrame:
-    """Parse lines of CSV into a table of text; repeated texts are kept once.
+    """Parse lines of CSV into a table of text, indexed by the number of the line; repeated texts are kept once.
 
     Args:
         path: path of the file, for messages.
@@ -166,7 +166,7 @@ def read_rows(
     )
     for column in table:  # pandas makes categories that look like numbers numbers
         table[column] = table[column].cat.rename_categories(str)
-    return table
+    return table.set_axis(at)
 
 
 def _not_plain(lines: Sequence[str], text: str, fields: int) -> Sequence[int]:
@@ -226,8 +226,10 @@ _SWAPPED = str.maketrans(".,", ",.")
 _LIKE_A_NUMBER = re.compile(r"\s*-?[\d.,]+(?:\s*\(.*\))?\s*")
 
 
-def numbers(path: Path, texts: pd.Series, lines: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def numbers(path: Path, texts: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Convert texts to numbers `[N]`; also return which of them are words instead, whose numbers are NaN.
+
+    The index of the texts has the numbers of their lines, for messages.
 
     Grouped digits are one number (`1,234.5`); what follows a number in parentheses is left out, as the instances that
     ncu lists; what tools write for "nothing", or for a ratio to nothing, is NaN.
@@ -241,10 +243,8 @@ def numbers(path: Path, texts: pd.Series, lines: Sequence[int]) -> tuple[NDArray
     plain = words.where(~words.str.fullmatch(_GROUPED), words.str.replace(",", ""))
     odd = plain.str.fullmatch(r"-?[\d.]*,[\d.,]*").to_numpy(bool)
     if odd.any():
-        first = int(np.flatnonzero(odd[codes])[0])
-        raise BadFile(
-            path, f"{texts.iloc[first]!r} is not a number with grouped digits; export with LC_ALL=C", lines[first]
-        )
+        line = texts.index[odd[codes]][0]
+        raise BadFile(path, f"{texts[line]!r} is not a number with grouped digits; export with LC_ALL=C", int(line))
     values = pd.to_numeric(plain, errors="coerce").to_numpy(float, copy=True)
     values[np.isinf(values)] = np.nan  # digits that no number holds are a word
     words_only = np.isnan(values) & ~plain.str.lower().isin(_NOTHING).to_numpy(bool)

@@ -186,14 +186,11 @@ class _Page:
             table.loc[faults, "bytes"] = float("nan")  # what stands there is their number
             return {"unified": table}
         migrated = rows[self._of(_NAMES)].astype(str).str.match(r"\[Unified Memory ").to_numpy(bool)
-        if migrated.any():  # of a trace: pages, which are neither kernels nor calls
-            kept, pages = rows[~migrated].reset_index(drop=True), rows[migrated].reset_index(drop=True)
-            at = self.at
-            self.at = [place for place, is_page in zip(at, migrated, strict=True) if is_page]
-            found = {"unified": self._pages(pages)}
-            self.at = [place for place, is_page in zip(at, migrated, strict=True) if not is_page]
-            return found | self._of_rows(kept, first)
-        return self._of_rows(rows, first)
+        found = {"unified": self._pages(rows[migrated])} if migrated.any() else {}  # of a trace: no kernels, no calls
+        rows = rows[~migrated]
+        calls = self._are_calls(rows).to_numpy(bool)
+        found |= {"api": self._api(rows[calls])} if calls.any() else {}
+        return found | self._launches(rows[~calls], first)
 
     def _pages(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Pages of unified memory in a trace, a row for each time that some moved or a fault was served."""
@@ -214,14 +211,6 @@ class _Page:
         values = self._values(rows[time], self.units.get(time, ""))
         return values["value"].where(values["unit"] == "ns").to_numpy()
 
-    def _of_rows(self, rows: pd.DataFrame, first: int) -> dict[str, pd.DataFrame]:
-        """Tables of the rows that are kernels, copies and calls."""
-        calls = self._are_calls(rows).to_numpy(bool)
-        api = self._api(rows[calls].reset_index(drop=True), np.flatnonzero(calls)) if calls.any() else None
-        self.at = [at for at, call in zip(self.at, calls, strict=True) if not call]
-        found = self._launches(rows[~calls].reset_index(drop=True), first)
-        return found if api is None else found | {"api": api}
-
     def _are_calls(self, rows: pd.DataFrame) -> pd.Series:
         """True for rows of the host's calls: by their type, or in a trace by their lack of a device."""
         if "Type" in rows and rows["Type"].astype(str).str.contains("API calls").any():
@@ -234,16 +223,13 @@ class _Page:
             return (rows["Device"] == "") & (rows.get("Stream", rows["Device"]) == "")
         return rows[self._of(_NAMES)].isna()
 
-    def _api(self, rows: pd.DataFrame, places: Any) -> pd.DataFrame:
-        everywhere, self.at = self.at, [self.at[place] for place in places]
+    def _api(self, rows: pd.DataFrame) -> pd.DataFrame:
         calls = self._of(_CALLS)
-        found = pd.DataFrame({
+        return pd.DataFrame({
             "name": rows["Name"].astype(object),
             "calls": self._numbers(rows[calls]) if calls else np.ones(len(rows)),
             "duration_ns": self._durations(rows, self._of(_DURATIONS) or "Avg"),
         })  # fmt: skip
-        self.at = everywhere
-        return found
 
     def _unified(self, rows: pd.DataFrame) -> pd.DataFrame:
         device, time = self._of(_DEVICES), "Total Time"
@@ -291,24 +277,25 @@ class _Page:
 
     def _numbers(self, texts: pd.Series) -> Any:
         """Numbers where nothing else may stand."""
-        values, words = numbers(self.path, texts, self.at)
+        values, words = numbers(self.path, texts)
         if words.any():
-            first = int(np.flatnonzero(words)[0])
-            raise BadFile(self.path, f"{texts.iloc[first]!r} where a number must stand", self.at[first])
-        return self._counted(values)
+            line = texts.index[words][0]
+            raise BadFile(self.path, f"{texts[line]!r} where a number must stand", int(line))
+        return self._counted(values, texts.index)
 
-    def _counted(self, values: Any) -> Any:
+    def _counted(self, values: Any, lines: pd.Index) -> Any:
         """Counts and times as they are; none is negative."""
         if (values < 0).any():
-            first = int(np.flatnonzero(values < 0)[0])
-            raise BadFile(self.path, "a count or a time is negative: the line is damaged", self.at[first])
+            line = int(lines[values < 0][0])
+            raise BadFile(self.path, "a count or a time is negative: the line is damaged", line)
         return values
 
     def _durations(self, rows: pd.DataFrame, column: str) -> Any:
         unit = self.units.get(column, "")
         carried = [_value(str(text)) for text in rows[column].cat.categories]
         if not unit and any(own in _UNITS_OF_TIME for _, own in carried):
-            return self._counted(self._values(rows[column], "")["value"].to_numpy())  # each with its own: `12.052ms`
+            values = self._values(rows[column], "")["value"].to_numpy()  # each with its own: `12.052ms`
+            return self._counted(values, rows.index)
         if unit not in _UNITS_OF_TIME:
             raise BadFile(
                 self.path, f"{column!r} is in {unit or 'no unit'}, not in {', '.join(_UNITS_OF_TIME)}", self.header + 1
@@ -336,8 +323,8 @@ class _Page:
     def _values(self, texts: pd.Series, unit: str) -> pd.DataFrame:
         parts = [_value(str(text)) for text in texts.cat.categories]
         codes = texts.cat.codes.to_numpy()
-        plain = pd.Series([number for number, _ in parts], dtype=object).iloc[codes]
-        values, words = numbers(self.path, plain, self.at)
+        plain = pd.Series([number for number, _ in parts], dtype=object).iloc[codes].set_axis(texts.index)
+        values, words = numbers(self.path, plain)
         scales = [_to_base(own or unit) if own != "level" else (1.0, "level") for _, own in parts]
         units = np.array([base for _, base in scales], dtype=object)[codes]
         said = words | (units == "level")
@@ -346,7 +333,7 @@ class _Page:
                 "row": np.arange(len(texts)),
                 "unit": units,
                 "value": values * np.array([factor for factor, _ in scales])[codes],
-                "text": texts.astype(object).where(pd.Series(said, index=texts.index), None),
+                "text": texts.astype(object).where(said, None),
             }
         )
 
