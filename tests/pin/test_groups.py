@@ -4,13 +4,14 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from dnnsuite import pin
-from dnnsuite.pin import _groups, clean, find
-from dnnsuite.pin._groups import owner_state, run_name
+from dnnsuite.pin import _groups, _processes, clean, find
+from dnnsuite.pin._groups import RUN_VARIABLE, Members, end, of_run, owner_state, resident_bytes, run_name
 from pin_machines import write_tree
 
 
@@ -117,3 +118,39 @@ def test_a_partition_says_that_it_shares_its_cpus(folder):
         assert first.name in second.record()["overlaps"][0]
         assert not second.record()["comparable"]
     assert list(folder.iterdir()) == []
+
+
+def test_a_run_is_known_by_its_variable_through_forks_and_sessions() -> None:
+    name = f"test-{os.getpid()}"
+    script = "setsid sleep 1000 & env -u DNNSUITE_PIN_RUN sleep 1000 & sleep 1000"
+    with subprocess.Popen(["sh", "-c", script], env={**os.environ, RUN_VARIABLE: f"{name}/student0"}) as process:
+        deadline = time.monotonic() + 20
+        while len(of_run(name)) < 4 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert len(of_run(name)) == 4  # also the one whose variable was taken away: its parent has it
+        assert of_run(f"{name}/student0") == of_run(name)
+        assert of_run(f"{name}/student") == of_run(name[:-1]) == []
+        assert resident_bytes(of_run(name)) > 0
+        assert end(name) == []
+    assert process.returncode == -9
+    assert of_run(name) == []
+    assert resident_bytes([process.pid]) == 0
+
+
+def test_members_are_followed_without_searching_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+    monkeypatch.setattr(_processes, "of_run", lambda name: searched.append(name) or [1])
+    with subprocess.Popen(["sh", "-c", "sleep 1000 & (sleep 1000) & wait"], start_new_session=True) as process:
+        members = Members("test", process.pid)
+        deadline = time.monotonic() + 20
+        while len(members.processes()) < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        found = members.processes()
+        assert process.pid in found
+        assert len(found) >= 3
+        assert searched == []
+        os.killpg(process.pid, 9)
+    clock = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: clock + 60)
+    assert members.processes() == [1]  # what a search finds counts, from time to time
+    assert searched == ["test"]

@@ -16,9 +16,8 @@ from typing import Any
 
 from .._C import format_cpu_list
 from ..errors import InvalidArgument
-from ._cores import Core, deal_cores, usable_cores
-from ._processes import RUN_VARIABLE
-from ._topology import Gpu, Topology
+from ._groups import RUN_VARIABLE
+from ._topology import Core, Gpu, Topology, deal_cores, usable_cores
 from .errors import NotEnoughMemory
 
 ALL = "all"  # the name of the share that is everything

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from .._lazy import pandas as pd
 from ..errors import InvalidArgument, Unavailable
-from . import catalogue
 from ._overhead import Overhead, overhead
 from ._windows import LoopStep, Phase, Schedule, Windows
 from .data import ProfileData, derived, read, within
-from .instrument import Instrument
+from .instrument import Absent, Instrument, choose, open_all
 
 if TYPE_CHECKING:
     from ._advice import Advice
@@ -145,8 +144,8 @@ class Profile:
         self.metrics = metrics
         self.tables: dict[str, pd.DataFrame] = {}
         self.notes: list[str] = []
-        self.absent: list[catalogue.Absent] = []
-        self._makers, self._asked = catalogue.choose(metrics, instruments, device.split(":")[0])
+        self.absent: list[Absent] = []
+        self._makers, self._asked = choose(metrics, instruments, device.split(":")[0])
         self._on_ready, self._synchronize = on_ready, synchronize
         self._windows: Windows | None = None
         self._owner = self._thread = 0
@@ -176,7 +175,7 @@ class Profile:
             raise InvalidArgument("a profile observes one loop; make another one for the next")
         PROCESS.acquire(f"{_caller()} (process {os.getpid()})", self._close_at_exit)
         try:
-            opened, self.absent = catalogue.open_all(self._makers, self._asked)
+            opened, self.absent = open_all(self._makers, self._asked)
             self._windows = Windows(
                 opened, self.schedule or _always, self._window_closed, self._synchronize, self.first
             )

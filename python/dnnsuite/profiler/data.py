@@ -19,7 +19,7 @@ from .instrument import Instrument, define, definitions
 if TYPE_CHECKING:
     from ._overhead import Overhead
     from ._windows import LoopStep, Schedule
-    from .catalogue import Absent
+    from .instrument import Absent
     from .phases import OptimizerSeen
 
 

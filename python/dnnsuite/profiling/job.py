@@ -57,7 +57,7 @@ def observe(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
         {profile, provenance, window}: the profile, the source of the data, and the time of the window.
     """
     from .. import jobs, profiler
-    from ..profiler.catalogue import choose
+    from ..profiler.instrument import choose
     from ..profiler.memory import MemoryInstrument
     from ..profiler.phases import PhasesInstrument
 

@@ -19,7 +19,7 @@ from .._runs.interrupts import Interrupted, deferred
 from ..errors import Error, InvalidArgument, did_you_mean, reason
 from ..profiler import script
 from ..profiler.activity import variables_for_markers
-from ..profiler.catalogue import choose
+from ..profiler.instrument import choose
 from ..profiler.monitor import Monitor
 from .job import windows_of
 

@@ -59,7 +59,7 @@ class Request:
             Unavailable: the device is not there.
         """
         from .. import jobs
-        from ..profiler.catalogue import choose
+        from ..profiler.instrument import choose
         from .job import windows_of
 
         check_limits(self.threads, self.timeout_s)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from ..._lazy import lazy
 
 if TYPE_CHECKING:
-    from ._support import Feature, support
-    from .catalogue import Metric, chips, metrics
+    from .catalogue import Feature, Metric, chips, metrics, support
     from .gpu_counters import CountersInstrument
     from .planner import CounterPlan, Group, Plan, plan
     from .roles import CORES, PRESETS, ROLES, Role, Selection, overlaps, resolve, select, validate
@@ -29,8 +28,7 @@ __all__ = [
 __getattr__, __dir__ = lazy(
     __name__,
     {
-        "._support": "Feature support",
-        ".catalogue": "Metric chips metrics",
+        ".catalogue": "Feature support Metric chips metrics",
         ".gpu_counters": "CountersInstrument",
         ".planner": "CounterPlan Group Plan plan",
         ".roles": "CORES PRESETS ROLES Role Selection overlaps resolve select validate",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ..._files import OutputError
 from ...errors import InvalidArgument, reason
-from ._classes import FeatureMaps, begin_peak, check_storages, level, state_tensors, stored_bytes
+from ._by_class import FeatureMaps, begin_peak, check_storages, level, state_tensors, stored_bytes
 
 if TYPE_CHECKING:
     import torch
