@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dnnsuite import pin
-from dnnsuite.pin import _groups, _processes, clean, find
+from dnnsuite.pin import _groups, clean, find
 from dnnsuite.pin._groups import RUN_VARIABLE, Members, end, of_run, owner_state, resident_bytes, run_name
 from pin_machines import write_tree
 
@@ -139,7 +139,7 @@ def test_a_run_is_known_by_its_variable_through_forks_and_sessions() -> None:
 
 def test_members_are_followed_without_searching_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[str] = []
-    monkeypatch.setattr(_processes, "of_run", lambda name: searched.append(name) or [1])
+    monkeypatch.setattr(_groups, "of_run", lambda name: searched.append(name) or [1])
     with subprocess.Popen(["sh", "-c", "sleep 1000 & (sleep 1000) & wait"], start_new_session=True) as process:
         members = Members("test", process.pid)
         deadline = time.monotonic() + 20

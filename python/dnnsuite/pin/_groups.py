@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Control groups of this package, and the processes of a run where no group holds them.
 
-Groups have names that tell their owner, and those whose owner is gone are removed. Processes are known by a variable that
-they inherit. Runs on this machine, of all users, note their CPUs in a small file each, so that two runs on the same ones
-say so. A file bears the name of its run; one of a dead owner counts for nothing.
+Groups have names that tell their owner, and those whose owner is gone are removed. Processes are known by a variable
+that they inherit. Runs on this machine, of all users, note their CPUs in a small file each, so that two runs on the
+same ones say so. A file bears the name of its run; one of a dead owner counts for nothing.
 """
 
 from __future__ import annotations

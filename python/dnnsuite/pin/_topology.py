@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The machine as a plan of shares sees it, from the kernel or from a recording of another machine, and the choice of each
-share's cores: whole cores, near its GPU, filling one L3 after the other. Deterministic.
+"""The machine as a plan of shares sees it, from the kernel or from a recording of another one; the cores of each share.
+
+Shares get whole cores, near their GPU, filling one L3 after the other. Deterministic.
 """
 
 from __future__ import annotations

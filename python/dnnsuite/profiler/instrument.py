@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Instruments: the interface between one and the profiler that drives it, definitions of its tables' columns, and the choice
-of instruments by name and by metrics, with reasons for those unavailable.
+"""Instruments: the interface between one and the profiler that drives it, definitions of its tables' columns, and the
+choice of instruments by name and by metrics, with reasons for those unavailable.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Measuring loops: one function until a stop rule ends, two functions in turns, and mila-iqia/training's protocol: `number`
-batches are timed together, `repeat` times; the first are dropped.
+"""Measuring loops: one function until a stop rule ends, two functions in turns, and mila-iqia/training's protocol.
+
+In the protocol `number` batches are timed together, `repeat` times; the first are dropped.
 """
 
 from __future__ import annotations

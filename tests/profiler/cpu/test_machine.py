@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnnsuite.profiler.cpu import SystemReader, _machine, _procfs
+from dnnsuite.profiler.cpu import SystemReader, _machine
 from dnnsuite.profiler.cpu._machine import DEFINITIONS, KeptFile, MachineReader
 
 
@@ -102,42 +102,42 @@ CPUINFO = "processor\t: 0\ncpu MHz\t\t: 2596.134\n\nprocessor\t: 1\ncpu MHz\t\t:
 
 def test_cpu_times():
     tick = 1 / os.sysconf("SC_CLK_TCK")
-    times = _procfs.cpu_times_s(STAT)
+    times = _machine.cpu_times_s(STAT)
     assert times["user"] == pytest.approx(10132153 * tick)
     assert times["steal"] == pytest.approx(4200 * tick)
     assert list(times) == ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"]
-    assert list(_procfs.cpu_times_s("cpu  1 2 3 4\n")) == ["user", "nice", "system", "idle"]
+    assert list(_machine.cpu_times_s("cpu  1 2 3 4\n")) == ["user", "nice", "system", "idle"]
 
 
 @pytest.mark.parametrize("text", ["", "cpu", "cpu  ", "cpu0 1 2 3", "intr 1", "cpu  x y"])
 def test_no_cpu_times_in_what_is_no_stat(text):
-    assert _procfs.cpu_times_s(text) == {}
+    assert _machine.cpu_times_s(text) == {}
 
 
 def test_pressure():
-    assert _procfs.pressure(PRESSURE) == {"some": 1234567, "full": 89}
-    assert _procfs.pressure(PRESSURE.splitlines()[0]) == {"some": 1234567}  # cpu has no full before Linux 5.13
-    assert _procfs.pressure("some avg10=nan total=") == {}
+    assert _machine.pressure(PRESSURE) == {"some": 1234567, "full": 89}
+    assert _machine.pressure(PRESSURE.splitlines()[0]) == {"some": 1234567}  # cpu has no full before Linux 5.13
+    assert _machine.pressure("some avg10=nan total=") == {}
 
 
 def test_key_values():
-    assert _procfs.key_values(IO)["write_bytes"] == 323932160
-    assert _procfs.key_values(STATUS) == {"VmRSS": 123456 * 1024, "Threads": 12}
-    assert _procfs.key_values("read_bytes: -1\nwrite_bytes 5\n: 7\n") == {}
+    assert _machine.key_values(IO)["write_bytes"] == 323932160
+    assert _machine.key_values(STATUS) == {"VmRSS": 123456 * 1024, "Threads": 12}
+    assert _machine.key_values("read_bytes: -1\nwrite_bytes 5\n: 7\n") == {}
 
 
 def test_resident_and_scheduler():
-    assert _procfs.resident_bytes("1000 250 30 1 0 40 0\n") == 250 * os.sysconf("SC_PAGE_SIZE")
-    assert _procfs.resident_bytes("1000") is None
-    assert _procfs.resident_bytes("a b") is None
-    assert _procfs.sched_ns("120 34 5\n") == (120, 34)
-    assert _procfs.sched_ns("120 34") is None
-    assert _procfs.sched_ns("") is None
+    assert _machine.resident_bytes("1000 250 30 1 0 40 0\n") == 250 * os.sysconf("SC_PAGE_SIZE")
+    assert _machine.resident_bytes("1000") is None
+    assert _machine.resident_bytes("a b") is None
+    assert _machine.sched_ns("120 34 5\n") == (120, 34)
+    assert _machine.sched_ns("120 34") is None
+    assert _machine.sched_ns("") is None
 
 
 @given(st.text())
 def test_nothing_makes_a_parser_fail(text):
-    for parse in (_procfs.cpu_times_s, _procfs.pressure, _procfs.key_values, _procfs.resident_bytes, _procfs.sched_ns):
+    for parse in _machine.cpu_times_s.pressure.key_values.resident_bytes.sched_ns:
         for damaged in (text, "cpu  " + text, "some " + text + "total=1", text + ": 1 kB", "1 " + text):
             parse(damaged)
 
@@ -145,22 +145,22 @@ def test_nothing_makes_a_parser_fail(text):
 @given(st.integers(0, len(STAT + PRESSURE)), st.binary(max_size=4))
 def test_a_file_cut_anywhere_is_no_failure(place, noise):
     text = (STAT + PRESSURE)[:place] + noise.decode("latin-1")
-    assert all(value >= 0 for value in _procfs.cpu_times_s(text).values())
-    assert all(value >= 0 for value in _procfs.pressure(text).values())
+    assert all(value >= 0 for value in _machine.cpu_times_s(text).values())
+    assert all(value >= 0 for value in _machine.pressure(text).values())
 
 
 def test_clocks_of_cpufreq_and_else_of_cpuinfo(tmp_path):
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cpuinfo").write_text(CPUINFO)
-    assert _procfs.frequencies_hz(tmp_path, [0, 1]) == {0: 2596.134e6, 1: 1500e6}
-    assert _procfs.frequencies_hz(tmp_path, [1]) == {1: 1500e6}
+    assert _machine.frequencies_hz(tmp_path, [0, 1]) == {0: 2596.134e6, 1: 1500e6}
+    assert _machine.frequencies_hz(tmp_path, [1]) == {1: 1500e6}
     folder = tmp_path / "sys/devices/system/cpu/cpu1/cpufreq"
     folder.mkdir(parents=True)
     (folder / "scaling_cur_freq").write_text("3400000\n")
-    assert _procfs.frequencies_hz(tmp_path, [0, 1]) == {1: 3.4e9}
+    assert _machine.frequencies_hz(tmp_path, [0, 1]) == {1: 3.4e9}
     (folder / "scaling_cur_freq").write_text("<unknown>\n")
     (tmp_path / "proc/cpuinfo").write_text(ARM_CPUINFO)
-    assert _procfs.frequencies_hz(tmp_path, [0, 1]) == {}
+    assert _machine.frequencies_hz(tmp_path, [0, 1]) == {}
 
 
 def test_energy_of_packages_and_their_parts(tmp_path):
@@ -170,19 +170,19 @@ def test_energy_of_packages_and_their_parts(tmp_path):
         for file, text in (("name", label), ("energy_uj", energy), ("max_energy_range_uj", top)):
             (folder / file).write_text(f"{text}\n")
 
-    assert _procfs.rapl_j(tmp_path) == {}
+    assert _machine.rapl_j(tmp_path) == {}
     zone("intel-rapl:0", "package-0", "5000000")
     zone("intel-rapl:0:0", "dram", "1500000")
     zone("intel-rapl:1", "package-1", "")  # root alone may read it
-    found = _procfs.rapl_j(tmp_path)
+    found = _machine.rapl_j(tmp_path)
     assert found == {"package-0": (5.0, 262143.32885), "package-0/dram": (1.5, 262143.32885)}
 
 
 def test_a_file_that_is_not_there_or_no_text_is_empty(tmp_path):
-    assert _procfs.read_text(tmp_path / "none") == ""
+    assert _machine.read_text(tmp_path / "none") == ""
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    assert _procfs.read_text(tmp_path / "binary") == ""
-    assert _procfs.read_text(tmp_path) == ""
+    assert _machine.read_text(tmp_path / "binary") == ""
+    assert _machine.read_text(tmp_path) == ""
 
 
 MEMINFO = "MemTotal:        1000 kB\nMemFree:          100 kB\nMemAvailable:     600 kB\nBuffers: 1 kB\n"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""CPU instrument: counters of every thread of this process, torch's OpenMP threads among them, samples of the machine, and
-CPU time beside each step's wall time.
+"""CPU instrument: counters of every thread of this process, torch's OpenMP threads among them, samples of the machine,
+and CPU time beside each step's wall time.
 """
 
 from __future__ import annotations

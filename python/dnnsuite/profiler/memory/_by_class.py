@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Memory by class: bytes of tensors by use, for any model and optimizer of a loop, found by torch's hooks; and memory in
-use, of the GPU's allocator or of this process.
+"""Memory by class: bytes of tensors by use, for any model and optimizer of a loop, found by torch's hooks.
 
-A storage counts once, however many tensors and views share it.
+Memory in use is that of the GPU's allocator, or of this process. A storage counts once, however many tensors and views
+share it.
 """
 
 from __future__ import annotations

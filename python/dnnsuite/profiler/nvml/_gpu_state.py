@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Instrument that queries NVIDIA's driver at a fixed interval: the GPUs to watch, whole or MIG slices, the queries that each
-refuses, and the reasons that it gives for slow clocks.
+"""Instrument that queries NVIDIA's driver at a fixed interval: the GPUs to watch, whole or MIG slices, the queries that
+each refuses, and the reasons that it gives for slow clocks.
 """
 
 from __future__ import annotations
