@@ -7,10 +7,11 @@ counted.
 
 from ._classes import CLOSURE, class_of, is_compiled
 from ._machine import SystemReader
+from ._nesting import nest
 from ._ops import OpsInstrument
 from ._usage import CpuInstrument, ObservedSteps, observe_steps
 
 __all__ = [
     "CLOSURE", "CpuInstrument", "ObservedSteps", "OpsInstrument", "SystemReader", "class_of", "is_compiled",
-    "observe_steps",
+    "nest", "observe_steps",
 ]  # fmt: skip
