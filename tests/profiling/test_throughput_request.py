@@ -11,7 +11,7 @@ from dnnsuite.profiling.throughput_request import TBD_SIZES, Request, parse_batc
     [
         ({"job": "toy_regg"}, "no job 'toy_regg' .*did you mean 'toy_reg'"),
         ({"batch_sizes": (2, 2)}, "--batch-sizes: 2,2 names one twice"),
-        ({"preset": "tiny"}, "--preset tiny: accepted: quick, full"),
+        ({"preset": "tiny"}, "--preset 'tiny'; accepted: quick, full"),
         ({"stop_iteration": 0}, "--stop-iteration 0: must be at least 1"),
         ({"start_iteration": 5}, "--start-iteration goes with --stop-iteration"),
         ({"stop_iteration": 5, "start_iteration": 5}, "--start-iteration 5: from 0 to 4"),

@@ -16,7 +16,7 @@ from typing import Any
 from .. import host
 from .._C import format_cpu_list, parse_cpu_list, read_topology
 from .._files import read_json
-from ..errors import InvalidArgument, did_you_mean, reason
+from ..errors import InvalidArgument, check_choice, reason
 from .errors import HeterogeneousCpus, NotEnoughCpus, SmtSplit
 
 GPU_VENDORS = {"0x10de": "nvidia", "0x1002": "amd"}  # a server's own VGA chip has the class of a GPU, too
@@ -230,8 +230,7 @@ def usable_cores(topology: Topology, smt: str = "on", split: bool = False) -> Co
         HeterogeneousCpus: they are of several kinds.
         InvalidArgument: for another `smt`.
     """
-    if smt not in ("on", "off"):
-        raise InvalidArgument(f"smt {smt!r}; accepted: on, off{did_you_mean(smt, ('on', 'off'))}")
+    check_choice("smt", smt, ("on", "off"))
     siblings: dict[int, list[Cpu]] = defaultdict(list)
     for cpu in topology.cpus:
         siblings[cpu.core].append(cpu)
@@ -280,10 +279,7 @@ def deal_cores(topology: Topology, cores: Sequence[Core], homes: Sequence[int], 
         NotEnoughCpus, SmtSplit: there are fewer cores than shares.
         InvalidArgument: for another `locality`.
     """
-    if locality not in LOCALITIES:
-        raise InvalidArgument(
-            f"locality {locality!r}; accepted: {', '.join(LOCALITIES)}{did_you_mean(locality, LOCALITIES)}"
-        )
+    check_choice("locality", locality, LOCALITIES)
     shares = len(homes)
     at_home = {node: sum(c.node == node for c in cores) // sum(home == node for home in homes) for node in set(homes)}
     everywhere, near = len(cores) // shares, min(at_home.values())

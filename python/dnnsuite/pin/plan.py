@@ -10,6 +10,7 @@ import json
 import mmap
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -18,7 +19,7 @@ from .._C import format_cpu_list
 from ..errors import InvalidArgument
 from ._groups import RUN_VARIABLE
 from ._topology import Core, Gpu, Topology, deal_cores, usable_cores
-from .errors import NotEnoughMemory
+from .errors import NotEnoughCpus, NotEnoughMemory
 
 ALL = "all"  # the name of the share that is everything
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -136,11 +137,13 @@ def make_plan(
     (1, 'student0')
     """
     count = _count(slots, topology)
-    found = usable_cores(topology, smt) if not allow_smt_split else usable_cores(topology, smt, split=True)
-    split = allow_smt_split
-    if allow_smt_split and (whole := _whole_or_none(topology, smt)) and len(whole.cores) >= count:
-        found, split = whole, False
-    gpus = _gpus_of_slots(topology, count)
+    found, split = usable_cores(topology, smt, allow_smt_split), allow_smt_split
+    with suppress(NotEnoughCpus):
+        whole = usable_cores(topology, smt)
+        if len(whole.cores) >= count:
+            found, split = whole, False
+    number = len(topology.gpus)  # shares beyond it go round
+    gpus: list[tuple[int, ...]] = [(i % number,) if number else () for i in range(count)]
     homes = _homes(topology, found.cores, gpus)
     threads = sum(len(core.threads) for core in found.cores)
     deal = deal_cores(topology, found.cores, homes, locality, threads)
@@ -162,15 +165,6 @@ def make_plan(
     )
 
 
-def _whole_or_none(topology: Topology, smt: str) -> Any:
-    from .errors import NotEnoughCpus
-
-    try:
-        return usable_cores(topology, smt)
-    except NotEnoughCpus:
-        return None
-
-
 def _count(slots: int | str, topology: Topology) -> int:
     if slots == "gpus":
         return max(1, len(topology.gpus))
@@ -181,12 +175,6 @@ def _count(slots: int | str, topology: Topology) -> int:
     if count < 1:
         raise InvalidArgument(f"slots {slots!r}; accepted: gpus, or a number from 1")
     return count
-
-
-def _gpus_of_slots(topology: Topology, count: int) -> list[tuple[int, ...]]:
-    """Return the GPU of each share; shares beyond their number go round."""
-    number = len(topology.gpus)
-    return [(i % number,) if number else () for i in range(count)]
 
 
 def _homes(topology: Topology, cores: tuple[Core, ...], gpus: list[tuple[int, ...]]) -> list[int]:

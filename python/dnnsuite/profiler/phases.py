@@ -42,14 +42,6 @@ SPAN_COLUMNS = {
 }
 
 
-class _PhaseRow(NamedTuple):
-    phase: str
-    thread: int
-    t0_ns: int
-    t1_ns: int
-    cpu_ns: int
-
-
 class OptimizerSeen(NamedTuple):
     """Optimizer of a loop: its class, and True if it updates in one pass; None if it has no such option."""
 
@@ -102,7 +94,7 @@ class PhasesInstrument:
         self._with_modules = modules
         self.loader_workers: int | None = None  # of the last DataLoader that was waited for
         self.optimizer: OptimizerSeen | None = None  # the last that stepped
-        self._rows: list[_PhaseRow] = []
+        self._rows: list[tuple[str, int, int, int, int]] = []  # as PHASE_COLUMNS
         self._undo: contextlib.ExitStack | None = None
         self._stack = _Stack()
 
@@ -138,7 +130,7 @@ class PhasesInstrument:
         self.stop()
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        table = pd.DataFrame(self._rows, columns=list(_PhaseRow._fields))
+        table = pd.DataFrame(self._rows, columns=list(PHASE_COLUMNS))
         return {"phases": define(table.sort_values("t0_ns", ignore_index=True), PHASE_COLUMNS)}
 
     def notes(self) -> list[str]:
@@ -173,8 +165,8 @@ class PhasesInstrument:
         """End the piece of time that counts for one phase, and begin another."""
         stack, now, cpu_ns = self._stack, now_ns(), time.thread_time_ns()
         if stack.counts:
-            row = _PhaseRow(stack.counts, threading.get_native_id(), stack.t0_ns, now, cpu_ns - stack.cpu0_ns)
-            self._rows.append(row)
+            spent_ns = cpu_ns - stack.cpu0_ns
+            self._rows.append((stack.counts, threading.get_native_id(), stack.t0_ns, now, spent_ns))
         stack.t0_ns, stack.cpu0_ns = now, cpu_ns
 
     @contextlib.contextmanager

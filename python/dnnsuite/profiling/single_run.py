@@ -127,6 +127,16 @@ class SingleRun:
         )  # fmt: skip
 
 
+def config_of(request: Any, size: int, **other: Any) -> JobConfig:
+    """Return the configuration of a request's job at one batch size; `other` is what differs from the request."""
+    from .. import jobs
+
+    same = {
+        name: getattr(request, name) for name in ("B", "device", "precision", "threads", "seed", "data", "dataroot")
+    }
+    return jobs.JobConfig(**{**same, "batch_size": size, "options": dict(request.options), **other})
+
+
 def version_of(job: type, options: Mapping[str, Any]) -> str:
     """Fingerprint of the job's source and options."""
     source = facts.source_hash(job)

@@ -23,11 +23,11 @@ from .._runs.spec import RESULT_FILE
 from ..errors import InvalidArgument
 from ..profiler.activity import variables_for_markers
 from ..profiler.monitor import Monitor, check_monitor
-from .single_run import SingleRun
+from .single_run import SingleRun, config_of
 from .throughput_request import check_limits, refuse_twice
 
 if TYPE_CHECKING:
-    from ..jobs import JobConfig
+    pass
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ class Request:
         sizes = self.batch_sizes or (getattr(Job, "defaults", {}).get("batch_size", 32),)
         device = choose_device(self.device)
         refuse_twice(sizes)
-        options = dict(self.options)
+        made = replace(self, batch_sizes=tuple(sizes), device=device)
         for size in sizes:
-            Job(jobs.JobConfig(B=self.B, device=device, precision=self.precision, batch_size=size, options=options))
-        return replace(self, batch_sizes=tuple(sizes), device=device)
+            Job(config_of(made, size))  # refuses what it does not take
+        return made
 
 
 def profiles(request: Request, out: Path, say: Callable[[str], None] = lambda text: None) -> list[dict[str, Any]]:
@@ -152,7 +152,7 @@ def _one(request: Request, size: int, folder: PlanFolder, say: Callable[[str], N
         f"profile of {request.job}",
         "dnnsuite.profiling.job:observe",
         request.job,
-        _config(request, size),
+        config_of(request, size),
         {name: getattr(request, name) for name in ("metrics", "start_iteration", "profile_iterations")},
         request.plugins,
         request.timeout_s,
@@ -172,23 +172,6 @@ def _one(request: Request, size: int, folder: PlanFolder, say: Callable[[str], N
         )
 
     return single.run(folder, _name(size), _Ticker(say).tick, figures)[0]
-
-
-def _config(request: Request, size: int) -> JobConfig:
-    """Configuration of the job at one batch size."""
-    from .. import jobs
-
-    return jobs.JobConfig(
-        B=request.B,
-        device=request.device,
-        precision=request.precision,
-        batch_size=size,
-        seed=request.seed,
-        data=request.data,
-        dataroot=request.dataroot,
-        threads=request.threads,
-        options=dict(request.options),
-    )
 
 
 def _rate(result: Mapping[str, Any]) -> Metric | None:

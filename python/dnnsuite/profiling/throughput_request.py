@@ -14,8 +14,8 @@ from .._runs.device import choose_device
 from .._runs.neighbours import Cores
 from .._runs.plugins import import_plugins
 from .._runs.turn_session import wait_policy
-from ..errors import InvalidArgument, did_you_mean
-from .single_run import SingleRun
+from ..errors import InvalidArgument, check_choice
+from .single_run import SingleRun, config_of
 
 
 def parse_batch_sizes(text: str | None) -> tuple[int, ...]:
@@ -104,10 +104,7 @@ class Request:
         from .. import jobs
 
         self._check()  # before defaults take the place of zeros
-        if self.preset not in PRESETS:
-            raise InvalidArgument(
-                f"--preset {self.preset}: accepted: {', '.join(PRESETS)}{did_you_mean(self.preset, PRESETS)}"
-            )
+        check_choice("--preset", self.preset, PRESETS)
         import_plugins(self.plugins, [os.getcwd()])
         Job = jobs.get(self.job)
         quick = self.preset == "quick"
@@ -162,20 +159,7 @@ class Request:
 
     def config(self, size: int, repeat: int, threads: int | None = None) -> Any:
         """Return the configuration of one process."""
-        from .. import jobs
-
-        return jobs.JobConfig(
-            B=self.B,
-            device=self.device,
-            precision=self.precision,
-            batch_size=size,
-            seed=self.seed + repeat,
-            data_seed=self.seed,
-            data=self.data,
-            dataroot=self.dataroot,
-            threads=threads or self.threads,
-            options=dict(self.options),
-        )
+        return config_of(self, size, seed=self.seed + repeat, data_seed=self.seed, threads=threads or self.threads)
 
     def single(self, size: int, repeat: int, cores: Cores) -> SingleRun:
         """Return the run of one process, with no more threads than neighbours leave cores free."""

@@ -130,9 +130,9 @@ if child == 0:
         each.close()
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
-before = sum(c.value for c in instruments[0]._usage.read()) if instruments[0]._threads else 0
+before = sum(c.value for c in instruments[0]._threads.read()) if instruments[0]._threads else 0
 _C.spin(3_000_000)
-after = sum(c.value for c in instruments[0]._usage.read()) if instruments[0]._threads else 1
+after = sum(c.value for c in instruments[0]._threads.read()) if instruments[0]._threads else 1
 assert after > before  # the child stopped nothing of its parent's
 for each in instruments:
     each.step(0)
@@ -261,7 +261,7 @@ def test_events_that_a_pmu_has_not_are_left_out_and_the_others_counted(monkeypat
                     raise Unavailable(f"no hardware counter for {name}", "perf_event_open", "leave it out")
             opened.append(names)
 
-    monkeypatch.setattr("PerfGroup", Group)
+    monkeypatch.setattr(_usage, "PerfGroup", Group)
     found = ThreadCounters()
     found.open()
     assert found.has_pmu
@@ -273,7 +273,7 @@ def test_a_kernel_that_refuses_all_is_unavailable(monkeypatch):
     def refuse(tid, names):
         raise Unavailable("the kernel does not let this user count", "perf_event_open", "sysctl")
 
-    monkeypatch.setattr("PerfGroup", refuse)
+    monkeypatch.setattr(_usage, "PerfGroup", refuse)
     with pytest.raises(Unavailable, match="does not let"):
         ThreadCounters().open()
 

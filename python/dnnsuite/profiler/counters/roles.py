@@ -149,6 +149,13 @@ def same_role(metric: str, chip: str, collection: str = "ranges") -> str | None:
     return None
 
 
+def remarks(selection: Selection) -> list[str]:
+    """List what a selection leaves out, and values of its that must not be added."""
+    present = {*selection.roles.values()}
+    doubled = [why for roles, why in overlaps(selection.chip).items() if len(present & {*roles}) > 1]
+    return [*selection.left_out, *doubled]
+
+
 @functools.cache
 def overlaps(chip: str) -> dict[tuple[str, ...], str]:
     """Find roles of this chip that must not be added, with the reason, from its metrics and their descriptions."""

@@ -11,7 +11,7 @@ from ..._lazy import pandas as pd
 from ...errors import Error, InvalidArgument
 from ..instrument import define
 from .catalogue import CUPTI, Backend, unit_of
-from .roles import Selection, overlaps, select
+from .roles import Selection, remarks, select
 
 SHORTEST_INTERVAL_S = 1e-6
 _CLOCK_HZ = 1e9  # what cycles are reckoned at where there is no trigger by time; the true clock varies
@@ -151,13 +151,7 @@ class PmSamplingInstrument:
         if len(first) < len(self._windows):
             lines.append("pm_sampling: a window without samples: it was shorter than the interval, or none came")
         if self.selection:
-            lines += [f"pm_sampling: {line}" for line in self.selection.left_out]
-            present = set(self.selection.roles.values())
-            lines += [
-                f"pm_sampling: {why}"
-                for roles, why in overlaps(self.selection.chip).items()
-                if len(present & {*roles}) > 1
-            ]
+            lines += [f"pm_sampling: {line}" for line in remarks(self.selection)]
         lines.append("pm_sampling: samples are of the whole GPU, other processes included")
         return lines
 

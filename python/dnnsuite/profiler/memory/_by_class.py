@@ -8,6 +8,7 @@ share it.
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -190,18 +191,10 @@ def level(device: str) -> MemoryLevel:
             torch.cuda.max_memory_reserved(),
             torch.cuda.memory_reserved(),
         )
-    peak, current = _resident()
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        kib = dict(re.findall(r"^(VmHWM|VmRSS):\s+(\d+)", file.read(), re.MULTILINE))
+    peak, current = (1024 * int(kib.get(name, 0)) for name in ("VmHWM", "VmRSS"))
     return MemoryLevel(peak, current, peak, current)
-
-
-def _resident() -> tuple[int, int]:
-    found = {"VmHWM": 0, "VmRSS": 0}
-    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as file:
-        for line in file:
-            name, _, rest = line.partition(":")
-            if name in found:
-                found[name] = int(rest.split()[0]) * 1024
-    return found["VmHWM"], found["VmRSS"]
 
 
 _TABLE = {
@@ -221,17 +214,6 @@ _STEPS = {
     "peak_bytes": "largest in the step: on a GPU of torch's allocator, on a CPU the resident set",
     "current_bytes": "the same at the step's end",
 }
-
-
-class _Row(NamedTuple):
-    memory_step: int
-    weights_bytes: int
-    gradients_bytes: int
-    optimizer_state_bytes: int
-    feature_maps_bytes: int
-    other_bytes: int
-    peak_bytes: int
-    current_bytes: int
 
 
 class MemoryInstrument:
@@ -254,7 +236,7 @@ class MemoryInstrument:
         self._optimizers: dict[int, Any] = {}
         self._gradients: dict[int, int] = {}  # bytes by optimizer, when it stepped last
         self._device = "cpu"
-        self._rows: list[_Row] = []
+        self._rows: list[tuple[int, ...]] = []  # as _STEPS
         self._unseen = 0
         self._undo: contextlib.ExitStack | None = None
 
@@ -307,18 +289,8 @@ class MemoryInstrument:
         found = level(self._device)
         gradients = sum(self._gradients.values())
         known = weights + gradients + state + self._maps.peak_bytes
-        self._rows.append(
-            _Row(
-                index,
-                weights,
-                gradients,
-                state,
-                self._maps.peak_bytes,
-                max(0, found.peak - known),
-                found.peak,
-                found.current,
-            )
-        )
+        rest = max(0, found.peak - known)
+        self._rows.append((index, weights, gradients, state, self._maps.peak_bytes, rest, found.peak, found.current))
         self._unseen += gradients > 0 and self._maps.seen == 0
         self._gradients.clear()
         self._maps.reset()
@@ -335,7 +307,7 @@ class MemoryInstrument:
         self._optimizers.clear()
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        steps = pd.DataFrame(self._rows, columns=list(_Row._fields))
+        steps = pd.DataFrame(self._rows, columns=list(_STEPS))
         names = ("weights", "gradients", "optimizer_state", "feature_maps", "other")
         largest = [int(steps[f"{name}_bytes"].max()) if len(steps) else 0 for name in names]
         table = pd.DataFrame({"class": list(CLASSES), "bytes": largest})

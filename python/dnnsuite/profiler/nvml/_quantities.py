@@ -10,6 +10,7 @@ import ctypes
 import math
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 _MHZ = 1_000_000
@@ -49,18 +50,12 @@ def _memory(nvml: Any, handle: Any) -> Iterator[Value]:
 
 def _power(nvml: Any, handle: Any) -> Iterator[Value]:
     """Read instantaneous power; from Ampere on nvmlDeviceGetPowerUsage is a mean over a second."""
-    (field,) = nvml.nvmlDeviceGetFieldValues(handle, [_POWER_INSTANT])
-    if field.nvmlReturn == nvml.NVML_SUCCESS:
-        yield Value("power", field.value.uiVal / 1e3, "W")
-    else:
-        yield Value("power_average", nvml.nvmlDeviceGetPowerUsage(handle) / 1e3, "W")
-
-
-def _power_fallback(nvml: Any, handle: Any) -> Iterator[Value]:
-    try:
-        yield from _power(nvml, handle)
-    except nvml.NVMLError_FunctionNotFound:
-        yield Value("power_average", nvml.nvmlDeviceGetPowerUsage(handle) / 1e3, "W")
+    with suppress(nvml.NVMLError_FunctionNotFound):  # a driver without fields
+        (field,) = nvml.nvmlDeviceGetFieldValues(handle, [_POWER_INSTANT])
+        if field.nvmlReturn == nvml.NVML_SUCCESS:
+            yield Value("power", field.value.uiVal / 1e3, "W")
+            return
+    yield Value("power_average", nvml.nvmlDeviceGetPowerUsage(handle) / 1e3, "W")
 
 
 def _power_limit(nvml: Any, handle: Any) -> Iterator[Value]:
@@ -103,7 +98,7 @@ def _processes(nvml: Any, handle: Any) -> Iterator[Value]:
 QUANTITIES = (
     Quantity("nvmlDeviceGetUtilizationRates", _utilization),
     Quantity("nvmlDeviceGetMemoryInfo", _memory),
-    Quantity("nvmlDeviceGetPowerUsage", _power_fallback),
+    Quantity("nvmlDeviceGetPowerUsage", _power),
     Quantity("nvmlDeviceGetEnforcedPowerLimit", _power_limit),
     Quantity("nvmlDeviceGetTotalEnergyConsumption", _energy),
     Quantity("nvmlDeviceGetClockInfo(SM)", _clock("sm", "NVML_CLOCK_SM")),

@@ -159,7 +159,11 @@ def _round(threads: int) -> tuple[list[int], list[int]]:
 def _least_seen(key: str, now_ns: int) -> int:
     """Return the smaller of this value and the cached one; an unusable cache counts as none."""
     path = cache_folder() / "spin.json"
-    known = _known(path)
+    try:
+        found = read_json(path)
+    except Error:
+        found = {}
+    known = found if isinstance(found, dict) else {}
     before = known.get(key)
     least = min(before, now_ns) if isinstance(before, int) and before > 0 else now_ns
     if least != before:
@@ -169,14 +173,6 @@ def _least_seen(key: str, now_ns: int) -> int:
         except (Error, OSError):
             return least
     return least
-
-
-def _known(path: Path) -> dict[str, Any]:
-    try:
-        found = read_json(path)
-    except Error:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 _VERSION = 1  # of the file: older ones are measured again
