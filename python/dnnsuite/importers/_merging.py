@@ -181,7 +181,7 @@ class Merged:
         self._like = {"idle_gaps": gaps} | tables | self._like
         for table in (tables["busy"], tables["comm"]):
             for row in table.to_dict("records"):
-                device.sums.update({name: int(row[name]) for name in _SUMS if not _missing(row.get(name))})
+                device.sums.update({name: int(row[name]) for name in _SUMS if not pd.isna(row.get(name))})
         device.sums["host_ns"] += int(gaps["host_ns"].sum())
         device.sums["unknown_ns"] += int(gaps["gap_ns"].where(gaps["host_ns"].isna(), 0).sum())
         device.sums["kernels"] -= own.counted_before(times[0], self.windows)
@@ -335,10 +335,6 @@ class _Durations:
 def _three_digits(durations: NDArray[np.int64]) -> NDArray[np.int64]:
     scale = 10.0 ** np.maximum(np.floor(np.log10(np.maximum(durations, 1))) - 2, 0)
     return (np.round(durations / scale) * scale).astype(np.int64)
-
-
-def _missing(value: Any) -> bool:
-    return value is None or value != value or str(value) == "<NA>"
 
 
 def _longest(gaps: Iterable[pd.DataFrame]) -> pd.DataFrame:

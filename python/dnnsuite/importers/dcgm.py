@@ -174,15 +174,12 @@ def _number(path: Path, line: int, text: str, is_known: bool) -> float:
         value = float("nan" if text in NOTHING or _TOO_WIDE.fullmatch(text) else text)
         if math.isinf(value) or "_" in text:
             raise ValueError(text)
-        return float("nan") if _is_blank(value) else value
+        is_blank = value >= float(_BLANK[0]) or _BLANK[1] <= value < _BLANK[1] + 16
+        return float("nan") if is_blank else value
     except ValueError:
         if not is_known:
             return float("nan")  # a field of text, a name or a version
         raise BadFile(path, f"{text!r} is not a number: the line is damaged", line) from None
-
-
-def _is_blank(value: float) -> bool:
-    return value >= float(_BLANK[0]) or _BLANK[1] <= value < _BLANK[1] + 16
 
 
 def _dated(stamp: str) -> str:

@@ -238,12 +238,9 @@ def tables_of_trace(
     found = tables_of(activity, strings, lambda _, number: without_version(strings[number]))
     ops = columns["ops"]
     if len(ops["t0_ns"]):
-        found["ops"] = operator_table(ops["t0_ns"], ops["t1_ns"], _texts(ops["name"], strings), ops["thread"])
+        names = pd.Series(pd.Categorical.from_codes(ops["name"], pd.Index(strings)))
+        found["ops"] = operator_table(ops["t0_ns"], ops["t1_ns"], names, ops["thread"])
     return found
-
-
-def _texts(codes: NDArray[np.int64], strings: Sequence[str]) -> pd.Series:
-    return pd.Series(pd.Categorical.from_codes(codes, pd.Index(strings)))
 
 
 def steps_table(columns: Mapping[str, NDArray[Any]]) -> pd.DataFrame:

@@ -185,7 +185,8 @@ def _details(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _raw(path: Path, rows: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
-    metrics = [name for name in rows.columns if name not in _IDENTITY and not _is_range(name)]
+    # NVTX has columns, too: `thread Domain:Push/Pop_Range:PL_Type:...`
+    metrics = [name for name in rows.columns if name not in _IDENTITY and not (":" in name and "Range" in name)]
     count, width = len(rows), len(metrics)
     values, texts = np.empty((count, width)), np.empty((count, width), dtype=object)
     texts[:] = None
@@ -218,10 +219,6 @@ def _raw_has_decimal_comma(rows: pd.DataFrame, metrics: Sequence[str], units: di
         (text for name in metrics for text in rows[name].cat.categories),
         (text for name in whole for text in rows[name].cat.categories),
     )
-
-
-def _is_range(name: str) -> bool:
-    return ":" in name and "Range" in name  # NVTX's columns: `thread Domain:Push/Pop_Range:PL_Type:...`
 
 
 def launches(table: pd.DataFrame, metrics: Sequence[str] | None = None) -> pd.DataFrame:

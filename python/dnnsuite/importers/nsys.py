@@ -8,7 +8,6 @@ texts or numbers of a string table. What a version does not have is 0, or an emp
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
@@ -70,7 +69,9 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
         }  # fmt: skip
         columns["markers"], columns["marker_data"] = export.markers()
     found = tables_of(columns, export.strings, lambda _, number: without_version(export.strings[number]))
-    _name_overheads(found["overhead"], columns["overhead"]["kind"], export.strings)
+    # nsys has texts where CUPTI has numbers; both are in the order of their begin.
+    kinds = [export.strings[code] or "unknown" for code in columns["overhead"]["kind"].tolist()]
+    found["overhead"]["kind"] = pd.Categorical(kinds)
     return with_windows(timed(found))
 
 
@@ -81,11 +82,6 @@ def without_version(function: str) -> str:
     ('cudaLaunchKernel', 'cuMemcpyHtoD_v2')
     """
     return _INTERFACE.sub("", function)
-
-
-def _name_overheads(table: pd.DataFrame, kinds: NDArray[Any], strings: Sequence[str]) -> None:
-    """nsys has texts where CUPTI has numbers; both are in the order of their begin."""
-    table["kind"] = pd.Categorical([strings[code] or "unknown" for code in kinds.tolist()])
 
 
 class _Export(Database):

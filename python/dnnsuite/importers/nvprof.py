@@ -153,7 +153,7 @@ class _Page:
         if repeated:
             raise BadFile(path, f"column {repeated[0]!r} occurs twice", begin + 1)
         self.units = dict(fields)
-        at = [number for number in range(begin + 1, end) if _is_row(lines[number])]
+        at = [number for number in range(begin + 1, end) if "," in lines[number] and not lines[number].startswith("==")]
         if at and (units := self._row_of_units(lines[at[0]])):
             self.units |= units
             at = at[1:]
@@ -237,7 +237,7 @@ class _Page:
             "name": rows["Name"].astype(object),
             "device": rows[device].astype(object) if device else "",
             "count": self._counts(rows),
-            "bytes": self._bytes(rows["Total Size"]),
+            "bytes": self._values(rows["Total Size"], self.units.get("Total Size", ""))["value"],
             "duration_ns": self._times_of_pages(rows[time]) if time in rows else float("nan"),
         })  # fmt: skip
 
@@ -247,9 +247,6 @@ class _Page:
         total = rows["Total Size"].astype(str).str.extract(r"^\s*([\d.,]+)B?\s*$")[0]
         texts = rows["Count"].astype(str).where(~(faults & (rows["Count"].astype(str) == "")), total)
         return self._numbers(texts.fillna("")) if len(texts) else np.zeros(0)
-
-    def _bytes(self, texts: pd.Series) -> Any:
-        return self._values(texts, self.units.get("Total Size", "")).get("value")
 
     def _times_of_pages(self, texts: pd.Series) -> Any:
         """Durations, each with its unit; 0 without one, which nvprof writes where it took none, is missing."""
@@ -341,10 +338,6 @@ class _Page:
 def _to_base(unit: str) -> tuple[float, str]:
     """Convert as :func:`to_base`; nvprof's kB, MB and GB are powers of 1024: a page of 4096 bytes is its `4.0000KB`."""
     return to_base(re.sub(r"^([KMGT])B", r"\1iB", unit))
-
-
-def _is_row(line: str) -> bool:
-    return "," in line and not line.startswith("==")
 
 
 def _value(text: str) -> tuple[str, str]:

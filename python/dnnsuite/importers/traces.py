@@ -59,7 +59,7 @@ def analyse_trace(found: Imported) -> dict[str, pd.DataFrame]:
     results = {}
     if found.windows:
         api = tables["api"].head(0) if tables["api"].attrs.get("clock_offset_ns") else tables["api"]
-        ranges = _ranges(tables["markers"])
+        ranges = tables["markers"][tables["markers"]["t1_ns"] > tables["markers"]["t0_ns"]]
         results = analyse({**tables, "api": api}, found.windows, ranges if len(ranges) else None)
         if "kernels_by_span" in results:
             results["kernels_by_range"] = results.pop("kernels_by_span")
@@ -82,10 +82,6 @@ def summed(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
         "ranges": by_range(tables["markers"]),
     }
     return {name: table for name, table in made.items() if len(table)}
-
-
-def _ranges(markers: pd.DataFrame) -> pd.DataFrame:
-    return markers[markers["t1_ns"] > markers["t0_ns"]]
 
 
 def _titled(found: Imported, results: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
@@ -171,7 +167,7 @@ def _check(traces: Sequence[Imported]) -> None:
 
 def _numbers(traces: Sequence[Imported]) -> list[int]:
     """Return each file's rank: by the trace, else by the file's name, else by the order of files."""
-    named = [_named_rank(trace) for trace in traces]
+    named: list[int | None] = [trace.tables["kernels"].attrs.get("about", {}).get("rank") for trace in traces]
     if None in named or len({*named}) < len(named):
         by_name = [re.search(r"rank[-_ ]?(\d+)", trace.path.name, re.IGNORECASE) for trace in traces]
         named = [int(found[1]) if found else None for found in by_name]
@@ -182,11 +178,6 @@ def _numbers(traces: Sequence[Imported]) -> list[int]:
         twice = next(rank for rank in known if known.count(rank) > 1)
         raise InvalidArgument(f"two of the traces are of rank {twice}: give one of each")
     return known
-
-
-def _named_rank(trace: Imported) -> int | None:
-    about: dict[str, int] = trace.tables["kernels"].attrs.get("about", {})
-    return about.get("rank")
 
 
 def _of_rank(trace: Imported) -> dict[str, float]:

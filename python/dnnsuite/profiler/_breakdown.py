@@ -132,7 +132,8 @@ def breakdown(
 def _times(
     steps: Sequence[LoopStep], phases: pd.DataFrame | None, work: Sequence[Segment], local: Sequence[Segment]
 ) -> Mapping[str, float]:
-    own = phases if phases is not None else _no_phases()
+    none = {"phase": [], "t0_ns": [], "t1_ns": [], "cpu_ns": []}
+    own = phases if phases is not None else pd.DataFrame(none).astype({"t0_ns": "int64"})
     data = [(int(a), int(b)) for a, b in own.loc[own["phase"] == "data", ["t0_ns", "t1_ns"]].to_numpy()]
     kinds = sorted({segment.kind for segment in work})
     pieces = [piece for step in steps for piece in _pieces(step, own)]
@@ -158,10 +159,6 @@ def _times(
     others = np.where((in_loop == 0) & (elsewhere > 0) & bool(local), lengths, 0)
     times["idle"], times["host"] = _idle_and_host(pieces, edges, np.where(gap, lengths, 0), others, displaced)
     return times
-
-
-def _no_phases() -> pd.DataFrame:
-    return pd.DataFrame({"phase": [], "t0_ns": [], "t1_ns": [], "cpu_ns": []}).astype({"t0_ns": "int64"})
 
 
 class _Piece(NamedTuple):

@@ -86,10 +86,6 @@ atexit.register(PROCESS.close_left_open)
 os.register_at_fork(after_in_child=PROCESS.forget_parent)
 
 
-def _always(step: int) -> Phase:
-    return Phase.ACTIVE
-
-
 def profile(
     metrics: str | Sequence[str] = "timeline",
     *,
@@ -177,7 +173,7 @@ class Profile:
         try:
             opened, self.absent = open_all(self._makers, self._asked)
             self._windows = Windows(
-                opened, self.schedule or _always, self._window_closed, self._synchronize, self.first
+                opened, self.schedule or (lambda step: Phase.ACTIVE), self._window_closed, self._synchronize, self.first
             )
             self._owner, self._thread, self._open = os.getpid(), threading.get_native_id(), True
             self._windows.begin()

@@ -89,7 +89,7 @@ def timeline(tables: dict[str, pd.DataFrame], ax: Axes) -> Axes:
     active = steps[steps["phase"] == "active"]
     shown = active[active["window"] == active["window"].min()].head(_STEPS)
     begin, end = int(shown["t0_ns"].min()), int(shown["t1_ns"].max())
-    rows = [row for row in _rows(tables) if _draw_count(row[1], begin, end)]
+    rows = [row for row in _rows(tables) if ((row[1]["t0_ns"] < end) & (row[1]["t1_ns"] > begin)).any()]
     seen: dict[str, Any] = {}
     for at, (_, intervals) in enumerate(rows):
         for kind, part in intervals.groupby("kind", sort=False):
@@ -106,10 +106,6 @@ def timeline(tables: dict[str, pd.DataFrame], ax: Axes) -> Axes:
     ax.set_title("The first observed steps", loc="left")
     ax.legend(seen.values(), seen.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
     return ax
-
-
-def _draw_count(intervals: pd.DataFrame, begin: int, end: int) -> int:
-    return int(((intervals["t0_ns"] < end) & (intervals["t1_ns"] > begin)).sum())
 
 
 def _rows(tables: dict[str, pd.DataFrame]) -> list[tuple[str, pd.DataFrame]]:

@@ -176,8 +176,8 @@ class Monitor:
         if self.kind == "auto" and not self._gpus:
             return
         has_gpus = self._try("nvml", NvmlInstrument(), self.kind == "nvml")
-        may = self.kind == "auto" and self._counters
-        if self.kind == "dcgm" or (has_gpus and may and not self._has_gpm()):
+        may = has_gpus and self.kind == "auto" and self._counters
+        if self.kind == "dcgm" or (may and not any(r.name.startswith("gpm_") for r in self._sources[0].read())):
             self._try("dcgm", DcgmStream(), self.kind == "dcgm")
 
     def _try(self, name: str, source: _Source, is_needed: bool) -> bool:
@@ -192,9 +192,6 @@ class Monitor:
         self._sources.append(source)
         self._names.append(name)
         return True
-
-    def _has_gpm(self) -> bool:
-        return any(reading.name.startswith("gpm_") for reading in self._sources[0].read())
 
     def _close(self) -> None:
         for source in self._sources:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -95,14 +94,10 @@ def profiles(request: Request, out: Path, say: Callable[[str], None] = lambda te
             result = _finished(folder, size)
             if result is None:
                 say(f"{where}: starts")
-                result = _result(_one(request, size, folder, functools.partial(_say_where, say, where)))
+                result = _result(_one(request, size, folder, lambda text, where=where: say(f"{where}: {text}")))
             say(f"{where}: {result['status']}" + (f", {result['message']}" if result["status"] != "ok" else ""))
             results.append({**result, "batch_size": size, "directory": str(folder.runs / _name(size))})
     return results
-
-
-def _say_where(say: Callable[[str], None], where: str, text: str) -> None:
-    say(f"{where}: {text}")
 
 
 def _name(size: int) -> str:

@@ -128,7 +128,7 @@ def join_columns(parts: Sequence[Mapping[str, Any]]) -> tuple[dict[str, dict[str
         for table, columns in part["tables"].items():
             for column, values in columns.items():
                 moved = values
-                if _holds_strings(table, column):
+                if table in ("kernels", "markers") and column in ("name", "domain"):  # indices of strings
                     moved = np.where(values < 0, values, values + len(strings)).astype(np.int32)
                 tables.setdefault(table, {}).setdefault(column, []).append(moved)
         strings += part["strings"]
@@ -136,10 +136,6 @@ def join_columns(parts: Sequence[Mapping[str, Any]]) -> tuple[dict[str, dict[str
         table: {column: np.concatenate(pieces) for column, pieces in columns.items()}
         for table, columns in tables.items()
     }, strings
-
-
-def _holds_strings(table: str, column: str) -> bool:
-    return table in ("kernels", "markers") and column in ("name", "domain")
 
 
 def tables_of(

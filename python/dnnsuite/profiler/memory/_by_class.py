@@ -119,7 +119,7 @@ class FeatureMaps:
         context = self._open.forwards.pop()
         if context is not None:
             context.__exit__(None, None, None)
-            self._measure()
+            self.peak_bytes = max(self.peak_bytes, self.live_bytes())
 
     def reset(self) -> None:
         """Begin an iteration: the peak is set to the live bytes."""
@@ -132,9 +132,6 @@ class FeatureMaps:
         with self._lock:
             self._live = {key: each for key, each in self._live.items() if not each[1].expired()}
             return sum(size for key, (size, _) in self._live.items() if key not in self._weights)
-
-    def _measure(self) -> None:
-        self.peak_bytes = max(self.peak_bytes, self.live_bytes())
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
         from ..._torch import StorageWeakRef

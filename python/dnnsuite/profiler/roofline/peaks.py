@@ -59,7 +59,7 @@ def levels(cpus: list[int], root: Path = Path("/"), memory_bytes: int | None = N
             continue
         groups = -(-len(cpus) // len(mine))
         found.append(CacheLevel(f"L{number}", size * groups, per_thread // 2))
-    room = memory_bytes if memory_bytes is not None else _memory_bytes() // 4
+    room = memory_bytes if memory_bytes is not None else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
     wanted = min(max(_MEMORY_TIMES * largest, _LEAST_MEMORY_BYTES), _MOST_MEMORY_BYTES, room)
     return [*found, CacheLevel("memory", (1 << 63) - 1, max(wanted // len(cpus), 1 << 20))]
 
@@ -79,10 +79,6 @@ def _data_caches(cpu: int, root: Path) -> list[tuple[int, int, list[int]]]:
         except (OSError, InvalidArgument):
             continue
     return sorted(caches)
-
-
-def _memory_bytes() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 _ITERATIONS = 2_000_000  # some milliseconds
