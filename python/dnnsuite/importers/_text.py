@@ -29,21 +29,10 @@ if TYPE_CHECKING:
 
 GZIP = b"\x1f\x8b"
 _REMEDY = "; without the line the rest can be imported"
-_NOTHING = (
-    "",
-    "n/a",
-    "na",
-    "nan",
-    "-nan",
-    "-",
-    "no data",
-    "(!) n/a",
-    "not supported",
-    "<overflow>",
-    "inf",
-    "+inf",
-    "-inf",
-)  # a ratio to nothing
+# Of these the last are ratios to nothing.
+_NOTHING = [
+    *["", "n/a", "na", "nan", "-nan", "-", "no data", "(!) n/a", "not supported", "<overflow>", "inf", "+inf", "-inf"]
+]
 _GROUPED = r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?"
 # What can be a number with one sign for decimals only: {0} is that of groups, {1} that of decimals.
 _ONLY = (
@@ -252,29 +241,14 @@ def numbers(path: Path, texts: pd.Series) -> tuple[NDArray[np.float64], NDArray[
 
 
 _SECONDS = {
-    "second": 1e9,
-    "msecond": 1e6,
-    "usecond": 1e3,
-    "nsecond": 1.0,
-    "s": 1e9,
-    "ms": 1e6,
-    "us": 1e3,
-    "µs": 1e3,
-    "ns": 1.0,
-}
+    "second": 1e9, "msecond": 1e6, "usecond": 1e3, "nsecond": 1.0,
+    "s": 1e9, "ms": 1e6, "us": 1e3, "µs": 1e3, "ns": 1.0,
+}  # fmt: skip
 _HERTZ = {"hz": 1.0, "khz": 1e3, "mhz": 1e6, "ghz": 1e9}
 _PREFIXES = {
-    "K": 1e3,
-    "k": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "P": 1e15,
-    "Ki": 2.0**10,
-    "Mi": 2.0**20,
-    "Gi": 2.0**30,
-    "Ti": 2.0**40,
-}
+    "K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
+    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40,
+}  # fmt: skip
 _WORDS = {
     "byte": "byte", "bytes": "byte", "b": "byte", "bit": "bit", "cycle": "cycle", "inst": "inst", "sector": "sector",
     "request": "request", "warp": "warp", "thread": "thread", "block": "block", "op": "op", "flop": "flop",

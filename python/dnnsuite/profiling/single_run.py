@@ -75,6 +75,7 @@ class SingleRun:
 
     def spec(self, directory: Path, memory_bytes: int) -> WorkerSpec:
         """Return what the worker is told, which may reserve so much memory."""
+        limit = memory_bytes if self.config.device == "cpu" else None
         return WorkerSpec(
             self.task,
             str(directory),
@@ -83,7 +84,7 @@ class SingleRun:
             self.details,
             self.plugins,
             (os.getcwd(),),
-            memory_bytes if self.config.device == "cpu" else None,
+            limit,
         )
 
     def _group(self, directory: Path, tick: Callable[[Path], None]) -> Any:

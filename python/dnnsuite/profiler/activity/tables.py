@@ -41,34 +41,17 @@ _OPERATIONS = {
     10: "PtoP", 11: "unified HtoD", 12: "unified DtoH", 13: "unified DtoD", MEMSET: "memset",
 }  # fmt: skip
 _MEMORIES = {
-    0: "unknown",
-    1: "pageable",
-    2: "pinned",
-    3: "device",
-    4: "array",
-    5: "managed",
-    6: "device static",
+    0: "unknown", 1: "pageable", 2: "pinned", 3: "device", 4: "array", 5: "managed", 6: "device static",
     7: "managed static",
-}
+}  # fmt: skip
 _SYNCS = {
-    0: "unknown",
-    1: "event synchronize",
-    2: "stream wait event",
-    3: "stream synchronize",
-    4: "context synchronize",
-}
+    0: "unknown", 1: "event synchronize", 2: "stream wait event", 3: "stream synchronize", 4: "context synchronize",
+}  # fmt: skip
 _OVERHEADS = {
-    0: "unknown",
-    1: "driver compiler",
-    1 << 16: "CUPTI buffer flush",
-    2 << 16: "CUPTI instrumentation",
-    3 << 16: "CUPTI resource",
-    4 << 16: "module loading",
-    5 << 16: "lazy function loading",
-    6 << 16: "command buffer full",
-    7 << 16: "activity buffer request",
-    8 << 16: "UVM activity init",
-}
+    0: "unknown", 1: "driver compiler", 1 << 16: "CUPTI buffer flush", 2 << 16: "CUPTI instrumentation",
+    3 << 16: "CUPTI resource", 4 << 16: "module loading", 5 << 16: "lazy function loading",
+    6 << 16: "command buffer full", 7 << 16: "activity buffer request", 8 << 16: "UVM activity init",
+}  # fmt: skip
 _DOMAINS = {0: "driver", 1: "runtime"}
 _WORDS = (
     ("memops", "operation", _OPERATIONS), ("memops", "source_memory", _MEMORIES),
@@ -84,15 +67,9 @@ _MEANINGS = {
     "context": "CUPTI's number of the context",
     "stream": "CUPTI's number of the stream",
     "correlation": "number that it shares with the host call that launched it",
-    "grid_x": "blocks",
-    "grid_y": "blocks",
-    "grid_z": "blocks",
-    "block_x": "threads",
-    "block_y": "threads",
-    "block_z": "threads",
-    "cluster_x": "blocks of a cluster",
-    "cluster_y": "blocks of a cluster",
-    "cluster_z": "blocks of a cluster",
+    **{f"grid_{axis}": "blocks" for axis in "xyz"},
+    **{f"block_{axis}": "threads" for axis in "xyz"},
+    **{f"cluster_{axis}": "blocks of a cluster" for axis in "xyz"},
     "registers_per_thread": "registers that a thread was given",
     "static_shared_bytes": "shared memory of a block that the kernel declares",
     "dynamic_shared_bytes": "shared memory of a block asked for at the launch",

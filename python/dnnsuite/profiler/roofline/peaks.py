@@ -212,16 +212,8 @@ class Peaks:
         if not all(value > 0 for roof in roofs.values() for value in roof.values()):
             raise ValueError("a roof is not positive")
         capacities = {key: int(value) for key, value in values["capacity_bytes"].items()}
-        return cls(
-            dict(values["machine"]),
-            int(values["threads"]),
-            roofs["flops_per_s"],
-            roofs["bytes_per_s"],
-            capacities,
-            contention,
-            str(values["measured_at"]),
-            True,
-        )
+        given = {**values, **roofs, "threads": int(values["threads"]), "capacity_bytes": capacities}
+        return cls(**given | {"contention": contention, "from_cache": True})
 
 
 def machine_key(threads: int) -> dict[str, Any]:
