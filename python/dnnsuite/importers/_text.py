@@ -155,7 +155,7 @@ def read_rows(
     )
     for column in table:  # pandas makes categories that look like numbers numbers
         table[column] = table[column].cat.rename_categories(str)
-    return table.set_axis(at)
+    return table.set_axis(pd.Index(at))
 
 
 def _not_plain(lines: Sequence[str], text: str, fields: int) -> Sequence[int]:

@@ -24,9 +24,10 @@ def nest(threads: Sequence[int], t0_ns: Sequence[int], t1_ns: Sequence[int]) -> 
     An event is inside another of its thread that began no later and has not ended when it begins. Of events that
     begin together the longer is outside, then the earlier in order.
     """
-    order = np.lexsort((-np.asarray(t1_ns, np.int64), t0_ns, threads)).tolist()
+    thread, begin, end = (np.asarray(each, np.int64) for each in (threads, t0_ns, t1_ns))
+    order = np.lexsort((-end, begin, thread)).tolist()
     parents, depths = [-1] * len(order), [0] * len(order)
-    self_ns = [max(0, end - begin) for begin, end in zip(t0_ns, t1_ns, strict=True)]
+    self_ns = [max(0, t1 - t0) for t0, t1 in zip(t0_ns, t1_ns, strict=True)]
     opened: list[int] = []
     for i in order:
         while opened and (threads[opened[-1]] != threads[i] or t1_ns[opened[-1]] <= t0_ns[i]):
