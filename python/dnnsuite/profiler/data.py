@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a profile has observed: its tables, read from the instruments and derived, without the instruments."""
+"""Observations of a profile: its tables, read from the instruments and derived, without the instruments."""
 
 from __future__ import annotations
 

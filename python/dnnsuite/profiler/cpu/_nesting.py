@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Nesting(NamedTuple):
-    """Of each event: index of the event around it (-1: none), depth, and time that no inner event took."""
+    """Places of events: index of the event around each (-1: none), its depth, and time that no inner event took."""
 
     parents: list[int]
     depths: list[int]
@@ -24,17 +24,21 @@ def nest(threads: Sequence[int], t0_ns: Sequence[int], t1_ns: Sequence[int]) -> 
     An event is inside another of its thread that began no later and has not ended when it begins. Of events that
     begin together the longer is outside, then the earlier in order.
     """
-    thread, begin, end = (np.asarray(each, np.int64) for each in (threads, t0_ns, t1_ns))
-    order = np.lexsort((-end, begin, thread)).tolist()
+    begins, ends = (np.asarray(each, np.int64) for each in (t0_ns, t1_ns))
+    order = np.lexsort((-ends, begins, np.asarray(threads, np.int64))).tolist()
     parents, depths = [-1] * len(order), [0] * len(order)
     self_ns = [max(0, t1 - t0) for t0, t1 in zip(t0_ns, t1_ns, strict=True)]
-    opened: list[int] = []
+    opened: list[int] = []  # of one thread
+    thread = None
     for i in order:
-        while opened and (threads[opened[-1]] != threads[i] or t1_ns[opened[-1]] <= t0_ns[i]):
+        if threads[i] != thread:
+            opened, thread = [], threads[i]
+        while opened and t1_ns[opened[-1]] <= t0_ns[i]:
             opened.pop()
         if opened:
-            parents[i], depths[i] = opened[-1], len(opened)
-            self_ns[opened[-1]] -= min(t1_ns[i], t1_ns[opened[-1]]) - t0_ns[i]
+            outer = opened[-1]
+            parents[i], depths[i] = outer, len(opened)
+            self_ns[outer] -= min(t1_ns[i], t1_ns[outer]) - t0_ns[i]
         opened.append(i)
     return Nesting(parents, depths, [max(0, each) for each in self_ns])
 
