@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .._lazy import pandas as pd
 from ._op_classes import TRANSPARENT
@@ -62,7 +62,8 @@ Said = tuple[float, str, str]  # percent of the step that it is about, why, what
 Text = str | Callable[[Facts], str]
 
 
-class _Share(NamedTuple):
+@dataclass(frozen=True)
+class _Share:
     """Rule on a share of the step: it fires where `classes` together have `least` percent of it or more."""
 
     classes: tuple[str, ...]

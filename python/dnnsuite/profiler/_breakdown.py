@@ -132,7 +132,7 @@ def breakdown(
 def _times(
     steps: Sequence[LoopStep], phases: pd.DataFrame | None, work: Sequence[Segment], local: Sequence[Segment]
 ) -> Mapping[str, float]:
-    none = {"phase": [], "t0_ns": [], "t1_ns": [], "cpu_ns": []}
+    none: dict[str, list[int]] = {"phase": [], "t0_ns": [], "t1_ns": [], "cpu_ns": []}
     own = phases if phases is not None else pd.DataFrame(none).astype({"t0_ns": "int64"})
     data = [(int(a), int(b)) for a, b in own.loc[own["phase"] == "data", ["t0_ns", "t1_ns"]].to_numpy()]
     kinds = sorted({segment.kind for segment in work})
