@@ -69,10 +69,16 @@ def test_the_suite_has_these_jobs() -> None:
     assert set(SUITES["2026"]) == set(TINY)
 
 
-@pytest.mark.parametrize("name", ["ppo", "rgat"])  # of the others a whole run takes longer than a test may
-def test_a_sound_one_reaches_its_target(name: str) -> None:
-    job = trainer(name, {})
-    assert reached(job, {"rgat": 150}.get(name, job.steps))
+def test_a_sound_one_reaches_its_target() -> None:
+    assert reached(trainer("rgat", {}), 150)  # of the others a whole run takes longer than a test may
+
+
+def test_an_agent_gets_better() -> None:
+    job = trainer("ppo", {})
+    (before,) = job.held_out_metric()
+    for _ in range(20 * 16):
+        job.step()
+    assert job.held_out_metric()[0] > 2 * before
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -161,7 +167,7 @@ def test_with_shuffled_labels_the_target_is_missed(name: str) -> None:
 
 def test_adapters_of_shuffled_text_are_no_better_than_the_base() -> None:
     workload = jobs.get("lora").workload
-    base = workload.model(workload.settings("quick"), workload.hyper)
+    base = workload.model(workload.settings("quick") | {"layers": 1, "base_steps": 60}, workload.hyper)
     adapter = next(part for part in base.modules() if hasattr(part, "scale"))
 
     class Blind:

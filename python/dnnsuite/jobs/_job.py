@@ -279,11 +279,10 @@ _OWN = {
     **{name: f".suite2026.{name}" for name in _TODAY},
 }
 # Why there is no array or sweep of these; known without their modules, of which a list of names imports none.
+MAKES_BATCHES = "makes its batches with the model, which an array does not share"
 _SPREAD = "is one model on every device, which is not swept"
 _ALONE = {
-    **dict.fromkeys(
-        ("cart", "atari", "grpo", "ppo"), "makes its batches with the model, which an array does not share"
-    ),
+    **dict.fromkeys(("cart", "atari", "grpo", "ppo"), MAKES_BATCHES),
     **dict.fromkeys(("dcgan_all", "convnet_distributed", "convnet_distributed_fp16"), _SPREAD),
     "loader": "reads images and trains nothing",
     "translator": "packs sentences by their lengths, which no array does",
