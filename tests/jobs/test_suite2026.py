@@ -30,6 +30,7 @@ TINY: dict[str, dict[str, Any]] = {
     "grpo": {**_TEXT, "prompt": 3, "examples": 2},
     "vit": {"layers": 1, "width": 16, "heads": 2, "patch": 16},
     "convnext": {"depths": "1 1 1 1", "width": 4},
+    "dino": {"width": 16, "heads": 2, "hidden": 16, "bottleneck": 8, "prototypes": 8},
     "unet": {"width": 4, "pools": 1},
     "detector": {"width": 32, "size": 32},
     "conformer": {"layers": 1, "width": 16, "heads": 2, "mel": 20, "frames": 48},
@@ -132,6 +133,7 @@ BLIND: dict[str, Callable[[Any], Any]] = {
     "dpo": lambda batch: torch.randn(len(batch[0])),
     "vit": same_kind,
     "convnext": same_kind,
+    "dino": lambda crops: (torch.randn(len(crops), 8), torch.rand(len(crops), 8)),
     "dit": lambda batch: batch[-1].mean(0, keepdim=True).expand_as(batch[-1]),
     "unet": lambda batch: batch[-1].mean(0, keepdim=True).expand_as(batch[-1]),
     "detector": anywhere,
@@ -158,6 +160,8 @@ def judged(name: str, model: Callable[[Any], Callable[..., Any]]) -> bool:
 @pytest.mark.parametrize("name", BLIND)
 def test_with_shuffled_labels_the_target_is_missed(name: str) -> None:
     def blind(batch: Any) -> Callable[..., Any]:
+        if name == "dino":
+            return BLIND[name]
         if name != "ppo":
             return lambda *inputs: BLIND[name](batch)
         return lambda states: (BLIND[name](batch).expand(len(states), -1), None)
@@ -256,6 +260,7 @@ PAPER = {
     "grpo": Paper(1_750 / 2),  # the policy of dpo
     "vit": Paper(22.05),
     "convnext": Paper(2 * 28.59),  # with the average
+    "dino": Paper(2 * (21.6 + 5.5 + 16.8), 2),  # twice backbone, head and prototypes
     "unet": Paper(7.756),  # fastMRI's own
     "detector": Paper(32.3),  # torchvision's FCOS
     "conformer": Paper(25.8, 2),  # of the blocks' formula; AlgoPerf's own also has the batch norms

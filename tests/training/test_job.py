@@ -186,7 +186,7 @@ def test_a_job_that_makes_its_batches_and_has_two_optimizers_reaches_its_target(
 
 def test_rollouts_are_not_shared_by_an_array_of_seeds() -> None:
     name = bandit(name="one_way", optimizer=jobs.Made("SGD", {"lr": 0.1}))
-    with pytest.raises(InvalidArgument, match="makes its batches with the model, .*: add --B 1"):
+    with pytest.raises(InvalidArgument, match=r"makes its batches with the model, .*: add --B 1"):
         array_of_job(name, "quick", {}, "cpu", 2)
 
 

@@ -252,7 +252,7 @@ class Job(abc.ABC):
 
 _REGISTRY: dict[str, type[Job]] = {}
 _TODAY = (
-    "gpt", "lora", "moe", "mamba", "dpo", "grpo", "vit", "convnext", "dit", "unet", "detector", "conformer",
+    "gpt", "lora", "moe", "mamba", "dpo", "grpo", "vit", "convnext", "dino", "dit", "unet", "detector", "conformer",
     "molecules", "rgat", "dcnv2", "ppo",
 )  # fmt: skip
 # The package's own and their modules, which register themselves: first the suite of 2019, in its order.

@@ -256,7 +256,8 @@ def experiment_of_job(
         schedule=partial(_schedule, workload, hyper, last.get("epochs", 0)),
         clip_norm=workload.clip(options), after_step=partial(_after, after) if after else None, until=target,
         shard=shard, lines="tbd-pytorch", save_checkpoints=not train.of_model, loss=_first,
-        metrics=_Metric(workload.metric), epochs=epochs, batch_size=size, valid_batch_size=1, precision=values["precision"], seed=values["seed"],
+        metrics=_Metric(workload.metric), epochs=epochs, batch_size=size, valid_batch_size=1,
+        precision=values["precision"], seed=values["seed"],
         settings={"job": name, **last, **options, **hyper, "batch_size": size}, plan=name,
     )  # fmt: skip
 
