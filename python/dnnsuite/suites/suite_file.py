@@ -53,9 +53,10 @@ def read_suite(path: Path) -> list[Definition]:
 
 def _definition(path: Path, index: int, entry: Any, preset: Any) -> Definition:
     where = f"{path}, job {index}"
+    if isinstance(entry, Mapping):
+        _known(entry, _JOB_KEYS, where)
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
         raise InvalidArgument(f"{where}: a name is missing")
-    _known(entry, _JOB_KEYS, where)
     own, options = entry.get("preset", preset), entry.get("options", {})
     if not isinstance(options, Mapping) or not isinstance(own, str):
         raise InvalidArgument(f"{where}: preset is a text, and options are a table of names and values")
