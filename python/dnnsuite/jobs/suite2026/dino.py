@@ -170,7 +170,7 @@ declare(
         data=views,
         loss=loss,
         held_out=labelled,
-        metric=Metric("neighbours' accuracy", neighbours, "more", {"quick": 0.42, "default": 0.5}, batches=1),
+        metric=Metric("neighbours' accuracy", neighbours, "more", {"quick": 0.45, "default": 0.5}, batches=1),
         optimizer=Made("AdamW", {"lr": "lr", "weight_decay": 0.04}),
         hyper={"lr": 4e-3},
         rate=Rate(warmup=0.1, constant=0.1, shape="cosine"),
