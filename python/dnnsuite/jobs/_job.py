@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..errors import InvalidArgument, did_you_mean, some_of
+from .workload import MAKES_BATCHES
 
 if TYPE_CHECKING:
     import torch
@@ -279,7 +280,6 @@ _OWN = {
     **{name: f".suite2026.{name}" for name in _TODAY},
 }
 # Why there is no array or sweep of these; known without their modules, of which a list of names imports none.
-MAKES_BATCHES = "makes its batches with the model, which an array does not share"
 _SPREAD = "is one model on every device, which is not swept"
 _ALONE = {
     **dict.fromkeys(("cart", "atari", "grpo", "ppo"), MAKES_BATCHES),
