@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from dnnsuite import jobs
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.jobs import JobConfig
-from dnnsuite.jobs.suite2026 import conformer, decoder, detector, grpo, molecules, ppo
+from dnnsuite.jobs.suite2026 import conformer, decoder, detector, dino, grpo, molecules, ppo
 from dnnsuite.suites import SUITES
 
 _TEXT = {"layers": 1, "width": 16, "heads": 2, "kv_heads": 1, "ff": 16, "length": 16}
@@ -373,6 +373,17 @@ def test_a_pole_that_is_pushed_the_way_it_leans_stands_longer() -> None:
 def test_answers_are_judged_and_a_wrong_one_is_not_rewarded() -> None:
     tokens = torch.tensor([[3, 1, 2, 10, 1, 2, 3], [3, 1, 2, 10, 1, 3, 2]])
     assert grpo.right(tokens).tolist() == [1.0, 0.0]
+
+
+def test_answers_of_a_teacher_are_spread_and_neighbours_vote() -> None:
+    similar = torch.rand(64, 8, generator=torch.Generator().manual_seed(1))
+    answers = dino.spread(similar)
+    assert torch.allclose(answers.sum(1), torch.ones(64))
+    assert answers.sum(0).min() > 4  # no prototype is left out, of which each has 8 answers in the end
+    x = torch.eye(10).repeat(12, 1)
+    kind = torch.arange(120) % 10
+    assert dino.neighbours(lambda crops: (crops, crops), x, kind, x, kind) == 1.0
+    assert dino.neighbours(lambda crops: (crops, crops), x, kind, x, (kind + 1) % 10) == 0.0
 
 
 def test_wrong_symbols_of_answers_are_counted() -> None:

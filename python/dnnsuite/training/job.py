@@ -42,7 +42,7 @@ class Trained(torch.nn.Module):
 
     Args:
         workload, model: the workload and its plain model.
-        rollouts: what makes the training batches with the model, instead of the given ones.
+        rollouts: maker of the training batches, which needs the model; None where they are given.
         apart: held-out batches are other tensors, which have no loss: the metric stands for it, less being better.
     """
 
