@@ -94,7 +94,7 @@ def profiles(request: Request, out: Path, say: Callable[[str], None] = lambda te
             result = _finished(folder, size)
             if result is None:
                 say(f"{where}: starts")
-                result = _result(_one(request, size, folder, lambda text, where=where: say(f"{where}: {text}")))
+                result = _result(_one(request, size, folder, lambda text: say(f"{where}: {text}")))  # noqa: B023
             say(f"{where}: {result['status']}" + (f", {result['message']}" if result["status"] != "ok" else ""))
             results.append({**result, "batch_size": size, "directory": str(folder.runs / _name(size))})
     return results
