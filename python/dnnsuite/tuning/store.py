@@ -103,17 +103,18 @@ class Store:
 
     def save(self, trial: Trial, state: Any, metric: str, sign: float) -> dict[int, Path]:
         """Write a trial's record and, if it may continue, its state; return the files of states by epochs."""
-        directory = self.folder.runs / _folder_of(trial.number)
+        name = _folder_of(trial.number)
         trial.changed.update(self.changed)
         record = self._record(trial, metric, sign)
         if isinstance(state, Path):
             state = torch.load(state, weights_only=True)
-        if not (directory / RUN_FILE).is_file():
-            temporary = self.folder.begin_run(directory.name)
+        if not os.path.isfile(f"{self.folder.runs}/{name}/{RUN_FILE}"):
+            temporary = self.folder.begin_run(name)
             if state is not None:
                 save_tensors(temporary / _file_of(trial), state)
             finished = self.folder.finish_run(temporary, record)
             return {} if state is None else _states_in(finished)
+        directory = self.folder.runs / name
         before = _states_in(directory)
         if state is not None:  # before the record that tells of it: a kill between them loses nothing
             save_tensors(directory / _file_of(trial), state)
