@@ -45,7 +45,7 @@ class PlanFolder:
     def __init__(self, root: Path, file: str, state: dict[str, Any], runs: str = "runs") -> None:
         self.root, self.file, self.state = root, file, state
         self.runs = root / runs  # folder of the finished runs
-        self._is_old = bool(state)
+        self._is_old, self._has_id = bool(state), not state or "id" in state  # an earlier version gave none
         state.setdefault("id", new_id())
 
     @classmethod
@@ -147,8 +147,13 @@ class PlanFolder:
             self.save()
 
     def finished(self) -> tuple[list[ReadRun], list[str]]:
-        """Return (finished runs, oldest name first; a sentence for each that is damaged and left out)."""
-        return read_runs(self.runs)
+        """Return (finished runs, oldest name first; a sentence for each that is left out: damaged, or another plan's)."""
+        runs, problems = read_runs(self.runs)
+        strange = [run for run in runs if self._has_id and run.record.plan_id != self.id]
+        problems += [
+            f"skipped: {run.directory} is a run of another plan than {self.root / self.file}" for run in strange
+        ]
+        return [run for run in runs if run not in strange], problems
 
 
 def write_run(directory: Path, run: RunRecord) -> None:
