@@ -180,9 +180,7 @@ def whole_lines(path: Path) -> Path:
         if file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
             if file.read(1) not in (b"\n", b"\r"):
-                raise ValueError(
-                    "it ends in the middle of a line, as if it was cut; if its last line is whole, end it"
-                )
+                raise ValueError("it ends in the middle of a line, as if it was cut; if its last line is whole, end it")
     return path
 
 

@@ -147,7 +147,7 @@ class PlanFolder:
             self.save()
 
     def finished(self) -> tuple[list[ReadRun], list[str]]:
-        """Return (finished runs, oldest name first; a sentence for each that is left out: damaged, or another plan's)."""
+        """Return (finished runs, oldest name first; a sentence for each damaged or foreign one, which is left out)."""
         runs, problems = read_runs(self.runs)
         strange = [run for run in runs if self._has_id and run.record.plan_id != self.id]
         problems += [
