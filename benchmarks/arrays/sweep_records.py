@@ -66,8 +66,10 @@ def main() -> None:
             for recorded in (False, True) if turn % 2 == 0 else (True, False):
                 found[recorded].append(seconds_of(algorithm(), epochs, recorded))
         added = [[b[clock] / a[clock] - 1 for a, b in zip(found[False], found[True], strict=True)] for clock in (0, 1)]
-        print(f"| {name} | {statistics.median(a[0] for a in found[False]):.2f} | {statistics.median(added[0]):.1%} | "
-              f"{min(added[0]):.1%} to {max(added[0]):.1%} | {statistics.median(added[1]):.1%} |", flush=True)  # fmt: skip
+        cpu, wall = (statistics.median(each) for each in added)
+        alone_s = statistics.median(a[0] for a in found[False])
+        spread = f"{min(added[0]):.1%} to {max(added[0]):.1%}"
+        print(f"| {name} | {alone_s:.2f} | {cpu:.1%} | {spread} | {wall:.1%} |", flush=True)
 
 
 if __name__ == "__main__":

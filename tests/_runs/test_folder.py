@@ -66,7 +66,7 @@ def test_runs_may_lie_in_the_folder_itself(tmp_path: Path) -> None:
     with opened(tmp_path, FILE, resume=False, runs=".") as record:
         record.save()
         record.begin_run("half")
-        assert record.finish_run(record.begin_run("whole"), a_run()) == tmp_path / "whole"
+        assert record.finish_run(record.begin_run("whole"), a_run(plan_id=record.id)) == tmp_path / "whole"
     with opened(tmp_path, FILE, resume=True, runs=".") as record:
         assert [run.directory.name for run in record.finished()[0]] == ["whole"]
         assert not list(tmp_path.glob(".tmp-*"))
