@@ -13,7 +13,7 @@ import torch
 import dnnsuite
 from dnnsuite import results
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.tuning import Choice
+from dnnsuite.tuning import Choice, Random
 from dying_writes import in_child
 from small_sweep import ALGORITHMS, run, undisturbed
 
@@ -215,3 +215,20 @@ def test_killed_between_a_state_and_the_record_that_tells_of_it(tmp_path, name):
     sweep = run(out, name, resume=True)
     assert sweep.history.equals(whole.history)
     assert not [path.name for path in out.glob("runs/*/*") if path.name != "run.json"]
+
+
+class Mine(Random):
+    """A search of a user's own."""
+
+    order = 1
+
+    def next(self):
+        return super().next() if self.order else None
+
+
+def test_a_search_of_a_users_own_is_compared_by_its_code(tmp_path, monkeypatch):
+    with pytest.raises(Stop):
+        run(tmp_path / "out", callbacks=[After(2)], algorithm=Mine(3))
+    monkeypatch.setattr(Mine, "order", 2)
+    with pytest.raises(InvalidArgument, match="search is class"):
+        run(tmp_path / "out", resume=True, algorithm=Mine(3))
