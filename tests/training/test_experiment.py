@@ -95,9 +95,10 @@ FREE = {
 }  # fmt: skip
 OTHER = {
     "model": torch.nn.Identity, "data": Data(Points(51), Points(11, seed=2), 4, "points", {}),
-    "optimizer": torch.optim.Adam, "schedule": tbd_tf2, "loss": torch.nn.functional.mse_loss, "metrics": torch.nn.Identity(), "batch_size": 7,
-    "precision": "bf16", "channels_last": True, "compile": True, "set_to_none": False, "seed": 1, "drop_last": False,
-    "most_steps": 3, "settings": {"k": 1}, "clip_norm": 0.5, "after_step": torch.Tensor.clamp_,
+    "optimizer": torch.optim.Adam, "schedule": tbd_tf2, "loss": torch.nn.functional.mse_loss,
+    "metrics": torch.nn.Identity(), "batch_size": 7, "precision": "bf16", "channels_last": True, "compile": True,
+    "set_to_none": False, "seed": 1, "drop_last": False, "most_steps": 3, "settings": {"k": 1}, "clip_norm": 0.5,
+    "after_step": torch.Tensor.clamp_,
 }  # fmt: skip
 
 
