@@ -214,7 +214,7 @@ def _each_once(table: pd.DataFrame) -> pd.DataFrame:
     again = once.duplicated(["run_id", "run", "job", "metric", "replica"], keep=False)
     if again.any():
         row = once[again].iloc[-1]
-        raise ValueError(f"line {2 + int(row.name)}: two values of {row['metric']} of run {row['run']}")
+        raise ValueError(f"line {2 + int(str(row.name))}: two values of {row['metric']} of run {row['run']}")
     if len(once) == len(table):
         return table
     once = once.reset_index(drop=True)
