@@ -58,6 +58,8 @@ def test_the_spaces_that_ship(tmp_path):
     assert set(space_of(bert.workload, "quick", 0)[0]) == set(bert.workload.hyper)
     (tmp_path / "space.yaml").write_text("lr: {loguniform: [1e-4, 1e-2]}\nbatch_size: [8, 16]\n")
     assert set(read_space(tmp_path / "space.yaml")) == {"lr", "batch_size"}
+    (tmp_path / "list.yaml").write_text("- {lr: 1e-3, name: 1e-3x}\n- {lr: 2E+1}\n- {lr: 0.1}\n")
+    assert read_space(tmp_path / "list.yaml") == [{"lr": 0.001, "name": "1e-3x"}, {"lr": 20.0}, {"lr": 0.1}]
     (tmp_path / "empty.json").write_text("{}")
     with pytest.raises(InvalidArgument, match="is empty"):
         read_space(tmp_path / "empty.json")
