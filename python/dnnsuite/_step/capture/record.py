@@ -254,7 +254,8 @@ class StepRecorder(TorchDispatchMode):
         each: torch.Tensor = equal(line, line)  # follows from the line, as its length does; ones would be constant
         self._add_call(equal, [line, line], (self.slot(line), self.slot(line)), each)
         length: torch.Tensor = total(each)
-        self._add_call(total, [each], known_operator(total).arguments((self.slot(each),), {}), length)
+        given = known_operator(total).arguments((each,), {})
+        self._add_call(total, given, (self.slot(each), *given[1:]), length)
         return length, self.slot(length)
 
     def _widened(self, tensor: torch.Tensor, slot: TensorSlot) -> torch.Tensor:
