@@ -30,7 +30,7 @@ from .worker import Siblings
 # Steps and seconds until an array's steps are recorded and its shards chosen.
 LEAST_WARM_UP, _MOST_WARM_UP, _WARM_UP_S = 3, 2000, 30.0
 _MOST_STEPS = 1000  # of a block
-_LEAD_IN_S = 0.25  # of a step up to which one more precedes a block, to warm the caches that others have used
+_LEAD_IN_S = 0.03  # of a step up to which one more precedes a block, to warm the caches that others have used
 
 
 class Trains(Protocol):
