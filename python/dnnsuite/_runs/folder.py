@@ -148,12 +148,14 @@ class PlanFolder:
 
     def finished(self) -> tuple[list[ReadRun], list[str]]:
         """Return (finished runs, oldest name first; a sentence for each damaged or foreign one, which is left out)."""
-        runs, problems = read_runs(self.runs)
-        strange = [run for run in runs if self._has_id and run.record.plan_id != self.id]
-        problems += [
-            f"skipped: {run.directory} is a run of another plan than {self.root / self.file}" for run in strange
-        ]
-        return [run for run in runs if run not in strange], problems
+        found, problems = read_runs(self.runs)
+        runs = []
+        for run in found:
+            if self._has_id and run.record.plan_id != self.id:
+                problems.append(f"skipped: {run.directory} is a run of another plan than {self.root / self.file}")
+            else:
+                runs.append(run)
+        return runs, problems
 
 
 def write_run(directory: Path, run: RunRecord) -> None:

@@ -30,7 +30,7 @@ Key = TypeVar("Key", bound=Hashable)
 FEWEST_PAIRS = 8  # of undisturbed blocks, below which nothing is said of an interval
 _TRIMMED = 0.1  # of the values at each end: what the watch of the cores did not see
 _95_PERCENT = 0.95
-STRETCH_S = 0.25  # of neighbouring blocks, which are judged together
+_STRETCH_S = 0.25  # of neighbouring blocks, which are judged together
 # Times as many rounds as at the last look: an interval that is looked at in each is found too narrow.
 _LOOK_AGAIN = 1.25
 
@@ -276,8 +276,9 @@ class _Stretch(Generic[Key]):
 
     def __init__(self, made: Rounds[Key], watch: Callable[[], Callable[[], str]]) -> None:
         self._made, self._watch = made, watch
-        self._begun_s, self._cause = 0.0, watch()
         self._places: list[tuple[Key, int]] = []
+        self._begun_s = 0.0  # of its first block, as is what judges it
+        self._cause: Callable[[], str] = str
 
     def block(self, key: Key, way: Callable[[int], Block | None], number: int) -> bool:
         """Make a block of a way and keep it; False if the way failed."""
@@ -287,7 +288,7 @@ class _Stretch(Generic[Key]):
         if block is not None:
             self._places.append((key, len(blocks)))
             blocks.append(block)
-        if time.monotonic() - self._begun_s >= STRETCH_S:
+        if time.monotonic() - self._begun_s >= _STRETCH_S:
             self.judge()
         return block is not None
 
