@@ -21,6 +21,7 @@ def test_arguments_are_in_the_schemas_order_with_defaults():
         (aten.add_.Tensor, (0,)),
         (aten.native_batch_norm.default, (3, 4)),  # of which its schema says nothing
         (aten.add.out, (3,)),
+        (aten.record_stream.default, ()),  # it tells the allocator who reads, and its schema says that it writes
     ],
 )
 def test_what_an_operator_writes(op, written):

@@ -76,7 +76,7 @@ def torch_generators() -> list[bytes]:
     a step that is recorded."""
     with hidden_from_modes() if dispatch_modes() else nullcontext():
         found = [torch.get_rng_state()]
-        if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+        if torch.cuda.is_initialized() and not _in_capture():
             found += torch.cuda.get_rng_state_all()
         return [one.numpy().tobytes() for one in found]
 
@@ -139,8 +139,10 @@ class KeptState:
         return self.outside is not None and self.outside.changed()
 
     def changed_buffers(self) -> list[str]:
-        """Name the buffers that have other values, or are others."""
-        found = []
+        """Name the buffers that have other values, or are others; none in a capture, which repeats a step."""
+        found: list[str] = []
+        if _in_capture():
+            return found
         with hidden_from_modes():
             for path, module, name, buffer, value in self._buffers:
                 now: Any = module._buffers.get(name)
@@ -166,7 +168,7 @@ class KeptState:
                 self._stream[0].copy_(self._stream[1])
         with torch.no_grad():
             for parameter, before in self._parameters:
-                if not torch.equal(parameter, before):
+                if _may_differ(parameter, before):
                     parameter.copy_(before)
             for _, module, name, buffer, value in self._buffers:
                 module._buffers[name] = buffer
@@ -174,8 +176,18 @@ class KeptState:
                 if buffer is None or value is None or buffer.is_meta:
                     continue
                 held, value = physical(buffer), physical(value)  # a forward may have left its own in a buffer's place
-                if not torch.equal(held, value):
+                if _may_differ(held, value):
                     held.copy_(value)
+
+
+def _may_differ(now: torch.Tensor, before: torch.Tensor) -> bool:
+    """Return False if two tensors are equal; a capture does not know it."""
+    return _in_capture() or not torch.equal(now, before)
+
+
+def _in_capture() -> bool:
+    """Return True while a CUDA graph is captured: nothing may wait for the device then."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def _joined(path: str, name: str) -> str:

@@ -20,6 +20,7 @@ from .guards import leave_in, tensors_left
 from .looks import Replay
 from .plan import StepRecording
 from .script import NotScriptable
+from .unseen import place_of_error
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
 
@@ -286,7 +287,7 @@ class CudaGraph:
         except (RuntimeError, ValueError) as error:
             first = first_cause(error)
             why = (str(first).splitlines() or [type(first).__name__])[0]
-            raise NotScriptable(f"CUDA refuses the capture: {why}") from None
+            raise NotScriptable(f"CUDA refuses the capture: {why}{place_of_error(first)}") from None
 
     def written(self) -> Sequence[torch.Tensor]:
         return self._written

@@ -21,6 +21,8 @@ _FILLED = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new
 }
 #: Operators that write into arguments of which their schemas do not say so: the names of those.
 _WRITES_UNSAID = {f"aten::{name}_batch_norm": ("running_mean", "running_var") for name in ("native", "cudnn", "miopen")}
+#: Operators that write nothing, though their schemas say so: `record_stream` tells the allocator who reads a tensor.
+_WRITES_NOTHING = {"aten::record_stream"}
 _RATE_ARGUMENTS = ("dropout_p", "p", "train", "dropout")
 _LOOK = "aten::_local_scalar_dense"
 
@@ -100,6 +102,8 @@ def _read(func: Any) -> Operator | None:
     aliases, types = [one.alias_info for one in arguments], tuple(str(one.type) for one in arguments)
     unsaid = _WRITES_UNSAID.get(schema.name, ())
     said = [place for place, alias in enumerate(aliases) if alias is not None and alias.is_write]
+    if schema.name in _WRITES_NOTHING:
+        said = []
     names, returns = [one.name for one in arguments], schema.returns
     return Operator(
         schema.name.replace("::", "."),

@@ -200,6 +200,19 @@ def user_place() -> str:
     return ""
 
 
+def place_of_error(error: BaseException) -> str:
+    """Name the innermost line of user's code in this step that an error passed, as `user_place` does."""
+    frames, trace = [], error.__traceback__
+    while trace is not None:
+        frames.append((trace.tb_frame, trace.tb_lineno))
+        trace = trace.tb_next
+    for frame, line in reversed(frames):
+        kind = _kind(frame.f_code.co_filename)
+        if kind:
+            return _described(frame, line) if kind == 1 else ""
+    return ""
+
+
 def in_a_loop() -> bool:
     """Return True if the innermost line of user's code in this step lies in a loop of its function."""
     frame: Any = sys._getframe(1)
@@ -223,5 +236,6 @@ def called_by_user() -> str | None:
     return _described(frame) if frame is not None and _kind(frame.f_code.co_filename) == 1 else None
 
 
-def _described(frame: Any) -> str:
-    return f" at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} in {frame.f_code.co_name}"
+def _described(frame: Any, line: int | None = None) -> str:
+    line = frame.f_lineno if line is None else line
+    return f" at {os.path.basename(frame.f_code.co_filename)}:{line} in {frame.f_code.co_name}"
