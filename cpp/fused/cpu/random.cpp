@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// random_numbers: uniform, normal, Bernoulli and exponential numbers of each model. On CUDA torch's own generators serve.
+// random_numbers: uniform, normal, Bernoulli and exponential numbers of each model. On CUDA a Triton kernel draws them.
 #include <string>
 
 #include "fused/cpu/parallel.hpp"

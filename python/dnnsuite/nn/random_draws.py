@@ -2,8 +2,8 @@
 """Random numbers of torch's functions, one stream per model, as one operator.
 
 It takes the streams as a tensor, so a recorded step replays it like any other, and every model gets the same numbers
-as in the step as written. On a CPU uniform, normal, Bernoulli and exponential numbers are drawn by
-`ops.random_numbers`; all others by `torch.ops.dnnsuite.draw`, which calls torch's function once for each model.
+as in the step as written. Uniform, normal, Bernoulli and exponential numbers are drawn by `ops.random_numbers`; all
+others by `torch.ops.dnnsuite.draw`, which calls torch's function once for each model.
 """
 
 from __future__ import annotations

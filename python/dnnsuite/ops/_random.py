@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Random numbers of each model from its own stream, on a CPU."""
+"""Random numbers of each model from its own stream: on a CPU by the library, on a GPU by a kernel in Triton."""
 
 from __future__ import annotations
+
+import importlib.util
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -16,9 +19,38 @@ _OWN = (torch.float32, torch.float64)
 fakes_like("like", "random_numbers")
 
 
+def _on_a_gpu(like: Tensor, rng: Tensor, distribution: str, first: float, second: float) -> Tensor:
+    from ._triton_random import random_numbers as by_triton
+
+    return by_triton(like, rng, distribution, first, second)
+
+
+_library = torch.library.Library("dnnsuite", "IMPL")
+_library.impl("random_numbers", _on_a_gpu, "CUDA")
+
+
 def draws_numbers(like: Tensor, rng: Tensor) -> bool:
-    """Return True if `random_numbers(like, rng, ...)` may be called: for float32 and float64 on a CPU."""
-    return like.dtype in _OWN and like.dim() > 0 and on_cpu(like) and on_cpu(rng) and not transforming()
+    """Return True if `random_numbers(like, rng, ...)` may be called: for float32 and float64, both on a CPU, or both on
+    a GPU for which Triton compiles."""
+    if like.dtype not in _OWN or like.dim() == 0 or transforming():
+        return False
+    if like.is_cuda:
+        return rng.device == like.device and _compiles(like.device)
+    return on_cpu(like) and on_cpu(rng)
+
+
+@cache
+def _compiles(device: torch.device) -> bool:
+    """Return True if Triton is here and has what it compiles with."""
+    if importlib.util.find_spec("triton") is None:
+        return False
+    try:
+        _on_a_gpu(
+            torch.empty(1, 1, device=device), torch.zeros(1, 2, dtype=torch.int64, device=device), "uniform", 0, 1
+        )
+    except Exception:  # of many kinds: no compiler of C, no driver that is new enough
+        return False
+    return True
 
 
 def random_numbers(like: Tensor, rng: Tensor, distribution: str, first: float, second: float = 0.0) -> Tensor:
