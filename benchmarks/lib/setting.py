@@ -59,12 +59,12 @@ class Setting:
                 "torch.cuda",
                 "`dnnsuite doctor` says what is missing; --device cpu needs none",
             )
-        count = torch.cuda.device_count()
-        if (torch.device(self.device).index or 0) >= count:
+        count, index = torch.cuda.device_count(), torch.device(self.device).index or 0
+        if index >= count:
             raise Unavailable(
                 f"--device {self.device}: there are {count} CUDA devices, counted from cuda:0", "torch.cuda"
             )
-        torch.cuda.set_device(self.device)
+        torch.cuda.set_device(index)
 
     @property
     def clock(self) -> Callable[[], float]:

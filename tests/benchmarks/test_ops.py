@@ -61,7 +61,7 @@ def test_a_case_has_all_its_tensors_where_it_is_placed(name):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", run.NAMES)
+@pytest.mark.parametrize("name", [name for name in run.NAMES if name != "softmax"])  # of CPUs alone
 def test_ours_runs_on_a_gpu(name):
     case = next(timing.placed(importlib.import_module(f"bench_{name}").cases(2), "cuda:0"))
     assert timing.able(case)

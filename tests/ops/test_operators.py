@@ -288,7 +288,7 @@ def test_sixteen_bits(case, dtype):
     exact = case.make(2, torch.float32)
     cast = {n: t.to("cuda", dtype if t.is_floating_point() and n != "p" else t.dtype) for n, t in exact.items()}
     wide = {n: t.float() if t.dtype == dtype else t for n, t in cast.items()}
-    got, want = run(case, cast), run(case, wide)
+    got, want = run(case, cast), run(case, wide, dtype)
     unit = torch.finfo(dtype).eps
     for name, value in want.items():
         scale = max(1.0, float(value.abs().max()))

@@ -287,13 +287,14 @@ LARGE = ("3000", "500", "700", "30x24", "40x30", "17x15", "12x13")
 SMALL = [case for case in CASES if not case.name.endswith("long") and not any(size in case.name for size in LARGE)]
 
 
-def run(case: Case, tensors: Tensors) -> dict[str, torch.Tensor]:
-    """The result ("y") and the gradient of each differentiable input, for a fixed gradient of the result."""
+def run(case: Case, tensors: Tensors, rounded: torch.dtype | None = None) -> dict[str, torch.Tensor]:
+    """The result ("y") and the gradient of each differentiable input, for a fixed gradient of the result, which is
+    `rounded` as numbers of another dtype are."""
     leaves = {name: tensors[name].detach().requires_grad_() for name in case.differentiable(tensors)}
     y = case.call(tensors | leaves)
     # Counted in 32 bits: 16 have no number 257, and the weights beyond would repeat.
     count = torch.arange(y[0].numel(), dtype=torch.promote_types(y.dtype, torch.float32), device=y.device)
-    weights = torch.cos(count).to(y.dtype).view(y[:1].shape).expand_as(y)
+    weights = torch.cos(count).to(rounded or y.dtype).to(y.dtype).view(y[:1].shape).expand_as(y)
     grads = torch.autograd.grad(y, list(leaves.values()), weights)
     return {"y": y.detach()} | dict(zip(leaves, grads, strict=True))
 
