@@ -80,7 +80,11 @@ def channels_last(model: torch.nn.Module) -> torch.nn.Module:
 
 
 class Graphed:
-    """A step as a CUDA graph. It holds the step, whose tensors the graph reads and writes."""
+    """A step as a CUDA graph. It holds the step, whose tensors the graph reads and writes.
+
+    It is captured on a stream of its own: cuBLAS has a workspace for each stream, in whose counters the kernels of two
+    graphs that run at once would wait for each other for ever.
+    """
 
     def __init__(self, step: Callable[[], None], pool: Any) -> None:
         self._step, self._graph = step, torch.cuda.CUDAGraph()
@@ -90,7 +94,7 @@ class Graphed:
             for _ in range(_BEFORE_CAPTURE):
                 step()
         torch.cuda.current_stream().wait_stream(side)
-        with torch.cuda.graph(self._graph, pool=pool):
+        with torch.cuda.graph(self._graph, pool=pool, stream=side):
             step()
 
     def __call__(self) -> None:

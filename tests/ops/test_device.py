@@ -6,7 +6,7 @@ import torch
 
 from dnnsuite import data, fuse, models, stack
 from dnnsuite.nn import functional
-from dnnsuite.ops.device import cpu_for_gpu, on_cpu, on_gpu
+from dnnsuite.ops.device import cpu_for_gpu, numbers, on_cpu, on_gpu
 
 
 def test_a_cpu_stands_in_inside_of_the_block_only():
@@ -19,6 +19,16 @@ def test_a_cpu_stands_in_inside_of_the_block_only():
     assert (on_cpu(x), on_gpu(x)) == (True, False)
     meta = x.to("meta")
     assert (on_cpu(meta), on_gpu(meta)) == (False, False)
+
+
+@pytest.mark.parametrize("values", [[0.1, 0.1, 0.1], [1.0, -2.5, 3.0], [7.0]])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_few_numbers_are_filled_in_on_a_gpu(values, dtype, monkeypatch):
+    expected = torch.tensor(values, dtype=dtype)
+    assert torch.equal(numbers(values, dtype, torch.device("cpu")), expected)
+    monkeypatch.setattr(torch, "tensor", None)  # it would copy from the host's memory
+    with cpu_for_gpu():
+        assert torch.equal(numbers(values, dtype, torch.device("cpu")), expected)
 
 
 def small_net():

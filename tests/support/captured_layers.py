@@ -38,6 +38,22 @@ class Draws(torch.nn.Module):
         return self.out(self.drop(x + 0.1 * torch.randn_like(x)))
 
 
+class OwnNumbers(torch.nn.Module):
+    """Numbers that differ from model to model: a factor, a rate, a slope, a scale of attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.out = torch.nn.Linear(20, 16), torch.nn.Linear(16, 5)
+        self.factor, self.rate, self.slope, self.scale = (0.1 + float(number) / 2 for number in torch.rand(4))
+
+    def forward(self, x):
+        x = torch.nn.functional.leaky_relu(self.body(x) * self.factor, self.slope)
+        x = torch.nn.functional.dropout(x, self.rate, self.training)
+        tokens = x.view(-1, 4, 4)
+        x = torch.nn.functional.scaled_dot_product_attention(tokens, tokens, tokens, scale=self.scale)
+        return self.out(x.flatten(1))
+
+
 class Recurrent(torch.nn.Module):
     def __init__(self, kind):
         super().__init__()
@@ -106,6 +122,7 @@ LAYERS = {
     "rnn": (lambda: Recurrent("RNN"), tokens),
     "attention": (Attention, tokens),
     "draws by functions": (Draws, vectors),
+    "numbers of each model": (OwnNumbers, vectors),
     "a kept output": (Keeps, vectors),
     "dnnsuite's checkpoint": (lambda: Checkpointed(own_checkpoint), images),
 }

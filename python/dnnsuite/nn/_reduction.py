@@ -96,10 +96,16 @@ def each_in_one(value: Any, like: Tensor) -> Tensor:
     """Stack a weight that is given as a list, with a tensor or a number for each model."""
     if isinstance(value, Tensor):
         return value
-    found = torch.stack([torch.as_tensor(one, dtype=like.dtype, device=like.device) for one in value])
+    found = torch.stack([_like(one, like) for one in value])
     if len(found) != len(like):
         raise InvalidArgument(f"a list of {len(found)} weights for {len(like)} models: give one, or one per model")
     return found
+
+
+def _like(weight: Any, like: Tensor) -> Tensor:
+    if isinstance(weight, (int, float)):
+        return like.new_full((), weight)  # no copy from the host, which no CUDA graph may record
+    return torch.as_tensor(weight, dtype=like.dtype, device=like.device)
 
 
 def in_whole_vectors(function: Callable[..., Tensor], *inputs: tuple[Tensor, float]) -> Tensor:

@@ -64,7 +64,10 @@ def clip_factors(limit: Tensor, norms: Tensor, grads: Sequence[Tensor]) -> Tenso
 
 def clip_by_norms_(grads: Sequence[Tensor], limit: Any, norms: Tensor) -> None:
     """Scale each model's gradients to the norm `limit`, a number or `[B]`, if its own of `norms` `[B]` is larger."""
-    most = torch.as_tensor(limit, dtype=torch.float64, device=norms.device)
+    if isinstance(limit, (int, float)):
+        most = norms.new_full((), limit, dtype=torch.float64)
+    else:
+        most = torch.as_tensor(limit, dtype=torch.float64, device=norms.device)
     factor = clip_factors(most, norms.double(), grads).expand(grads[0].size(0)).contiguous()
     for mine in by_kind(in_memory_order(grads)):
         scale_gradients_(mine, factor.to(mine[0].device))

@@ -8,8 +8,9 @@ oracles, and count the operators of a step.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import torch
 from torch import Tensor
 
 _standing_in = False
@@ -23,6 +24,16 @@ def on_gpu(x: Tensor) -> bool:
 def on_cpu(x: Tensor) -> bool:
     """Return True if a tensor is on a CPU that does not stand in for a GPU."""
     return x.is_cpu and not _standing_in
+
+
+def numbers(values: Sequence[float], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Make a line of a few numbers on a device: beside a CPU's by filling, for a copy from the host's memory makes it
+    wait, which no CUDA graph may record."""
+    if device.type == "cpu" and not _standing_in:
+        return torch.tensor(values, dtype=dtype)
+    if len(set(values)) == 1:
+        return torch.full((len(values),), values[0], dtype=dtype, device=device)
+    return torch.cat([torch.full((1,), value, dtype=dtype, device=device) for value in values])
 
 
 @contextlib.contextmanager

@@ -76,7 +76,7 @@ def torch_generators() -> list[bytes]:
     a step that is recorded."""
     with hidden_from_modes() if dispatch_modes() else nullcontext():
         found = [torch.get_rng_state()]
-        if torch.cuda.is_initialized() and not _in_capture():
+        if torch.cuda.is_initialized() and not in_capture():
             found += torch.cuda.get_rng_state_all()
         return [one.numpy().tobytes() for one in found]
 
@@ -141,7 +141,7 @@ class KeptState:
     def changed_buffers(self) -> list[str]:
         """Name the buffers that have other values, or are others; none in a capture, which repeats a step."""
         found: list[str] = []
-        if _in_capture():
+        if in_capture():
             return found
         with hidden_from_modes():
             for path, module, name, buffer, value in self._buffers:
@@ -182,10 +182,10 @@ class KeptState:
 
 def _may_differ(now: torch.Tensor, before: torch.Tensor) -> bool:
     """Return False if two tensors are equal; a capture does not know it."""
-    return _in_capture() or not torch.equal(now, before)
+    return in_capture() or not torch.equal(now, before)
 
 
-def _in_capture() -> bool:
+def in_capture() -> bool:
     """Return True while a CUDA graph is captured: nothing may wait for the device then."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 

@@ -28,7 +28,7 @@ from ..sparse_buffers import SparseBuffers
 from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage, class_of_its_own
-from .kept_state import KeptOutside, KeptState, note_written, undo_written
+from .kept_state import KeptOutside, KeptState, in_capture, note_written, undo_written
 from .late_draws import may_look_later, may_write_parameters, reachable
 from .method_name import method_named
 from .model_number import ModelNumber
@@ -365,8 +365,8 @@ def _is_final(error: Exception, kept: KeptState | None) -> bool:
         if kept is not None:
             kept.put_back()
         return True
-    # In a backward pass it is of a second run, or torch's own to say that it has run enough.
-    return kept is None or backward_pass() != -1
+    # In a backward pass it is of a second run, or torch's own to say that it has run enough; in a capture, CUDA's.
+    return kept is None or backward_pass() != -1 or in_capture()
 
 
 def _bare(original: type[torch.nn.Module]) -> torch.nn.Module:

@@ -17,6 +17,7 @@ import torch
 from ..._torch import tree_flatten, tree_unflatten
 from ...nn import functional as ours
 from ...nn.model_tensor import ModelTensor, NotFusable, expanded, outside, wrap
+from ...ops.device import numbers
 from ..code.model_number import FLOATS, ModelNumber
 from .once import draws_numbers
 from .once import in_place as is_in_place
@@ -55,7 +56,7 @@ def _as_tensor(value: Any, dtypes: Iterable[torch.dtype], args: tuple[Any, ...])
     if type(value) is not ModelNumber:
         return value
     device = next(a.device for a in args if isinstance(a, torch.Tensor))
-    return ModelTensor(torch.tensor(list(value), dtype=next(iter(dtypes)), device=device))
+    return ModelTensor(numbers(list(value), next(iter(dtypes)), device))
 
 
 def _takes(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -29,7 +29,7 @@ from torch.nn.functional import threshold_ as threshold_  # type: ignore[attr-de
 
 from ... import ops
 from ...errors import InvalidArgument
-from ...ops.device import on_cpu
+from ...ops.device import numbers, on_cpu
 from ...ops.library import tracing
 from ...ops.memory_order import by_memory_order, memory_order, way_back
 from .._models import each_model, shifted
@@ -105,7 +105,7 @@ def leaky_relu(
     if isinstance(negative_slope, (int, float)):
         return F.leaky_relu(input, negative_slope, inplace)
     slopes = per_model(negative_slope, len(input), "negative_slope")
-    result = prelu(input, input.new_tensor(slopes).unsqueeze(1))
+    result = prelu(input, numbers(slopes, input.dtype, input.device).unsqueeze(1))
     return input.copy_(result) if inplace else result
 
 

@@ -11,6 +11,7 @@ from ... import ops
 from ..._torch import transforming
 from ..._ways import Way, fastest
 from ...errors import InvalidArgument
+from ...ops.device import numbers
 from .._precision import computable
 from ..array_module import per_model
 from .dropout import drawn
@@ -57,7 +58,7 @@ def scaled_dot_product_attention(
             attn_mask = ~attn_mask
     p, stream = drawn(dropout_p, rng, query)
     if scale is not None and not isinstance(scale, (int, float)):  # a factor of the queries, in any of the ways
-        factors = query.new_tensor(per_model(scale, len(query), "scale"))
+        factors = numbers(per_model(scale, len(query), "scale"), query.dtype, query.device)
         query, scale = query * factors.view(-1, *(1,) * (query.dim() - 1)), 1.0
     return attend(query, key, value, attn_mask, is_causal, scale, p, stream)
 

@@ -71,7 +71,7 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """Minus the log-likelihood under normal distributions of variance `var` (`[B, N, ...]` or one number)."""
     if not isinstance(var, Tensor):
-        var = input.new_tensor(var).expand(input.shape)
+        var = input.new_full((), var).expand(input.shape)
     elif var.shape == input.shape[:-1]:
         var = var.unsqueeze(-1)
     if var.dim() != input.dim():

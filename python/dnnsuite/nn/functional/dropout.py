@@ -15,6 +15,7 @@ import torch
 
 from ... import ops
 from ...errors import InvalidArgument
+from ...ops.device import numbers
 from ...ops.shared import beside
 from .._precision import computable
 
@@ -33,7 +34,7 @@ def drawn(p: Rate, rng: Tensor | None, x: Tensor) -> tuple[Tensor | None, Tensor
         if not any(rates):
             return None, None
         if not isinstance(p, Tensor) or p.dtype != torch.float32 or p.device != x.device:
-            p = torch.tensor(rates, dtype=torch.float32, device=x.device)
+            p = numbers(rates, torch.float32, x.device)
     if rng is None:
         keys = torch.randint(-(1 << 62), 1 << 62, (len(x),), dtype=torch.int64)
         rng = torch.stack([keys, torch.zeros_like(keys)], 1).to(x.device)

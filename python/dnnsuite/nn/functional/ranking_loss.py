@@ -82,6 +82,11 @@ def triplet_margin_with_distance_loss(
     return torch.stack(values) if values else anchor.new_empty(anchor.shape[:-1])
 
 
+def _for(log_probs: Tensor, lengths: Tensor) -> Any:
+    """Return the lengths as torch takes them beside a GPU's tensors also where a step is recorded: not as a CPU's."""
+    return lengths.tolist() if log_probs.is_cuda and not lengths.is_cuda else lengths
+
+
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,
@@ -98,7 +103,7 @@ def ctc_loss(
     if log_probs.dim() == 4:
         lengths = [one.expand(len(log_probs), -1) if one.dim() == 1 else one for one in lengths]
     each = [
-        F.ctc_loss(x, y, of_inputs, of_targets, blank, reduction, zero_infinity)
+        F.ctc_loss(x, y, *(_for(x, one) for one in (of_inputs, of_targets)), blank, reduction, zero_infinity)
         for x, y, of_inputs, of_targets in zip(log_probs, targets, *lengths, strict=True)
     ]
     if each:
