@@ -35,7 +35,7 @@ def save(
 ) -> int:
     """Write the results of runs to a CSV file.
 
-    `check` and `compare` read it, and it can be committed to a repository. Runs that must not be pooled (two machines,
+    `check` and `compare` read it, and you can commit it to a repository. Runs that must not be pooled (two machines,
     two versions) are refused.
     """
     from .. import results

@@ -48,15 +48,15 @@ def import_file(
     ] = 1.0,
     against: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="Another file: compare the time of each kernel, FILE being the new one."),
+        typer.Option(help="Compare the time of each kernel with another file, the newer one."),
     ] = None,
     as_json: Json = False,
 ) -> int:
     """Import measurements of ncu, nvprof, nsys, dcgm, torch.
 
-    Prints what the files hold; --out writes it as CSV. Traces of several ranks are merged, and the rank that the
-    others wait for is named. With --against two files are compared by kernel. One trace of torch.profiler of 100 MB
-    and more is read in bounded memory.
+    Prints the contents of the files; --out writes them as CSV. Traces of several ranks are merged, and the rank that
+    the others wait for is named. With --against, two files are compared by kernel. A torch.profiler trace of 100 MB or
+    more is read in bounded memory.
     """
     from .. import importers
 
