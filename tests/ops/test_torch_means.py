@@ -34,6 +34,10 @@ REFUSED = {
     "logits": lambda o, y, c: F.binary_cross_entropy_with_logits(o, y.sigmoid()),
     "rows of all models": lambda o, y, c: F.cross_entropy(o.flatten(0, 1), c.flatten()),
     "a view of rows": lambda o, y, c: F.cross_entropy(o.reshape(-1, C), c.reshape(-1)),
+    "batchmean": lambda o, y, c: F.kl_div(o.log_softmax(2), y.softmax(2), reduction="batchmean"),
+    "batchmean of logarithms, distilled": lambda o, y, c: (
+        F.kl_div((o / 2).log_softmax(2), y.log_softmax(2), reduction="batchmean", log_target=True) * 4
+    ),
     "probabilities": lambda o, y, c: F.cross_entropy(o, y.softmax(2)),
     "a formula": lambda o, y, c: ((o - y) ** 2).mean(),
     "dimensions": lambda o, y, c: (o - y).abs().mean((0, 1, 2)),
@@ -74,6 +78,20 @@ def test_other_ways_to_write_it_give_each_model_its_own_gradient(name):
     loss = ALLOWED[name](array(dnnsuite.stack(x, B=B)), dnnsuite.stack(y, B=B), dnnsuite.stack(classes, B=B))
     loss.backward()
     own = _own_gradients(models, x, lambda o: F.mse_loss(o, y))
+    torch.testing.assert_close(array.state_dict(keep_vars=True)["2.weight"].grad, own)
+
+
+@pytest.mark.parametrize("log_target", [False, True])
+def test_a_divergence_of_each_model_is_no_mean_over_models(log_target):
+    models, x, y, _ = _parts()
+    targets = y.log_softmax(1) if log_target else y.softmax(1)
+
+    def loss(outputs, targets, **how):
+        return F.kl_div(outputs.log_softmax(-1), targets, log_target=log_target, **how)
+
+    own = _own_gradients(models, x, lambda outputs: loss(outputs, targets, reduction="batchmean"))
+    array = dnnsuite.fuse(models)
+    (loss(array(dnnsuite.stack(x, B=B)), dnnsuite.stack(targets, B=B), reduction="sum") / N).backward()
     torch.testing.assert_close(array.state_dict(keep_vars=True)["2.weight"].grad, own)
 
 

@@ -136,8 +136,12 @@ def check_batch(batch: Any, B: int) -> bool:
     if not isinstance(batch, list):
         ragged = [check_batch(part, B) for part in _parts(batch)]
         return any(ragged)
-    if len(batch) != B or not all(isinstance(t, torch.Tensor) for t in batch):
-        raise InvalidArgument(f"a list in a batch holds one tensor per model, {B}; got {len(batch)} values")
+    kinds = {(value.dtype, value.dim()) if isinstance(value, torch.Tensor) else None for value in batch}
+    if len(batch) != B or None in kinds or len(kinds) > 1:
+        raise InvalidArgument(
+            f"a list in a batch holds one tensor per model, {B}, of one dtype and number of dimensions; got "
+            f"{len(batch)} values. A DataLoader yields lists: pass `runner.step(*batch)` or a tuple"
+        )
     return True
 
 

@@ -28,6 +28,12 @@ _TERMS = (
     "SqueezeBackward0", "SqueezeBackward1", "ReshapeAliasBackward0", "UnsafeViewBackward0", "SqrtBackward0",
     "LogBackward0", "ExpBackward0", "PowBackward0",
 )  # fmt: skip
+_COMPOSED_LOSSES = {
+    ("Div", "Neg", "Sum", "Mul"): "cross_entropy",
+    ("Div", "Sum", "Sub", "Mul"): "kl_div",
+    ("Div", "Sum", "Mul", "Sub"): "kl_div",
+}
+_LONGEST_LOSS = 5
 _PRODUCTS = ("MulBackward0", "DivBackward0", "DivBackward1")
 _LOSSES = {
     "MseLoss": "mse_loss", "SmoothL1Loss": "smooth_l1_loss", "HuberLoss": "huber_loss", "NllLoss": "cross_entropy",
@@ -56,7 +62,7 @@ def _in_a_forward() -> bool:
 
 def _check(root: Any) -> None:
     for node, factors in _means(root):
-        found = _model_count(node)
+        found = model_count(node)
         if found is None or any(_is_number(factor, found) for factor in factors):
             continue
         of_losses = list(_saved(node, "self_sym_sizes") or ()) == [found]
@@ -66,11 +72,12 @@ def _check(root: Any) -> None:
                 "write losses.sum().backward()"
             )
         kind = node.name().removesuffix("Backward0")
-        name = _LOSSES.get(kind, "mse_loss")
+        name = _LOSSES.get(kind) or _composed_loss(node)
+        how = ", reduction='batchmean'" if name == "kl_div" else ""
         raise InvalidArgument(
             f"this loss is one mean over the outputs of {found} models, which gives each 1/{found} of its own "
-            f"gradient: write dnnsuite.nn.functional.{name}(outputs, targets).sum().backward(), "
-            f"with {'the' if kind in _LOSSES else 'any'} loss of dnnsuite.nn.functional, which is one per model"
+            f"gradient: write dnnsuite.nn.functional.{name or 'mse_loss'}(outputs, targets{how}).sum().backward(), "
+            f"with {'the' if name else 'any'} loss of dnnsuite.nn.functional, which is one per model"
         )
 
 
@@ -82,22 +89,28 @@ def _means(root: Any) -> Iterator[tuple[Any, list[Any]]]:
             return
         node, factors = todo.pop()
         name = node.name()
-        if name.startswith("Mean") or _saved(node, "reduction") == 1 or _is_soft_cross_entropy(node):
+        if name.startswith("Mean") or _saved(node, "reduction") == 1:
             yield node, factors
+        elif _composed_loss(node):
+            yield node, []
         elif name in _TERMS or name in _PRODUCTS:
             more = [node] if name == "MulBackward0" else []
             todo += [(inner, factors + more) for inner, _ in node.next_functions if inner is not None]
 
 
-def _is_soft_cross_entropy(node: Any) -> bool:
-    """Return True for torch's cross_entropy with probabilities, over dimension 1: in an array that of the samples."""
-    for name in ("DivBackward", "NegBackward", "SumBackward", "MulBackward"):
-        if node is None or not node.name().startswith(name):
-            return False
-        node = node.next_functions[0][0]
-    if node is None or node.name() != "LogSoftmaxBackward0":
-        return False
-    return _saved(node, "dim") == 1 and _saved(node, "result").dim() > 2
+def _composed_loss(node: Any) -> str | None:
+    """Name the loss of log-probabilities that divides a sum by the size of dimension 0, in an array that of the models:
+    cross_entropy with probabilities, and kl_div by "batchmean"."""
+    root, names = node, []
+    while node is not None and node.name() != "LogSoftmaxBackward0" and len(names) < _LONGEST_LOSS:
+        names.append(node.name().partition("Backward")[0])
+        node = next((inner for inner, _ in node.next_functions if inner is not None), None)
+    name = _COMPOSED_LOSSES.get(tuple(names))
+    outputs = _saved(node, "result")
+    if name is None or outputs is None or outputs.dim() < 3:
+        return None
+    right = _saved(node, "dim") == 1 if name == "cross_entropy" else _is_number(root, len(outputs))
+    return name if right else None
 
 
 def _is_number(product: Any, number: int) -> bool:
@@ -108,7 +121,7 @@ def _is_number(product: Any, number: int) -> bool:
     return False
 
 
-def _model_count(mean: Any) -> int | None:
+def model_count(mean: Any) -> int | None:
     """Return B if the mean is over tensors of an array of several models; None where the parameter that is nearest to
     it is no array's, or where the graph tells models apart."""
     todo: deque[tuple[Any, bool]] = deque((inner, False) for inner, _ in mean.next_functions)
