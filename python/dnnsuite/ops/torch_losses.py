@@ -26,19 +26,20 @@ def take_over() -> None:
 
     def show_with_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         show(kind, error, trace)
-        line = _line(trace) if isinstance(error, (RuntimeError, ValueError)) else None
+        line = line_to_write(trace) if isinstance(error, (RuntimeError, ValueError)) else None
         if line is not None:
             print(line, file=sys.stderr)
 
     sys.excepthook = show_with_line
 
 
-def _line(trace: TracebackType | None) -> str | None:
+def line_to_write(trace: TracebackType | None) -> str | None:
+    """Return what to write for a loss on an array's outputs in which an error came up; None for other errors."""
     while trace is not None:
         code, values = trace.tb_frame.f_code, trace.tb_frame.f_locals
         outputs = values.get("input")
         if code.co_filename == F.__file__ and code.co_name in _LOSSES and outputs is not None:
-            count = model_count(SimpleNamespace(next_functions=((outputs.grad_fn, 0),)))
+            count = model_count(SimpleNamespace(next_functions=((getattr(outputs, "grad_fn", None), 0),)))
             if count is not None:
                 return (
                     f"dnnsuite: these are the outputs of {count} models, {list(outputs.shape)}: write "
