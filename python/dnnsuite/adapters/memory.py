@@ -60,7 +60,7 @@ def memory(
     Args:
         base: a torch module without an adapter.
         configs: one per model, as for `adapt`.
-        batch: a batch of the array from `collate`, of which the mask is read.
+        batch: a batch of the array from `collate`; only its mask is used.
         states: numbers that the optimizer keeps for each parameter: 2 for AdamW, 1 for SGD with momentum.
 
     Raises:

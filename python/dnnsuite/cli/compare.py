@@ -27,9 +27,7 @@ Outs = Annotated[
 ]
 Threshold = Annotated[float, typer.Option(help="Smallest change that counts, as a fraction.")]
 MetricName = Annotated[str, typer.Option(help="Quantity to compare: a rate or a time of whole runs.")]
-Across = Annotated[
-    Texts, typer.Option(help="What differs on purpose: machine, software, or a condition; repeatable.")
-]
+Across = Annotated[Texts, typer.Option(help="What differs on purpose: machine, software, or a condition; repeatable.")]
 FailOnOption = Annotated[
     Texts, typer.Option(help="Exit with 1 if a point is slower:5%, failed, missing, inconclusive, ...; repeatable.")
 ]
@@ -48,9 +46,7 @@ def compare(
     method: Annotated[str, typer.Option(help="Compare runs in pairs, or all with all.")] = "auto",
     across: Across = None,
     name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all]")] = None,
-    cost_per_hour: Annotated[
-        Text, typer.Option(metavar="A,B", help="Price per hour of each of two machines.")
-    ] = None,
+    cost_per_hour: Annotated[Text, typer.Option(metavar="A,B", help="Price per hour of each of two machines.")] = None,
     watts: Annotated[Text, typer.Option(metavar="A,B", help="Power of each of two machines.")] = None,
     currency: Annotated[str, typer.Option(help="Currency of the prices, e.g. EUR.")] = "",
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,

@@ -100,9 +100,7 @@ def prepare_set(
     source: Annotated[
         Text, typer.Option("--from", help="An archive, a folder with the archives, or a folder with the data set.")
     ] = None,
-    fake: Annotated[
-        Number, typer.Option(help="Write N random samples in the format of the data set instead.")
-    ] = None,
+    fake: Annotated[Number, typer.Option(help="Write N random samples in the format of the data set instead.")] = None,
     unchecked: Annotated[bool, typer.Option("--unchecked", help="Accept archives with an unknown checksum.")] = False,
 ) -> int:
     """Unpack a data set's archives, or write a fake one.
@@ -149,13 +147,9 @@ def valprep(
     folder: Annotated[Path, typer.Argument(help="Folder with ImageNet's validation images.", show_default=False)],
     labels: Annotated[
         Text,
-        typer.Option(
-            help="List of the images' classes; docs/reproduce/tbd.md describes it.  [found beside FOLDER]"
-        ),
+        typer.Option(help="List of the images' classes; docs/reproduce/tbd.md describes it.  [found beside FOLDER]"),
     ] = None,
-    synsets: Annotated[
-        Text, typer.Option(help="Names of numbered classes: meta.mat or map_clsloc.txt.")
-    ] = None,
+    synsets: Annotated[Text, typer.Option(help="Names of numbered classes: meta.mat or map_clsloc.txt.")] = None,
     partial: Annotated[bool, typer.Option("--partial", help="Accept a list that names missing images.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the moves; move nothing.")] = False,
     as_json: Json = False,

@@ -64,9 +64,7 @@ def tune(
         ),
     ] = None,
     data: Annotated[str, typer.Option(help="Source of the samples; for lora a file of JSON lines.")] = "auto",
-    base: Annotated[
-        Text, typer.Option(help="lora: folder of a causal language model in transformers format.")
-    ] = None,
+    base: Annotated[Text, typer.Option(help="lora: folder of a causal language model in transformers format.")] = None,
     held_out: Annotated[Text, typer.Option(help="lora: file to compare trials by.  [a tenth of --data]")] = None,
     tokenizer: Annotated[Text, typer.Option(help="lora: folder of a tokenizer, or bytes.  [--base]")] = None,
     micro_batch: Annotated[

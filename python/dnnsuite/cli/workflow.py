@@ -31,9 +31,7 @@ def workflow(
     device: Annotated[Text, typer.Option()] = None,
     devices: Annotated[
         Texts,
-        typer.Option(
-            help="Devices to share the repeats: all (GPUs), cuda:0,cuda:1, or cpu,cpu (halves of the CPUs)."
-        ),
+        typer.Option(help="Devices to share the repeats: all (GPUs), cuda:0,cuda:1, or cpu,cpu (halves of the CPUs)."),
     ] = None,
     device_model: Annotated[Text, typer.Option(help="Name of the device in the files.  [the GPU's]")] = None,
     modes: Annotated[

@@ -353,7 +353,7 @@ class DeclaredJob(Job):
 
     @classmethod
     def check_equality(cls, config: JobConfig, steps: int = 20) -> dict[str, Any]:
-        """Train the array and B separate models alike, and return the comparison of their losses."""
+        """Train the array and B separate models in the same way, and return a comparison of their losses."""
         from ._equality import check
 
         return check(cls, config, steps)

@@ -56,7 +56,7 @@ class Rollouts(Protocol):
     def sizes(self) -> Mapping[str, Any]: ...
 
     def batch_of(self, model: torch.nn.Module, i: int) -> tuple[torch.Tensor, ...]:
-        """Return batch `i` since training began, made with `model`; called for every i in turn."""
+        """Return batch `i` since training began, made with `model`; called for every i in ascending order."""
 
 
 class Made(NamedTuple):
@@ -85,7 +85,7 @@ class Made(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Parameters that have an optimizer of their own.
+    """Parameters with their own optimizer.
 
     Attributes:
         holds: (name, parameter) of the plain model → True for a parameter of this group. The first group that holds a
@@ -145,7 +145,7 @@ class Metric(NamedTuple):
         of: (model, *held-out batch) → the measure `[]`; the mean over the batches counts.
         better: `more` or `less`.
         target: value that a sound implementation reaches, by preset; none for a preset that is not in it.
-        batches: number of held-out batches; None for as many as have 512 samples.
+        batches: number of held-out batches; None for enough to cover 512 samples.
     """
 
     name: str
@@ -168,8 +168,8 @@ class Preset:
     """Protocol of a measurement: length, repeats, batch size and the Bs to measure.
 
     Attributes:
-        epochs, iters_per_epoch, repeats, batch_size: values for each run; the first epoch is warm-up. A repeat starts
-            all processes anew.
+        epochs, iters_per_epoch, repeats, batch_size: values for each run; the first epoch is warm-up. Each repeat
+            starts new processes.
         observed: number of observations of `dnnsuite run`, and of the batches in each; by default all steps of the
             epochs in about thirty.
         goal: half width of a speedup's 95 % interval, relative, at which it is known.
@@ -226,19 +226,20 @@ class Workload:
         model: (options, one model's hyperparameters) → a plain torch module. Parameters without
             `requires_grad` are frozen.
         data: (job's configuration, options) → `Batches`, or `Rollouts` where the model makes them (B = 0 only).
-        loss: (model, *batch) → the loss `[]` of one model. Instead, a mapping of names of submodules to losses: in
-            each step these parts are trained in turn, each by its own optimizer while the others are frozen.
+        loss: (model, *batch) → the loss `[]` of one model. Instead, a mapping of names of submodules to losses: each
+            step trains these parts one after the other, each with its own optimizer while the others are frozen.
         optimizer: optimizer of each model, or groups of its parameters with an optimizer each.
         schedule: schedule of the optimizer, which steps at the end of each epoch.
         rate: factor of the learning rates by (step, steps of the run), for example `Rate`.
         clip_norm: norm at which the gradients of a model are clipped, or the name of an option that has it.
         accumulate: number of equal parts of a batch whose gradients are added up before a step.
         after_step: function of the model after each step, without gradients: averages of weights, copies of targets.
-        presets: presets by name; `default` stands in for a missing one. One called `baselines` has the sizes of the
-            suite of 2019; suites use it, and workflows use it for `paper`.
+        presets: presets by name; `default` is used for a missing one. One called `baselines` has the sizes of the suite
+            of 2019; suites use it, and workflows use it for `paper`.
         items_per_sample: number of items of `unit` in one sample of a batch, or a function of the options.
         flops_per_item: floating-point operations of one training step per item, a function of the options.
-        units: parts of the model that `NAME_partially_fused` leaves unfused in turn, each a list of names of modules.
+        units: parts of the model that `NAME_partially_fused` leaves unfused one after the other, each a list of module
+            names.
         held_out: function like `data`, for samples that are not trained on.
         metric: measure on the samples of `held_out`; give both or neither.
         files: (configuration, options) → (an endless loader of files, a function of what it gives to a batch, the

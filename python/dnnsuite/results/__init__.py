@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Runs as one tidy table, and statistics of it. Reads only the files of runs.
 
-`load` takes any mixture of directories; `summarize` and `wide` reduce its table, and pool only runs that are alike.
+`load` takes any mixture of directories; `summarize` and `wide` reduce its table, and pool only runs under the same
+conditions.
 """
 
 from .batch_sizes import by_batch_size, knee

@@ -24,7 +24,7 @@ def by_batch_size(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFra
 
     Columns: those, status, rate, rate_low, rate_high, unit, ms_per_step, peak_memory_bytes, gain_pct (of the rate per
     doubling of the batch, over the size before), knee, runs, failed, message. A size that failed has no rate; its
-    status is the class of its failure. One beside which the machine was too busy has none, and is `inconclusive`.
+    status is the class of its failure. A size measured on a machine that was too busy has none, and is `inconclusive`.
 
     Args:
         table: table from :func:`load`.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The benchmark suite: its jobs, run the way several users share a machine, each run recorded whole or not at all.
+"""The benchmark suite: its jobs run as if several users shared a machine, and each run leaves a complete record or
+none.
 
 `Settings` is a shorter name of :class:`SuiteSettings`.
 """

@@ -100,11 +100,11 @@ def _text(value: Any) -> str:
 
 
 def data_of(variants: Variants, dataroot: str | Path | None = None) -> list[Data]:
-    """Find the data of each variant; pictures that variants share lie in memory once.
+    """Find the data of each variant; pictures that variants share are in memory once.
 
     Args:
         variants: (name, settings) of each model, from :func:`varied`.
-        dataroot: folder with the data, as for :func:`find_data`, which also tells what is raised.
+        dataroot: folder with the data; see :func:`find_data`, also for exceptions.
     """
     made: dict[tuple[Any, ...], Data] = {}
     for _, settings in variants:
