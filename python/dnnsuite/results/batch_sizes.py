@@ -83,7 +83,7 @@ def _gain(small: dict[str, Any], large: dict[str, Any]) -> float:
 
 
 def knee(sizes: Sequence[int], rates: Sequence[float], gain: float = GAIN) -> int | None:
-    """Find the knee: the smallest batch size from which no larger one brings `gain` of the rate per doubling.
+    """Find the knee: the smallest batch size beyond which no larger one gains `gain` of the rate per doubling.
 
     Args:
         sizes: batch sizes in order.
@@ -91,7 +91,7 @@ def knee(sizes: Sequence[int], rates: Sequence[float], gain: float = GAIN) -> in
         gain: least share of the rate that counts as a gain.
 
     Returns:
-        The size; None where even the step to the largest size brings that much, and where there are not two sizes.
+        The size; None if even the largest size gains that much, or if there are not two sizes.
 
     >>> from dnnsuite import results
     >>> results.knee([1, 2, 4, 8, 16], [100, 190, 350, 400, 405])

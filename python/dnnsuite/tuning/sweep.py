@@ -137,7 +137,7 @@ def sweep(
         resume: continue what is in `out`, or in the last directory. Everything that affects results must be the same:
             arguments, data, and code with the functions and values that it uses.
         allow_changed: names of arguments that may differ when a sweep is resumed, for example `["loss"]`; the records
-        of trials that continue say so.
+            of trials that continue say so.
         share: True lets every process that makes the same call with the same `out`, on any machine with access to it,
             train some of the trials; each returns the whole sweep. A process may join, leave or die at any time. They
             communicate through a file in `out`, or through a database; give its URL instead of True.
