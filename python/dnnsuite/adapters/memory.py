@@ -42,7 +42,7 @@ class Memory:
         return self.base + self.adapters + self.activations
 
     def fit(self, room: int) -> int:
-        """Return the number of models, of the mean size of these, that fit into so many bytes.
+        """Return the number of models of average size that fit into `room` bytes.
 
         >>> Memory(base=100, adapters=40, activations=60, models=4).fit(250)
         6

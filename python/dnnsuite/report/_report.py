@@ -70,7 +70,7 @@ class SuiteReport:
 
     @property
     def learned(self) -> dict[str, str]:
-        """Measure of each job beside its target: of its last execution, or of the first that missed it."""
+        """Metric and target of each job, from its last execution or from the first that missed the target."""
         found = {}
         for job, of_job in by_job(entry for entry in self.entries if entry.quality).items():
             missed = [entry for entry in of_job if entry.missed]
@@ -80,7 +80,7 @@ class SuiteReport:
 
     @property
     def missed(self) -> dict[str, str]:
-        """The same of those that missed it, whose rates are of a training that does not work."""
+        """The jobs that missed their target; their rates belong to a training that does not work."""
         missed = {entry.job for entry in self.entries if entry.missed}
         return {job: said for job, said in self.learned.items() if job in missed}
 
@@ -103,7 +103,7 @@ class SuiteReport:
 
     @property
     def headline(self) -> str:
-        """The verdict in words, with its rule: the original's is the mean over all jobs."""
+        """The verdict in words, with its rule; the original's rule is the mean over all jobs."""
         if self.verdict == "NOT ENOUGH RUNS":
             return f"NOT ENOUGH RUNS: {self.summary['runs'].min()} of {LEAST_RUNS}"
         if self.verdict != "PASS":

@@ -203,7 +203,7 @@ class Sweep:
         return Coverage(dict.fromkeys(cover for covers in self.covers for cover in covers))
 
     def describe(self) -> str:
-        """One line: the best trial, and what the sweep took."""
+        """Return one line with the best trial and the cost of the sweep."""
         config = ", ".join(f"{name}={setting(value)}" for name, value in self.best_config.items())
         saved = self.epochs_from_scratch - self.epochs
         rungs = f", {saved} fewer than from scratch" if self.plan and saved > 0 else ""
