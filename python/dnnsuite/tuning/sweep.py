@@ -121,7 +121,7 @@ def sweep(
             ones.
         trials: number of configurations to draw.
         patience: number of epochs without an improvement (by the fraction `min_delta`) after which a trial ends.
-        micro_batch: for texts, number of sequences per model that are computed at once; the gradients of a batch add
+        micro_batch: number of sequences per model that are computed at once, for texts; the gradients of a batch add
             up.
         keep: number of best trials whose weights the result contains.
         seed: seed of weights, order of data and draws.
