@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Eight LoRA adapters teach a classifier to read digits that lie on their side. `python examples/adapters_digits.py`."""
+"""Eight LoRA adapters teach a classifier to read rotated digits. `python examples/adapters_digits.py`."""
 
 import warnings
 
