@@ -40,7 +40,7 @@ def in_parts(optimizer: Any, loss_function: Any, scaler: Any) -> tuple[tuple[Any
     scalers = (None,) * len(losses) if scaler is None else _listed(scaler)
     if len(scalers) != len(losses):
         raise InvalidArgument(
-            f"each of {len(losses)} optimizers scales its losses by a scaler of its own, got {len(scalers)}: give a "
+            f"each of {len(losses)} optimizers scales its losses by its own scaler, got {len(scalers)}: give a "
             "list, with None where gradients need no scale"
         )
     return optimizers, losses, scalers
@@ -64,7 +64,7 @@ def check_optimizer(optimizer: Any, B: int) -> None:
     if isinstance(optimizer, ArrayOptimizer):
         if not kind.step.__module__.startswith("dnnsuite."):
             raise InvalidArgument(
-                f"{kind.__name__} has a step of its own, which StepRunner would not call: compute what it adds in a "
+                f"{kind.__name__} has its own step, which StepRunner would not call: compute what it adds in a "
                 "hook (register_step_post_hook), or train by hand"
             )
         if not optimizer.passes:

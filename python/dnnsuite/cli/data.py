@@ -63,8 +63,8 @@ def list_sets(dataroot: Dataroot = None, as_json: Json = False) -> int:
         checked = f"{data.checked:<11}"
         text = f"{data.title}; read by {', '.join(data.jobs)}"
         print("\n".join(wrapped(text, f"  {name:<11} {state:<5} {data.size:<7} {checked} ")))
-    print("dnnsuite data where NAME says where one lies, or what to fetch")
-    print("dnnsuite data prepare NAME makes it ready")
+    print("dnnsuite data where NAME shows where one is, or what to fetch")
+    print("dnnsuite data prepare NAME prepares it")
     return 0
 
 

@@ -104,7 +104,7 @@ def _paths(files: list[Path]) -> tuple[list[Path], list[str]]:
     """Return the files, and those of folders, with remarks on what is there twice."""
     paths = [path for given in files for path in _traces_in(given)]
     packed = [path for path in paths if path not in files and path.suffix == ".gz" and path.with_suffix("") in paths]
-    notes = [f"{path}: left out, {path.with_suffix('').name} is there as well" for path in packed]
+    notes = [f"{path}: skipped, because {path.with_suffix('').name} is there as well" for path in packed]
     return [path for path in paths if path not in packed], notes
 
 

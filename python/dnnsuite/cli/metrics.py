@@ -139,7 +139,7 @@ def _summary(made: CounterPlan, kernels: bool) -> str:
         return f"{count}, sampled together"
     if made.steps == 1:
         return f"{count} in one pass: every step is counted in full, none is run again"
-    return f"{count} in {len(made.groups)} groups: a turn takes {made.steps} steps, none is run again"
+    return f"{count} in {len(made.groups)} groups: a cycle takes {made.steps} steps, none is run again"
 
 
 def roles(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SETUP_FAILED = 125  # as env, nohup and docker: the command was never started
 
 Slots = Annotated[str, typer.Option(help="Number of shares, or gpus: one per GPU.")]
-Locality = Annotated[str, typer.Option(help="auto, strict (cores near the GPU only) or prefer (as many as there are).")]
+Locality = Annotated[str, typer.Option(help="auto, strict (cores near the GPU only) or prefer (near cores first).")]
 Smt = Annotated[str, typer.Option(help="on, or off for one thread of each core.")]
 Reserve = Annotated[str, typer.Option(help="Memory to keep free for the machine: auto, 5%, 4G or bytes.")]
 Split = Annotated[bool, typer.Option("--allow-smt-split", help="Give threads of one core to different shares.")]

@@ -158,7 +158,7 @@ def sweep(request: Request) -> Drawn:
         files.append(request.file(folder / "sweep" if request.save is None else Path("sweep"), more=more))
         plots.save(figure.axes[0], files[-1])
     if not files:
-        raise InvalidArgument("; ".join(notes) or f"{request.directories[0]}: no sweep.json in it or below")
+        raise InvalidArgument("; ".join(notes) or f"{request.directories[0]}: no sweep.json here or below")
     return plots.Drawn(files, notes)
 
 

@@ -182,7 +182,7 @@ def _render_job(job: str, found: Roofline, now: Contention) -> list[str]:
         f"{s.attainable_pct:.0f} % of the time they took",
     ]
     if found.lanes > 1:
-        lines.append(f"  {found.lanes} threads run operators beside each other: each has 1/{found.lanes} of the roofs")
+        lines.append(f"  {found.lanes} threads run operators at the same time: each has 1/{found.lanes} of the roofs")
     lines += ["", f"  {'operator':<44} {'phase':<9} {'time':>6} {'FLOP/B':>7} {'GFLOP/s':>8} {'GB/s':>7} {'roof':>6}"]
     for row in _rows(found.table.head(_ROWS)):
         lines.append(

@@ -179,10 +179,10 @@ def _refuse_others(job: str, given: Mapping[str, Any]) -> None:
 
 def _refuse_beside_devices(devices: list[str] | None, device: str, on_cluster: bool) -> None:
     if devices and device != "auto":
-        raise InvalidArgument(f"--device {device} beside --devices {','.join(devices)}: give one of them")
+        raise InvalidArgument(f"--device {device} together with --devices {','.join(devices)}: give one of them")
     if devices and on_cluster:
         raise InvalidArgument(
-            "--devices beside --cluster: the scheduler gives each task its devices; --workers is their number"
+            "--devices together with --cluster: the scheduler gives each task its devices; --workers is their number"
         )
 
 
@@ -247,7 +247,7 @@ def _unavailable(modes: list[str], device: str) -> dict[str, str]:
     for mode in modes:
         why = get(mode).unavailable(device)
         if why is None and device != "cpu" and mode in ("concurrent", "mps", "mig"):
-            why = "a search runs no processes beside each other on a GPU yet"
+            why = "a search cannot run several processes on a GPU yet"
         if why is not None:
             found[mode] = why
     return found

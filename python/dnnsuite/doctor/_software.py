@@ -173,7 +173,7 @@ def cache_folder() -> Finding:
             file.write(b"x")
     except OSError as error:
         return warning(
-            f"{place} cannot be written ({error.strerror}); data is prepared anew in each process",
+            f"{place} cannot be written ({error.strerror}); data are prepared again in each process",
             "set DNNSUITE_CACHE to a folder that can",
         )
     return ok(f"{place}{'' if place.exists() else ' (not made yet)'}")

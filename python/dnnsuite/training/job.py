@@ -292,7 +292,7 @@ def array_of_job(
         raise InvalidArgument(f"seeds is {seeds}: must be at least 1")
     workload, values = values_of_job(name, preset, given, device)
     if len(kinds := dict.fromkeys(group.optimizer.name for group in workload.groups())) > 1:
-        raise InvalidArgument(f"job {name} trains by {' and '.join(kinds)}, of which no array is made: add --B 1")
+        raise InvalidArgument(f"job {name} trains by {' and '.join(kinds)}, which cannot train as an array: add --B 1")
     each = [
         experiment_of_job(name, preset, {**given, "seed": values["seed"] + i}, device, data, dataroot, until)
         for i in range(seeds)

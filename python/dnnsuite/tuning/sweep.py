@@ -273,7 +273,7 @@ def _check_mode(mode: str, device: str) -> None:
 
 def _shares(devices: str | Sequence[str], device: str, mode: str, threads: int) -> list[Share]:
     if device != "cpu":
-        raise InvalidArgument(f"device={device!r} beside devices={devices!r}: give one of them")
+        raise InvalidArgument(f"device={device!r} together with devices={devices!r}: give one of them")
     shares = shares_of(devices, threads)
     if mode == "concurrent" and shares[0].device != "cpu":
         raise InvalidArgument(f"mode='concurrent' is for CPUs, and devices is {devices!r}: use mode='hfta'")
@@ -311,7 +311,7 @@ def _recipe_of_texts(given: dict[str, Any], device: str, mode: str, spread: bool
 
     unread = [name for name in ("loss", "measure", "autocast") if given[name] is not None]
     if unread:
-        raise InvalidArgument(f"{unread[0]} is given beside texts, whose loss is that of the next token: leave it out")
+        raise InvalidArgument(f"{unread[0]} is given beside texts, which use the loss of the next token: leave it out")
     if mode == "concurrent" or spread:
         raise InvalidArgument(
             "mode='concurrent', and keep beside devices or share, are not for texts: give mode='hfta' and keep=1"
