@@ -51,7 +51,7 @@ def torch_names() -> Finding:
         return missing(f"import torch: {error}", f"pip install 'torch{TESTED_TORCH}'")
     lost = lost_names()
     if not lost:
-        return ok(f"all there, for {len(NAMES)} uses; dnnsuite/_torch/names.py says which")
+        return ok(f"all {len(NAMES)} that dnnsuite uses exist (dnnsuite/_torch/names.py)")
     detail = "; ".join(f"{name} is missing: {without}" for name, without in lost)
     return warning(detail, f"pip install 'torch{TESTED_TORCH}', or a newer dnnsuite")
 
