@@ -2,7 +2,7 @@
 """Random numbers of torch's functions, one stream per model, as one operator.
 
 It takes the streams as a tensor, so a recorded step replays it like any other, and every model gets the same numbers
-as in the eager step. On a CPU uniform, normal, Bernoulli and exponential numbers are drawn by
+as in the step as written. On a CPU uniform, normal, Bernoulli and exponential numbers are drawn by
 `ops.random_numbers`; all others by `torch.ops.dnnsuite.draw`, which calls torch's function once for each model.
 """
 
