@@ -60,7 +60,7 @@ def varied(settings: Settings, vary: Mapping[str, Sequence[Any]], B: int | None 
     ['lr=0.1, seed=1', 'lr=0.1, seed=2', 'lr=0.2, seed=1', 'lr=0.2, seed=2']
     """
     if not vary:
-        raise InvalidArgument(f"B={B} equal models: let a key vary,  e.g. --vary lr=0.05,0.1")
+        raise InvalidArgument(f"B={B} equal models: let a key vary, e.g. --vary lr=0.05,0.1")
     for key in vary:
         if key not in VARYING:
             raise InvalidArgument(
