@@ -52,7 +52,8 @@ def save(
             f"{', '.join(map(str, directories))}: no run ended well; there is nothing to compare with"
         )
     results.save_csv(table, to)
-    tell(f"{to}: {measured['run_id'].nunique()} runs of {measured['job'].nunique()} jobs")
+    jobs = measured["job"].nunique()
+    tell(f"{to}: {measured['run_id'].nunique()} runs of {jobs} job{'s' if jobs > 1 else ''}")
     return 0
 
 

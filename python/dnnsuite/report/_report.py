@@ -287,8 +287,8 @@ def _notes(entries: Sequence[ReportEntry], seed: pandas.DataFrame, unlike: Mappi
     others = sorted({entry.kind for entry in entries} - {entry.kind for entry in of_suites(entries)})
     if others:
         notes.append(
-            f"runs of a {' and of a '.join(others)} have rates, intervals and failures here, by mode, precision and B; "
-            "targets, the original's table and a score are for runs of a suite; `dnnsuite plot` draws speedup curves"
+            f"runs of a {' and of a '.join(others)} get rates, intervals and failures by mode, precision and B; "
+            "targets, the original's table and a score exist only for suites; `dnnsuite plot` draws curves"
         )
     for job, why in unlike.items():
         notes.append(f"{job} is not compared: {'; '.join(why)}")
@@ -298,18 +298,17 @@ def _notes(entries: Sequence[ReportEntry], seed: pandas.DataFrame, unlike: Mappi
     runs = {job: len(by_run(of_job)) for job, of_job in by_job(finished(entries)).items()}
     if once := [job for job, count in runs.items() if count == 1]:
         notes.append(
-            "measured in one run, which shows nothing of how much runs differ, so without an interval: "
-            f"{', '.join(once)}; `--repeats {FEWEST_RUNS}` or more would settle it"
+            "measured in one run, which does not show how much runs vary, so there is no interval: "
+            f"{', '.join(once)}; use `--repeats {FEWEST_RUNS}` or more"
         )
     if shaky := [job for job, count in runs.items() if 2 <= count < FEWEST_RUNS]:
         notes.append(
-            f"intervals over fewer than {FEWEST_RUNS} runs, too few to show whether a machine has two speeds, "
-            f"so that they may be too narrow: {', '.join(shaky)}"
+            f"these intervals are over fewer than {FEWEST_RUNS} runs and may be too narrow, because that is too few to "
+            f"show whether the machine has two speeds: {', '.join(shaky)}"
         )
     if partly := [job for job, of_job in by_job(entries).items() if _lost_a_copy(of_job)]:
         notes.append(
-            "a copy failed while others went on, which had more of the machine then; their rates count: "
-            + ", ".join(partly)
+            "a copy failed while others continued with more of the machine; their rates count: " + ", ".join(partly)
         )
     hosts = sorted({entry.hostname for entry in entries if entry.hostname})
     if len(hosts) > 1:
