@@ -292,7 +292,7 @@ class Array(SharedState, torch.nn.Module):
         return model
 
     def _index(self, index: int) -> int:
-        index = _plain_number(index)
+        index = getattr(index, "tolist", lambda: index)()  # of torch's and NumPy's numbers, for example argmin
         if isinstance(index, bool) or not isinstance(index, int) or not -self.B <= index < self.B:
             raise InvalidArgument(f"there is no model {index!r} in an array of {self.B}")
         return index % self.B
@@ -307,8 +307,8 @@ class Array(SharedState, torch.nn.Module):
         Raises:
             InvalidArgument: there is no such model, none would be left, or a companion is missing. Nothing is changed.
         """
-        indices = _plain_number(indices)
-        gone = {self._index(i) for i in ([indices] if isinstance(indices, int) else indices)}
+        several: Any = indices if getattr(indices, "ndim", isinstance(indices, Iterable)) else [indices]
+        gone = {self._index(i) for i in several}
         left = [i for i in range(self.B) if i not in gone]
         if not left:
             raise InvalidArgument(f"drop of all {self.B} models leaves no array")
@@ -334,7 +334,7 @@ class Array(SharedState, torch.nn.Module):
             companions: optimizer, scheduler and scaler.
             fresh: hyper-parameters for the optimizer, each one number or one per new model.
         """
-        slots, new = [self._index(i) for i in _listed(_plain_number(index))], _listed(model)
+        slots, new = [self._index(i) for i in _listed(index)], _listed(model)
         if slots != sorted(set(slots)) or len(slots) != len(new):
             raise InvalidArgument(
                 f"{len(new)} models for the slots {slots}: give one for each, and the slots in ascending order"
@@ -399,8 +399,3 @@ class Array(SharedState, torch.nn.Module):
 def _listed(value: Any) -> list[Any]:
     """List several values, or a single one."""
     return list(value) if isinstance(value, (list, tuple, range)) else [value]
-
-
-def _plain_number(value: Any) -> Any:
-    """Make plain numbers of a tensor's or an array's, such as `losses.argmin()`."""
-    return value.tolist() if hasattr(value, "tolist") else value

@@ -73,8 +73,7 @@ def _checked(sequence: Mapping[str, Any], model: int, place: int) -> dict[str, t
 
 
 def micro_batches(batch: Mapping[str, torch.Tensor], sequences: int) -> Iterator[dict[str, torch.Tensor]]:
-    """Split a batch into parts with at most `sequences` sequences per model; their losses add up to those of the whole
-    batch.
+    """Split a batch into parts with at most `sequences` sequences per model; their losses add up to those of the whole.
 
     In parts of 4 sequences, a model with 16 sequences is in four parts and one with 4 in the first only. Each part has
     `targets` `[B]`, the number of targets of each model in the whole batch, by which `losses.next_token` divides. Parts

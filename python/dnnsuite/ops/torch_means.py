@@ -5,6 +5,9 @@ A script can train with `torch.nn.functional.mse_loss(array(x), y)` and with `lo
 but the size of every gradient. Once there is a layer of an array, each pass of autograd's engine begins with a look at
 the graph of a scalar, whichever function asks for it: a mean over tensors of an array in which no model was
 picked out, and that nothing multiplies by B again, is refused.
+
+`torch.nn.functional.cross_entropy(array(x), y)` fails in torch, which looks for classes in dimension 1. If such an
+error ends the program, a line below it says what to write instead.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace, TracebackType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from .._torch import backward_pass, look_at_what_is_differentiated
 from ..errors import InvalidArgument
@@ -33,7 +38,6 @@ _COMPOSED_LOSSES = {
     ("Div", "Sum", "Sub", "Mul"): "kl_div",
     ("Div", "Sum", "Mul", "Sub"): "kl_div",
 }
-_LONGEST_LOSS = 5
 _PRODUCTS = ("MulBackward0", "DivBackward0", "DivBackward1")
 _LOSSES = {
     "MseLoss": "mse_loss", "SmoothL1Loss": "smooth_l1_loss", "HuberLoss": "huber_loss", "NllLoss": "cross_entropy",
@@ -43,8 +47,32 @@ _LOSSES = {
 
 
 def take_over() -> None:
-    """Look at what is differentiated, from now on."""
+    """Look at what is differentiated, and at errors that end the program, from now on."""
     look_at_what_is_differentiated(_look)
+    show = sys.excepthook
+
+    def show_with_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        show(kind, error, trace)
+        if isinstance(error, (RuntimeError, ValueError)) and (line := line_to_write(trace)):
+            print(line, file=sys.stderr)
+
+    sys.excepthook = show_with_line
+
+
+def line_to_write(trace: TracebackType | None) -> str | None:
+    """Return what to write for a loss on an array's outputs in which an error came up; None for other errors."""
+    while trace is not None:
+        code, outputs = trace.tb_frame.f_code, trace.tb_frame.f_locals.get("input")
+        if code.co_filename == F.__file__ and code.co_name in ("nll_loss", *_LOSSES.values()):
+            count = _model_count(SimpleNamespace(next_functions=((getattr(outputs, "grad_fn", None), 0),)))
+            if count is not None:
+                return (
+                    f"dnnsuite: these are the outputs of {count} models, {list(outputs.shape)}: write "
+                    f"dnnsuite.nn.functional.{code.co_name}(outputs, targets).sum().backward(), one loss per model; "
+                    f"targets that all models share are dnnsuite.stack(targets, B={count})"
+                )
+        trace = trace.tb_next
+    return None
 
 
 def _look(outputs: Sequence[Any]) -> None:
@@ -62,7 +90,7 @@ def _in_a_forward() -> bool:
 
 def _check(root: Any) -> None:
     for node, factors in _means(root):
-        found = model_count(node)
+        found = _model_count(node)
         if found is None or any(_is_number(factor, found) for factor in factors):
             continue
         of_losses = list(_saved(node, "self_sym_sizes") or ()) == [found]
@@ -101,8 +129,8 @@ def _means(root: Any) -> Iterator[tuple[Any, list[Any]]]:
 def _composed_loss(node: Any) -> str | None:
     """Name the loss of log-probabilities that divides a sum by the size of dimension 0, in an array that of the models:
     cross_entropy with probabilities, and kl_div by "batchmean"."""
-    root, names = node, []
-    while node is not None and node.name() != "LogSoftmaxBackward0" and len(names) < _LONGEST_LOSS:
+    root, names = node, list[str]()
+    while node is not None and node.name() != "LogSoftmaxBackward0" and len(names) < 5:
         names.append(node.name().partition("Backward")[0])
         node = next((inner for inner, _ in node.next_functions if inner is not None), None)
     name = _COMPOSED_LOSSES.get(tuple(names))
@@ -121,7 +149,7 @@ def _is_number(product: Any, number: int) -> bool:
     return False
 
 
-def model_count(mean: Any) -> int | None:
+def _model_count(mean: Any) -> int | None:
     """Return B if the mean is over tensors of an array of several models; None where the parameter that is nearest to
     it is no array's, or where the graph tells models apart."""
     todo: deque[tuple[Any, bool]] = deque((inner, False) for inner, _ in mean.next_functions)

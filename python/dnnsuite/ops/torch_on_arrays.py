@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from . import array_layers, torch_clip, torch_init, torch_losses, torch_means, torch_optimizers, torch_plateau
+from . import array_layers, torch_clip, torch_init, torch_means, torch_optimizers, torch_plateau
 
 _taken_over = False
 
@@ -18,7 +18,7 @@ def register(layer: torch.nn.Module) -> None:
     global _taken_over
     if not _taken_over:
         _taken_over = True
-        for part in (torch_clip, torch_init, torch_losses, torch_means, torch_optimizers, torch_plateau):
+        for part in (torch_clip, torch_init, torch_means, torch_optimizers, torch_plateau):
             part.take_over()
     array_layers.add(layer)
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Throughput by mode, precision and number of models: means, intervals and ratios over runs under the same
-conditions."""
+"""Throughput by mode, precision and number of models: means, intervals and ratios over comparable runs."""
 
 from __future__ import annotations
 

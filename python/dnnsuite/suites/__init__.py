@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The benchmark suite: its jobs run as if several users shared a machine, and each run leaves a complete record or
-none.
+"""The benchmark suite: its jobs run as if several users shared a machine; records are complete or absent.
 
 `Settings` is a shorter name of :class:`SuiteSettings`.
 """
