@@ -33,7 +33,7 @@ _TERMS = (
     "SqueezeBackward0", "SqueezeBackward1", "ReshapeAliasBackward0", "UnsafeViewBackward0", "SqrtBackward0",
     "LogBackward0", "ExpBackward0", "PowBackward0",
 )  # fmt: skip
-_COMPOSED_LOSSES = {
+_COMPOSED_LOSSES: dict[tuple[str, ...], str] = {
     ("Div", "Neg", "Sum", "Mul"): "cross_entropy",
     ("Div", "Sum", "Sub", "Mul"): "kl_div",
     ("Div", "Sum", "Mul", "Sub"): "kl_div",
@@ -62,8 +62,9 @@ def take_over() -> None:
 def line_to_write(trace: TracebackType | None) -> str | None:
     """Return what to write for a loss on an array's outputs in which an error came up; None for other errors."""
     while trace is not None:
-        code, outputs = trace.tb_frame.f_code, trace.tb_frame.f_locals.get("input")
+        code, values = trace.tb_frame.f_code, trace.tb_frame.f_locals
         if code.co_filename == F.__file__ and code.co_name in ("nll_loss", *_LOSSES.values()):
+            outputs: Any = values.get("input")
             count = _model_count(SimpleNamespace(next_functions=((getattr(outputs, "grad_fn", None), 0),)))
             if count is not None:
                 return (
