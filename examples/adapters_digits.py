@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Eight LoRA adapters teach a classifier to read digits lying on their side. `python examples/adapters_digits.py`."""
+"""Eight LoRA adapters teach a classifier to read rotated digits. `python examples/adapters_digits.py`."""
 
 import warnings
 
@@ -30,7 +30,7 @@ def accuracy(logits):
 
 
 print(f"base: {accuracy(base(upright[1437:])):.3f} upright, {accuracy(base(lying[1437:])):.3f} lying")
-# Or `import peft`, unless a CPU build of torch has a CUDA build of torchvision beside it.
+# Plain `import peft` fails if a CPU build of torch is installed with a CUDA build of torchvision.
 peft = dnnsuite.adapters.import_peft()
 runs = [(rank, lr) for rank in (1, 2, 4, 8) for lr in (3e-3, 1e-2)]
 configs = [peft.LoraConfig(r=rank, lora_alpha=16, target_modules=["0", "2"]) for rank, _ in runs]
@@ -50,5 +50,5 @@ found = accuracy(array(dnnsuite.stack(lying[1437:], B=len(runs))))
 for (rank, lr), value in zip(runs, found, strict=True):
     print(f"rank {rank}, lr {lr:g}: {value:.3f} lying")
 best = int(found.argmax())
-array[best].save_pretrained("best_adapter")  # which PEFT loads
+array[best].save_pretrained("best_adapter")  # PEFT can load it
 print(f"rank {runs[best][0]} with lr {runs[best][1]:g} is the best; its adapter is in best_adapter/")

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Is a commit slower than another? Run it in a repository with a job of yours, on a developer's machine or in CI:
+# Is one commit slower than another? Run this in a repository with your own job, on your machine or in CI:
 #
 #   compare_commits.sh BASE HEAD JOB.py [OPTIONS of dnnsuite workflow ...]
 #
-# JOB.py declares a job of the same name, as spirals.py does. Both commits are measured in turns on this machine, since
-# two machines of a CI service are not alike; the exit status is 1 if HEAD is 5 % slower, and known to be.
+# JOB.py declares a job of the same name, like spirals.py. The two commits alternate on this machine, because two machines
+# of a CI service differ. The exit status is 1 if HEAD is at least 5 % slower and the difference is certain.
 set -euo pipefail
 base=${1:?give the base commit} head=${2:?give the commit to judge} file=${3:?give the file of the job}
 shift 3

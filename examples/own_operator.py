@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Benchmark an operator of your own: `softmax(x @ w + b)` of 16 models, stacked against one by one. 5 seconds."""
+"""Benchmark your own operator: `softmax(x @ w + b)` of 16 models, stacked or one by one. 5 seconds."""
 
 import torch
 
@@ -19,12 +19,12 @@ def stacked():
 
 torch.testing.assert_close(stacked(), torch.stack(one_by_one()))  # equal first, fast second
 
-# One way alone: samples until the mean is known to 2 %, or for a second. A sample is 20 calls.
+# Measure one way: take samples until the mean is known to 2 %, or for a second. A sample is 20 calls.
 rule = timing.measure(stacked, timing.Precision(0.02, budget_s=1.0), number=20)
 interval = timing.batch_means(rule.seconds / 20)
 print(f"stacked: {1e6 * interval.mean:.1f} us [{1e6 * interval.low:.1f}, {1e6 * interval.high:.1f}], {rule.status}")
 
-# Two ways: in turns, so that a change of the machine's clock meets both alike.
+# Compare two ways: alternate them, so that a change of the clock speed affects both.
 slow, fast = timing.measure_pairs(one_by_one, stacked, pairs=200)
 found = timing.compare(slow, fast)
 print(f"stacked is {found.verdict}: {found.ratio:.2f} times as fast [{found.low:.2f}, {found.high:.2f}]")

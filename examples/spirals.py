@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A workload of your own: `dnnsuite workflow spirals --plugin spirals` in this folder."""
+"""Your own workload: run `dnnsuite workflow spirals --plugin spirals` in this folder."""
 
 import math
 
@@ -9,7 +9,7 @@ from dnnsuite import jobs
 from dnnsuite.data.batches import ArrayBatches
 
 
-def model(options, hyper):  # one plain model; `hyper` are its own hyperparameters
+def model(options, hyper):  # one plain model; `hyper` has its hyper-parameters
     width, drop = options["width"], torch.nn.Dropout(hyper["dropout"])
     return torch.nn.Sequential(
         torch.nn.Linear(2, width), torch.nn.Tanh(), torch.nn.Linear(width, width), torch.nn.Tanh(), drop,
@@ -17,7 +17,7 @@ def model(options, hyper):  # one plain model; `hyper` are its own hyperparamete
     )  # fmt: skip
 
 
-def data(config, options):  # batches of a position on one of two spirals, and which it is
+def data(config, options):  # batches of positions on two spirals, and the spiral of each
     t = 3 * math.pi * torch.rand(4096, generator=torch.Generator().manual_seed(config.data_seed)).sqrt()
     arm = torch.arange(4096) % 2
     xy = torch.stack([torch.cos(t + math.pi * arm), torch.sin(t + math.pi * arm)], 1) * t[:, None] / 10

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Fine-tune a tiny BERT of Hugging Face with padded masks over 8 learning rates. Needs `dnnsuite[jobs]`; a minute."""
+"""Fine-tune a tiny Hugging Face BERT with padding masks at 8 learning rates. Needs `dnnsuite[jobs]`; a minute."""
 
 import torch
 
 import dnnsuite
 
-dnnsuite.data.import_torchvision()  # transformers looks for it, and beside a CPU torch it may not load by itself
+dnnsuite.data.import_torchvision()  # transformers imports it, which may fail with a CPU build of torch
 from transformers import BertConfig, BertForSequenceClassification  # noqa: E402
 
 

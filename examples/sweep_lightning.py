@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A LightningModule as it is: its training step, its optimizer, and what it logs. Needs `lightning`; 10 seconds."""
+"""An unmodified LightningModule: its training step, optimizer and logged values. Needs `lightning`; 10 seconds."""
 
 import torch
 from sklearn.datasets import load_digits
@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 import dnnsuite
 from dnnsuite.tuning import Hyperband, LogUniform
 
-dnnsuite.data.import_torchvision()  # lightning looks for it, and beside a CPU torch it may not load by itself
+dnnsuite.data.import_torchvision()  # lightning imports it, which may fail with a CPU build of torch
 import lightning  # noqa: E402
 
 

@@ -10,7 +10,7 @@ from dnnsuite.tuning import Int, LogUniform, OptunaSearch
 
 
 def mlp(config):
-    hidden = 16 * config["blocks"]  # trials of different sizes are in arrays of their own
+    hidden = 16 * config["blocks"]  # trials of different sizes go into separate arrays
     return torch.nn.Sequential(torch.nn.Linear(64, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 10))
 
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A search by the tasks of a job array: sbatch examples/sweep_slurm.sh DIRECTORY, on a file system that all nodes share.
-# Submit it again to go on after a time limit; more tasks may join at any time.
+# A search in the tasks of a job array: sbatch examples/sweep_slurm.sh DIRECTORY, on a file system that all nodes share.
+# Submit it again to continue after a time limit; more tasks may join at any time.
 #SBATCH --job-name=sweep
 #SBATCH --array=0-7
 #SBATCH --cpus-per-task=4

@@ -21,7 +21,7 @@ if not out.exists():
 table = pd.read_csv(out / "throughput.csv")
 print(table[["batch_size", "status", "rate", "unit", "ms_per_step"]].to_string(index=False))
 
-# The records, with everything that is known of each run: a tidy table of runs and metrics.
+# The records have all details of each run: load them as a tidy table of runs and metrics.
 runs = results.load(out)
 print(f"{len(runs)} rows of {runs['run_id'].nunique()} runs on {runs['device'].iloc[0]}")
 summary = results.by_batch_size(runs)

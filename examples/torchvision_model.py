@@ -6,7 +6,7 @@ import torch
 import dnnsuite
 from dnnsuite import nn, optim
 
-torchvision = dnnsuite.data.import_torchvision()  # beside a CPU torch it may not load by itself
+torchvision = dnnsuite.data.import_torchvision()  # a plain import may fail with a CPU build of torch
 
 rates = [0.1, 0.01, 0.001]
 torch.manual_seed(0)
@@ -14,7 +14,7 @@ models = [torchvision.models.mobilenet_v3_small(num_classes=4) for _ in rates]
 array = dnnsuite.fuse(models)
 optimizer = optim.SGD(array.parameters(), lr=rates, momentum=0.9)
 
-# Bright quarters of noise: the class is the quarter.
+# Images of noise with one bright quarter, which is the class.
 labels = torch.arange(32) % 4
 images = torch.randn(32, 3, 64, 64)
 for image, label in zip(images, labels.tolist(), strict=True):

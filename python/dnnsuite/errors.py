@@ -31,7 +31,7 @@ class BadData(InvalidArgument):
 
 
 class StaleRecording(Error):
-    """Raised before a step whose replay, as an audit finds, no longer equals the eager step.
+    """Raised before a step if an audit finds that its replay no longer equals the eager step.
 
     The message names the first tensor or Python value that differs. Array, optimizer and Python state are as they were
     before the step, and the StepRunner runs eager steps from then on.
@@ -75,7 +75,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def check_choice(what: str, value: str, accepted: Iterable[str]) -> None:
-    """Raise InvalidArgument for a value that is none of `accepted`, with the nearest; `what` names it."""
+    """Raise InvalidArgument for a value that is not in `accepted`, with the nearest one; `what` names the value."""
     accepted = [*accepted]
     if value not in accepted:
         raise InvalidArgument(f"{what} {value!r}; accepted: {', '.join(accepted)}{did_you_mean(value, accepted)}")
@@ -93,7 +93,7 @@ def some_of(names: Iterable[str], rest: str = "") -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return an error's own words; for an error with a file, without its number and the name of the file.
+    """Return the message of an error, without the error number and the name of a file.
 
     >>> reason(FileNotFoundError(2, "No such file or directory", "space.yaml"))
     'No such file or directory'

@@ -241,7 +241,7 @@ def test_refuses_lists_that_do_not_match():
         StepRunner(array, optimizers, judged)
     with pytest.raises(InvalidArgument, match="0 optimizers and 0 loss functions"):
         StepRunner(array, [], [])
-    with pytest.raises(InvalidArgument, match="a scaler of its own, got 1"):
+    with pytest.raises(InvalidArgument, match="its own scaler, got 1"):
         StepRunner(array, optimizers, [judged, passed], scaler=optim.GradScaler("cpu", B=B))
     with pytest.raises(InvalidArgument, match="got torch's Adam"):
         StepRunner(array, [optimizers[0], torch.optim.Adam(array.parameters())], [judged, passed])

@@ -121,8 +121,11 @@ def test_refuses_a_batch_of_another_width():
 
 
 def test_refuses_a_list_that_is_not_one_tensor_per_model():
-    with StepRunner(*make(2), loss) as runner, pytest.raises(InvalidArgument, match="one tensor per model, 2; got 3"):
-        runner.step([torch.zeros(2, 6)] * 3, [torch.zeros(2)] * 3)
+    with StepRunner(*make(2), loss) as runner:
+        with pytest.raises(InvalidArgument, match=r"one tensor per model, 2, .* got 3 values"):
+            runner.step([torch.zeros(2, 6)] * 3, [torch.zeros(2)] * 3)
+        with pytest.raises(InvalidArgument, match=r"A DataLoader yields lists: pass `runner.step\(\*batch\)"):
+            runner.step([torch.zeros(8, 6), torch.zeros(8, dtype=torch.long)])
 
 
 def test_refuses_a_batch_that_does_not_come_apart_in_equal_parts():

@@ -90,7 +90,7 @@ def test_a_reference_is_the_base(checkpoints):
     ("base", "config", "said"),
     [
         (lambda: qwen(window=16), lora(2, ["q_proj"]), ""),
-        (lambda: qwen(window=3), lora(2, ["q_proj"]), "depend on what stands before"),
+        (lambda: qwen(window=3), lora(2, ["q_proj"]), "depend on what comes before"),
         (llama, peft.IA3Config(target_modules=["v_proj"], feedforward_modules=[]), "default of its own"),
         (lambda: transformers.BloomForCausalLM(transformers.BloomConfig(hidden_size=16, n_layer=2, n_head=2,
          vocab_size=30)), lora(2, ["query_key_value"]), "not every layer"),

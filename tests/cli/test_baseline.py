@@ -30,7 +30,7 @@ def test_a_baseline_is_kept_and_checked(made, capsys, tmp_path, monkeypatch):
     assert status("baseline", "check", same) == 2
     assert "dnnsuite baseline save" in capsys.readouterr().err
     assert status("baseline", "save", a) in (0, None)
-    assert capsys.readouterr().out == "dnnsuite-baseline.csv: 3 runs of 1 jobs\n"
+    assert capsys.readouterr().out == "dnnsuite-baseline.csv: 3 runs of 1 job\n"
     assert status("baseline", "save", a) == 2
     assert "--replace" in capsys.readouterr().err
     assert status("baseline", "save", a, "--replace") in (0, None)

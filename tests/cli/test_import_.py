@@ -168,7 +168,7 @@ def test_a_folder_is_read_without_what_is_no_trace(tmp_path, capsys):
     assert status == 0
     assert "ranks; 4 kernels" in out
     assert "config.json: JSON that is not a trace of torch.profiler: left out" in err
-    assert "rank0.json.gz: left out, rank0.json is there as well" in err
+    assert "rank0.json.gz: skipped, because rank0.json is there as well" in err
     assert run(capsys, tmp_path / "config.json")[0] == 2  # a file that was named is not left out
     (tmp_path / "rank1.json").write_text('{"traceEvents": [')  # nor a trace that is damaged
     assert run(capsys, tmp_path)[0] == 2

@@ -43,7 +43,7 @@ def test_plan(capfd: pytest.CaptureFixture[str]) -> None:
     assert status("plan", "cores,alu", "--kernels", "--chip", "GH100") == 0
     assert "every kernel runs alone, in 2 passes" in capfd.readouterr().out
     assert status("plan", "cores", "--chip", "GV100") == 0
-    assert "2 groups: a turn takes 2 steps, none is run again" in capfd.readouterr().out
+    assert "2 groups: a cycle takes 2 steps, none is run again" in capfd.readouterr().out
 
 
 def test_roles(capfd: pytest.CaptureFixture[str]) -> None:

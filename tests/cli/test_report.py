@@ -52,7 +52,7 @@ def test_a_report_on_a_workflow_says_what_it_cannot_have(capsys):
     status, said, _ = run(capsys, FIXTURES / "workflow")
     assert status == 0
     assert "toy hfta fp32 B=2" in said
-    assert "targets, the original's table and a score are for runs of a suite" in said
+    assert "targets, the original's table and a score exist only for suites" in said
 
 
 def test_this_machine_becomes_the_target(mila_tree, tmp_path, capsys):  # noqa: F811

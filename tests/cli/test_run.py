@@ -31,7 +31,7 @@ TOY = ("toy-nap", "--plugin", "suite_toys", "--device", "cpu")
         (["--copies", "few"], "--copies few: expected per-gpu, all, or a number of at least 1"),
         (["--pin", "x"], "--pin x: accepted: auto, cgroup, affinity, none"),
         (["--nproc", "2"], "--nproc 2: run measures copies of a job side by side, each in one process"),
-        (["--shard"], "`dnnsuite train JOB` trains one model in several, to the same target"),
+        (["--shard"], "to train one model in several processes, to the same target, use `dnnsuite train JOB`"),
         (["--name", "vae"], "no job 'vae' in this suite; it has toy-nap"),
         (["--dataroot", "absent"], "--dataroot absent: no such directory"),
         (["--resume"], "--resume: there is no dnnsuite-runs/toy-nap-*"),

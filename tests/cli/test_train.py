@@ -34,7 +34,7 @@ def _in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--device", "abacus"], "unknown device 'abacus'"),
         (["--vary", "lr=0.1,fast"], "lr is 'fast': not a number"),
         (["--vary", "batch_size=2,4"], "batch_size cannot vary within an array"),
-        (["--B", "3"], "B=3 models that are all alike: let a key vary, e.g. --vary lr=0.05,0.1"),
+        (["--B", "3"], "B=3 equal models: let a key vary, e.g. --vary lr=0.05,0.1"),
         (["--vary", "lr=0.1,0.2", "--B", "3"], "B=3, and --vary has 2 of lr"),
         (["--evaluate"], "--evaluate needs a checkpoint: --resume FILE, or the --out of a run"),
         (["--evaluate", "--resume", "gone.pt"], "--evaluate: gone.pt: no such file"),

@@ -40,7 +40,7 @@ def test_a_suite_is_in_its_section_in_its_order(suite: str) -> None:
 
 
 def test_a_row_says_what_the_job_is() -> None:
-    for job, (stands_for, model, data, measured, seconds, array) in ROWS.items():
+    for job, (stands_for, measured, seconds, array, data, model) in ROWS.items():
         card = card_of(job)
         assert stands_for
         assert (model, data) == (card.model, card.data), job

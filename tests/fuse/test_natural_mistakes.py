@@ -108,3 +108,15 @@ def test_models_that_are_not_in_a_list_are_refused_with_the_line_to_write():
     one, other = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
     with pytest.raises(InvalidArgument, match=r"fuse\(\[a, b\]\)"):
         dnnsuite.fuse(one, other)
+
+
+def test_a_model_is_named_by_a_number_of_torch_or_numpy():
+    array = dnnsuite.fuse([torch.nn.Linear(2, 2) for _ in range(5)])
+    losses = torch.tensor([3.0, 2.0, 0.0, 1.0, 4.0])
+    assert torch.equal(array[losses.argmin()].weight, array[numpy.int64(2)].weight)
+    array.drop(losses.argmin())
+    array.drop(torch.tensor([0, 3]))
+    assert array.B == 2
+    for wrong in (torch.tensor(0.5), torch.tensor([0, 1]), numpy.float64(1)):
+        with pytest.raises(InvalidArgument, match="there is no model"):
+            array[wrong]

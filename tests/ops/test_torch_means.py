@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What a script of plain torch does to an array's losses: the gradient of each model is its own, or it is refused."""
 
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -34,6 +36,10 @@ REFUSED = {
     "logits": lambda o, y, c: F.binary_cross_entropy_with_logits(o, y.sigmoid()),
     "rows of all models": lambda o, y, c: F.cross_entropy(o.flatten(0, 1), c.flatten()),
     "a view of rows": lambda o, y, c: F.cross_entropy(o.reshape(-1, C), c.reshape(-1)),
+    "batchmean": lambda o, y, c: F.kl_div(o.log_softmax(2), y.softmax(2), reduction="batchmean"),
+    "batchmean of logarithms, distilled": lambda o, y, c: (
+        F.kl_div((o / 2).log_softmax(2), y.log_softmax(2), reduction="batchmean", log_target=True) * 4
+    ),
     "probabilities": lambda o, y, c: F.cross_entropy(o, y.softmax(2)),
     "a formula": lambda o, y, c: ((o - y) ** 2).mean(),
     "dimensions": lambda o, y, c: (o - y).abs().mean((0, 1, 2)),
@@ -77,6 +83,20 @@ def test_other_ways_to_write_it_give_each_model_its_own_gradient(name):
     torch.testing.assert_close(array.state_dict(keep_vars=True)["2.weight"].grad, own)
 
 
+@pytest.mark.parametrize("log_target", [False, True])
+def test_a_divergence_of_each_model_is_no_mean_over_models(log_target):
+    models, x, y, _ = _parts()
+    targets = y.log_softmax(1) if log_target else y.softmax(1)
+
+    def loss(outputs, targets, **how):
+        return F.kl_div(outputs.log_softmax(-1), targets, log_target=log_target, **how)
+
+    own = _own_gradients(models, x, lambda outputs: loss(outputs, targets, reduction="batchmean"))
+    array = dnnsuite.fuse(models)
+    (loss(array(dnnsuite.stack(x, B=B)), dnnsuite.stack(targets, B=B), reduction="sum") / N).backward()
+    torch.testing.assert_close(array.state_dict(keep_vars=True)["2.weight"].grad, own)
+
+
 def test_means_of_no_array_and_of_an_ensemble_are_nobodys_mistake():
     models, x, y, _ = _parts()
     array = dnnsuite.fuse(models)
@@ -117,3 +137,31 @@ def test_functions_imported_before_the_first_array_and_arguments_by_name_are_loo
         with pytest.raises(errors.InvalidArgument, match="mse_loss"):
             asked()
     assert all(p.grad is None for p in weights)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda outputs, classes: F.cross_entropy(outputs, dnnsuite.stack(classes, B=4)),
+        lambda outputs, classes: torch.nn.CrossEntropyLoss()(outputs, classes),
+        lambda outputs, classes: F.nll_loss(outputs.log_softmax(-1), dnnsuite.stack(classes, B=4)),
+        lambda outputs, classes: F.binary_cross_entropy_with_logits(outputs, F.one_hot(classes, 3).float()),
+    ],
+)
+def test_an_error_about_an_arrays_outputs_is_followed_by_the_line_to_write(loss, capsys):
+    array = dnnsuite.fuse([torch.nn.Linear(5, 3) for _ in range(4)])
+    outputs = array(dnnsuite.stack(torch.randn(8, 5), B=4))
+    with pytest.raises((RuntimeError, ValueError)) as caught:
+        loss(outputs, torch.randint(3, (8,)))
+    sys.excepthook(caught.type, caught.value, caught.tb)
+    *_, line = capsys.readouterr().err.splitlines()
+    assert line.startswith("dnnsuite: these are the outputs of 4 models, [4, 8, 3]: write dnnsuite.nn.functional.")
+
+
+def test_errors_of_plain_models_and_others_are_left_alone():
+    dnnsuite.fuse([torch.nn.Linear(5, 3) for _ in range(4)])
+    outputs = torch.nn.Linear(5, 3)(torch.randn(8, 5))
+    for wrong in (lambda: F.cross_entropy(outputs, torch.zeros(7, dtype=torch.long)), lambda: outputs.view(7)):
+        with pytest.raises((RuntimeError, ValueError)) as caught:
+            wrong()
+        assert torch_means.line_to_write(caught.tb) is None

@@ -60,7 +60,7 @@ def test_processes_keep_a_group_unless_they_are_to_be_ended(tree: Path) -> None:
     procs = Path(stale.folders[0][1], "cgroup.procs")
     procs.write_text("999999999\n")
     done = [what for left, what in clean(root=str(tree)) if left.state == "stale"]
-    assert done == ["kept: processes are in it, end them with --kill"]
+    assert done == ["kept, because processes are in it; end them with --kill"]
     assert find(str(tree))[0].to_dict()["folders"]
 
 

@@ -19,7 +19,7 @@ def test_it_passes_when_every_job_has_a_row_and_nothing_failed(suite):
 def test_too_few_runs_and_flags_become_notes(suite):
     made = report.make([suite(record(flags=["contaminated: load 7"]))])
     assert "fewer than 4 runs" in made.notes[0]
-    assert made.notes[1].endswith("so without an interval: vae; `--repeats 6` or more would settle it")
+    assert made.notes[1].endswith("so there is no interval: vae; use `--repeats 6` or more")
     assert made.notes[2] == "1 result is flagged: contaminated: load 7"
 
 
@@ -69,7 +69,7 @@ def test_a_workflow_has_rates_and_no_score():
     made = report.make([FIXTURES / "workflow"], target="RTX")
     assert made.summary.loc["toy hfta fp32 B=2", "runs"] == 2
     assert (made.score, made.scored, len(made.seed), made.statistics) == (None, None, 0, [])
-    assert any("`dnnsuite plot` draws speedup curves" in note for note in made.notes)
+    assert any("`dnnsuite plot` draws curves" in note for note in made.notes)
     assert made.passed
     for render in (report.text, report.markdown, report.html, report.style_seed, report.style_score):
         assert "toy" in render(made) or "runs of a suite" in render(made) or "no score" in render(made)

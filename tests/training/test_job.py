@@ -180,7 +180,7 @@ def test_a_job_that_makes_its_batches_and_has_two_optimizers_reaches_its_target(
     assert found.record is not None
     assert found.record.details["until"]["reached"] == [0]
     assert found.history[-1]["right/valid"] >= 0.9
-    with pytest.raises(InvalidArgument, match="trains by Adam and SGD, of which no array is made: add --B 1"):
+    with pytest.raises(InvalidArgument, match="trains by Adam and SGD, which cannot train as an array: add --B 1"):
         array_of_job(name, "quick", {}, "cpu", 2)
 
 

@@ -24,7 +24,7 @@ def test_combinations_or_one_value_per_model():
 @pytest.mark.parametrize(
     ("texts", "B", "words"),
     [
-        ([], 4, "B=4 models that are all alike: let a key vary"),
+        ([], 4, "B=4 equal models: let a key vary"),
         ([LR, SEED], 3, "B=3, and --vary has 2 of lr, 2 of seed: give 3 of each, .* for all 4 combinations"),
         ([LR], 0, "B is 0"),
         (["batch_size=8,16"], None, "batch_size cannot vary within an array"),

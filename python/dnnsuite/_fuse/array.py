@@ -292,6 +292,7 @@ class Array(SharedState, torch.nn.Module):
         return model
 
     def _index(self, index: int) -> int:
+        index = getattr(index, "tolist", lambda: index)()  # of torch's and NumPy's numbers, for example argmin
         if isinstance(index, bool) or not isinstance(index, int) or not -self.B <= index < self.B:
             raise InvalidArgument(f"there is no model {index!r} in an array of {self.B}")
         return index % self.B
@@ -306,7 +307,8 @@ class Array(SharedState, torch.nn.Module):
         Raises:
             InvalidArgument: there is no such model, none would be left, or a companion is missing. Nothing is changed.
         """
-        gone = {self._index(i) for i in ([indices] if isinstance(indices, int) else indices)}
+        several: Any = indices if getattr(indices, "ndim", isinstance(indices, Iterable)) else [indices]
+        gone = {self._index(i) for i in several}
         left = [i for i in range(self.B) if i not in gone]
         if not left:
             raise InvalidArgument(f"drop of all {self.B} models leaves no array")

@@ -43,7 +43,7 @@ def check_of_all_models(name: str, value: Any, B: int) -> None:
             if not known or getattr(part, "_fused_B", getattr(part, "B", B)) != B:
                 raise InvalidArgument(
                     f"array.{name}: a {type(part).__name__} is not a layer of {B} models: give one of dnnsuite.nn with "
-                    f"B={B}, or change the models and fuse them anew"
+                    f"B={B}, or change the models and fuse them again"
                 )
     elif isinstance(value, torch.Tensor) and (value.dim() == 0 or value.size(0) != B):
         raise InvalidArgument(

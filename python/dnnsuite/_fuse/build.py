@@ -337,7 +337,7 @@ def _refuse_what_is_no_plain_module(module: torch.nn.Module, where: str) -> None
     slotted = next((slot for slot in slots(kind) if hasattr(module, slot)), None)
     if slotted is not None:
         raise InvalidArgument(
-            f"{where}, a {name}, keeps {slotted} in __slots__, where torch copies no attributes: take it out of them"
+            f"{where}, a {name}, keeps {slotted} in __slots__, which torch does not copy: remove it from __slots__"
         )
     for parameter, value in module._parameters.items():
         if value is not None and torch.nn.parameter.is_lazy(value):

@@ -41,17 +41,17 @@ def fuse(
     A tensor that all models share and that takes no gradient, such as a weight of a frozen base, is kept once:
     `[B, ...]` with stride 0 in dimension 0. Such parameters are not copied, and buffers are copied once; running
     statistics become separate for each model when they are trained. Results that depend on shared tensors alone are
-    computed once, for a batch that the models share. On a CPU the weights of frozen convolutions are stored with the
-    channels last, in the models, too.
+    computed once, for a batch that the models share. On a CPU the weights of frozen convolutions are converted to
+    channels-last layout, in the models too.
 
     Args:
         models: B modules; model i is slot i of the array.
-        more: none: `fuse(a, b)` is refused with the line to write, `fuse([a, b])`.
-        seeds: starts of each model's random streams (`dnnsuite.nn.seed`); by default drawn from torch's generator.
+        more: must be empty: `fuse(a, b)` is refused with a hint to write `fuse([a, b])`.
+        seeds: seeds of the models' random streams (`dnnsuite.nn.seed`); by default drawn from torch's generator.
         unfused: parts to run model by model although they could be fused: names of modules (`"fc"`, `"layer1.0"`, or
             patterns of `fnmatch` like `"blocks.*"`), or a function of a module's name and the module that returns True
             for them.
-        share: "same" keeps a frozen tensor once if all models hold one and the same; "equal" also if each holds its own
+        share: "same" keeps a frozen tensor once if all models hold the same tensor; "equal" also if each has its own
             with equal values.
 
     Returns:

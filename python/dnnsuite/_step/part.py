@@ -249,7 +249,7 @@ class ShardPart:
             return None if figures is None else figures.detach()
         raise InvalidArgument(
             f"the loss function returned figures {list(figures.shape)} beside the losses of {self.length} models: "
-            f"they are [{self.length}, n], n numbers of each model"
+            f"they must be [{self.length}, n], n numbers of each model"
         )
 
     def _scaled(self, losses: torch.Tensor) -> torch.Tensor:

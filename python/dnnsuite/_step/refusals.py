@@ -40,7 +40,7 @@ def in_parts(optimizer: Any, loss_function: Any, scaler: Any) -> tuple[tuple[Any
     scalers = (None,) * len(losses) if scaler is None else _listed(scaler)
     if len(scalers) != len(losses):
         raise InvalidArgument(
-            f"each of {len(losses)} optimizers scales its losses by a scaler of its own, got {len(scalers)}: give a "
+            f"each of {len(losses)} optimizers scales its losses by its own scaler, got {len(scalers)}: give a "
             "list, with None where gradients need no scale"
         )
     return optimizers, losses, scalers
@@ -64,7 +64,7 @@ def check_optimizer(optimizer: Any, B: int) -> None:
     if isinstance(optimizer, ArrayOptimizer):
         if not kind.step.__module__.startswith("dnnsuite."):
             raise InvalidArgument(
-                f"{kind.__name__} has a step of its own, which StepRunner would not call: compute what it adds in a "
+                f"{kind.__name__} has its own step, which StepRunner would not call: compute what it adds in a "
                 "hook (register_step_post_hook), or train by hand"
             )
         if not optimizer.passes:
@@ -136,8 +136,12 @@ def check_batch(batch: Any, B: int) -> bool:
     if not isinstance(batch, list):
         ragged = [check_batch(part, B) for part in _parts(batch)]
         return any(ragged)
-    if len(batch) != B or not all(isinstance(t, torch.Tensor) for t in batch):
-        raise InvalidArgument(f"a list in a batch holds one tensor per model, {B}; got {len(batch)} values")
+    kinds = {(value.dtype, value.dim()) if isinstance(value, torch.Tensor) else None for value in batch}
+    if len(batch) != B or None in kinds or len(kinds) > 1:
+        raise InvalidArgument(
+            f"a list in a batch holds one tensor per model, {B}, of one dtype and number of dimensions; got "
+            f"{len(batch)} values. A DataLoader yields lists: pass `runner.step(*batch)` or a tuple"
+        )
     return True
 
 

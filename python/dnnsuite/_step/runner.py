@@ -54,23 +54,22 @@ class StepRunner(NotCopied):
         array: an array of B models, from `dnnsuite.fuse` or of layers of `dnnsuite.nn`.
         optimizer: an optimizer of `dnnsuite.optim` for the array's parameters, or a list of several. Hooks that run
             after its step are called; hooks that run before it are refused.
-        loss_function: `(array, *batch)` → losses `[b]` of the `b` models in the array that it is given, which is the
-            whole array or a shard of it; or `(losses, figures)`, with numbers `[b, n]` to look at. It must have no
-            side effects: what it prints appears in the first steps and in audits only. `torch.autocast` may be used
-            inside it, or around `step`. For several optimizers, a list of one function each.
+        loss_function: `(array, *batch)` → losses `[b]` of the `b` models in its first argument, which is the whole
+            array or a shard of it; or `(losses, figures)`, with further numbers `[b, n]`. It must have no side effects:
+            anything it prints appears only in the first steps and in audits. `torch.autocast` may be used inside it, or
+            around `step`. For several optimizers, a list of one function each.
         threads: number of CPU threads; torch's number by default. With several, `step` returns before the step is done,
             and torch's operators in the caller's thread use one thread until it has waited for the newest step. Steps
-            of less than 2 ms run in the caller's thread where that is faster.
-        width: number of models per shard; measured on the first steps by default, which train like all others.
-        queue_depth: largest number of steps under way at a time; from 3 on a thread takes its models through two steps
-            in a row.
+            shorter than 2 ms run in the caller's thread if that is faster.
+        width: number of models per shard; by default measured in the first steps, which train like all others.
+        queue_depth: largest number of steps in flight; from 3 on, a thread runs two steps of its models in a row.
         capture: record steps and replay them; with False every step is eager.
-        audit: interval of audits, in replayed steps. An audit runs a step both ways from one state, replayed and eager,
-            and compares the results bit for bit. The 10th, 100th, 1,000th, ... replayed step is audited, and one in
-            each stretch of this many; 1 audits every step, 0 none.
-        accumulate: number of equal parts of a batch (dimension 1) that are computed one after the other before the
-            update, which saves memory for activations.
-        scaler: `optim.GradScaler`, with a scale per model, or torch's, which skips the step of all models if one
+        audit: interval of audits, in replayed steps. An audit runs a step replayed and eager from the same state, and
+            compares the results bit for bit. The 10th, 100th, 1,000th, ... replayed step is audited, and one in each
+            stretch of this many; 1 audits every step, 0 none.
+        accumulate: number of equal parts of a batch (dimension 1) to compute one after the other before the update, to
+            save memory for activations.
+        scaler: `optim.GradScaler`, with a scale per model, or torch's, which skips the step for all models if one
             overflows. For several optimizers, a list with a scaler or None for each.
         flush_denormals: treat numbers below 1.2e-38 as zero inside a step on a CPU. Models whose softmax saturates
             produce many of them, and they can double the time of a step.
@@ -80,21 +79,22 @@ class StepRunner(NotCopied):
 
     With lists, for example for the discriminator and the generator of a GAN, each step trains one part of the models
     after the other: the loss function of each part, its backward pass and its optimizer, while the parameters of all
-    other parts are frozen. A model does not wait for the others in between, and the step's `losses` are `[B, parts]`.
+    other parts are frozen. Models do not wait for each other between parts, and the `losses` of the step are `[B,
+    parts]`.
 
     A batch consists of tensors `[B, ...]`, in tuples and dicts that may be nested. `dnnsuite.stack` makes one from a
-    batch that all models share; without it, a batch of exactly B samples would be one sample for each model. A list is
-    one tensor per model, whose first sizes may differ: each model then runs alone, on `[1, n, ...]`.
+    batch that all models share; without it, a batch of exactly B samples would mean one sample per model. A list has
+    one tensor per model, and their first dimensions may differ: each model then runs alone, on `[1, n, ...]`.
 
     Python values that a step reads are guarded: a new value leads to a new recording. Numbers that change, for example
     a schedule in an attribute, become inputs of the recording if tensors are multiplied by them, added to them or
     bounded by them. Code that cannot be replayed runs eagerly, and `mode` gives the reason and the line, for example
     `eager: ... at model.py:12 in forward`.
 
-    The array may be edited between two steps (`array.drop(2, optimizer)`); nothing is recorded again for a number of
-    models that has been recorded before. With several threads an error in a step is raised by its `losses`, or by the
-    next call; the models of the shard that failed have not taken the step, the others have. Steps that no model had
-    begun are cancelled, and their `losses` raise `StepCancelled`.
+    The array may be edited between two steps (`array.drop(2, optimizer)`); a number of models that was recorded before
+    is not recorded again. With several threads an error in a step is raised by its `losses`, or by the next call; the
+    models of the failed shard have not taken the step, the others have. Steps that no model had started are cancelled,
+    and their `losses` raise `StepCancelled`.
 
     While a StepRunner is open on a CPU, all large tensors in the process come from a memory pool, which saves page
     faults; tensors from the pool stay valid afterwards.
@@ -229,12 +229,12 @@ class StepRunner(NotCopied):
         return widths.models if self._dispatch.here and not widths.parted else widths.width
 
     def step(self, *batch: Any) -> SubmittedStep:
-        """Ask for one training step on `batch`; wait only while `queue_depth` steps are under way.
+        """Request one training step on `batch`; wait only while `queue_depth` steps are running.
 
         Raises:
             InvalidArgument: for a batch that is not one of B models, or after `close`.
-            StaleRecording: before a step of which an audit finds that its replay is another one than the eager step.
-            Exception: the error of this step; with several threads that of an earlier one that no call has raised.
+            StaleRecording: before the step, if an audit finds that its replay differs from the eager step.
+            Exception: the error of this step; with several threads, that of an earlier step that no call has raised.
         """
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
@@ -465,8 +465,8 @@ class StepRunner(NotCopied):
 
     @property
     def settled(self) -> bool:
-        """True once the choices for all further steps are made, replayed or not, models per shard, a loop or not, and
-        the first audit is past: a measurement that begins now has one in a hundred or a thousand steps."""
+        """True once all choices are made (replay, models per shard, loop) and the first audit is past: from now on
+        there is one audit in a hundred or a thousand steps."""
         if self.mode == "warming up" or self._widths.searching:
             return False
         if self.mode == "captured" and not self._audits.first_is_past:
@@ -476,11 +476,12 @@ class StepRunner(NotCopied):
         return self._widths.in_a_loop == self._looping
 
     def refresh(self, array: torch.nn.Module | None = None, optimizer: Optimizers | None = None) -> None:
-        """Divide the current array into shards again; `array` and `optimizer`, or those of all parts, replace the old.
+        """Divide the current array into shards again; `array` and `optimizer`, or those of all parts, replace the old
+        ones.
 
-        What was captured is forgotten. Models dropped, added or replaced, a switch of train and eval, freezing, hooks,
-        Python values of the modules and an optimizer's flags, groups and state are noticed without it. An error leaves
-        the runner as it was.
+        All recordings are discarded. You do not need it after dropping, adding or replacing models, switching train and
+        eval, freezing, setting hooks or Python values of modules, or changing an optimizer's flags, groups or state. An
+        error leaves the runner as it was.
         """
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
@@ -491,7 +492,7 @@ class StepRunner(NotCopied):
         self._set_up(self._array if array is None else array, optimizers, self._widths)
 
     def synchronize(self) -> None:
-        """Wait until every step asked for is done, on a GPU too; raise the error of one that failed, if no call has
+        """Wait until all requested steps are done, on a GPU too; raise the error of a failed step, if no call has
         raised it yet.
 
         Python values that a forward changes, such as a counter, are up to date in the array after it.
@@ -509,10 +510,10 @@ class StepRunner(NotCopied):
         return done
 
     def close(self) -> None:
-        """Finish the steps asked for, end the threads, and let the memory pool go. May be called again.
+        """Finish the requested steps, end the threads, and release the memory pool. May be called again.
 
         Raises:
-            Exception: the error of a step that failed, if no call has raised it yet; all is closed then too.
+            Exception: the error of a failed step, if no call has raised it yet; everything is closed nevertheless.
         """
         if self._closed:
             return

@@ -60,7 +60,7 @@ NAMES: dict[str, Name] = {
     "below autograd": Name(
         ("torch._C._AutoDispatchBelowAutograd",),
         "calls an operator without the 8 µs of its registered gradient, inside an autograd.Function that has its own",
-        "torch.no_grad: slower calls, same results; captured steps on a CPU run as written",
+        "torch.no_grad: slower calls, same results; captured steps on a CPU run eagerly",
         needed_by="script",
     ),
     "end of backward": Name(
@@ -225,12 +225,12 @@ NAMES: dict[str, Name] = {
     "copy of another dtype": Name(
         ("torch.ops.aten._to_copy.default",),
         "widens a float that Python has read while recording, as Python does, for a replay to decide by it",
-        "steps whose code decides by floats run as written",
+        "steps whose code decides by floats run eagerly",
     ),
     "assertion": Name(
         ("torch.ops.aten._assert_async.msg",),
         "looks in a replay whether a value that Python has read while recording is still the same",
-        "steps whose code reads values of the batch run as written",
+        "steps whose code reads values of the batch run eagerly",
     ),
     "gamma draws": Name(
         ("torch._standard_gamma", "torch._standard_gamma_grad"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Arrays of fine-tunings: B adapters of PEFT's on one frozen base."""
+"""Arrays of B adapters of PEFT on one frozen base."""
 
 from . import losses
 from ._peft import import_peft

@@ -13,7 +13,7 @@ from ..errors import Unavailable
 
 
 def import_peft() -> ModuleType:
-    """Import peft, also beside a torch that torchvision's compiled operators do not fit.
+    """Import peft, even if the installed torchvision was built for another torch.
 
     Raises:
         Unavailable: if it is not installed.

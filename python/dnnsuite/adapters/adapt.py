@@ -19,10 +19,10 @@ from .checks import check_alike
 def adapt(
     base: torch.nn.Module, configs: Sequence[Any | str | PathLike[str]], *, seeds: Sequence[int] | None = None
 ) -> AdapterArray:
-    """Make an array of B models over one `base`, each with an adapter of its own.
+    """Make an array of B models over one `base`, each with its own adapter.
 
-    Model i is the one of `peft.get_peft_model(base, configs[i])`, except that the base is neither copied nor changed:
-    the models share its storage, frozen. Each model has its own copy of those parts of the base that its adapter trains
+    Model i equals `peft.get_peft_model(base, configs[i])`, except that the base is neither copied nor changed: the
+    models share its frozen storage. Each model has its own copy of the parts of the base that its adapter trains
     (`modules_to_save`, `bias`). Ranks, alpha, dropout and initial values may differ, and so may the linear layers that
     have LoRA; other adapters must be on the same modules in all models. `array[i].save_pretrained(folder)` writes a
     folder that PEFT loads.

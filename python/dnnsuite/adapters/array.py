@@ -27,7 +27,7 @@ _OF_ONE_MODEL = frozenset([
 
 
 class AdapterArray(Array):
-    """B PEFT models over one base as one module; `dnnsuite.adapt` makes it.
+    """B PEFT models over one base as one module, made by `dnnsuite.adapt`.
 
     `array[i]` is an ordinary `PeftModel` with the adapter of model i and a copy of the base.
     """
@@ -68,7 +68,7 @@ class AdapterArray(Array):
         return folders
 
     def padding(self) -> str:
-        """Return why `adapters.losses` compute with padded batches; "" if they run the base over real tokens alone."""
+        """Return why `adapters.losses` compute with padded batches; "" if they run the base only over real tokens."""
         from .rows import NotInRows, rows_of  # needs PEFT
 
         try:
@@ -79,7 +79,7 @@ class AdapterArray(Array):
 
     @contextlib.contextmanager
     def disable_adapter(self) -> Iterator[None]:
-        """Context manager: the array computes what the base does, for every model."""
+        """Context manager in which every model of the array computes what the base computes."""
         layers: list[Any] = [part for part in self.modules() if hasattr(part, "lora_A") or hasattr(part, "enabled")]
         if any(not hasattr(layer, "enabled") for layer in layers) or not layers:
             _refuse("disable_adapter")

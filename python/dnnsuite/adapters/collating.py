@@ -20,11 +20,11 @@ def collate(batches: Sequence[Sequence[Mapping[str, Any]]], pad: int = 0) -> dic
     Args:
         batches: one per model: a sequence of mappings with `input_ids` `[T]` (a tensor or a list) and perhaps others of
             the same length, for example `labels`, in which -100 is not a target. A batch may be empty.
-        pad: value of `input_ids` where there is no token.
+        pad: value of `input_ids` for padding.
 
     Returns:
-        Tensors `[B, N, T]` by name, with `attention_mask`, 1 where there is a token, and `labels`, by
-        default the tokens themselves.
+        Tensors `[B, N, T]` by name, with `attention_mask`, 1 for tokens, and `labels`, by default the tokens
+        themselves.
 
     Raises:
         InvalidArgument: a sequence is empty, its parts differ in length, or sequences differ in their names.
@@ -73,7 +73,7 @@ def _checked(sequence: Mapping[str, Any], model: int, place: int) -> dict[str, t
 
 
 def micro_batches(batch: Mapping[str, torch.Tensor], sequences: int) -> Iterator[dict[str, torch.Tensor]]:
-    """Cut a batch into parts with at most so many sequences of each model, whose losses add up to those of the whole.
+    """Split a batch into parts with at most `sequences` sequences per model; their losses add up to those of the whole.
 
     In parts of 4 sequences, a model with 16 sequences is in four parts and one with 4 in the first only. Each part has
     `targets` `[B]`, the number of targets of each model in the whole batch, by which `losses.next_token` divides. Parts

@@ -42,7 +42,7 @@ class Memory:
         return self.base + self.adapters + self.activations
 
     def fit(self, room: int) -> int:
-        """Return the number of models, of the mean size of these, that fit into so many bytes.
+        """Return the number of models of average size that fit into `room` bytes.
 
         >>> Memory(base=100, adapters=40, activations=60, models=4).fit(250)
         6
@@ -60,7 +60,7 @@ def memory(
     Args:
         base: a torch module without an adapter.
         configs: one per model, as for `adapt`.
-        batch: a batch of the array from `collate`, of which the mask is read.
+        batch: a batch of the array from `collate`; only its mask is used.
         states: numbers that the optimizer keeps for each parameter: 2 for AdamW, 1 for SGD with momentum.
 
     Raises:

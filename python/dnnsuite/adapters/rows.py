@@ -274,7 +274,7 @@ class RowsModel:
             alone = [tree(input_ids=part[None], use_cache=False).logits for part in ids.split(_SEQUENCES)]
             _attend_by(tree, _NAME)
             if not _close(row, torch.cat(alone, 1)):
-                raise NotInRows("its numbers for a sequence depend on what stands before it in the row")
+                raise NotInRows("its results for a sequence depend on what comes before it in the row")
             self._in_parts = True
             try:
                 state = self._hidden(ids, positions)

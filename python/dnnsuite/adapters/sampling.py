@@ -29,7 +29,7 @@ def sample(
         options: arguments of `generate`, for example `max_new_tokens`.
 
     Returns:
-        (a batch of P * group sequences per model, of which the answers are targets; rewards `[B, P * group]`).
+        (a batch of P * group sequences per model, with the answers as targets; rewards `[B, P * group]`).
 
     Raises:
         InvalidArgument: models have different numbers of prompts, or rewards are not one function or one per model.

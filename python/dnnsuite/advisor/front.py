@@ -30,7 +30,7 @@ def advise(
     steps: int = _STEPS,
     threads: int | None = None,
 ) -> Advice:
-    """Recommend the fastest way to train many such models on this machine, and how many at once; predict the cost of a
+    """Recommend the fastest way to train many such models on this machine and their number; predict the cost of a
     sweep.
 
     A few steps of one plain model and of arrays of 1, 2 and 4 models are measured on copies, which takes seconds.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Measurement for advice: a few steps of one plain model and of small arrays, in turns, in this process."""
+"""Measurement for advice: a few interleaved steps of one plain model and of small arrays, in this process."""
 
 from __future__ import annotations
 

@@ -40,16 +40,16 @@ EXAMPLES = {
     "workflow": ("workflow bert --preset quick", "workflow bert --modes serial,hfta --plan 1,2,4,8"),
 }
 
-#: Texts of options that mean the same in every command; what is in brackets is taken without the option.
+#: Texts of options that mean the same in every command; the default is in brackets.
 HELP = {
     "cluster_option": "Option for the cluster tasks, e.g. timeout_min=60 or slurm_partition=gpu; repeatable.",
-    "data": "Source of the samples; auto reads the data set's files where it finds them.  [auto]",
+    "data": "Source of the samples; auto reads the files of the data set if it finds them.  [auto]",
     "device": "Device to run on.  [auto]",
-    "monitor": "Source of samples of the machine's load.  [auto]",
+    "monitor": "Where samples of the machine's load come from.  [auto]",
     "option": "Option of the job, e.g. dropout=0.2; repeatable.",
     "plugin": "Module that registers your own jobs; repeatable.",
     "quiet": "Show no progress; results and errors only.",
-    "resume": "Resume: run what is missing in --out (default: the newest folder).",
+    "resume": "Resume: run whatever is missing in --out (default: the newest folder).",
 }
 
 #: Commands whose option of such a name is another one.
@@ -79,6 +79,7 @@ _METAVARS = {
     "X,X,...": "lrs",
     "A,B": "compare.cost_per_hour compare.watts",
     "CONDITION": "fail_on",
+    "N": "support.device",
     "N|gpus": "slots",
     "N|all": "slot copies",
     "SIZE": "memory reserve_memory",

@@ -23,7 +23,7 @@ def advise(
     steps: Annotated[Number, typer.Option(help="Training steps of each model.  [preset]")] = None,
     preset: Annotated[Text, typer.Option(help=f"{PRESETS}  [quick]")] = None,
     device: Annotated[Text, typer.Option()] = None,
-    precision: Annotated[Text, typer.Option(help="Precision, where the job has it.  [fp32]")] = None,
+    precision: Annotated[Text, typer.Option(help="Precision, if the job supports it.  [fp32]")] = None,
     batch_size: Annotated[Number, typer.Option(help="Items per model and step.  [preset]")] = None,
     data: Annotated[Text, typer.Option()] = None,
     threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,

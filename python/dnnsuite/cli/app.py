@@ -50,12 +50,12 @@ _START = """\
 dnnsuite {version}: measure, see and multiply the training of deep neural networks.
 
 Begin with
-  dnnsuite doctor                             what works on this machine, and what is missing
+  dnnsuite doctor                             what works on this machine and what is missing
   dnnsuite list                               the jobs that can be measured
 
 Multiply: train B models as one array
-  dnnsuite workflow bert --preset quick       models alone, side by side and as one array: who is faster
-  dnnsuite tune resnet --preset quick         a search for hyper-parameters, many trials at once
+  dnnsuite workflow bert --preset quick       compare models alone, side by side and as one array
+  dnnsuite tune resnet --preset quick         search hyper-parameters, many trials at once
 
 Measure
   dnnsuite run toy_reg --preset quick         a benchmark, in isolated shares of the machine
@@ -63,9 +63,9 @@ Measure
 
 See
   dnnsuite profile toy_reg                    where the time of a training step goes
-  dnnsuite profile -- python train.py         the same for a script of yours, unmodified
+  dnnsuite profile -- python train.py         the same for your own script, unmodified
 
-`dnnsuite --help` lists all commands, `dnnsuite COMMAND --help` the options of one."""
+`dnnsuite --help` lists all commands, and `dnnsuite COMMAND --help` the options of one."""
 
 
 def _print_version(wanted: bool) -> None:

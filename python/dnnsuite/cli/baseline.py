@@ -35,7 +35,7 @@ def save(
 ) -> int:
     """Write the results of runs to a CSV file.
 
-    `check` and `compare` read it, and it can be committed to a repository. Runs that must not be pooled (two machines,
+    `check` and `compare` read it, and you can commit it to a repository. Runs that must not be pooled (two machines,
     two versions) are refused.
     """
     from .. import results
@@ -52,7 +52,8 @@ def save(
             f"{', '.join(map(str, directories))}: no run ended well; there is nothing to compare with"
         )
     results.save_csv(table, to)
-    tell(f"{to}: {measured['run_id'].nunique()} runs of {measured['job'].nunique()} jobs")
+    jobs = measured["job"].nunique()
+    tell(f"{to}: {measured['run_id'].nunique()} runs of {jobs} job{'s' if jobs > 1 else ''}")
     return 0
 
 

@@ -23,13 +23,11 @@ if TYPE_CHECKING:
 
 Outs = Annotated[
     Optional[list[Path]],  # noqa: UP045
-    typer.Option(help="Also write to this .md, .txt, .csv, .json, .html, .png, .pdf or .svg file; repeatable."),
+    typer.Option(help="Also write a .md, .txt, .csv, .json, .html, .png, .pdf or .svg file; repeatable."),
 ]
 Threshold = Annotated[float, typer.Option(help="Smallest change that counts, as a fraction.")]
-MetricName = Annotated[str, typer.Option(help="What is compared: a rate, or a time, of whole runs.")]
-Across = Annotated[
-    Texts, typer.Option(help="What is compared and may differ: machine, software, or a condition; repeatable.")
-]
+MetricName = Annotated[str, typer.Option(help="Quantity to compare: a rate or a time of whole runs.")]
+Across = Annotated[Texts, typer.Option(help="What differs on purpose: machine, software, or a condition; repeatable.")]
 FailOnOption = Annotated[
     Texts, typer.Option(help="Exit with 1 if a point is slower:5%, failed, missing, inconclusive, ...; repeatable.")
 ]
@@ -40,17 +38,15 @@ _WRITERS = (".md", ".txt", ".csv", ".json", ".html", *_FIGURES)
 def compare(
     directories: Annotated[
         list[Path],
-        typer.Argument(help="The baseline, then what is compared with it: outputs of runs, or saved baselines."),
+        typer.Argument(help="The baseline, then what to compare with it: outputs of runs, or saved baselines."),
     ],
     fail_on: FailOnOption = None,
     threshold: Threshold = 0.01,
     metric: MetricName = "throughput",
-    method: Annotated[str, typer.Option(help="How runs are compared: in pairs, or all with all.")] = "auto",
+    method: Annotated[str, typer.Option(help="Compare runs in pairs, or all with all.")] = "auto",
     across: Across = None,
     name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all]")] = None,
-    cost_per_hour: Annotated[
-        Text, typer.Option(metavar="A,B", help="Price of an hour of each of two machines.")
-    ] = None,
+    cost_per_hour: Annotated[Text, typer.Option(metavar="A,B", help="Price per hour of each of two machines.")] = None,
     watts: Annotated[Text, typer.Option(metavar="A,B", help="Power of each of two machines.")] = None,
     currency: Annotated[str, typer.Option(help="Currency of the prices, e.g. EUR.")] = "",
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
@@ -59,15 +55,15 @@ def compare(
 ) -> int:
     """Compare runs: faster, slower, the same, or inconclusive.
 
-    Each job or point has a verdict; an inconclusive one says how many more runs would decide it. Runs that were
-    measured under other conditions are not compared: the reasons are printed, and the status is 2. Name with --across
-    what it is that you compare. With prices or powers of two machines, or --out page.html, their cost and energy are
-    compared, too.
+    Each job or point gets a verdict; an inconclusive one says how many more runs would decide it. Runs measured under
+    different conditions are not compared: the reasons are printed, and the exit status is 2. If a condition is what
+    you want to compare, name it with --across. With prices or power of two machines, or --out page.html, cost and
+    energy are compared too.
     """
     from .. import report, results
 
     if len(directories) < 2:
-        raise InvalidArgument("give two or more directories: the baseline first, then what is compared with it")
+        raise InvalidArgument("give two or more directories: the baseline first, then what to compare with it")
     tables = [results.load(directory, name=name) for directory in directories]
     return report_comparison(
         tables,

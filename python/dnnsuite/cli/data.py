@@ -46,9 +46,9 @@ def _root(dataroot: str | None) -> Path:
 
 
 def list_sets(dataroot: Dataroot = None, as_json: Json = False) -> int:
-    """List the data sets, and whether they are here.
+    """List the data sets, and whether they are on this machine.
 
-    Each with its size, what its archives are checked by, and the jobs that read it.
+    For each it prints the size, how its archives are checked, and the jobs that read it.
     """
     from ..data.catalogue import DATA_SETS
 
@@ -57,21 +57,21 @@ def list_sets(dataroot: Dataroot = None, as_json: Json = False) -> int:
         print(json.dumps({name: _as_dict(data, root) for name, data in DATA_SETS.items()}))
         return 0
     there = "" if root.is_dir() else ", which does not exist yet"
-    tell(f"below {root}{there}:\n  name, whether it is here, size, what its archives are checked by")
+    tell(f"below {root}{there}:\n  name, whether it is here, size, how its archives are checked")
     for name, data in DATA_SETS.items():
         state = "here" if _found(data, root) else "-"
         checked = f"{data.checked:<11}"
         text = f"{data.title}; read by {', '.join(data.jobs)}"
         print("\n".join(wrapped(text, f"  {name:<11} {state:<5} {data.size:<7} {checked} ")))
-    print("dnnsuite data where NAME says where one lies, or what to fetch")
-    print("dnnsuite data prepare NAME makes it ready")
+    print("dnnsuite data where NAME shows where one is, or what to fetch")
+    print("dnnsuite data prepare NAME prepares it")
     return 0
 
 
 def where(name: Name, dataroot: Dataroot = None, as_json: Json = False) -> int:
-    """Say where a data set lies, or what to fetch.
+    """Show where a data set is, or what to fetch.
 
-    Where it is missing, says also what jobs read instead; the exit status is 1.
+    If it is missing, also shows what jobs read instead; the exit status is then 1.
     """
     from ..data.catalogue import data_set
     from ..data.preparing import what_to_fetch
@@ -98,17 +98,14 @@ def prepare_set(
     name: Name,
     dataroot: Dataroot = None,
     source: Annotated[
-        Text, typer.Option("--from", help="An archive, a folder with the archives, or a folder with the set in it.")
+        Text, typer.Option("--from", help="An archive, a folder with the archives, or a folder with the data set.")
     ] = None,
-    fake: Annotated[
-        Number, typer.Option(help="Write this many random samples in the data set's format instead.")
-    ] = None,
+    fake: Annotated[Number, typer.Option(help="Write N random samples in the format of the data set instead.")] = None,
     unchecked: Annotated[bool, typer.Option("--unchecked", help="Accept archives with an unknown checksum.")] = False,
 ) -> int:
     """Unpack a data set's archives, or write a fake one.
 
-    Nothing is downloaded. Hashes are checked, and a set is whole or absent: it is made in a temporary folder and then
-    renamed.
+    Nothing is downloaded. Checksums are verified. A data set appears only when it is complete.
     """
     from ..data.catalogue import data_set
     from ..data.preparing import prepare
@@ -150,13 +147,9 @@ def valprep(
     folder: Annotated[Path, typer.Argument(help="Folder with ImageNet's validation images.", show_default=False)],
     labels: Annotated[
         Text,
-        typer.Option(
-            help="List of the images' classes; docs/reproduce/tbd.md describes it.  [looked for beside FOLDER]"
-        ),
+        typer.Option(help="List of the images' classes; docs/reproduce/tbd.md describes it.  [found beside FOLDER]"),
     ] = None,
-    synsets: Annotated[
-        Text, typer.Option(help="Names of classes that the list numbers: meta.mat or map_clsloc.txt.")
-    ] = None,
+    synsets: Annotated[Text, typer.Option(help="Names of numbered classes: meta.mat or map_clsloc.txt.")] = None,
     partial: Annotated[bool, typer.Option("--partial", help="Accept a list that names missing images.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the moves; move nothing.")] = False,
     as_json: Json = False,
@@ -186,11 +179,11 @@ def valprep(
 
 def tfrecord(
     folder: Annotated[
-        Path, typer.Argument(help="Folder with train/ and val/, a folder per class in each.", show_default=False)
+        Path, typer.Argument(help="Folder with train/ and val/, each with one folder per class.", show_default=False)
     ],
     out: Annotated[Text, typer.Option(help="Output directory.  [FOLDER/TFRecords]")] = None,
-    shards: Annotated[int, typer.Option(help="Number of files of the training part.")] = 1024,
-    validation_shards: Annotated[int, typer.Option(help="Number of files of the validation part.")] = 128,
+    shards: Annotated[int, typer.Option(help="Number of files for the training set.")] = 1024,
+    validation_shards: Annotated[int, typer.Option(help="Number of files for the validation set.")] = 128,
     words: Annotated[
         Text, typer.Option(help="File of lines SYNSET<TAB>WORDS, for image/class/text.  [the synset]")
     ] = None,
@@ -199,8 +192,8 @@ def tfrecord(
 ) -> int:
     """Write ImageNet's class folders as TFRecord shards.
 
-    The shards are those of TBD's convert_imagenet.sh; TensorFlow is not needed. Each shard is whole or absent; run
-    again it writes those that are missing.
+    The shards are those of TBD's convert_imagenet.sh; TensorFlow is not needed. A shard appears only when it is
+    complete; repeat the command to write the missing ones.
     """
     from .._runs.progress import Progress
     from ..data.imagenet_shards import convert, plan

@@ -48,15 +48,15 @@ def import_file(
     ] = 1.0,
     against: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="Another file: compare the time of each kernel, FILE being the new one."),
+        typer.Option(help="Compare the time of each kernel with another file, the newer one."),
     ] = None,
     as_json: Json = False,
 ) -> int:
     """Import measurements of ncu, nvprof, nsys, dcgm, torch.
 
-    Prints what the files hold; --out writes it as CSV. Traces of several ranks are merged, and the rank that the
-    others wait for is named. With --against two files are compared by kernel. One trace of torch.profiler of 100 MB
-    and more is read in bounded memory.
+    Prints the contents of the files; --out writes them as CSV. Traces of several ranks are merged, and the rank that
+    the others wait for is named. With --against, two files are compared by kernel. A torch.profiler trace of 100 MB or
+    more is read in bounded memory.
     """
     from .. import importers
 
@@ -104,7 +104,7 @@ def _paths(files: list[Path]) -> tuple[list[Path], list[str]]:
     """Return the files, and those of folders, with remarks on what is there twice."""
     paths = [path for given in files for path in _traces_in(given)]
     packed = [path for path in paths if path not in files and path.suffix == ".gz" and path.with_suffix("") in paths]
-    notes = [f"{path}: left out, {path.with_suffix('').name} is there as well" for path in packed]
+    notes = [f"{path}: skipped, because {path.with_suffix('').name} is there as well" for path in packed]
     return [path for path in paths if path not in packed], notes
 
 

@@ -22,14 +22,14 @@ def ladder(
         Optional[list[str]],  # noqa: UP045
         typer.Argument(
             metavar="[CONFIG.yaml | JOB] [KEY=VALUE]...",
-            help="A file of configurations (default: SC20's, which ship), or a job, and keys to change.",
+            help="A file of configurations (default: those of SC20), or a job, and keys to change.",
             show_default=False,
         ),
     ] = None,
     config: Annotated[str, typer.Option(help="Configuration in the file.")] = "bs256",
     preset: Annotated[Text, typer.Option(help="quick (an eighth of the width), default or paper.  [default]")] = None,
     rungs: Annotated[Text, typer.Option(help="Rungs to measure, e.g. fp32,+amp.  [all]")] = None,
-    repeats: Annotated[int, typer.Option(help="Measurements of each rung, in turns.")] = 10,
+    repeats: Annotated[int, typer.Option(help="Measurements of each rung, interleaved.")] = 10,
     steps: Annotated[int, typer.Option(help="Iterations of a measurement.")] = 10,
     device: Annotated[str, typer.Option()] = "auto",
     data: Annotated[Text, typer.Option()] = None,
@@ -41,8 +41,8 @@ def ladder(
 ) -> int:
     """Measure the gain of amp, nhwc, extra and compile.
 
-    Rungs fp32, +amp, +nhwc, +extra and +compile are measured in turns: images per second, the gain of each rung, and
-    the time of each phase.
+    Interleaves the rungs fp32, +amp, +nhwc, +extra and +compile, and prints images per second, the gain of each rung,
+    and the time of each phase.
     """
     from .. import training
     from ..training.configurations import is_job, overrides

@@ -73,7 +73,7 @@ def _named(asked: str) -> str:
 def list_metrics(pattern: Pattern = "*", chip: Chip = None, sampling: Sampling = False, as_json: Json = False) -> int:
     """List a chip's metrics: name, unit, description.
 
-    And where each is counted; a submetric follows the name.
+    Also shows which part of the chip counts each; a submetric follows the name.
     """
     from dataclasses import asdict
 
@@ -92,10 +92,10 @@ def list_metrics(pattern: Pattern = "*", chip: Chip = None, sampling: Sampling =
 
 
 def plan(
-    metrics: Annotated[list[str], typer.Argument(help="Presets, roles and metrics; cores,memory is two.")],
+    metrics: Annotated[list[str], typer.Argument(help="Presets, roles and metrics, e.g. cores,memory.")],
     chip: Chip = None,
     kernels: Annotated[
-        bool, typer.Option("--kernels", help="Count over each kernel, replayed for every pass.")
+        bool, typer.Option("--kernels", help="Count each kernel separately, and replay it for every pass.")
     ] = False,
     as_json: Json = False,
 ) -> int:
@@ -139,7 +139,7 @@ def _summary(made: CounterPlan, kernels: bool) -> str:
         return f"{count}, sampled together"
     if made.steps == 1:
         return f"{count} in one pass: every step is counted in full, none is run again"
-    return f"{count} in {len(made.groups)} groups: a turn takes {made.steps} steps, none is run again"
+    return f"{count} in {len(made.groups)} groups: a cycle takes {made.steps} steps, none is run again"
 
 
 def roles(

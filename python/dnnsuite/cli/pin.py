@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 SETUP_FAILED = 125  # as env, nohup and docker: the command was never started
 
 Slots = Annotated[str, typer.Option(help="Number of shares, or gpus: one per GPU.")]
-Locality = Annotated[str, typer.Option(help="auto, strict (cores near the GPU only) or prefer (as many as there are).")]
+Locality = Annotated[str, typer.Option(help="auto, strict (cores near the GPU only) or prefer (near cores first).")]
 Smt = Annotated[str, typer.Option(help="on, or off for one thread of each core.")]
-Reserve = Annotated[str, typer.Option(help="Memory left to the machine: auto, 5%, 4G or bytes.")]
+Reserve = Annotated[str, typer.Option(help="Memory to keep free for the machine: auto, 5%, 4G or bytes.")]
 Split = Annotated[bool, typer.Option("--allow-smt-split", help="Give threads of one core to different shares.")]
 Cpus = Annotated[Text, typer.Option(help="Use these CPUs only, e.g. 0-3,8.  [all allowed]")]
 Recording = Annotated[Optional[Path], typer.Option(help="Another machine's `pin probe --json`.")]  # noqa: UP045
 Backend = Annotated[str, typer.Option(help="How shares are isolated.")]
 Require = Annotated[Text, typer.Option(help="Weakest isolation to accept.")]
-Parent = Annotated[Text, typer.Option(help="Control group to make groups in, e.g. /a/b.  [$DNNSUITE_CGROUP_PARENT]")]
+Parent = Annotated[Text, typer.Option(help="Control group to create groups in, e.g. /a/b.  [$DNNSUITE_CGROUP_PARENT]")]
 Timeout = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(help="Seconds after which commands still running are killed."),
@@ -60,7 +60,7 @@ def _make(
 def probe(parent: Parent = None, as_json: Json = False) -> int:
     """Show what can be isolated here, and how.
 
-    With --json the topology is printed too, for a plan made on another machine.
+    With --json it also prints the topology, to make a plan on another machine.
     """
     from ..pin import Partition, Topology, make_plan
     from ..pin.report import hierarchies, render_probe
@@ -102,7 +102,7 @@ def exec(
     reserve_memory: Reserve = "auto",
     allow_smt_split: Split = False,
     cpus: Cpus = None,
-    memory: Annotated[Text, typer.Option(help="Memory, if other than the share's: 8G, or a number of bytes.")] = None,
+    memory: Annotated[Text, typer.Option(help="Memory, e.g. 8G or a number of bytes.  [the share's]")] = None,
     backend: Backend = "auto",
     require: Require = None,
     parent: Parent = None,

@@ -33,21 +33,21 @@ def plot(
     metric: Annotated[Text, typer.Option(help="Quantity to draw, for kinds with several.  [all]")] = None,
     save: Annotated[
         Path | None,
-        typer.Option(help="The figure to write (.png, .pdf or .svg), its numbers beside it as .csv; or a PREFIX."),
+        typer.Option(help="File for the figure (.png, .pdf or .svg), or a PREFIX; its numbers go to a .csv beside it."),
     ] = None,
     allow_unlike: Annotated[
-        bool, typer.Option("--allow-unlike", help="Pool runs of unlike machines or jobs, with a note.")
+        bool, typer.Option("--allow-unlike", help="Pool runs of different machines or jobs, with a note.")
     ] = False,
     as_json: Json = False,
 ) -> int:
     """Draw a figure of finished runs; write its numbers as CSV.
 
-    throughput: normalised over B (of a suite, each job's rate). monitor: load of CPUs, memory and GPUs while the runs
-    were rated, over B (of a suite, by job). convergence: losses over iterations. partially_fused: throughput over the
-    units left unfused. batch_sizes: rate and peak memory over the batch size, with the knee. scaling: total rate of
-    training runs over the number of processes, with the ideal line and the efficiency. sweep: of searches, the
-    history, parallel coordinates, importance and a slice per hyper-parameter (--metric lr,dropout: these). accuracy:
-    of training runs, over epochs and minutes.
+    throughput: normalised throughput over B; for a suite, the rate of each job. monitor: load of CPUs, memory and GPUs
+    during the runs, over B; for a suite, by job. convergence: losses over iterations. partially_fused: throughput over
+    the units left unfused. batch_sizes: rate and peak memory over the batch size, with the knee. scaling: total rate
+    of training runs over the number of processes, with the ideal line and the efficiency. sweep: history, parallel
+    coordinates, importance and a slice per hyper-parameter of a search (--metric lr,dropout chooses slices). accuracy:
+    accuracy of training runs over epochs and minutes.
     """
     from ..plots import Request
 
@@ -158,7 +158,7 @@ def sweep(request: Request) -> Drawn:
         files.append(request.file(folder / "sweep" if request.save is None else Path("sweep"), more=more))
         plots.save(figure.axes[0], files[-1])
     if not files:
-        raise InvalidArgument("; ".join(notes) or f"{request.directories[0]}: no sweep.json in it or below")
+        raise InvalidArgument("; ".join(notes) or f"{request.directories[0]}: no sweep.json here or below")
     return plots.Drawn(files, notes)
 
 

@@ -27,14 +27,14 @@ def profile(
     metrics: Annotated[str, typer.Option(help="What to observe, several joined by |.")] = "timeline",
     batch_sizes: Annotated[Text, typer.Option(help="Batch sizes; each gets a profile.  [the job's]")] = None,
     device: Annotated[str, typer.Option()] = "auto",
-    precision: Annotated[str, typer.Option(help="Precision, where the job has it.")] = "fp32",
+    precision: Annotated[str, typer.Option(help="Precision, if the job supports it.")] = "fp32",
     B: Annotated[int, typer.Option("--B", help="Models in one fused array; 0: one plain model.")] = 0,
     threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the models.")] = 0,
     data: Annotated[str, typer.Option()] = "auto",
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
     plugin: Annotated[Texts, typer.Option()] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that one batch size may take.")] = 3600.0,
+    timeout: Annotated[float, typer.Option(help="Seconds that one batch size may take.")] = 3600,
     monitor: Annotated[str, typer.Option()] = "auto",
     step_on: Annotated[
         str,
@@ -49,11 +49,11 @@ def profile(
 ) -> int:  # fmt: skip
     """Profile a job or your own script: where step time goes.
 
-    Prints the parts of a step, the cost of observing, and advice. With -- it runs your own script, unmodified:
-    dnnsuite profile -- python train.py --lr 0.1. A step ends where the optimizer's does; in a script without
-    torch.optim, where backward does, and without gradients where the model's call does (--step-on). Each window is
-    written when it closes, so that a kill loses none. An --out that holds an earlier run is left, and one beside it
-    made. The exit status is the script's own, whatever was observed.
+    Prints the parts of a step, the cost of profiling, and advice. With -- it runs your own script, unmodified:
+    dnnsuite profile -- python train.py --lr 0.1. A step ends with the step of the optimizer; without torch.optim, with
+    backward; without gradients, with the call of the model (--step-on). Each window is written when it closes, so a
+    kill loses none. If --out has an earlier run, a new folder is created next to it. The exit status is that of the
+    script.
     """
     from .. import jobs
     from .._runs.folder import PROFILES_FILE, default_out

@@ -33,7 +33,7 @@ def report(
     ] = "full",
     out: Annotated[
         Optional[list[Path]],  # noqa: UP045
-        typer.Option(help="Also write to this .txt, .md, .csv, .json, .html or .pdf file; repeatable."),
+        typer.Option(help="Also write a .txt, .md, .csv, .json, .html or .pdf file; repeatable."),
     ] = None,
     exclude: Annotated[Text, typer.Option(help="Jobs to leave out, e.g. a,b.")] = None,
     alone: Annotated[
@@ -45,13 +45,13 @@ def report(
     ] = None,
     pdf: Annotated[File, typer.Option(help="Also save the page as PDF, using an installed browser.")] = None,
     price: Annotated[float | None, typer.Option(help="Price of the machine; adds the cost per score point.")] = None,
-    cost_per_hour: Annotated[Optional[float], typer.Option(help="Price of an hour of the machine.")] = None,  # noqa: UP045
+    cost_per_hour: Annotated[Optional[float], typer.Option(help="Price per hour of the machine.")] = None,  # noqa: UP045
     currency: Annotated[str, typer.Option(help="Currency of the prices, e.g. EUR.")] = "",
     watts: Annotated[float | None, typer.Option(help="Power of the machine, for the energy of an item.")] = None,
-    jobs: Annotated[Number, typer.Option(help="Jobs that must have been measured.  [the suite's]")] = None,
+    jobs: Annotated[Number, typer.Option(help="Number of jobs that must have been measured.  [the suite's]")] = None,
     title: Annotated[str, typer.Option(help="Title of the report.")] = "",
     allow_unlike: Annotated[
-        bool, typer.Option("--allow-unlike", help="Pool runs of unlike machines or jobs, with a note.")
+        bool, typer.Option("--allow-unlike", help="Pool runs of different machines or jobs, with a note.")
     ] = False,
     as_json: Json = False,
 ) -> int:

@@ -27,12 +27,12 @@ _NO_PMU = "FLOPs are analytic, from the operators' shapes, not counted; bytes ar
 
 
 def roofline(
-    job: Annotated[str | None, typer.Argument(help="A job to place under the roofs.", show_default=False)] = None,
+    job: Annotated[str | None, typer.Argument(help="A job to compare with the roofs.", show_default=False)] = None,
     models: Annotated[int, typer.Option("--B", help="Models in a fused array; 0: one plain torch model.")] = 0,
     batch_size: Annotated[Number, typer.Option(help="Items of a batch.  [the job's]")] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps to observe.")] = 5,
-    warmup: Annotated[int, typer.Option(min=0, help="Number of steps before these that are not observed.")] = 5,
-    threads: Annotated[Number, typer.Option(help="Threads.  [one on each CPU allowed]")] = None,
+    warmup: Annotated[int, typer.Option(min=0, help="Steps to run first, without observing them.")] = 5,
+    threads: Annotated[Number, typer.Option(help="CPU threads.  [one on each allowed CPU]")] = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="Measure the roofs again.")] = False,
     out: Annotated[
         Optional[Path], typer.Option(help="Folder for roofline.csv, .json and .png.", show_default=False)  # noqa: UP045
@@ -40,10 +40,10 @@ def roofline(
     plugin: Annotated[Texts, typer.Option()] = None,
     as_json: Json = False,
 ) -> int:
-    """Measure the CPUs' roofs, and place a job under them.
+    """Measure the roofs of the CPUs, and compare a job with them.
 
     The roofs (matrix products in fp32 and bf16, STREAM's triad in each cache and in memory) are measured once and
-    kept in the cache folder; they are measured again when the CPU, the CPUs allowed, the threads or torch change.
+    kept in the cache folder. They are measured again if the CPU, the allowed CPUs, the threads or torch change.
     """
     from .._runs.plugins import import_plugins
     from ..profiler.roofline import measure_peaks, probe_contention
@@ -182,7 +182,7 @@ def _render_job(job: str, found: Roofline, now: Contention) -> list[str]:
         f"{s.attainable_pct:.0f} % of the time they took",
     ]
     if found.lanes > 1:
-        lines.append(f"  {found.lanes} threads run operators beside each other: each has 1/{found.lanes} of the roofs")
+        lines.append(f"  {found.lanes} threads run operators at the same time: each has 1/{found.lanes} of the roofs")
     lines += ["", f"  {'operator':<44} {'phase':<9} {'time':>6} {'FLOP/B':>7} {'GFLOP/s':>8} {'GB/s':>7} {'roof':>6}"]
     for row in _rows(found.table.head(_ROWS)):
         lines.append(

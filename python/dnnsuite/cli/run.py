@@ -23,19 +23,19 @@ def run(
     suite: Annotated[
         str, typer.Argument(help="baselines, fast, 2026, a file (json, toml), or jobs: a or a,b.", show_default=False)
     ],
-    name: Annotated[Texts, typer.Option(help="Job to run, and no other; repeatable, or a,b.")] = None,
+    name: Annotated[Texts, typer.Option(help="Run only this job; repeatable, or a,b.")] = None,
     exclude: Annotated[Texts, typer.Option(help="Jobs to leave out, e.g. a,b.")] = None,
     repeats: Annotated[Number, typer.Option(help="Runs of the whole suite.  [1]")] = None,
     copies: Annotated[
         Text, typer.Option(help="Copies of a job at once: per-gpu, a number, or all.  [per-gpu]")
     ] = None,
     alone: Annotated[
-        bool, typer.Option("--alone", help="Start one copy only, in the share that it would have among all.")
+        bool, typer.Option("--alone", help="Start only one copy, in the share that it would have among all.")
     ] = False,
     device: Annotated[Text, typer.Option()] = None,
-    precision: Annotated[Text, typer.Option(help="Precision, where the job has it.  [each job's]")] = None,
+    precision: Annotated[Text, typer.Option(help="Precision, if the job supports it.  [each job's]")] = None,
     preset: Annotated[
-        Text, typer.Option(help="quick (minutes on two cores), fast, or default and paper: each job's own sizes.")
+        Text, typer.Option(help="quick (minutes on two cores), fast, or default and paper (the sizes of each job).")
     ] = None,
     batch_size: Annotated[Number, typer.Option(help="Items of a batch, for every job.  [each job's]")] = None,
     order: Annotated[Text, typer.Option(help="Order of the jobs in each run.  [fixed]")] = None,
@@ -50,7 +50,7 @@ def run(
         Text, typer.Option()
     ] = None,
     no_loader: Annotated[
-        bool, typer.Option("--no-loader", help="Leave out the second rate of jobs that also have a loader.")
+        bool, typer.Option("--no-loader", help="Skip the second measurement, with a loader, of jobs that have one.")
     ] = False,
     cold: Annotated[
         bool, typer.Option("--cold", help="Drop each job's files from the page cache before it runs; without root.")
@@ -75,7 +75,7 @@ def run(
 ) -> int:  # fmt: skip
     """Run a benchmark suite in isolated shares of the machine.
 
-    Jobs of one user run as several copies at once, each in its share; jobs that want the whole machine run alone.
+    Jobs run as several copies at once, each in its own share; jobs that need the whole machine run alone.
     """
     if nproc is not None or shard:
         from ..errors import InvalidArgument
@@ -83,7 +83,7 @@ def run(
         named = "--shard" if shard else f"--nproc {nproc}"
         raise InvalidArgument(
             f"{named}: run measures copies of a job side by side, each in one process with a share of the machine; "
-            "`dnnsuite train JOB` trains one model in several, to the same target"
+            "to train one model in several processes, to the same target, use `dnnsuite train JOB`"
         )
     asked = {
         "names": _split(name), "exclude": _split(exclude), "repeat": repeats, "copies": copies,

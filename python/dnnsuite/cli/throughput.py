@@ -42,10 +42,10 @@ def throughput(
     ] = None,
     budget: Annotated[Real, typer.Option(help="Seconds a run may take to reach --target.  [60; quick: 4]")] = None,
     repeats: Annotated[
-        Number, typer.Option(help="Processes for each size, in turns.  [3; quick: 2; --stop-iteration: 1]")
+        Number, typer.Option(help="Processes for each size, interleaved.  [3; quick: 2; --stop-iteration: 1]")
     ] = None,
     device: Annotated[str, typer.Option()] = "auto",
-    precision: Annotated[str, typer.Option(help="Precision, where the job has it.")] = "fp32",
+    precision: Annotated[str, typer.Option(help="Precision, if the job supports it.")] = "fp32",
     B: Annotated[int, typer.Option("--B", help="Models in one fused array; 0: one plain model.")] = 0,
     threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the first run of each size; run k uses seed + k.")] = 0,
@@ -53,9 +53,9 @@ def throughput(
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
     option: Annotated[Texts, typer.Option()] = None,
     plugin: Annotated[Texts, typer.Option()] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that one run may take in all.")] = 3600.0,
+    timeout: Annotated[float, typer.Option(help="Seconds that one run may take in all.")] = 3600,
     utilization: Annotated[
-        bool, typer.Option("--utilization", help="Count the use of the GPU's cores at each size instead.")
+        bool, typer.Option("--utilization", help="Count the use of the GPU's units at each size instead.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Output directory.  [dnnsuite-runs/throughput-JOB-TIME]")] = None,
     resume: Annotated[bool, typer.Option("--resume")] = False,
@@ -65,9 +65,9 @@ def throughput(
 ) -> int:
     """Measure items per second at each batch size.
 
-    Each size runs in separate processes, in turns, with nothing else running. Writes throughput.csv, throughput.png
-    (rate, peak memory, the knee) and throughput_data/batch_N.log. A size whose memory runs out is a row. Ctrl-C loses
-    only the current run; --resume continues.
+    Each size runs in separate processes, interleaved, without instruments. Writes throughput.csv, throughput.png (rate,
+    peak memory, the knee) and throughput_data/batch_N.log. A size that runs out of memory is a row. Ctrl-C loses only
+    the current run; --resume continues.
     """
     from .._runs.folder import PROFILES_FILE, THROUGHPUT_FILE, default_out
     from ..profiling.throughput_request import Request, parse_batch_sizes

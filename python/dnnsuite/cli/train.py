@@ -33,7 +33,7 @@ def train(
         Optional[list[str]],  # noqa: UP045
         typer.Argument(
             metavar="[CONFIG.yaml | JOB] [KEY=VALUE]...",
-            help="A file of configurations (sc20 and imagenet-resnet50 ship) [sc20], or a job, and keys to change.",
+            help="A file of configurations (or sc20, imagenet-resnet50) [sc20], or a job; then keys to change.",
             show_default=False,
         ),
     ] = None,
@@ -43,24 +43,24 @@ def train(
         Texts,
         typer.Option(
             metavar="KEY=V1,V2,...",
-            help="Train a model for each value, all at once as one fused array. Several: every combination, or with "
-            "--B as many values one per model.",
+            help="Train a model for each value, as one fused array. Repeatable: trains every combination, or, with "
+            "--B N and N values per key, one value per model.",
         ),
     ] = None,
     B: Annotated[
-        Number, typer.Option("--B", help="Models of the array; with --seeds 1 for one after the other.  [all]")
+        Number, typer.Option("--B", help="Models in the array; with --seeds, 1 trains them one after the other.  [all]")
     ] = None,
     until: Annotated[
-        Text, typer.Option(help="End a job when its metric reaches target (the preset's), or a value.  [all epochs]")
+        Text, typer.Option(help="End a job when its metric reaches the preset's target, or a value.  [all epochs]")
     ] = None,
-    seeds: Annotated[Number, typer.Option(help="Train a job with as many seeds, as one array.  [1]")] = None,
+    seeds: Annotated[Number, typer.Option(help="Train a job with N seeds, as one array.  [1]")] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/CONFIG-TIME]")] = None,
     resume: Annotated[
-        Text, typer.Option(help="auto (continue in --out, or begin), never, or a checkpoint's path.  [never]")
+        Text, typer.Option(help="auto (continue in --out, or start), never, or the path of a checkpoint.  [never]")
     ] = None,
     allow_changed: AllowChanged = None,
     evaluate: Annotated[
-        bool, typer.Option("--evaluate", help="Only validate the checkpoint that --resume names; write nothing.")
+        bool, typer.Option("--evaluate", help="Only validate the checkpoint given with --resume; write nothing.")
     ] = False,
     device: Annotated[str, typer.Option()] = "auto",
     data: Annotated[Text, typer.Option()] = None,
@@ -69,15 +69,15 @@ def train(
     list_: Annotated[bool, typer.Option("--list", help="Print the names of the configurations.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet")] = False,
     nproc: Annotated[
-        Number, typer.Option(help="Train data parallel in as many processes of this machine, like torchrun.  [1]")
+        Number, typer.Option(help="Train data parallel in N processes on this machine, like torchrun.  [1]")
     ] = None,
     shard: Annotated[
-        bool, typer.Option("--shard", help="Split a job's model over the processes, where it does not fit into each.")
+        bool, typer.Option("--shard", help="Shard the model of a job over the processes, if it does not fit into each.")
     ] = False,
     cluster: Annotated[Text, typer.Option(help="Run as a task of a cluster.  [slurm, with --nodes]")] = None,
     nodes: Annotated[Number, typer.Option(help="Nodes of the cluster.  [1]")] = None,
     gpus_per_node: Annotated[
-        Number, typer.Option(help="GPUs of a node, a process for each.  [none: a process per node]")
+        Number, typer.Option(help="GPUs of a node, with one process each.  [none: one process per node]")
     ] = None,
     cluster_option: Annotated[Texts, typer.Option()] = None,
     plugin: Annotated[Texts, typer.Option()] = None,
@@ -85,9 +85,9 @@ def train(
 ) -> int:
     """Train a configuration: epochs, validation, checkpoints.
 
-    Metrics of every epoch, over all validation samples, go to metrics.csv. Under torchrun or srun the processes train
-    one model. Ctrl-C saves and stops; --resume continues. With --vary
-    several configurations train as one array.
+    The metrics of every epoch, over all validation samples, are written to metrics.csv. Under torchrun or srun all
+    processes train one model. Ctrl-C saves and stops; --resume continues. With --vary, several configurations train
+    as one array.
     """
     from .. import training
 

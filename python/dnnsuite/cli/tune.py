@@ -32,7 +32,7 @@ def tune(
         typer.Argument(help="A declared job, e.g. pointnet_cls; or lora, with --base and --data.", show_default=False),
     ],
     algorithm: Annotated[
-        Text, typer.Option(help="How configurations are chosen and given up.  [hyperband; asha for lora]")
+        Text, typer.Option(help="How configurations are chosen and stopped.  [hyperband; asha for lora]")
     ] = None,
     max_iters: Annotated[
         Number, typer.Option(help="Largest number of epochs of a trial (R).  [9 for quick, 3 for lora, else 81]")
@@ -53,24 +53,22 @@ def tune(
     width: Annotated[Number, typer.Option(help="Trials at once.  [measured]")] = None,
     threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
     iters_per_epoch: Annotated[Number, typer.Option(help="Batches of an epoch.  [preset]")] = None,
-    batch_size: Annotated[Number, typer.Option(help="Batch size where the space has none.  [preset]")] = None,
+    batch_size: Annotated[Number, typer.Option(help="Batch size, if the space has none.  [preset]")] = None,
     option: Annotated[Texts, typer.Option()] = None,
     seed: Annotated[int, typer.Option(help="Seed of draws, weights and the order of data.")] = 1117,
     device: Annotated[str, typer.Option()] = "auto",
     devices: Annotated[
         Texts,
         typer.Option(
-            help="Devices with a process on each: all (GPUs), cuda:0,cuda:1, or cpu,cpu (halves of the CPUs)."
+            help="Devices, with one process each: all (GPUs), cuda:0,cuda:1, or cpu,cpu (halves of the CPUs)."
         ),
     ] = None,
     data: Annotated[str, typer.Option(help="Source of the samples; for lora a file of JSON lines.")] = "auto",
-    base: Annotated[
-        Text, typer.Option(help="lora: folder of a causal language model, in the format of transformers.")
-    ] = None,
+    base: Annotated[Text, typer.Option(help="lora: folder of a causal language model in transformers format.")] = None,
     held_out: Annotated[Text, typer.Option(help="lora: file to compare trials by.  [a tenth of --data]")] = None,
     tokenizer: Annotated[Text, typer.Option(help="lora: folder of a tokenizer, or bytes.  [--base]")] = None,
     micro_batch: Annotated[
-        Number, typer.Option(help="lora: sequences of a model at once; gradients of a batch add up.  [all]")
+        Number, typer.Option(help="lora: sequences per model at once; the gradients of a batch add up.  [all]")
     ] = None,
     keep: Annotated[Number, typer.Option(help="lora: number of the best adapters to save.  [3]")] = None,
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
@@ -81,7 +79,7 @@ def tune(
     share: Annotated[
         bool,
         typer.Option(
-            "--share", help="Train a part of the trials in --out, together with other processes of this command."
+            "--share", help="Train some of the trials in --out, together with other processes of this command."
         ),
     ] = False,
     cluster: Annotated[Text, typer.Option(help="Distribute the trials over cluster tasks.")] = None,
@@ -92,8 +90,8 @@ def tune(
 ) -> int:
     """Search a job's hyper-parameters, many trials at once.
 
-    Each mode does the same search: all must find the same best configuration, and their times are compared. Each
-    writes history.csv and trajectory.csv in the form of HFHT's; trials that survive a rung continue, none restarts.
+    All modes do the same search and must find the same best configuration; their times are compared. Each writes
+    history.csv and trajectory.csv in HFHT's format. Trials that survive a rung continue; none restarts.
     """
     from .. import jobs
     from .._runs.plugins import import_plugins
@@ -181,10 +179,10 @@ def _refuse_others(job: str, given: Mapping[str, Any]) -> None:
 
 def _refuse_beside_devices(devices: list[str] | None, device: str, on_cluster: bool) -> None:
     if devices and device != "auto":
-        raise InvalidArgument(f"--device {device} beside --devices {','.join(devices)}: give one of them")
+        raise InvalidArgument(f"--device {device} together with --devices {','.join(devices)}: give one of them")
     if devices and on_cluster:
         raise InvalidArgument(
-            "--devices beside --cluster: the scheduler gives each task its devices; --workers is their number"
+            "--devices together with --cluster: the scheduler gives each task its devices; --workers is their number"
         )
 
 
@@ -249,7 +247,7 @@ def _unavailable(modes: list[str], device: str) -> dict[str, str]:
     for mode in modes:
         why = get(mode).unavailable(device)
         if why is None and device != "cpu" and mode in ("concurrent", "mps", "mig"):
-            why = "a search runs no processes beside each other on a GPU yet"
+            why = "a search cannot run several processes on a GPU yet"
         if why is not None:
             found[mode] = why
     return found

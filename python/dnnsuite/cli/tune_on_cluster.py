@@ -100,7 +100,7 @@ def search_on_cluster(
         found: Mapping[str, Any] = read_json(out / COMPARISON_FILE)
     except Error:
         raise Error(
-            f"no worker came to the end of the search in {out}; their output is below {out.parent}/.{out.name}-tasks; "
+            f"no worker finished the search in {out}; their output is below {out.parent}/.{out.name}-tasks; "
             "continue with --resume"
         ) from None
     return found

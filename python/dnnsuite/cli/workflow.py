@@ -31,9 +31,7 @@ def workflow(
     device: Annotated[Text, typer.Option()] = None,
     devices: Annotated[
         Texts,
-        typer.Option(
-            help="Devices that share the repeats: all (GPUs), cuda:0,cuda:1, or cpu,cpu (halves of the CPUs)."
-        ),
+        typer.Option(help="Devices to share the repeats: all (GPUs), cuda:0,cuda:1, or cpu,cpu (halves of the CPUs)."),
     ] = None,
     device_model: Annotated[Text, typer.Option(help="Name of the device in the files.  [the GPU's]")] = None,
     modes: Annotated[
@@ -53,7 +51,7 @@ def workflow(
     plan: Annotated[Texts, typer.Option(help="Numbers of models to measure, e.g. 1,2,4,8.  [searched]")] = None,
     unfused: Annotated[
         Texts,
-        typer.Option(help="For NAME_partially_fused: modules to leave unfused, e.g. bn1,relu, one more each time."),
+        typer.Option(help="For NAME_partially_fused: modules to leave unfused one after the other, e.g. bn1,relu."),
     ] = None,
     max_B: Annotated[Number, typer.Option("--max-B", help="Largest B, instead of searching for it.")] = None,
     max_num_Bs: Annotated[Number, typer.Option("--max-num-Bs", help="Number of Bs to measure.  [preset]")] = None,
@@ -63,14 +61,14 @@ def workflow(
     threads: Annotated[Number, typer.Option(help="CPU threads, shared by a run's processes.  [all]")] = None,
     goal: Annotated[
         Optional[float],  # noqa: UP045
-        typer.Option(help="Relative half width of a speedup's 95 % interval at which it counts as known.  [0.05]"),
+        typer.Option(help="Stop when the relative half width of each speedup's 95 % interval is below this.  [0.05]"),
     ] = None,
     budget: Annotated[
         Optional[float],  # noqa: UP045
-        typer.Option(help="Seconds to reach --goal in, without start-up.  [preset; --epochs: none]"),
+        typer.Option(help="Seconds to reach --goal, without start-up.  [preset; --epochs: none]"),
     ] = None,
     timeout: Annotated[Optional[float], typer.Option(help="Seconds a turn may take.  [3600]")] = None,  # noqa: UP045
-    job: Annotated[Text, typer.Option(help="For convergence: the job that trains.  [resnet]")] = None,
+    job: Annotated[Text, typer.Option(help="For convergence: the job to train.  [resnet]")] = None,
     lrs: Annotated[
         Texts, typer.Option(help="For convergence: learning rates, one per model, e.g. .002,.001.  [the job's]")
     ] = None,

@@ -93,7 +93,7 @@ def wikitext(dataroot: str | Path) -> RawText:
         wrong = "has no WikiText file" if root.is_dir() else "is not a folder"
         raise InvalidArgument(
             f"dataroot {str(root)!r} {wrong}; looked for "
-            f"{', '.join(WIKITEXT_FILES)} in it and in its folders {', '.join(WIKITEXT_FOLDERS[1:])}"
+            f"{', '.join(WIKITEXT_FILES)} there and in its folders {', '.join(WIKITEXT_FOLDERS[1:])}"
         )
     with path.open("rb") as file:
         digest = hashlib.sha256()

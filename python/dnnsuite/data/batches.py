@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Batches of samples that lie in memory, in random order, without an end."""
+"""Endless batches of samples in memory, in random order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class BatchesInTurn:
-    """Batches that are drawn one after the other; an earlier one is drawn anew from the beginning.
+    """Batches that are drawn one after the other; an earlier one is drawn again from the beginning.
 
     Args:
         begin: returns a function that draws batch 0, 1, ... in turn; each of the functions draws the same.
@@ -50,7 +50,7 @@ class BatchesInTurn:
 
 
 class Pooled:
-    """Batches that were made beforehand, in turn; `record` is as that of `ArrayBatches`."""
+    """Batches that were made beforehand, one after the other; `record` is as that of `ArrayBatches`."""
 
     def __init__(self, made: Sequence[tuple[torch.Tensor, ...]], record: Mapping[str, Any]) -> None:
         self._made, self.record, self.sizes = made, dict(record), dict[str, Any]()

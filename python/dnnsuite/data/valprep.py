@@ -183,7 +183,7 @@ def plan(folder: Path, labels: Labels, partial: bool = False) -> Moves:
     missing = [name for name in known if name not in images]
     if missing and not partial:
         raise InvalidArgument(
-            f"{folder} lacks {len(missing)} of {len(known)} images that have a label, {missing[0]} first: "
+            f"{folder} does not have {len(missing)} of {len(known)} images that have a label, {missing[0]} first: "
             "complete it, or accept that with --partial"
         )
     todo, done = [], 0

@@ -140,7 +140,7 @@ def nvtx() -> Finding:
     if torch.version.cuda is None:
         return missing("this torch is built without NVTX", _CUDA_TORCH)
     if not tools:
-        return missing("torch emits ranges; neither nsys nor ncu is here to show them", "install Nsight Systems")
+        return missing("torch emits ranges; no tool to show them is installed", "install Nsight Systems")
     return ok(f"torch emits ranges; tools: {', '.join(tools)}")
 
 
@@ -149,7 +149,7 @@ def mps() -> Finding:
     from ..workflow import devices
 
     reason = devices.mps_unavailable("cuda")
-    return missing(reason, _NO_DRIVER) if reason else ok("nvidia-cuda-mps-control is here, and MIG is off")
+    return missing(reason, _NO_DRIVER) if reason else ok("nvidia-cuda-mps-control is installed, and MIG is off")
 
 
 def mig() -> Finding:

@@ -51,7 +51,7 @@ def torch_names() -> Finding:
         return missing(f"import torch: {error}", f"pip install 'torch{TESTED_TORCH}'")
     lost = lost_names()
     if not lost:
-        return ok(f"all there, for {len(NAMES)} uses; dnnsuite/_torch/names.py says which")
+        return ok(f"all {len(NAMES)} that dnnsuite uses exist (dnnsuite/_torch/names.py)")
     detail = "; ".join(f"{name} is missing: {without}" for name, without in lost)
     return warning(detail, f"pip install 'torch{TESTED_TORCH}', or a newer dnnsuite")
 
@@ -173,7 +173,7 @@ def cache_folder() -> Finding:
             file.write(b"x")
     except OSError as error:
         return warning(
-            f"{place} cannot be written ({error.strerror}); data is prepared anew in each process",
+            f"{place} cannot be written ({error.strerror}); data are prepared again in each process",
             "set DNNSUITE_CACHE to a folder that can",
         )
     return ok(f"{place}{'' if place.exists() else ' (not made yet)'}")

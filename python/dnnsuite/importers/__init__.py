@@ -5,8 +5,8 @@
 >>> trace = importers.load("report.sqlite")                                    # doctest: +SKIP
 >>> activity.analyse(trace.tables, trace.windows)["gpu"]                       # doctest: +SKIP
 
-A file that is damaged raises :class:`BadFile`, which names file and line; nothing is read in part. Traces of gigabytes:
-:func:`dnnsuite.importers.large.summarise` has their results without their tables, in bounded memory.
+A file that is damaged raises :class:`BadFile`, which names file and line; nothing is read in part. For traces of
+gigabytes, :func:`dnnsuite.importers.large.summarise` computes the results without the tables, in bounded memory.
 """
 
 from __future__ import annotations

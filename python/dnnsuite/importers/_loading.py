@@ -136,7 +136,7 @@ def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Impor
     Args:
         path: the file.
         kind: one of :data:`KINDS`, or "auto": :func:`sniff`.
-        interval_s: seconds between samples of DCGM, where the file has no times.
+        interval_s: seconds between samples of DCGM, if the file has no times.
 
     Returns:
         ncu: `metrics`; nvprof and nsys-stats: `launches`, `metrics`, `api`, `unified`; dcgm: `samples`; nsys, nvvp

@@ -187,7 +187,7 @@ def summarise(path: Path, folder: Path | None = None, rows_at_once: int = _ROWS_
 
 def _notes(rows: Mapping[str, int]) -> list[str]:
     missing = [f"no {name} in the trace" for name in ("kernels", "api") if not rows[name]]
-    return [*missing, "a large trace: its tables were not held; the results are those of all of it"]
+    return [*missing, "a large trace: its tables were not kept; the results cover the whole trace"]
 
 
 def _windows(files: Mapping[str, RowFile], steps: pd.DataFrame | None) -> Windows:

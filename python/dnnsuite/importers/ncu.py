@@ -127,7 +127,7 @@ def _refuse_swallowed(path: Path, lines: Sequence[str], others: Sequence[int]) -
     for number in others:
         line = lines[number]
         if line.count('","') > _FEW_COMMAS and not line.startswith('"",'):
-            raise BadFile(path, "a row of ncu behind other output; put the row on a line of its own", number + 1)
+            raise BadFile(path, "a row of ncu behind other output; put the row on its own line", number + 1)
 
 
 def _units_of(path: Path, lines: Sequence[str], begin: int, first_row: int, columns: Sequence[str]) -> dict[str, str]:

@@ -58,7 +58,7 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
 def _nothing(tables: set[str]) -> str:
     if tables & {_ACTIVITY + name for name in _OF_METRICS}:
         return "values of metrics or events alone, without times; `nvprof -i FILE --csv` prints them as CSV"
-    return "no record of CUDA is in it: nothing was profiled"
+    return "it has no CUDA records: nothing was profiled"
 
 
 def _function(domain: int, number: int) -> str:

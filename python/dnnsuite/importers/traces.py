@@ -54,7 +54,7 @@ _BY_NAME = {
 
 
 def analyse_trace(found: Imported) -> dict[str, pd.DataFrame]:
-    """Analyse one trace: its kernels or, where there are none, its operators; no tables for an empty trace."""
+    """Analyse one trace: its kernels or, if there are none, its operators; no tables for an empty trace."""
     tables = found.tables
     results = {}
     if found.windows:
@@ -118,7 +118,7 @@ def updates(markers: pd.DataFrame, ops: pd.DataFrame) -> list[tuple[int, int]]:
 class Ranks:
     """Traces of several ranks: `table` has a row for each, `tables` those of all with a column `rank`.
 
-    `straggler` is the rank that the others wait for; None where they wait less than 1 % of the time.
+    `straggler` is the rank that the others wait for; None if they wait less than 1 % of the time.
     """
 
     table: pd.DataFrame

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Training workloads by name. A `Workload` is one value that every command takes: `run`, `workflow`, `tune`, ...
 
-`declare` makes a `Job` of it, which trains one plain model or many as one array. What no value says is a class of its
-own. A job's module is imported when the job is asked for.
+`declare` makes a `Job` of it, which trains one plain model or many as one array. A job that no value can describe is a
+separate class. The module of a job is imported when the job is requested.
 """
 
 from __future__ import annotations

@@ -86,8 +86,9 @@ class JobConfig:
 class Job(abc.ABC):
     """The interface of a job for every command. It knows nothing of modes, instruments or records.
 
-    `declare` makes one of a `Workload`, which defines all of it. Only what no workload says is a class of its own; it
-    has `defaults` (batch_size, repeat, number, and its options) and the smaller ones of a `smoke` run on two cores.
+    `declare` makes one of a `Workload`, which defines all of it. A job that no workload can describe is a separate
+    class with `defaults` (batch_size, repeat, number, and its options) and smaller values for a `smoke` run on two
+    cores.
     """
 
     name: ClassVar[str]
@@ -140,7 +141,7 @@ class Job(abc.ABC):
 
     @classmethod
     def default_precisions(cls, device: str) -> list[str]:
-        """Return the precisions of a workflow that is asked for none: those of HFTA's that the job has."""
+        """Return the precisions that a workflow measures by default: those of HFTA that the job supports."""
         offered = cls.precisions(device)
         return [name for name in ("fp32", "amp") if name in offered] or offered
 
@@ -156,7 +157,7 @@ class Job(abc.ABC):
 
     @classmethod
     def preset(cls, name: str, device: str) -> dict[str, Any]:
-        """Return defaults of a workflow by name (`quick`, `default`, `paper`): those of a `Preset`."""
+        """Return the values of a preset of a workflow (`quick`, `default`, `paper`)."""
         raise InvalidArgument(f"job {cls.name} has no preset of a workflow")
 
     @classmethod
@@ -166,12 +167,12 @@ class Job(abc.ABC):
 
     @classmethod
     def check_equality(cls, config: JobConfig, steps: int = 3) -> dict[str, Any]:
-        """Train the fused array and B separate torch models alike and compare their losses; see the job."""
+        """Train the fused array and B separate torch models in the same way and compare their losses; see the job."""
         raise InvalidArgument(f"job {cls.name} has no array to compare")
 
     @classmethod
     def inspect(cls, config: JobConfig) -> int:
-        """Load the data and make one model, as runs will, so that errors are raised before the first run.
+        """Load the data and make one model, as runs do, so that errors are raised before the first run.
 
         Returns:
             Bytes of one model's parameters; 0 if unknown.
@@ -212,11 +213,11 @@ class Job(abc.ABC):
         return sum(losses) / len(losses)
 
     def metrics(self) -> dict[str, float]:
-        """Return measures of learning beside the loss (PSNR, reward, ...), by name. Never called in a window."""
+        """Return measures of learning other than the loss (PSNR, reward, ...), by name. Never called in a window."""
         return {}
 
     def quality(self, preset: str, metrics: Mapping[str, float]) -> dict[str, Any] | None:
-        """Return the metric beside its target in a preset, and whether it was reached; None without a target."""
+        """Return the metric, its target in a preset, and whether it was reached; None without a target."""
         return None
 
     def weights(self) -> list[torch.Tensor]:
@@ -232,15 +233,15 @@ class Job(abc.ABC):
         return None
 
     def hold_batches(self, count: int) -> bool:
-        """Train on the next `count` batches in turn from now on, kept on the device; return False if that is not
-        possible."""
+        """From now on, train on the next `count` batches again and again, kept on the device; return False if that is
+        not possible."""
         return False
 
     def settle_loss_scale(self) -> None:  # noqa: B027  (one without loss scaling has nothing to do)
-        """Make steps until the loss scale skips none, for measured steps would lack the optimizer's work."""
+        """Take steps until the loss scale skips none, because skipped steps lack the work of the optimizer."""
 
     def end_epoch(self) -> None:  # noqa: B027  (one without schedules has nothing to do)
-        """Go on to the next epoch: learning-rate schedules."""
+        """Begin the next epoch: advance learning-rate schedules."""
 
     def close(self) -> None:  # noqa: B027  (one without threads has nothing to free)
         """Free threads and memory."""

@@ -60,7 +60,8 @@ class DeclaredJob(Job):
 
     @classmethod
     def precisions(cls, device: str) -> list[str]:
-        """Precisions of the workload: fp32, bf16, fp16 and fp64, and amp on a GPU, which is the better one of them."""
+        """Precisions of the workload: fp32, bf16, fp16 and fp64, and amp on a GPU, which is the better half
+        precision."""
         half = cls.workload.half
         return ["fp32", *(["amp"] if half and device.startswith("cuda") else ()), *half, "fp64"]
 
@@ -71,7 +72,7 @@ class DeclaredJob(Job):
 
     @classmethod
     def settings(cls, preset: str) -> dict[str, Any]:
-        """Return what a suite takes of a preset: see :meth:`Workload.settings`."""
+        """Return the settings of a preset for a suite; see :meth:`Workload.settings`."""
         return cls.workload.settings(_AS_PRESET.get(preset, preset))
 
     @classmethod
@@ -146,7 +147,7 @@ class DeclaredJob(Job):
 
     @property
     def optimizers(self) -> list[Any]:
-        """The optimizer of the models, or one of each part of them."""
+        """The optimizer of the models, or one per part."""
         return self.training.optimizers
 
     def fused(self, built: Sequence[Trainee]) -> Any:
@@ -163,7 +164,7 @@ class DeclaredJob(Job):
         return self._training
 
     def batch(self, index: int) -> Batch:
-        """Batch `index` on the device, one that all models share: tensors `[N, ...]`."""
+        """Batch `index` on the device, which all models share: tensors `[N, ...]`."""
         from .._torch_threads import torch_threads
 
         assert self.batches is not None, "setup was not called"
@@ -232,7 +233,7 @@ class DeclaredJob(Job):
         return self.training.losses().mean()
 
     def metrics(self) -> dict[str, float]:
-        """Return the metric on held-out data, the mean over the models, by its name, and what rollouts measure."""
+        """Return the metric on held-out data by its name, as a mean over the models, and the measures of rollouts."""
         found = self.held_out_metric()
         own: dict[str, float] = getattr(self.batches, "metrics", dict)()
         return own if found is None else {**own, self.workload.metric.name: sum(found) / len(found)}  # type: ignore[union-attr]
@@ -309,12 +310,12 @@ class DeclaredJob(Job):
 
     @property
     def settled(self) -> bool:
-        """True once steps run as all further ones will; `StepRunner` tries several ways first."""
+        """True once steps run in their final way; `StepRunner` tries several ways first."""
         return self.training.settled
 
     @property
     def audits_passed(self) -> int:
-        """Replayed steps of an array that were run both ways, and left the same bits; 0 for a model alone."""
+        """Replayed steps of an array that passed an audit, bit for bit; 0 for a model alone."""
         from ._model_parts import ArrayTraining
 
         return self.training.runner.audits_passed if isinstance(self.training, ArrayTraining) else 0
@@ -353,7 +354,7 @@ class DeclaredJob(Job):
 
     @classmethod
     def check_equality(cls, config: JobConfig, steps: int = 20) -> dict[str, Any]:
-        """Train the array and B separate models alike, and return the comparison of their losses."""
+        """Train the array and B separate models in the same way, and return a comparison of their losses."""
         from ._equality import check
 
         return check(cls, config, steps)

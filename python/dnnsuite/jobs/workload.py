@@ -56,7 +56,7 @@ class Rollouts(Protocol):
     def sizes(self) -> Mapping[str, Any]: ...
 
     def batch_of(self, model: torch.nn.Module, i: int) -> tuple[torch.Tensor, ...]:
-        """Return batch `i` since training began, made with `model`; called for every i in turn."""
+        """Return batch `i` since training began, made with `model`; called for every i in ascending order."""
 
 
 class Made(NamedTuple):
@@ -85,7 +85,7 @@ class Made(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Parameters that have an optimizer of their own.
+    """Parameters with their own optimizer.
 
     Attributes:
         holds: (name, parameter) of the plain model → True for a parameter of this group. The first group that holds a
@@ -99,7 +99,7 @@ class Group(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Rate:
-    """A schedule by steps: up in a line from 0, constant, then down to `end`, as a factor of the learning rate.
+    """A schedule by steps, as a factor of the learning rate: a linear rise from 0, constant, then a fall to `end`.
 
     >>> from dnnsuite import jobs
     >>> [round(jobs.Rate(warmup=0.2, constant=0.5)(step, 10), 2) for step in (0, 1, 4, 6, 9, 12)]
@@ -109,7 +109,7 @@ class Rate:
         warmup: share of the steps in which the rate rises.
         constant: share of the steps after which it falls.
         shape: `linear` or `cosine`, of the fall.
-        end: factor that the fall leads to, one step after the last; later steps have that of the last.
+        end: factor at the end of the fall, one step after the last; later steps keep the last factor.
     """
 
     warmup: float = 0.05
@@ -141,11 +141,11 @@ class Metric(NamedTuple):
     """A measure of what a model has learned, on samples that were held out.
 
     Attributes:
-        name: name of the measure, as "bits per byte".
+        name: name of the measure, for example "bits per byte".
         of: (model, *held-out batch) → the measure `[]`; the mean over the batches counts.
         better: `more` or `less`.
-        target: value that a sound implementation reaches, by preset; none for a preset that is not in it.
-        batches: number of held-out batches; None for as many as have 512 samples.
+        target: value that a sound implementation reaches, by preset; a preset that is not in it has no target.
+        batches: number of held-out batches; None for enough to cover 512 samples.
     """
 
     name: str
@@ -155,11 +155,11 @@ class Metric(NamedTuple):
     batches: int | None = None
 
     def count(self, batch_size: int) -> int:
-        """Return the number of held-out batches of this size that the measure is of."""
+        """Return the number of held-out batches of this size that the measure covers."""
         return self.batches or math.ceil(_HELD_OUT_SAMPLES / batch_size)
 
     def reached(self, value: float, target: float) -> bool:
-        """True if `value` is as good as the target, or better; what is NaN is not."""
+        """True if `value` is as good as the target, or better; NaN is not."""
         return value >= target if self.better == "more" else value <= target
 
 
@@ -168,12 +168,12 @@ class Preset:
     """Protocol of a measurement: length, repeats, batch size and the Bs to measure.
 
     Attributes:
-        epochs, iters_per_epoch, repeats, batch_size: values for each run; the first epoch is warm-up. A repeat starts
-            all processes anew.
+        epochs, iters_per_epoch, repeats, batch_size: values for each run; the first epoch is warm-up. Each repeat
+            starts new processes.
         observed: number of observations of `dnnsuite run`, and of the batches in each; by default all steps of the
             epochs in about thirty.
-        goal: half width of a speedup's 95 % interval, relative, at which it is known.
-        budget_s: seconds of training to reach it in; None measures `epochs`.
+        goal: relative half width of a speedup's 95 % interval at which the measurement stops.
+        budget_s: seconds of training to reach `goal`; None measures `epochs`.
         max_B: end of the search for the largest B; None searches until memory is full.
         max_num_Bs: number of Bs to measure.
         plan: the Bs to measure, instead of a search.
@@ -219,36 +219,36 @@ class Workload:
         description: one line for `dnnsuite list`.
         unit: name of the items that a rate counts, in the plural: "images".
         options: the options and their defaults. A number stays a number of its kind, text stays text.
-        hyper: hyperparameters, with the values of a model for which none are drawn. One that is also an option may be
-            given as either.
+        hyper: hyper-parameters, with default values. One that is also an option may be given as either.
         sample: function of a `random.Random` that draws the hyperparameters of one model; by default each is within a
             factor of three of its value.
         model: (options, one model's hyperparameters) → a plain torch module. Parameters without
             `requires_grad` are frozen.
         data: (job's configuration, options) → `Batches`, or `Rollouts` where the model makes them (B = 0 only).
-        loss: (model, *batch) → the loss `[]` of one model. Instead, a mapping of names of submodules to losses: in
-            each step these parts are trained in turn, each by its own optimizer while the others are frozen.
-        optimizer: optimizer of each model, or groups of its parameters with an optimizer each.
+        loss: (model, *batch) → the loss `[]` of one model. Instead, a mapping of names of submodules to losses: each
+            step trains these parts one after the other, each with its own optimizer while the others are frozen.
+        optimizer: optimizer of each model, or groups of its parameters, each with an optimizer.
         schedule: schedule of the optimizer, which steps at the end of each epoch.
         rate: factor of the learning rates by (step, steps of the run), for example `Rate`.
         clip_norm: norm at which the gradients of a model are clipped, or the name of an option that has it.
         accumulate: number of equal parts of a batch whose gradients are added up before a step.
         after_step: function of the model after each step, without gradients: averages of weights, copies of targets.
-        presets: presets by name; `default` stands in for a missing one. One called `baselines` has the sizes of the
-            suite of 2019; suites use it, and workflows use it for `paper`.
+        presets: presets by name; `default` is used for a missing one. One called `baselines` has the sizes of the suite
+            of 2019; suites use it, and workflows use it for `paper`.
         items_per_sample: number of items of `unit` in one sample of a batch, or a function of the options.
         flops_per_item: floating-point operations of one training step per item, a function of the options.
-        units: parts of the model that `NAME_partially_fused` leaves unfused in turn, each a list of names of modules.
+        units: parts of the model that `NAME_partially_fused` leaves unfused one after the other, each a list of module
+            names.
         held_out: function like `data`, for samples that are not trained on.
         metric: measure on the samples of `held_out`; give both or neither.
         files: (configuration, options) → (an endless loader of files, a function of what it gives to a batch, the
             files' origin) for a second rate with a loader in the timed loop; None where there are none.
-        half: half precisions in which the workload can train by autocast: bf16, fp16.
+        half: half precisions that the workload supports with autocast: bf16, fp16.
         precision: precision in which a suite trains the workload.
         loss_scale: scale of the loss in fp16 as long as no step overflows; None for one that grows.
         device: the only device that the workload trains on; empty for the one of the configuration.
         spread: True if, in a suite, one process per device of the machine trains the same model.
-        reseed: seed torch's generators again after the model was made; with False they continue from there.
+        reseed: seed torch's generators again after the model was made; if False, they continue.
     """
 
     name: str
@@ -301,7 +301,7 @@ class Workload:
             raise InvalidArgument(f"workload {self.name}: accumulate is {self.accumulate}, must be 1 or more")
 
     def groups(self) -> tuple[Group, ...]:
-        """Groups of parameters with their optimizers; one of all where one optimizer is named."""
+        """Groups of parameters with their optimizers; a single group if there is one optimizer."""
         if isinstance(self.optimizer, Made):
             return (Group(lambda name, parameter: True, self.optimizer),)
         return tuple(self.optimizer)
@@ -320,12 +320,12 @@ class Workload:
         hyper: Values,
         plain: Mapping[str, torch.nn.Parameter] | None = None,
     ) -> list[tuple[Made, list[Any]]]:
-        """Optimizers with what each trains: those of one class are groups of one optimizer.
+        """Optimizers with the parameters that each trains; groups with the same class share an optimizer.
 
         Args:
-            parameters: those that are trained, by their names in the model.
+            parameters: trained parameters, by their names in the model.
             hyper: hyperparameters, those of one model or lists for all models of an array.
-            plain: parameters of one plain model, which the predicates are asked of; by default the same.
+            plain: parameters of one plain model to evaluate the predicates on; by default the same.
 
         Raises:
             InvalidArgument: a parameter is in no group.
@@ -361,7 +361,7 @@ class Workload:
         return {name: value * 3 ** generator.uniform(-1, 1) for name, value in self.hyper.items()}
 
     def clip(self, options: Values) -> float | None:
-        """Return the norm at which gradients are clipped, None where they are not."""
+        """Return the norm at which gradients are clipped; None if they are not."""
         return options[self.clip_norm] if isinstance(self.clip_norm, str) else self.clip_norm
 
     def preset(self, name: str, device: str) -> dict[str, Any]:

@@ -270,7 +270,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         return (
             f"a fused {type(self).__name__} cannot be another kind of layer after fuse, and torch changes "
             f"{', '.join(sorted(names))} in it: put weight_norm, spectral_norm, pruning or a parametrization on the "
-            "models, or take it off, and fuse them anew"
+            "models, or take it off, and fuse them again"
         )
 
     def recorded_values(self) -> tuple[Any, ...]:

@@ -205,7 +205,7 @@ def _all_streams(array: torch.nn.Module) -> dict[str, torch.Tensor]:
 def get_rng_state(array: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Copy the random streams of `array`, `[B, 2]` each, by name.
 
-    A `state_dict` has torch's keys and not them. Saved beside it they let a later run draw the masks and numbers that
+    A `state_dict` has torch's keys and not them. Saved with it, they let a later run draw the masks and numbers that
     this one would have drawn.
     """
     under_way.finish(array)

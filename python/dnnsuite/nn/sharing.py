@@ -22,7 +22,7 @@ Tensor = torch.Tensor
 
 
 def own(x: Tensor) -> Tensor:
-    """Copy a tensor so that each model has memory of its own."""
+    """Copy a tensor so that each model has its own memory."""
     return x.clone(memory_format=torch.contiguous_format)
 
 
@@ -136,7 +136,7 @@ def held_by(module: torch.nn.Module) -> Iterator[tuple[dict[str, Any], str, Tens
 
 
 def make_own(module: torch.nn.Module, names: Sequence[str] | None = None) -> bool:
-    """Give each model memory of its own for the shared tensors (or those of `names`) that `module` holds.
+    """Give each model its own memory for the shared tensors of `module` (or for those in `names`).
 
     Parameters stay the same objects. Returns True if there were any.
     """

@@ -28,14 +28,14 @@ class ChosenGroup(dict[str, Any]):
 def decay_groups(
     array: torch.nn.Module, weight_decay: Any = 1e-2, helper: Callable[[Any], Iterable[Any]] | None = None
 ) -> list[Group]:
-    """Group the parameters of an array for an optimizer, as those of one of its models would be grouped.
+    """Group the parameters of an array for an optimizer in the same way as those of one of its models.
 
     Args:
         array: an array of B models.
         weight_decay: decay of matrices and larger tensors, one number or one per model; vectors and scalars (biases,
-            norms) have none.
+            norms) do not decay.
         helper: function of one model that returns its groups as torch's optimizers take them, for another choice; it
-            is called with model 0, and `weight_decay` is left to it.
+            is called with model 0 and decides about `weight_decay` itself.
 
     Raises:
         InvalidArgument: the helper did not return groups of the model's parameters.

@@ -5,6 +5,9 @@ A script can train with `torch.nn.functional.mse_loss(array(x), y)` and with `lo
 but the size of every gradient. Once there is a layer of an array, each pass of autograd's engine begins with a look at
 the graph of a scalar, whichever function asks for it: a mean over tensors of an array in which no model was
 picked out, and that nothing multiplies by B again, is refused.
+
+`torch.nn.functional.cross_entropy(array(x), y)` fails in torch, which looks for classes in dimension 1. If such an
+error ends the program, a line below it says what to write instead.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace, TracebackType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from .._torch import backward_pass, look_at_what_is_differentiated
 from ..errors import InvalidArgument
@@ -28,6 +33,11 @@ _TERMS = (
     "SqueezeBackward0", "SqueezeBackward1", "ReshapeAliasBackward0", "UnsafeViewBackward0", "SqrtBackward0",
     "LogBackward0", "ExpBackward0", "PowBackward0",
 )  # fmt: skip
+_COMPOSED_LOSSES: dict[tuple[str, ...], str] = {
+    ("Div", "Neg", "Sum", "Mul"): "cross_entropy",
+    ("Div", "Sum", "Sub", "Mul"): "kl_div",
+    ("Div", "Sum", "Mul", "Sub"): "kl_div",
+}
 _PRODUCTS = ("MulBackward0", "DivBackward0", "DivBackward1")
 _LOSSES = {
     "MseLoss": "mse_loss", "SmoothL1Loss": "smooth_l1_loss", "HuberLoss": "huber_loss", "NllLoss": "cross_entropy",
@@ -37,8 +47,33 @@ _LOSSES = {
 
 
 def take_over() -> None:
-    """Look at what is differentiated, from now on."""
+    """Look at what is differentiated, and at errors that end the program, from now on."""
     look_at_what_is_differentiated(_look)
+    show = sys.excepthook
+
+    def show_with_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        show(kind, error, trace)
+        if isinstance(error, (RuntimeError, ValueError)) and (line := line_to_write(trace)):
+            print(line, file=sys.stderr)
+
+    sys.excepthook = show_with_line
+
+
+def line_to_write(trace: TracebackType | None) -> str | None:
+    """Return what to write for a loss on an array's outputs in which an error came up; None for other errors."""
+    while trace is not None:
+        code, values = trace.tb_frame.f_code, trace.tb_frame.f_locals
+        if code.co_filename == F.__file__ and code.co_name in ("nll_loss", *_LOSSES.values()):
+            outputs: Any = values.get("input")
+            count = _model_count(SimpleNamespace(next_functions=((getattr(outputs, "grad_fn", None), 0),)))
+            if count is not None:
+                return (
+                    f"dnnsuite: these are the outputs of {count} models, {list(outputs.shape)}: write "
+                    f"dnnsuite.nn.functional.{code.co_name}(outputs, targets).sum().backward(), one loss per model; "
+                    f"targets that all models share are dnnsuite.stack(targets, B={count})"
+                )
+        trace = trace.tb_next
+    return None
 
 
 def _look(outputs: Sequence[Any]) -> None:
@@ -66,11 +101,12 @@ def _check(root: Any) -> None:
                 "write losses.sum().backward()"
             )
         kind = node.name().removesuffix("Backward0")
-        name = _LOSSES.get(kind, "mse_loss")
+        name = _LOSSES.get(kind) or _composed_loss(node)
+        how = ", reduction='batchmean'" if name == "kl_div" else ""
         raise InvalidArgument(
             f"this loss is one mean over the outputs of {found} models, which gives each 1/{found} of its own "
-            f"gradient: write dnnsuite.nn.functional.{name}(outputs, targets).sum().backward(), "
-            f"with {'the' if kind in _LOSSES else 'any'} loss of dnnsuite.nn.functional, which is one per model"
+            f"gradient: write dnnsuite.nn.functional.{name or 'mse_loss'}(outputs, targets{how}).sum().backward(), "
+            f"with {'the' if name else 'any'} loss of dnnsuite.nn.functional, which is one per model"
         )
 
 
@@ -82,22 +118,28 @@ def _means(root: Any) -> Iterator[tuple[Any, list[Any]]]:
             return
         node, factors = todo.pop()
         name = node.name()
-        if name.startswith("Mean") or _saved(node, "reduction") == 1 or _is_soft_cross_entropy(node):
+        if name.startswith("Mean") or _saved(node, "reduction") == 1:
             yield node, factors
+        elif _composed_loss(node):
+            yield node, []
         elif name in _TERMS or name in _PRODUCTS:
             more = [node] if name == "MulBackward0" else []
             todo += [(inner, factors + more) for inner, _ in node.next_functions if inner is not None]
 
 
-def _is_soft_cross_entropy(node: Any) -> bool:
-    """Return True for torch's cross_entropy with probabilities, over dimension 1: in an array that of the samples."""
-    for name in ("DivBackward", "NegBackward", "SumBackward", "MulBackward"):
-        if node is None or not node.name().startswith(name):
-            return False
-        node = node.next_functions[0][0]
-    if node is None or node.name() != "LogSoftmaxBackward0":
-        return False
-    return _saved(node, "dim") == 1 and _saved(node, "result").dim() > 2
+def _composed_loss(node: Any) -> str | None:
+    """Name the loss of log-probabilities that divides a sum by the size of dimension 0, in an array that of the models:
+    cross_entropy with probabilities, and kl_div by "batchmean"."""
+    root, names = node, list[str]()
+    while node is not None and node.name() != "LogSoftmaxBackward0" and len(names) < 5:
+        names.append(node.name().partition("Backward")[0])
+        node = next((inner for inner, _ in node.next_functions if inner is not None), None)
+    name = _COMPOSED_LOSSES.get(tuple(names))
+    outputs = _saved(node, "result")
+    if name is None or outputs is None or outputs.dim() < 3:
+        return None
+    right = _saved(node, "dim") == 1 if name == "cross_entropy" else _is_number(root, len(outputs))
+    return name if right else None
 
 
 def _is_number(product: Any, number: int) -> bool:

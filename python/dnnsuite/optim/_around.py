@@ -134,10 +134,10 @@ class Lookahead(Around):
 class SAM(Around):
     """Sharpness-aware minimization for B models around another optimizer (Foret et al., 2021, arXiv:2010.01412).
 
-    Each model's gradient is taken a second time at w + rho · g / ‖g‖, and `base_optimizer` steps with that one from w;
-    with `adaptive` g is w² g, and its norm that of |w| g. A StepRunner runs both passes of a step itself. By hand
-    `step` takes a closure, which computes the losses and their gradients and is called twice; or call `first_step`
-    after the first backward pass and `second_step` after the second.
+    Each model's gradient is computed a second time at w + rho · g / ‖g‖, and `base_optimizer` steps from w with that
+    one; with `adaptive` g is w² g, and its norm that of |w| g. A StepRunner runs both passes of a step itself. By hand,
+    give `step` a closure that computes the losses and their gradients; it is called twice. Or call `first_step` after
+    the first backward pass and `second_step` after the second.
 
     Args:
         base_optimizer: a class of `dnnsuite.optim`, which takes `options`.

@@ -213,7 +213,7 @@ class ArrayOptimizer(PlannedUpdates):
         return loss
 
     def follow_parameters(self) -> None:
-        """Bring all that is kept per model to the device of the parameters, where `array.to` may have moved them."""
+        """Move all state per model to the device of the parameters, which `array.to` may have changed."""
         group = self.param_groups[0]
         params = dict.__getitem__(group, "params")
         if params and params[0].device != dict.__getitem__(group, "active").device:
@@ -311,7 +311,7 @@ class ArrayOptimizer(PlannedUpdates):
         _convert.select(self, check_indices(indices, self.B), fresh)
 
     def freeze(self, indices: int | Iterable[int]) -> None:
-        """Stop these models: parameters, state and step count keep every bit."""
+        """Stop these models: parameters, state and step count no longer change."""
         self._set_active(indices, False)
 
     def unfreeze(self, indices: int | Iterable[int]) -> None:
@@ -342,7 +342,7 @@ class ArrayOptimizer(PlannedUpdates):
 
     @property
     def grad_norms(self) -> torch.Tensor | None:
-        """The last step's norms `[B]` before clipping; None unless `max_grad_norm` or `on_nan` asks for them."""
+        """The norms `[B]` of the last step before clipping; None unless `max_grad_norm` or `on_nan` needs them."""
         under_way.finish(self)
         return self.param_groups[0].get("grad_norms")
 

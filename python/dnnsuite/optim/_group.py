@@ -242,8 +242,8 @@ def _switch(name: str, value: Any) -> bool:
 class HyperParameters:
     """Copies of an optimizer's hyper-parameters, as they were at the last call of `read`.
 
-    A step that is still under way keeps the values that it was given. On a GPU, where a stream keeps the order, they
-    are the tensors themselves.
+    A step that is still running keeps the values it started with. On a GPU, where a stream keeps the order, they are
+    the tensors themselves.
     """
 
     def __init__(self) -> None:

@@ -26,10 +26,10 @@ _WHOLE = ("max_iter", "max_eval", "history_size")
 
 
 class LBFGS(ArrayOptimizer):
-    """`torch.optim.LBFGS` for B models: each model has its own directions, line search and end of a step.
+    """`torch.optim.LBFGS` for B models: each model has its own directions, line search and stopping point.
 
-    `step` takes a closure that computes the losses `[B]`, runs backward and returns the losses. A closure is called as
-    often as the model that searches longest needs, so a StepRunner cannot take it.
+    `step` takes a closure that computes the losses `[B]`, runs backward and returns the losses. The closure is called
+    until the last model has finished its search, so a StepRunner cannot use it.
 
     >>> from dnnsuite import nn, optim
     >>> array = nn.Linear(4, 1, B=3)

@@ -18,9 +18,8 @@ class PartiallyFused:
     """Optimizer of an array with unfused parts: one fused optimizer, and torch's for each model's own parts.
 
     `param_groups` are the fused ones and, for each group of the plain optimizers, one with all models' parameters and
-    hyper-parameters `[B]`: schedules drive both alike, and a step hands each model's value to its optimizer. A model
-    that is frozen, or that `on_nan` leaves out, is so in both parts; `on_nan` and `max_grad_norm` look at the fused
-    gradients only.
+    hyper-parameters `[B]`: schedules drive both, and a step passes each model's value to its optimizer. A model that is
+    frozen, or left out by `on_nan`, is so in both parts; `on_nan` and `max_grad_norm` look at the fused gradients only.
 
     Args:
         fused: optimizer of the parameters `[B, ...]`.

@@ -58,7 +58,7 @@ class GradScaler:
         where = torch.device(device) if enabled else None
         if where is not None and where.type == "cuda" and not torch.cuda.is_available():
             raise Unavailable(
-                "GradScaler's device is 'cuda', of which torch finds none", remedy="give device='cpu', or enabled=False"
+                "GradScaler's device is 'cuda', but torch finds none", remedy="give device='cpu', or enabled=False"
             )
         given = {"scale": init_scale, "growth_factor": growth_factor, "backoff_factor": backoff_factor}
         given |= {"growth_interval": growth_interval, "growth_tracker": 0}
@@ -67,7 +67,7 @@ class GradScaler:
         for name, (low, high) in ranges.items():
             vector = self._vectors[name]
             if not bool(((vector > low) & (vector < high)).all()):
-                raise InvalidArgument(f"{name} must lie between {low} and {high} in every model, got {vector.tolist()}")
+                raise InvalidArgument(f"{name} must be between {low} and {high} in every model, got {vector.tolist()}")
         self._found = torch.zeros(B, dtype=torch.bool, device=where)
         self._active = torch.ones(B, dtype=torch.bool, device=where)
         self._unscaled: set[int] = set()

@@ -19,7 +19,7 @@ from ._written import Entry, WrittenOptimizer
 class SGDScheduleFree(WrittenOptimizer):
     """Schedule-free SGD for B models (Defazio et al., 2024, arXiv:2405.15682); torch has none.
 
-    Gradients are taken at y = (1 - momentum) z + momentum x, where z makes the steps and x is their average. Call
+    Gradients are computed at y = (1 - momentum) z + momentum x, where z takes the steps and x is their average. Call
     `train()` before training and `eval()` before evaluation or saving: the parameters are y in training, else x.
     """
 
@@ -39,11 +39,11 @@ class SGDScheduleFree(WrittenOptimizer):
             raise InvalidArgument(f"{type(self).__name__} needs a {self.share} above 0 in every model")
 
     def train(self) -> None:
-        """Put the point of training into the parameters."""
+        """Set the parameters to the point of training."""
         self._turn(True)
 
     def eval(self) -> None:
-        """Put the average into the parameters, to be evaluated, saved and used."""
+        """Set the parameters to the average, for evaluation, saving and use."""
         self._turn(False)
 
     @torch.no_grad()
@@ -109,8 +109,8 @@ class AdamWScheduleFree(SGDScheduleFree):
 class Prodigy(WrittenOptimizer):
     """Prodigy for B models (Mishchenko and Defazio, 2024, arXiv:2306.06101); torch has none.
 
-    Adam with the rate d · lr. Each model's d grows from `d0` with the distance that all its parameters have travelled,
-    and with how straight the way was. `beta3` is the root of `beta2` if None. All groups have the same `lr`, or 0.
+    Adam with the rate d · lr. Each model's d grows from `d0` with the distance that its parameters have travelled, and
+    with how straight that path was. `beta3` is the root of `beta2` if None. All groups have the same `lr`, or 0.
     """
 
     arguments: ClassVar[Any] = {

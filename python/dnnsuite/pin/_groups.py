@@ -219,7 +219,7 @@ def clean(kill: bool = False, root: str = "", only: str = "") -> list[tuple[Left
             done.append((left, f"kept: {left.state}"))
             continue
         if left.processes and not kill:
-            done.append((left, "kept: processes are in it, end them with --kill"))
+            done.append((left, "kept, because processes are in it; end them with --kill"))
             continue
         done.append((left, _remove(left, root)))
     return done

@@ -79,7 +79,7 @@ def weak_scaling(table: pd.DataFrame, ax: Axes | None = None, efficiency: Axes |
     Args:
         table: table from :func:`dnnsuite.results.weak_scaling`.
         ax: axes to draw on; those of a new figure by default.
-        efficiency: axes for the part of the ideal that is reached; None draws none.
+        efficiency: axes for the efficiency; None draws none.
     """
     ax = axes_or_new(ax)
     groups = list(table.groupby(["device", "precision", "B", "batch_per_process"], sort=False))

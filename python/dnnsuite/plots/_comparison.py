@@ -59,12 +59,12 @@ _LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def convergence(losses: pd.DataFrame, smooth: int = 1, ax: Axes | None = None) -> Axes:
-    """Draw training losses over iterations: of models alone as broad pale lines, of the array as thin lines on them.
+    """Draw training losses over iterations: models alone as broad pale lines, the array as thin lines on top.
 
     Args:
         losses: content of `convergence.csv`: a row per iteration, columns `serial:<lr>` and `hfta:<lr>`; others are
             left out.
-        smooth: iterations that a point is the mean of.
+        smooth: number of iterations that each point averages.
         ax: axes to draw on; those of a new figure by default.
 
     Raises:

@@ -66,10 +66,10 @@ _OTHER_PICTURES = (".jpg", ".jpeg", ".eps", ".ps", ".gif", ".bmp", ".tif", ".tif
 
 @dataclass(frozen=True)
 class Request:
-    """A figure to draw from finished runs, as `dnnsuite plot` was asked for it.
+    """A figure to draw from finished runs, as requested from `dnnsuite plot`.
 
     Attributes:
-        save: name of the figure (`fig.pdf`), or a prefix of the files; None leaves them to the kind of figure.
+        save: name of the figure (`fig.pdf`), or a prefix for the files; None uses the default of the kind of figure.
         metric: name of the quantity, for kinds that have several; None draws all.
         allow_unlike: pool runs of unlike machines or jobs, with a note.
     """

@@ -72,7 +72,7 @@ def importance(table: pd.DataFrame, metric: str) -> dict[str, float]:
 
     Ranks of the metric are compared between thirds of a number's range, or between the values of a choice: one less
     the variance within them over the variance of all, both by their degrees of freedom (epsilon squared of the
-    Kruskal-Wallis test), so that chance gives 0. What only a combination of parameters does is in none of them.
+    Kruskal-Wallis test), so that chance gives 0. Effects of combinations of parameters are not included.
     """
     columns = list(table.columns)
     names = [str(name) for name in columns[: columns.index(metric)] if table[name].astype(str).nunique() > 1]

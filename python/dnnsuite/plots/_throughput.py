@@ -27,8 +27,7 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
     Serial is a level with its interval as a band, the others are lines with a marker and the 95 % interval at each
     measured B; lines between markers guide the eye. A value whose interval spans more than a factor of two is not
-    drawn; the title names how many there are, beside job, batch, machine, repeats and what the runs note of the
-    machine.
+    drawn. The title has the number of such values, the job, batch, machine, repeats and notes on the machine.
 
     Raises:
         InvalidArgument: nothing in the table is normalised (no serial fp32 run finished), or known well enough.

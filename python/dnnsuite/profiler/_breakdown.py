@@ -17,14 +17,14 @@ from .instrument import define
 Int64s = npt.NDArray[np.int64]
 
 REMARK = (
-    "An operator counts for the innermost class at work; an instant with several classes at work, in several threads "
+    "An operator counts for the innermost active class; an instant with several active classes, in several threads "
     "or streams, is split between them. What was recorded is never host or idle."
 )
 DEFINITIONS = {
     "data wait": "the loop is in its data loader, and nothing is computed elsewhere",
     **CLASSES,
     "host": "no operator (on a GPU: no kernel) runs and the loop's thread is on a CPU: Python, dispatch, launches",
-    "idle": "no operator runs and the loop's thread is off the CPU: it sleeps, waits, or others have the CPU",
+    "idle": "no operator runs and the loop's thread is off the CPU: it sleeps, waits, or other work has the CPU",
 }
 
 COLUMNS = {

@@ -99,8 +99,8 @@ def profile(
     """Observe a training loop: `with profile(...) as p:` around it, `p.step()` after each of its steps.
 
     Args:
-        metrics: `timeline`, `cores`, `fp32`, `memory`, `power` or `all`; several as a list or joined by `|`. A
-            metric that this machine cannot give becomes a row of `instruments` with the reason.
+        metrics: `timeline`, `cores`, `fp32`, `memory`, `power` or `all`; several as a list or joined by `|`. A metric
+            that is not available on this machine becomes a row of `instruments` with the reason.
         schedule: steps to observe, from :func:`schedule`; all by default.
         instruments: further instruments, as names or objects; an unavailable one is an error.
         on_ready: function that is called with the profile each time a window closes, for example
@@ -222,7 +222,7 @@ class Profile:
 
     @property
     def overhead(self) -> Overhead | None:
-        """Cost of the instruments per step; None where no step ran without them."""
+        """Cost of the instruments per step; None if no step ran without them."""
         return overhead(self._driver.steps, self._loops_own_warmup())
 
     @property
@@ -295,7 +295,7 @@ class Profile:
         return summary(self.data)
 
     def record(self) -> dict[str, Any]:
-        """Return everything but the tables, as `profile.json` has it."""
+        """Return everything except the tables, as in `profile.json`."""
         from .summary import record
 
         return record(self.data)

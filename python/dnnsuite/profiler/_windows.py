@@ -82,12 +82,12 @@ def schedule(
     start_iteration: int | None = None,
     profile_iterations: int | None = None,
 ) -> Schedule:
-    """Choose the steps to observe, in the words of `torch.profiler.schedule` or in those of TBD's scripts.
+    """Choose the steps to observe, with the arguments of `torch.profiler.schedule` or of TBD's scripts.
 
     Args:
         skip_first: steps before the first cycle, not observed.
-        wait, warmup, active: steps of each cycle without instruments, with instruments whose results are dropped,
-            and kept. The overhead is measured against the waiting steps, so it needs `wait`.
+        wait, warmup, active: steps of each cycle without instruments, with instruments whose results are dropped, and
+            with results kept. The overhead is measured against the waiting steps, so it needs `wait`.
         repeat: number of cycles; with 0 they are repeated until the loop ends.
         start_iteration: the first iteration that is kept, instead of `skip_first` and `wait`.
         profile_iterations: number of iterations that are kept, once, instead of `active` and `repeat`.

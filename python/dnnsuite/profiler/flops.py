@@ -11,10 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from torch.utils.flop_counter import FlopCounterMode
+from typing import Any, NamedTuple
 
 Shape = Sequence[int]
 Shapes = Sequence[Shape]
@@ -288,35 +285,3 @@ def work(name: str, shapes: Shapes, values: Values) -> Work | None:
         return formula(shapes, values)
     except (IndexError, TypeError, ValueError):
         return None
-
-
-def flop_counter() -> FlopCounterMode:
-    """torch's counter, with the formulas of this package's operators and the corrected ones of torch's.
-
-    `with flop_counter() as counter: ...; counter.get_total_flops()`. It sees what runs through Python's dispatch in
-    the thread that entered it: not the replay of a captured step.
-    """
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
-    mapping = {}
-    for name in _FORMULAS:
-        namespace, _, operator = name.partition("::")
-        packet = getattr(getattr(torch.ops, namespace), operator, None)
-        if packet is not None:  # not all versions of torch, nor an unloaded library of ours, have all
-            mapping[packet] = _for_torch(name)
-    return FlopCounterMode(display=False, custom_mapping=mapping)
-
-
-def _for_torch(name: str) -> Any:
-    """Return the formula as torch calls it: with the operator's own arguments."""
-    import torch
-
-    def count(*args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-        every = [*args, *kwargs.values()]
-        # torch hands over the shapes of tensors, not the tensors.
-        shapes = [tuple(a) if isinstance(a, torch.Size) else () for a in every]
-        values = [None if isinstance(a, torch.Size) else a for a in every]
-        return _FORMULAS[name](shapes, values).flops
-
-    return count

@@ -115,7 +115,7 @@ def make(name: str, **more: Any) -> Instrument:
 def _refused(name: str, beside: str, words: str) -> Instrument:
     """Raise Unavailable for two instruments that exclude each other: tracing slows counted kernels, and counting
     serialises traced ones."""
-    raise Unavailable(f"{name} and {beside} are not measured in one run", "", f"--metrics {words} has a run of its own")
+    raise Unavailable(f"{name} and {beside} are not measured in one run", "", f"--metrics {words} needs a separate run")
 
 
 def _given(instrument: Instrument) -> Instrument:

@@ -202,7 +202,7 @@ def _operator_lines(table: pd.DataFrame | None) -> Iterator[str]:
     if table is None or table.empty:
         return
     yield ""
-    yield f"operators with most time of their own (of {len(table)})"
+    yield f"operators with the most self time (of {len(table)})"
     for row in table.head(_OPERATORS).itertuples(index=False):
         name, kind, calls, ms, share = row
         line = f"  {share:5.1f} %  {ms:9.3f} ms  {calls:8.1f} calls  {kind:<13} {name}"

@@ -71,7 +71,7 @@ def hint(results: Sequence[Mapping[str, Any]], device: str) -> list[str]:
         said.append(f"memory: batch size {fits} would fit by the sizes that did; try --batch-sizes {fits}")
     elif not peaks:
         smaller = max(1, min(failed) // 2)
-        said.append(f"memory: no batch size has run yet that tells what fits; try --batch-sizes {smaller}")
+        said.append(f"memory: no batch size has run yet, so it is unknown what fits; try --batch-sizes {smaller}")
     return said
 
 

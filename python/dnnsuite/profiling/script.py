@@ -118,7 +118,7 @@ def _take(out: Path) -> Path:
             raise OutputError(f"cannot make {folder}: {reason(error)}") from error
         else:
             return folder
-    raise OutputError(f"{out} and {_MOST_RUNS - 2} folders beside it hold earlier runs: choose another --out")
+    raise OutputError(f"{out} and {_MOST_RUNS - 2} folders beside it have earlier runs: choose another --out")
 
 
 def _let_go(out: Path, is_new: bool) -> None:

@@ -29,7 +29,7 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class Costs:
-    """Prices that a user knows: of the machine, of an hour of it, in a currency; and its power in watts."""
+    """Prices given by the user: of the machine and per hour, with a currency; and its power in watts."""
 
     price: float | None = None
     per_hour: float | None = None

@@ -70,7 +70,7 @@ class SuiteReport:
 
     @property
     def learned(self) -> dict[str, str]:
-        """Measure of each job beside its target: of its last execution, or of the first that missed it."""
+        """Metric and target of each job, from its last execution or from the first that missed the target."""
         found = {}
         for job, of_job in by_job(entry for entry in self.entries if entry.quality).items():
             missed = [entry for entry in of_job if entry.missed]
@@ -80,7 +80,7 @@ class SuiteReport:
 
     @property
     def missed(self) -> dict[str, str]:
-        """The same of those that missed it, whose rates are of a training that does not work."""
+        """The jobs that missed their target; their rates belong to a training that does not work."""
         missed = {entry.job for entry in self.entries if entry.missed}
         return {job: said for job, said in self.learned.items() if job in missed}
 
@@ -103,7 +103,7 @@ class SuiteReport:
 
     @property
     def headline(self) -> str:
-        """The verdict in words, with its rule: the original's is the mean over all jobs."""
+        """The verdict in words, with its rule; the original's rule is the mean over all jobs."""
         if self.verdict == "NOT ENOUGH RUNS":
             return f"NOT ENOUGH RUNS: {self.summary['runs'].min()} of {LEAST_RUNS}"
         if self.verdict != "PASS":
@@ -287,8 +287,8 @@ def _notes(entries: Sequence[ReportEntry], seed: pandas.DataFrame, unlike: Mappi
     others = sorted({entry.kind for entry in entries} - {entry.kind for entry in of_suites(entries)})
     if others:
         notes.append(
-            f"runs of a {' and of a '.join(others)} have rates, intervals and failures here, by mode, precision and B; "
-            "targets, the original's table and a score are for runs of a suite; `dnnsuite plot` draws speedup curves"
+            f"runs of a {' and of a '.join(others)} get rates, intervals and failures by mode, precision and B; "
+            "targets, the original's table and a score exist only for suites; `dnnsuite plot` draws curves"
         )
     for job, why in unlike.items():
         notes.append(f"{job} is not compared: {'; '.join(why)}")
@@ -298,18 +298,17 @@ def _notes(entries: Sequence[ReportEntry], seed: pandas.DataFrame, unlike: Mappi
     runs = {job: len(by_run(of_job)) for job, of_job in by_job(finished(entries)).items()}
     if once := [job for job, count in runs.items() if count == 1]:
         notes.append(
-            "measured in one run, which shows nothing of how much runs differ, so without an interval: "
-            f"{', '.join(once)}; `--repeats {FEWEST_RUNS}` or more would settle it"
+            "measured in one run, which does not show how much runs vary, so there is no interval: "
+            f"{', '.join(once)}; use `--repeats {FEWEST_RUNS}` or more"
         )
     if shaky := [job for job, count in runs.items() if 2 <= count < FEWEST_RUNS]:
         notes.append(
-            f"intervals over fewer than {FEWEST_RUNS} runs, too few to show whether a machine has two speeds, "
-            f"so that they may be too narrow: {', '.join(shaky)}"
+            f"these intervals are over fewer than {FEWEST_RUNS} runs and may be too narrow, because that is too few to "
+            f"show whether the machine has two speeds: {', '.join(shaky)}"
         )
     if partly := [job for job, of_job in by_job(entries).items() if _lost_a_copy(of_job)]:
         notes.append(
-            "a copy failed while others went on, which had more of the machine then; their rates count: "
-            + ", ".join(partly)
+            "a copy failed while others continued with more of the machine; their rates count: " + ", ".join(partly)
         )
     hosts = sorted({entry.hostname for entry in entries if entry.hostname})
     if len(hosts) > 1:

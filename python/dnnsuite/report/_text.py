@@ -111,7 +111,7 @@ def style_seed(report: SuiteReport) -> str:
     import pandas
 
     if not report.statistics:
-        return "the table of the original suite is for runs of a suite, and there are none here"
+        return "the table of the original suite needs runs of a suite, and there are none"
     kept = report.seed[report.seed["sd"].notna()]
     if report.target is None:
         kept = kept.drop(columns=["target", "diff"])

@@ -73,7 +73,7 @@ def comparison_text(points: Sequence[Compared], names: tuple[str, str], failing:
 
 
 def comparison_markdown(points: Sequence[Compared], names: tuple[str, str], failing: Sequence[FailOn] = ()) -> str:
-    """Render a comparison as Markdown for a pull request: what is slower or faster comes first.
+    """Render a comparison as Markdown for a pull request, with slower and faster points first.
 
     Args:
         points: verdicts, from :func:`dnnsuite.results.compare`.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Runs as one tidy table, and statistics of it. Reads only the files of runs.
 
-`load` takes any mixture of directories; `summarize` and `wide` reduce its table, and pool only runs that are alike.
+`load` takes any mixture of directories; `summarize` and `wide` reduce its table, and pool only comparable runs.
 """
 
 from .batch_sizes import by_batch_size, knee

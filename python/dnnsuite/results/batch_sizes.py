@@ -24,7 +24,7 @@ def by_batch_size(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFra
 
     Columns: those, status, rate, rate_low, rate_high, unit, ms_per_step, peak_memory_bytes, gain_pct (of the rate per
     doubling of the batch, over the size before), knee, runs, failed, message. A size that failed has no rate; its
-    status is the class of its failure. One beside which the machine was too busy has none, and is `inconclusive`.
+    status is the class of its failure. A size measured on a machine that was too busy has none, and is `inconclusive`.
 
     Args:
         table: table from :func:`load`.
@@ -83,7 +83,7 @@ def _gain(small: dict[str, Any], large: dict[str, Any]) -> float:
 
 
 def knee(sizes: Sequence[int], rates: Sequence[float], gain: float = GAIN) -> int | None:
-    """Find the knee: the smallest batch size from which no larger one brings `gain` of the rate per doubling.
+    """Find the knee: the smallest batch size beyond which no larger one gains `gain` of the rate per doubling.
 
     Args:
         sizes: batch sizes in order.
@@ -91,7 +91,7 @@ def knee(sizes: Sequence[int], rates: Sequence[float], gain: float = GAIN) -> in
         gain: least share of the rate that counts as a gain.
 
     Returns:
-        The size; None where even the step to the largest size brings that much, and where there are not two sizes.
+        The size; None if even the largest size gains that much, or if there are not two sizes.
 
     >>> from dnnsuite import results
     >>> results.knee([1, 2, 4, 8, 16], [100, 190, 350, 400, 405])

@@ -46,7 +46,7 @@ class Compared:
         baseline, candidate: geometric means of the runs, in `unit`; for independent runs `ratio` is their ratio.
         runs: numbers of runs of the baseline and the candidate that count.
         more_runs: further runs of each side that an inconclusive verdict needs; None if unknown.
-        method: `paired` if the runs of both were made in turns on one machine, else `unpaired`.
+        method: `paired` if the runs of both alternated on one machine, else `unpaired`.
         reasons: why there is no verdict on speed, or how it was found.
         failed: runs of both that do not count: they failed, or one of several copies did.
         remarks: notes on runs that failed or were disturbed.
@@ -111,8 +111,8 @@ def compare(
     """Compare the points of two tables of :func:`dnnsuite.results.load`.
 
     The speed of a run is its rate (or, for a metric in seconds, one over it); copies that share the machine are one
-    run. Logarithms of the speeds are compared by Student's t: of pairs where the runs were made in turns on one
-    machine, else by Welch's test.
+    run. Logarithms of the speeds are compared by Student's t: of pairs if the runs alternated on one machine, else by
+    Welch's test.
 
     Args:
         baseline: table of the runs to compare with.

@@ -30,8 +30,8 @@ def save_hfta_tree(*directories: str | Path, to: str | Path) -> list[Path]:
     """Write the finished runs of workflows as HFTA lays them out.
 
     `TO/<job>/run<repeat>/<device>/<device model>/<precision>/<mode>/B<n>/[idx<i>/]timing.csv`, without `B<n>` for
-    serial, and `dcgm_metrics.csv` beside the processes where the run was monitored. Of a point that was measured again
-    the last run counts. A folder that this function wrote is made anew.
+    serial, and `dcgm_metrics.csv` beside the processes if the run was monitored. If a point was measured again, the
+    last run counts. A folder that this function wrote is replaced.
 
     Args:
         directories: outputs of workflows; as for :func:`dnnsuite.results.load`.
@@ -52,7 +52,7 @@ def save_hfta_tree(*directories: str | Path, to: str | Path) -> list[Path]:
     for job, of_job in chosen.groupby("job"):
         if of_job["plan_id"].nunique() > 1:
             places = ", ".join(sorted(set(of_job["plan_path"])))
-            raise InvalidArgument(f"{job}: runs of several workflows ({places}); write each to a tree of its own")
+            raise InvalidArgument(f"{job}: runs of several workflows ({places}); write each to a separate tree")
         points = of_job.sort_values("started").drop_duplicates(["mode", "precision", "B", "repeat"], keep="last")
         written.append(_write_job(Path(to) / str(job), of_job["plan_id"].iloc[0], list(map(Path, points["path"]))))
     return written

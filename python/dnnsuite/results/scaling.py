@@ -24,11 +24,11 @@ def weak_scaling(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFram
 
     Columns: device, precision, B, batch_per_process, processes, job, rate (of all processes together), rate_low,
     rate_high, unit, ideal (as many times the rate of one process), efficiency (rate over ideal), efficiency_low,
-    efficiency_high, runs. Intervals are 95 %. Where nothing ran on one process, the ideal goes through the smallest
-    number that there is.
+    efficiency_high, runs. Intervals are 95 %. If nothing ran on one process, the ideal goes through the smallest number
+    of processes.
 
     Args:
-        table: table from :func:`load`; runs that are no training are left out.
+        table: table from :func:`load`; runs that are not training runs are left out.
         allow_unlike: draw runs of unlike machines, data or versions together; `attrs["notes"]` says which.
 
     Raises:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Throughput by mode, precision and number of models: means, intervals and ratios over runs that are alike."""
+"""Throughput by mode, precision and number of models: means, intervals and ratios over comparable runs."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     and state: what the runs note of the machine.
 
     Rates are means over the runs; copies of a job that share the machine count as one run, with the mean of their
-    rates. Intervals are 95 %: over the runs with Student's t on logarithms where there are several, else from within
-    the single run. Normalised values are those of runs that took turns with the baseline, where there are such; else
-    the ratios of runs of the same repeat, which share the machine's state. NaN where nothing is known: no interval, no
-    finished run, no baseline. `attrs["titles"]` has a line for a figure by job: batch, machine, repeats.
+    rates. Intervals are 95 %: over the runs with Student's t on logarithms if there are several, else from within the
+    single run. Normalised values come from runs that took turns with the baseline, if there are any; else from runs of
+    the same repeat, which share the machine's state. NaN if there is no interval, no finished run or no baseline.
+    `attrs["titles"]` has a line for the figure of each job: batch, machine, repeats.
 
     Args:
         table: table from :func:`load`, or one that an earlier version saved.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The benchmark suite: its jobs, run the way several users share a machine, each run recorded whole or not at all.
+"""The benchmark suite: its jobs run as if several users shared a machine; records are complete or absent.
 
 `Settings` is a shorter name of :class:`SuiteSettings`.
 """

@@ -79,7 +79,7 @@ def _described(job: Job, seen: Observations, trained: Mapping[str, Any], order: 
     metrics = {name: float(value) for name, value in job.metrics().items()}
     quality = job.quality(order["preset"], metrics)
     if quality and math.isnan(quality["value"]):
-        raise NotFinite(f"the measure {quality['metric']!r} on held-out data is NaN")
+        raise NotFinite(f"the metric {quality['metric']!r} on held-out data is NaN")
     missed = [MISSED] if quality and not quality["reached"] else []
     return {
         **found,

@@ -22,7 +22,7 @@ _ALIKE = (
 class ExperimentArray:
     """B experiments, one per model of an array; :func:`dnnsuite.training.run` trains them as it trains one.
 
-    Model i computes what experiment i does alone, but for rounding. They may differ in values of optimizer, schedule,
+    Model i computes what experiment i computes alone, up to rounding. They may differ in values of optimizer, schedule,
     seed and data. Architecture, shapes and the number of steps are the same.
 
     Attributes:
@@ -55,7 +55,7 @@ class ExperimentArray:
 
     @property
     def first(self) -> Experiment:
-        """The experiment of model 0: what all have alike."""
+        """The experiment of model 0: what all models have in common."""
         return self.experiments[0]
 
 

@@ -48,7 +48,7 @@ class ProfileWindow:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Definition of a training run: model, data, optimizer, schedule, and the length of it.
+    """Definition of a training run: model, data, optimizer, schedule and length.
 
     Attributes:
         name: name of the run in tables and the record.
@@ -66,16 +66,16 @@ class Experiment:
         set_to_none: free gradients instead of zeroing them.
         cudnn_benchmark: let cuDNN choose kernels by trying them.
         drop_last: leave out an epoch's last batch if it is not full.
-        most_steps: most steps of an epoch; 0 for no limit.
-        log_every: iterations from one log line, and one look at the losses, to the next.
+        most_steps: maximum number of steps per epoch; 0 for no limit.
+        log_every: iterations from one log line, and one check of the losses, to the next.
         checkpoint_every: iterations from one checkpoint to the next within an epoch; 0 for one after each epoch only.
-        lines: form of the log's lines about steps: sc20, tbd-pytorch or tbd-tf2.
-        settings: other values that a resumed run must share; they stand in the record.
+        lines: format of the log lines about steps: sc20, tbd-pytorch or tbd-tf2.
+        settings: other values that a resumed run must share; they are in the record.
         plan: file or suite of the run.
         clip_norm: norm at which the gradients of a model are clipped.
         after_step: function of the model after each step, without gradients.
-        until: target after which the run ends, of an array when all models are there.
-        shard: split parameters, gradients and the optimizer's state over the processes, instead of a copy in each.
+        until: target that ends the run; an array ends when all its models have reached it.
+        shard: shard parameters, gradients and optimizer state over the processes, instead of a copy in each.
     """
 
     name: str

@@ -270,7 +270,7 @@ def _introduce(log: Log, made: Experiment | ExperimentArray, loop: Loop, on_gpu:
         log.info(f"model {number}: {name}")
     log.info(f"data: {data.source}, {len(data.train):,} for training, {len(data.valid):,} for validation")
     if order.dropped:
-        log.info(f"{order.dropped:,} samples of each epoch, others in each, are in none of its {order.steps} steps")
+        log.info(f"{order.dropped:,} samples, other ones each time, are left out of an epoch's {order.steps} steps")
 
 
 def _train(

@@ -173,7 +173,7 @@ def values_of_job(name: str, preset: str, given: Mapping[str, Any], device: str)
         name, preset, given, device: see :func:`experiment_of_job`.
 
     Raises:
-        InvalidArgument: the workload trains parts in turn, or a key is unknown.
+        InvalidArgument: the workload trains its parts one after the other, or a key is unknown.
     """
     from .._runs.job_options import parse_options
 
@@ -212,13 +212,13 @@ def experiment_of_job(
         device: cpu or cuda.
         data: source of the data: auto, real or synthetic.
         dataroot: folder with data sets.
-        until: `target` to end where the preset's target is reached, or a value of the metric; about twenty times in
-            the run it is looked at, unless `given` has a length.
-        shard: split the model over the processes.
+        until: `target` to end when the preset's target is reached, or a value of the metric; it is checked about twenty
+            times in a run, unless `given` has a length.
+        shard: shard the model over the processes.
 
     Raises:
-        InvalidArgument: the workload trains parts in turn, or makes its batches with the model and has no metric or is
-            to train in several processes; a key is unknown, or there is no such target.
+        InvalidArgument: the workload trains its parts one after the other; it makes its batches with the model and has
+            no metric or trains in several processes; a key is unknown, or there is no such target.
     """
     workload, values = values_of_job(name, preset, given, device)
     epochs, iters, size = (values[key] for key in _KEYS[:3])
@@ -280,7 +280,7 @@ def array_of_job(
     dataroot: str | None = None,
     until: str | None = None,
 ) -> ExperimentArray:
-    """Make the array of a workload's experiments with as many seeds, from the seed of `given` on.
+    """Make an array of `seeds` experiments of a workload, with consecutive seeds starting at the one in `given`.
 
     Weights, data and their order are those of each seed; samples that are held out are those of the first.
 
@@ -292,7 +292,7 @@ def array_of_job(
         raise InvalidArgument(f"seeds is {seeds}: must be at least 1")
     workload, values = values_of_job(name, preset, given, device)
     if len(kinds := dict.fromkeys(group.optimizer.name for group in workload.groups())) > 1:
-        raise InvalidArgument(f"job {name} trains by {' and '.join(kinds)}, of which no array is made: add --B 1")
+        raise InvalidArgument(f"job {name} trains by {' and '.join(kinds)}, which cannot train as an array: add --B 1")
     each = [
         experiment_of_job(name, preset, {**given, "seed": values["seed"] + i}, device, data, dataroot, until)
         for i in range(seeds)

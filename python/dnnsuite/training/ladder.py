@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Effect of each optimisation of SC20's tutorial: fp32, +amp, +nhwc, +extra, +compile, measured in turns."""
+"""Effect of each optimisation of SC20's tutorial: fp32, +amp, +nhwc, +extra, +compile, interleaved."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class _Climber:
         self._wait()
 
     def phases_ms(self) -> dict[str, float]:
-        """Median milliseconds of each phase, from a round of its own."""
+        """Median milliseconds of each phase, from a separate round."""
         phases = Phases(self._steps, cuda=self._device.type == "cuda")
         with phases.profiled(1, on=True):
             self.steps(self._steps, phases)
@@ -141,7 +141,7 @@ def climb(
     steps: int = 10,
     tell: Callable[[str], None] = lambda text: None,
 ) -> list[Rung]:
-    """Measure the rungs on one device, in turns, so that a drift of the machine meets all alike.
+    """Measure the rungs on one device, interleaved, so that a drift of the machine affects all of them.
 
     Args:
         made_by: makes the experiment of a rung, by its name, its keys and the device: `of_configuration` or `of_job`.

@@ -132,7 +132,7 @@ def tbd_tf2(optimizer: Optimizer, steps_per_epoch: int) -> SteppedWarmup:
 
 
 class PerEpoch:
-    """Any of torch's schedulers, stepped once per epoch; ReduceLROnPlateau is given the validation loss."""
+    """A scheduler of torch, stepped once per epoch; ReduceLROnPlateau receives the validation loss."""
 
     def __init__(self, scheduler: LRScheduler) -> None:
         self._scheduler = scheduler

@@ -60,7 +60,7 @@ def varied(settings: Settings, vary: Mapping[str, Sequence[Any]], B: int | None 
     ['lr=0.1, seed=1', 'lr=0.1, seed=2', 'lr=0.2, seed=1', 'lr=0.2, seed=2']
     """
     if not vary:
-        raise InvalidArgument(f"B={B} models that are all alike: let a key vary, e.g. --vary lr=0.05,0.1")
+        raise InvalidArgument(f"B={B} equal models: let a key vary, e.g. --vary lr=0.05,0.1")
     for key in vary:
         if key not in VARYING:
             raise InvalidArgument(
@@ -100,11 +100,11 @@ def _text(value: Any) -> str:
 
 
 def data_of(variants: Variants, dataroot: str | Path | None = None) -> list[Data]:
-    """Find the data of each variant; pictures that variants share lie in memory once.
+    """Find the data of each variant; pictures that variants share are in memory once.
 
     Args:
         variants: (name, settings) of each model, from :func:`varied`.
-        dataroot: folder with the data, as for :func:`find_data`, which also tells what is raised.
+        dataroot: folder with the data; see :func:`find_data`, also for exceptions.
     """
     made: dict[tuple[Any, ...], Data] = {}
     for _, settings in variants:

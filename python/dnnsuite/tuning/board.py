@@ -159,7 +159,7 @@ class Board:
                     self._seconds[trial] = max(row["seconds"], self._seconds.get(trial, 0.0))
 
     def news(self) -> set[int]:
-        """Return the trials of which something was read since the last call."""
+        """Return the trials with news since the last call."""
         with self._lock:
             found, self._news = self._news, set()
         return found

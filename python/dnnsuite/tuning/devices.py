@@ -218,6 +218,6 @@ def _pack(arguments: Mapping[str, Any], path: Path) -> None:
                 cloudpickle.dumps(value)
             except Exception as own:
                 raise InvalidArgument(
-                    f"each device has a process of its own, and {name} cannot be sent there: {reason(own)}"
+                    f"each device has its own process, and {name} cannot be sent there: {reason(own)}"
                 ) from error
         raise

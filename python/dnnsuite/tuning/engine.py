@@ -263,7 +263,7 @@ class Engine:
         self.metric = metric_in(metrics, self.metric)
         if self.metric == "value" and self.goal.metric is None and not self.goal.given:
             raise InvalidArgument(
-                "evaluate returned a number, of which nothing says what is better: give goal='min' or 'max'"
+                "evaluate returned a number, and nothing says which direction is better: give goal='min' or 'max'"
             )
         return self.goal.sign * metrics[self.metric]
 

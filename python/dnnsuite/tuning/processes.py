@@ -39,7 +39,6 @@ class Processes:
         self._workers: list[_Worker | None] = [None] * count
         self._home: dict[int, int] = {}  # process by trial
         self._busy = False
-        self._in_use: dict[int, int] = {}  # number of trials by process
 
     @property
     def at_once(self) -> int:

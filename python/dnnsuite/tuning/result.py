@@ -71,13 +71,13 @@ class Sweep:
         best_config, best_value: configuration of the best trial, and its value at its best epoch.
         state_dicts: weights of the best trials after their best epochs, by number, the best first; a shared base is not
             included.
-        metric, goal: metric and direction (min or max) by which the trials were compared.
+        metric, goal: metric and direction (min or max) that trials were compared by.
         epochs: model-epochs trained.
         epochs_from_scratch: model-epochs of the same search if each rung started from scratch.
         out: the directory; None if nothing was written.
         seconds: duration of the sweep in this process, s.
-        resumed: True if it continued trials of an earlier process, whose time `seconds` does not contain.
-        changed: differences when it was resumed, as sentences by name; the table says for which trials.
+        resumed: True if it continued trials of an earlier process; `seconds` does not include its time.
+        changed: differences when it was resumed, as sentences by name; the table has the trials they concern.
     """
 
     trials: list[Trial] = field(repr=False)
@@ -153,7 +153,7 @@ class Sweep:
         return model.eval()
 
     def save_pretrained(self, folder: str | Path) -> list[Path]:
-        """Save the best models, as many as the sweep's `keep`, in `folder/best-1`, `folder/best-2`, ..., with a card.
+        """Save the best models (`keep` of the sweep) in `folder/best-1`, `folder/best-2`, ..., with a card.
 
         Each folder holds what the model's `save_pretrained` writes; PEFT and `dnnsuite.adapt` load those of adapters.
         `folder/README.md` has the table of all trials.
@@ -203,7 +203,7 @@ class Sweep:
         return Coverage(dict.fromkeys(cover for covers in self.covers for cover in covers))
 
     def describe(self) -> str:
-        """One line: the best trial, and what the sweep took."""
+        """Return one line with the best trial and the cost of the sweep."""
         config = ", ".join(f"{name}={setting(value)}" for name, value in self.best_config.items())
         saved = self.epochs_from_scratch - self.epochs
         rungs = f", {saved} fewer than from scratch" if self.plan and saved > 0 else ""

@@ -86,14 +86,14 @@ def sweep(
 ) -> Sweep:
     """Train a model for each configuration, many at once in a fused array that is refilled as trials end.
 
-    Trial k is created and trained as a plain loop would do it: its weights are those of `make_model` after
+    Trial k is created and trained as in a plain loop: its weights are those of `make_model` after
     `torch.manual_seed(seed + k)`, and epoch e (from 0) reads `train` after `torch.manual_seed(seed + e)`. If a loss
     draws random numbers from Python, NumPy or torch, it draws them after a seed of the trial and the epoch, and such
     trials train one by one. The history is the same in every mode, at every width, and after `resume`; on a CPU bit for
     bit.
 
     Args:
-        make_model: configuration → a plain torch module. Models of different shapes go into arrays of their own. For
+        make_model: configuration → a plain torch module. Models of different shapes go into separate arrays. For
             `adapters.Texts` it is configuration → a PEFT config, for adapters on the language model `base`: they share
             one array whatever their ranks and places and the configuration's `batch_size`, `max_length` and `epochs`.
         space: ranges by name (`LogUniform(1e-4, 1e-1)`, a list of choices, a fixed value), or a list of configurations.
@@ -102,8 +102,8 @@ def sweep(
         train: a DataLoader; a Dataset or a tuple of tensors, with `batch_size`; a list with one per trial; a function
             of the configuration that returns one; or `adapters.Texts`.
         base: a module that all models are built on, for example a pretrained one: `make_model(configuration, base)`
-            gets it frozen, to add heads or adapters. An array holds it once; each model has its own copy of the layers
-            that `make_model` sets to train.
+            receives it frozen, to add heads or adapters. An array holds it once; each model has its own copy of the
+            layers that `make_model` sets to train.
         evaluate: held-out data in any of these forms, or a function of one plain model that returns a number or numbers
             by name. Without it trials are compared by `train_loss`.
         loss: (model, *batch) → the loss `[]` of one model. By default a LightningModule's training step, the loss of a
@@ -112,7 +112,7 @@ def sweep(
         optimizer: a name or class (`"SGD"`), (name, arguments for all), or a function `(parameters, config)` that
             returns a torch optimizer. By default a LightningModule's own, else AdamW.
         scheduler: likewise; a function is `(optimizer, config)` and returns any torch schedule.
-        scheduler_every: "epoch" or "batch", after which the schedule moves; by default batch for OneCycleLR and
+        scheduler_every: "epoch" or "batch", after which the schedule advances; by default batch for OneCycleLR and
             CyclicLR, else epoch. ReduceLROnPlateau follows `metric`.
         epochs: largest number of epochs of a trial.
         metric: name of the metric that trials are compared by; `loss` by default.
@@ -121,25 +121,26 @@ def sweep(
             ones.
         trials: number of configurations to draw.
         patience: number of epochs without an improvement (by the fraction `min_delta`) after which a trial ends.
-        micro_batch: number of sequences of a model, of texts, that are computed at once; gradients of a batch add up.
-        keep: number of the best trials whose weights the result has.
+        micro_batch: number of sequences per model that are computed at once, for texts; the gradients of a batch add
+            up.
+        keep: number of best trials whose weights the result contains.
         seed: seed of weights, order of data and draws.
         mode: hfta (arrays), serial (one trial after another) or concurrent (`width` processes on this machine).
         width: number of trials at once; measured by default.
         threads: number of CPU threads of all devices together; torch's number by default.
         device: cpu or cuda.
-        devices: several devices of this machine, each with a process that trains a part of the trials: `"all"` GPUs,
-            `["cuda:0", "cuda:1"]`, or `["cpu", "cpu"]` for two halves of the CPUs. There is one record and one
-            progress. Functions and data are sent to the processes. Needs `dnnsuite[optuna]`, and a directory.
+        devices: several devices of this machine, each with a process that trains some of the trials: `"all"` GPUs,
+            `["cuda:0", "cuda:1"]`, or `["cpu", "cpu"]` for two halves of the CPUs. There is one record and one progress
+            display. Functions and data are sent to the processes. Needs `dnnsuite[optuna]`, and a directory.
         autocast: a half precision to train in.
         out: directory for records and the best weights; by default a new one below `dnnsuite-runs`, False for none.
-        resume: continue what is in `out`, or in the last directory. Everything that decides the numbers has to be the
-            same: arguments, data, and code with the functions and values that it reaches.
+        resume: continue what is in `out`, or in the last directory. Everything that affects results must be the same:
+            arguments, data, and code with the functions and values that it uses.
         allow_changed: names of arguments that may differ when a sweep is resumed, for example `["loss"]`; the records
-            of the trials that train on say so.
-        share: True lets every process that makes the same call with the same `out`, on any machine that sees it, train
-            a part of the trials; each returns the whole sweep. A process may join, leave or die at any time. They meet
-            in a file in `out`, or in a database whose URL is given instead of True.
+            of trials that continue say so.
+        share: True lets every process that makes the same call with the same `out`, on any machine with access to it,
+            train some of the trials; each returns the whole sweep. A process may join, leave or die at any time. They
+            communicate through a file in `out`, or through a database; give its URL instead of True.
         callbacks: functions that are called with an `Event`, for example `TensorBoard(folder)`.
         console: console to print progress on; standard error by default.
         quiet: print nothing.
@@ -272,7 +273,7 @@ def _check_mode(mode: str, device: str) -> None:
 
 def _shares(devices: str | Sequence[str], device: str, mode: str, threads: int) -> list[Share]:
     if device != "cpu":
-        raise InvalidArgument(f"device={device!r} beside devices={devices!r}: give one of them")
+        raise InvalidArgument(f"device={device!r} together with devices={devices!r}: give one of them")
     shares = shares_of(devices, threads)
     if mode == "concurrent" and shares[0].device != "cpu":
         raise InvalidArgument(f"mode='concurrent' is for CPUs, and devices is {devices!r}: use mode='hfta'")
@@ -310,7 +311,7 @@ def _recipe_of_texts(given: dict[str, Any], device: str, mode: str, spread: bool
 
     unread = [name for name in ("loss", "measure", "autocast") if given[name] is not None]
     if unread:
-        raise InvalidArgument(f"{unread[0]} is given beside texts, whose loss is that of the next token: leave it out")
+        raise InvalidArgument(f"{unread[0]} is given beside texts, which use the loss of the next token: leave it out")
     if mode == "concurrent" or spread:
         raise InvalidArgument(
             "mode='concurrent', and keep beside devices or share, are not for texts: give mode='hfta' and keep=1"

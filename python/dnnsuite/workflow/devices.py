@@ -53,7 +53,9 @@ def _check_mps(tools: Tools) -> None:
     tools.need("nvidia-cuda-mps-control", "the NVIDIA driver (packages nvidia-compute-utils, nvidia-cuda-mps)")
     recover(tools)
     if tools.mig_enabled():
-        raise Unavailable("MPS beside MIG: the GPU is in MIG mode", "nvidia-smi", "`nvidia-smi -mig 0` leaves it")
+        raise Unavailable(
+            "MPS cannot be used with MIG: the GPU is in MIG mode", "nvidia-smi", "`nvidia-smi -mig 0` leaves it"
+        )
 
 
 def _check_mig(tools: Tools) -> None:

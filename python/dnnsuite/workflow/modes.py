@@ -22,12 +22,10 @@ class Mode:
     Attributes:
         processes: B → number of worker processes.
         width: B → models in each process's fused array; 0 means plain torch, unfused.
-        place: number of processes → context manager that yields the environment of each and puts the device
-            back.
+        place: number of processes → context manager that yields the environment of each and restores the device.
         unavailable: device → why the mode cannot be used there, or None.
         limit_B: the most models the mode can take whatever the memory, or None.
-        changes_machine: True if it sets modes of the GPU that all its users notice; it then has to be asked for by
-            name.
+        changes_machine: True if it changes the GPU for all its users; it must then be requested by name.
     """
 
     name: str

@@ -67,7 +67,7 @@ def expovariate_plan(max_B: int, max_num_Bs: int, lambd: float = 4.0, seed: int 
 
     Args:
         max_B: largest number of models.
-        max_num_Bs: number of Bs to choose, or fewer where there are fewer.
+        max_num_Bs: number of Bs to choose, or fewer if there are fewer.
         lambd: density near 1: the others are drawn as `round(Exp(lambd) * max_B)`.
         seed: the same seed gives the same plan.
 

@@ -33,9 +33,9 @@ _EQUALITY_STEPS = {"paper": 20, "default": 10, "quick": 10}
 SEARCHED = ("concurrent", "mps", "mig", "hfta")  # modes whose largest B is searched for
 # Name → (kind of number, meaning).
 FLAGS: dict[str, tuple[type, str]] = {
-    "dry_run_repeats": (int, "Dry runs that prove a B."),
-    "max_num_Bs": (int, "How many Bs to measure."),
-    "lambd": (float, "How dense the Bs are near 1."),
+    "dry_run_repeats": (int, "Number of dry runs to test a B."),
+    "max_num_Bs": (int, "Number of Bs to measure."),
+    "lambd": (float, "Density of the Bs near 1."),
     "dry_run_epochs": (int, "Epochs of a dry run."),
     "dry_run_iters_per_epoch": (int, "Iterations of its epochs."),
 }

@@ -56,10 +56,10 @@ def test_a_gpu_that_disappears_ends_its_own_samples_only(watch):
 
 def test_clocks_held_down_and_other_processes_are_told(watch):
     seen = watch("reasons 36\nprocesses 3")
-    assert "gpu0: clocks were held down in 100 % of samples: power cap, thermal slowdown by the driver" in seen.notes
+    assert "gpu0: clocks were limited in 100 % of samples: power cap, thermal slowdown by the driver" in seen.notes
     assert any("3" in note and ("contention" in note or "container" in note) for note in seen.notes)
     calm = watch("reasons 1")
-    assert not [note for note in calm.notes if "held down" in note or "contention" in note]
+    assert not [note for note in calm.notes if "limited" in note or "contention" in note]
 
 
 def test_gpm_is_read_in_pairs_where_the_gpu_has_it(watch):

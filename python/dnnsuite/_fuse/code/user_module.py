@@ -422,7 +422,7 @@ def _meta(own: Any) -> Any:
         if original.__name__.startswith("Parametrized") and isinstance(vars(original).get(name), property):
             raise InvalidArgument(
                 f"{name} of a fused {original.__name__} is made by a parametrization, which cannot be removed after "
-                "fuse: remove it from the models, and fuse them anew"
+                "fuse: remove it from the models, and fuse them again"
             )
         own.__delattr__(kind, name)
 

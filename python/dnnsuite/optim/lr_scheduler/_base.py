@@ -20,9 +20,9 @@ _TORCHS: Any = torch.optim.lr_scheduler.LRScheduler  # whose attributes are one 
 
 
 class LRScheduler(_TORCHS):
-    """Base of the schedules. `last_epoch` is an int64 `[B]`: models that joined later are at an epoch of their own.
-    As an argument it is one number, or one per model. Code that looks for torch's schedules recognises it: accelerate
-    steps it with the optimizer, and not in each part of an accumulation.
+    """Base of the schedules. `last_epoch` is an int64 `[B]`: models that joined later are at their own epoch. As an
+    argument it is one number, or one per model. Code that looks for torch's schedules recognises it: accelerate steps
+    it with the optimizer, and not in each part of an accumulation.
 
     A schedule gives each group's learning rates float64 `[B]` by `rates`, from those of the epoch before where torch
     does so, such that schedules can be combined.

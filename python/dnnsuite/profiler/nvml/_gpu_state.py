@@ -306,7 +306,7 @@ def _slowed(rows: list[Row]) -> Iterator[str]:
             for bits in slowed:
                 every |= bits
             share = 100 * len(slowed) / len(reasons)
-            yield f"{device}: clocks were held down in {share:.0f} % of samples: {', '.join(decode_reasons(every))}"
+            yield f"{device}: clocks were limited in {share:.0f} % of samples: {', '.join(decode_reasons(every))}"
 
 
 def _contended(rows: list[Row]) -> Iterator[str]:

@@ -27,7 +27,7 @@ class Decision(enum.Enum):
 
 @dataclass(frozen=True)
 class Order:
-    """Order to begin a trial, or to continue it.
+    """Instruction to begin a trial or to continue it.
 
     Attributes:
         trial: its number, from 0.
@@ -97,7 +97,7 @@ class Algorithm(abc.ABC):
         """Take the `value` (lower is better) of a trial after `epoch` epochs."""
 
     def ended(self, trial: int, value: float | None) -> None:  # noqa: B027
-        """Take the end of a trial: its last value after early stopping, None after a failure."""
+        """Note the end of a trial: its last value after early stopping, None after a failure."""
 
     def given_up(self) -> list[int]:
         """Return the paused trials that will not continue, each named once."""
