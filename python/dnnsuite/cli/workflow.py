@@ -67,7 +67,7 @@ def workflow(
     ] = None,
     budget: Annotated[
         Optional[float],  # noqa: UP045
-        typer.Option(help="Seconds to reach --goal in, without start-up.  [preset; --epochs: none]"),
+        typer.Option(help="Seconds to reach --goal in, start-up included.  [preset; --epochs: none]"),
     ] = None,
     timeout: Annotated[Optional[float], typer.Option(help="Seconds a turn may take.  [3600]")] = None,  # noqa: UP045
     job: Annotated[Text, typer.Option(help="For convergence: the job that trains.  [resnet]")] = None,
