@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""A script in two processes under torchrun."""
+"""A script in two processes that find each other as torchrun's do."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import socket
 import textwrap
 from pathlib import Path
 
 import pytest
+
+import forked_program
 
 PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
@@ -21,27 +21,32 @@ def forget_place(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_in_two(script: str, folder: Path) -> None:
-    """Run `script` as ranks 0 and 1, with `folder` as its argument; each has to leave `RANK.done` there.
+    """Run `script` as ranks 0 and 1 with a thread each, and `folder` as its argument; both have to end well."""
+    for done in together(script, folder):
+        assert done.returncode == 0, done.stderr[-3000:]
+
+
+def together(script: str, folder: Path) -> list[forked_program.Ended]:
+    """Run `script` as ranks 0 and 1, and return how they ended.
 
     Scripts end by `os._exit`: torch aborts now and then when a process that used gloo exits.
     """
-    (folder / "worker.py").write_text(textwrap.dedent(script) + _END)
-    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {key: value for key, value in os.environ.items() if key not in PLACE}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*command, str(folder / "worker.py"), str(folder)],
-        env={**environment, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert all((folder / f"{rank}.done").exists() for rank in range(2)), done.stderr[-3000:]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    places = [{**shared, "RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
+    return forked_program.run_together(_BEGIN + textwrap.dedent(script) + _END, places, str(folder))
 
 
+_BEGIN = f"""
+import sys as _sys
+import torch as _torch
+_sys.path.insert(0, {str(Path(__file__).parent)!r})
+_torch.set_num_threads(1)
+"""
 _END = """
 import os as _os
-open(f"{_os.path.dirname(_os.path.abspath(__file__))}/{_os.environ['RANK']}.done", "w").close()
+_sys.stdout.flush()
 _os._exit(0)
 """
