@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,13 +33,6 @@ _host: list[subprocess.Popen[str]] = []
 
 def run(program: str, *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Ended:
     """Run a program, with `sys.argv[1:]` as given and `env` beside this process's environment, and wait for it."""
-    return run_together(program, [env or {}], *arguments, cwd=cwd)[0]
-
-
-def run_together(
-    program: str, environments: Sequence[Mapping[str, str]], *arguments: str, cwd: Path | None = None
-) -> list[Ended]:
-    """Run a program in a process for each environment, all at once, and wait for all."""
     if not _host or _host[0].poll() is not None:
         command = [sys.executable, __file__]
         _host[:] = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)]
@@ -50,24 +43,22 @@ def run_together(
     with tempfile.TemporaryDirectory() as folder:
         order = {
             "program": textwrap.dedent(program), "arguments": arguments, "folder": folder,
-            "cwd": str(cwd or Path.cwd()), "environments": [{**os.environ, **env} for env in environments],
+            "cwd": str(cwd or Path.cwd()), "environment": {**os.environ, **(env or {})},
         }  # fmt: skip
         to.write(json.dumps(order) + "\n")
         to.flush()
-        statuses: list[int] = json.loads(answers.readline())
-        return [
-            Ended(status, *(Path(folder, f"{name}{i}").read_text() for name in ("stdout", "stderr")))
-            for i, status in enumerate(statuses)
-        ]
+        status = int(answers.readline())
+        said = [Path(folder, name).read_text() for name in ("stdout", "stderr")]
+    return Ended(status, *said)
 
 
-def _child(order: dict[str, Any], index: int) -> None:
+def _child(order: dict[str, Any]) -> None:
     """Do what is ordered, in a fork; its status is that of the interpreter."""
     os.environ.clear()
-    os.environ.update(order["environments"][index])
+    os.environ.update(order["environment"])
     os.chdir(order["cwd"])
     for number, name in enumerate(("stdout", "stderr"), 1):
-        file = os.open(Path(order["folder"], f"{name}{index}"), os.O_WRONLY | os.O_CREAT)
+        file = os.open(Path(order["folder"], name), os.O_WRONLY | os.O_CREAT)
         os.dup2(file, number)
         os.close(file)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -85,13 +76,12 @@ def _serve() -> None:
     assert dnnsuite.StepRunner
     gc.freeze()
     for line in sys.stdin:
-        order, children = json.loads(line), []
-        for index in range(len(order["environments"])):
-            children.append(os.fork())
-            if not children[-1]:
-                _child(order, index)
-                return  # and end as any program does
-        print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children], flush=True)
+        child = os.fork()
+        if not child:
+            _child(json.loads(line))
+            return  # and end as any program does
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(status, flush=True)
 
 
 if __name__ == "__main__":
