@@ -103,7 +103,7 @@ WORKLOAD = Workload(
             options={"ngf": 16, "ndf": 16, "workers": 1},
         ),
         "default": Preset(
-            3, 4, batch_size=16, plan=(1, 2, 4), budget_s=100.0, options={"ngf": 16, "ndf": 16}, cuda=samplers.ON_CUDA
+            3, 4, batch_size=16, plan=(1, 2, 4), budget_s=95.0, options={"ngf": 16, "ndf": 16}, cuda=samplers.ON_CUDA
         ),
         "paper": Preset(5, 300, batch_size=128, repeats=3, max_num_Bs=10),
         "baselines": Preset(5, 300, batch_size=128, observed=(50, 10)),

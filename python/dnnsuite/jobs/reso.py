@@ -106,7 +106,7 @@ declare(
         reseed=False,
         presets={
             "quick": Preset(3, 4, batch_size=1, plan=(1, 2), budget_s=40.0, observed=(12, 1), options={"workers": 1}),
-            "default": Preset(3, 4, batch_size=64, plan=(1, 2, 4), budget_s=100.0, observed=(50, 20)),
+            "default": Preset(3, 4, batch_size=64, plan=(1, 2, 4), budget_s=95.0, observed=(50, 20)),
         },
     )
 )

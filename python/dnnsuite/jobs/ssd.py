@@ -136,7 +136,7 @@ declare(
             "quick": Preset(
                 3, 2, batch_size=1, plan=(1, 2), budget_s=40.0, observed=(4, 1), options={"workers": 0, "images": 2}
             ),
-            "default": Preset(3, 2, batch_size=2, plan=(1, 2), budget_s=100.0),
+            "default": Preset(3, 2, batch_size=2, plan=(1, 2), budget_s=95.0),
             "baselines": Preset(3, 100, batch_size=128, repeats=3, max_num_Bs=4, observed=(30, 10)),
         },
     )

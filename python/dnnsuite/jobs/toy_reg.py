@@ -65,7 +65,7 @@ declare(
         half=(),
         presets={
             "quick": Preset(3, 20, batch_size=256, plan=(1, 4), budget_s=40.0, observed=(20, 20)),
-            "default": Preset(3, 100, batch_size=256, plan=(1, 2, 4), budget_s=100.0, observed=(20, 1000)),
+            "default": Preset(3, 100, batch_size=256, plan=(1, 2, 4), budget_s=95.0, observed=(20, 1000)),
         },
     )
 )
