@@ -181,12 +181,13 @@ class Runs:
             if arrays:  # those that are started set themselves up beside the check, and have no turn before it
                 self._checked = self._before_arrays() if self._checked is None else self._checked
                 workers.dismiss([point for point in early if point.precision not in self._checked])
-                late = [point for point in arrays if point.precision in self._checked and point not in early]
-                self._start(going, late, variables)
+                arrays = [point for point in arrays if point.precision in self._checked and point not in early]
+                self._start(going, arrays, variables)
             self._settle(session)
             self._take(session, None if self.settings.budget_s else self._rounds)
             for point in workers.running():
-                workers.turn(point, {"do": "held", **self._held})
+                length = {"seconds": _HELD_S} if self.settings.budget_s else {"steps": self.settings.iters_per_epoch}
+                workers.turn(point, {"do": "held", **length})
             outcomes = session.end()
         no_memory = {point for point, outcome in outcomes.items() if outcome.verdict.failure == "oom"}
         again = {point for each in group.smaller(no_memory, self.baseline) for point in each.points}
@@ -231,11 +232,6 @@ class Runs:
         steps = iters * (part + 1) // parts - iters * part // parts
         return {"epoch": number // parts, "steps": steps, "ends": part == parts - 1}
 
-    @property
-    def _held(self) -> dict[str, Any]:
-        """Length of the block without the loader."""
-        return {"seconds": _HELD_S} if self.settings.budget_s else {"steps": self.settings.iters_per_epoch}
-
     def _start(self, going: _Going, points: Sequence[Point], variables: Mapping[Point, list[dict[str, str]]]) -> None:
         """Start the workers of some points, which set themselves up; do not wait for them."""
         if not points:
@@ -263,8 +259,7 @@ class Runs:
 
     def _take(self, session: Session[Point], rounds: int | None) -> None:
         """Take turns; tell what is known as it grows."""
-        least_s = _LEAST_TURNS * (self.settings.budget_s or math.inf)
-        left_s = max(self._until_s - time.monotonic(), least_s)
+        left_s = max(self._until_s - time.monotonic(), _LEAST_TURNS * (self.settings.budget_s or math.inf))
         session.take(self._order, rounds, left_s, lambda made: self._tell(session, made))
 
     def _tell(self, session: Session[Point], made: Rounds[Point]) -> None:

@@ -82,7 +82,6 @@ def version_of(path: Path | str) -> int | None:
     return int(asked.stdout) if asked.returncode == 0 else None
 
 
-COLLECTIONS = ("ranges", "sampling")
 TYPES = ("counter", "ratio", "throughput")
 
 
