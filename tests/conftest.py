@@ -5,6 +5,7 @@ import functools
 import gc
 import os
 import random
+import resource
 import signal
 import sys
 
@@ -60,21 +61,51 @@ def pytest_runtest_setup(item):
         (pytest.fail if REQUIRE_CUDA else pytest.skip)(_NO_GPU)
 
 
+# CPU seconds of a folder's tests and of the processes that they wait for: together twelve minutes on two cores.
+BUDGETS_S = {
+    "_fuse": 50, "_step": 150, "adapters": 110, "benchmarks": 50, "cli": 110, "docs": 35, "fuse": 70, "jobs": 120,
+    "nn": 80, "ops": 70, "profiler": 45, "suites": 80, "tests": 140, "training": 70, "tuning": 90, "workflow": 85,
+}  # fmt: skip
+_OTHERS_S = 15
+_cpu_s = [0.0]  # when the phase under way began
+
+
+def _cpu() -> float:
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in both)
+
+
+def pytest_runtest_logstart():
+    _cpu_s[0] = _cpu()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    report = yield
+    report.cpu_s, _cpu_s[0] = _cpu() - _cpu_s[0], _cpu()
+    return report
+
+
 def seconds_by_folder(reports, root="tests"):
-    """Seconds of the tests of each folder below `root`, the longest first."""
+    """CPU seconds of the tests of each folder below `root`, the longest first."""
     seconds = {}
     for report in reports:
         parts = report.nodeid.split("::")[0].split("/")
         folder = parts[1] if parts[0] == root and len(parts) > 2 else root
-        seconds[folder] = seconds.get(folder, 0.0) + report.duration
+        seconds[folder] = seconds.get(folder, 0.0) + report.cpu_s
     return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
 def pytest_terminal_summary(terminalreporter):
-    reports = [each for kind in terminalreporter.stats.values() for each in kind if hasattr(each, "duration")]
-    told = [f"{folder} {seconds:.0f}" for folder, seconds in seconds_by_folder(reports).items() if seconds >= 1]
+    reports = [each for kind in terminalreporter.stats.values() for each in kind if hasattr(each, "cpu_s")]
+    told = [
+        f"{folder} {seconds:.0f} of {BUDGETS_S.get(folder, _OTHERS_S)}"
+        for folder, seconds in seconds_by_folder(reports).items()
+        if seconds >= 1
+    ]
     if told:
-        terminalreporter.write_line(f"seconds by folder: {', '.join(told)}")
+        total = sum(report.cpu_s for report in reports)
+        terminalreporter.write_line(f"CPU seconds of those planned: {', '.join(told)}; {total:.0f} in all")
     skipped = sum("gpu" in getattr(report, "keywords", ()) for report in terminalreporter.stats.get("skipped", []))
     if skipped:
         terminalreporter.write_line(f"{skipped} GPU tests skipped ({_NO_GPU}; DNNSUITE_REQUIRE_CUDA=1 fails them)")

@@ -187,7 +187,7 @@ def main() -> None:
     mode.add_argument("--truth", type=Path, help="file that --quiet wrote")
     parser.add_argument("--job", default="bert", help="workflow (default bert)")
     parser.add_argument("--preset", default="quick", help="its preset (default quick)")
-    parser.add_argument("--budget", type=float, default=20.0, help="seconds of turns of a run (default 20)")
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of a run, its start included (default 60)")
     parser.add_argument("--runs", type=int, default=20, help="runs beside each kind of neighbours (default 20)")
     parser.add_argument(
         "--neighbours", nargs="+", choices=NEIGHBOURS, default=list(NEIGHBOURS), help="kinds (default all)"
@@ -214,7 +214,7 @@ def main() -> None:
         found.append(judged(kind, runs, recorded["speedups"]))
     described = host.describe()
     print(table(found))
-    print(f"\n{options.job}, preset {options.preset}, {options.budget:.0f} s of turns; "
+    print(f"\n{options.job}, preset {options.preset}, {options.budget:.0f} s; "
           f"{len(described['cpus_allowed'])} × {described['cpu_model']}; {time.strftime('%Y-%m-%d')}")  # fmt: skip
 
 

@@ -3,11 +3,6 @@
 
 import copy
 import io
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +13,7 @@ from dnnsuite import models
 from dnnsuite.errors import Error
 from fuse_zoo import Functional, Row, rows
 from helpers import assert_near, make_models
+from two_processes import run_in_two
 
 
 def conv_net():
@@ -240,10 +236,10 @@ def test_step_runner_trains_a_fused_model():
 
 
 WORKER = """
-import os, sys, torch, torch.distributed as dist
+import os, torch, torch.distributed as dist
 import dnnsuite
-rank, port = int(sys.argv[1]), sys.argv[2]
-dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+dist.init_process_group("gloo")
+rank = dist.get_rank()
 torch.manual_seed(0)
 made = [torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2)) for _ in range(3)]
 array = dnnsuite.fuse(made)
@@ -254,37 +250,14 @@ for index, model in enumerate(made):
     model(x[index]).square().mean().backward()
     for (name, a), b in zip(array.named_parameters(), model.parameters()):
         torch.testing.assert_close(a.grad[index], b.grad, rtol=1e-4, atol=1e-6, msg=name)
-print("equal", flush=True)
 dist.barrier()
-os._exit(0)  # gloo's threads may abort an orderly exit
 """
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch has no torch.distributed")
-def test_data_parallel_over_two_processes():
+def test_data_parallel_over_two_processes(tmp_path):
     """DistributedDataParallel over gloo: the mean of the halves' gradients is that of the whole batch."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent.parent / "support")}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", WORKER, str(rank), str(port)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        for rank in range(2)
-    ]
-    try:
-        results = [worker.communicate(timeout=120) for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-    for worker, (out, err) in zip(workers, results, strict=True):
-        assert worker.returncode == 0, err
-        assert "equal" in out
+    run_in_two(WORKER, tmp_path)
 
 
 def test_transforms_of_torch_func_see_the_models():

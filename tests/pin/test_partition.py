@@ -81,7 +81,8 @@ def test_a_timeout_ends_everything(partition: Partition) -> None:
 
 
 def test_every_share_at_once(partition: Partition) -> None:
-    outcomes = partition.run_each(lambda slot: ["sh", "-c", f"exit {slot.name[-1]}"])
+    started = [partition.start(i, ["sh", "-c", f"exit {slot.name[-1]}"]) for i, slot in enumerate(partition.plan.slots)]
+    outcomes = partition.finish(started)
     assert [outcome.returncode for outcome in outcomes] == list(range(len(partition.plan.slots)))
 
 

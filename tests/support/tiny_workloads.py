@@ -69,8 +69,8 @@ class BrokenJob(Right):  # type: ignore[misc]
 
     def fused(self, built: Any) -> Any:
         array = super().fused(built)
-        self._right = nn.Linear.forward
-        nn.Linear.forward = lambda layer, x: 1.0001 * self._right(layer, x)  # type: ignore[method-assign]
+        self._right = right = nn.Linear.forward  # alone in the closure: steps look at all that it holds
+        nn.Linear.forward = lambda layer, x: 1.0001 * right(layer, x)  # type: ignore[method-assign]
         return array
 
     def close(self) -> None:

@@ -159,6 +159,19 @@ def test_an_equality_check_without_a_verdict_withholds_too(begin: Begin) -> None
     assert [kind for kind, _, _ in asked_again] == ["equality", "rate"]
 
 
+def test_arrays_that_set_themselves_up_beside_a_check_which_they_fail_are_not_measured(begin: Begin) -> None:
+    def fate(kind: str, point: Point, repeat: int) -> GroupOutcome:
+        return fails("crash") if kind == "equality" else FINE
+
+    workflow, asked_for = begin(fate, modes=["serial,concurrent,hfta"], plan=["2"], budget_s=2.0, repeats=1)
+    assert "equality check failed" in workflow.execute().problems[0]
+    plain = [Point("serial", "fp32", 1), Point("concurrent", "fp32", 2)]
+    array = Point("hfta", "fp32", 2)
+    assert asked_for == [*(("rate", 0, each) for each in plain), ("rate", 0, array), ("equality", 0, array)]
+    assert {run.record.mode for run in workflow.record.finished()[0]} == {"serial", "concurrent"}
+    assert len(list((workflow.record.root / "runs").iterdir())) == 2
+
+
 def test_memory_that_others_took_does_not_decide_how_many_fit(begin: Begin) -> None:
     disturbed = [2]  # dry runs of B=2 that something else ends
 

@@ -31,7 +31,7 @@ def test_presets_of_a_declared_workload() -> None:
     assert paper.search["hfta"]["max_num_Bs"] == 10
     assert paper.search["mig"]["dry_run_repeats"] == 1
     assert quick.plan == [1, 4]
-    assert (paper.budget_s, quick.budget_s) == (None, 15.0)
+    assert (paper.budget_s, quick.budget_s) == (None, 40.0)
     assert resolve("bert", {"preset": "quick", "epochs": 3}).budget_s is None  # a number that is asked for is made
     assert resolve("bert", {"preset": "quick", "epochs": 3, "budget_s": 5.0}).budget_s == 5.0
     assert resolve("bert", {"preset": "quick", "max_B": 3}).plan is None

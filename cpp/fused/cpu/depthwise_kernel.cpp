@@ -53,8 +53,7 @@ template <int K, int S, int P, bool border, int Rows, class T>
 DNNSUITE_HD void tile(const Line<T>& line, int64_t p) {
     Vec<T> sum[P], v[(P - 1) * S + K];
     DNNSUITE_UNROLL for (int i = 0; i < P; ++i) sum[i] = line.start;
-    const int64_t rows = Rows > 0 ? Rows : line.row_count;
-    DNNSUITE_UNROLL for (int64_t r = 0; r < rows; ++r) {
+    const auto add = [&](int64_t r) __attribute__((always_inline)) {
         const T* weight = line.weight + (line.rows[r].tap * line.kernel_w + line.first_tap) * line.C;
         const int64_t step = line.tap_step * line.C;
         load_pixels<(P - 1) * S + K, border>(line, line.rows[r].from, p * S - line.margin, v);
@@ -62,6 +61,11 @@ DNNSUITE_HD void tile(const Line<T>& line, int64_t p) {
             const Vec<T> w = Vec<T>::load(weight + k * step);
             DNNSUITE_UNROLL for (int i = 0; i < P; ++i) sum[i] = sum[i] + v[i * S + k] * w;
         }
+    };
+    if constexpr (Rows > 0) {
+        DNNSUITE_UNROLL for (int r = 0; r < Rows; ++r) add(r);
+    } else {  // as fast as sixteen times, and compiled in half the time
+        _Pragma("GCC unroll 4") for (int64_t r = 0; r < line.row_count; ++r) add(r);
     }
     DNNSUITE_UNROLL for (int i = 0; i < P; ++i) sum[i].store(line.y + (p + i) * line.y_step);
 }

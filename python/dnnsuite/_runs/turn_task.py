@@ -116,11 +116,14 @@ class TurnTaker:
             end_helpers()  # they would wait for more work by spinning
             siblings.answer({**answer, "own_s": _cpu_s() - begin_s})
 
+    def steps_in(self, order: Mapping[str, Any]) -> int:
+        """Steps of a block of this length, by what the last block's took."""
+        asked: int | None = order.get("steps")
+        return asked or max(1, min(_MOST_STEPS, round(order["seconds"] / max(self._step_s, 1e-6))))
+
     def block(self, order: Mapping[str, Any]) -> dict[str, Any]:
         """Train and time one block; return its times for the group."""
-        steps = order.get("steps")
-        if steps is None:
-            steps = max(1, min(_MOST_STEPS, round(order["seconds"] / max(self._step_s, 1e-6))))
+        steps = self.steps_in(order)
         if self._step_s < _LEAD_IN_S and order.get("steps") is None:
             self.job.step()
             self.job.synchronize()

@@ -101,6 +101,12 @@ class TurnWorkers(Generic[Key]):
         self._until(self.running(), lambda way: way.ready)
         return self.running()
 
+    def dismiss(self, keys: Sequence[Key]) -> None:
+        """End the workers of ways that have no turn after all; nothing is told of them."""
+        for key in keys:
+            with deferred():
+                self._ways.pop(key).group.end()
+
     def turn(self, key: Key, order: Mapping[str, Any]) -> Answers | None:
         """Give an order to all workers of a way; return their answers, None if it failed."""
         way = self._ways[key]

@@ -65,7 +65,7 @@ def workflow(
     ] = None,
     budget: Annotated[
         Optional[float],  # noqa: UP045
-        typer.Option(help="Seconds to reach --goal, without start-up.  [preset; --epochs: none]"),
+        typer.Option(help="Seconds to reach --goal, start-up included.  [preset; --epochs: none]"),
     ] = None,
     timeout: Annotated[Optional[float], typer.Option(help="Seconds a turn may take.  [3600]")] = None,  # noqa: UP045
     job: Annotated[Text, typer.Option(help="For convergence: the job to train.  [resnet]")] = None,

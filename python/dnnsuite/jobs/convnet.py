@@ -77,9 +77,9 @@ def loss(model: Any, images: torch.Tensor, classes: torch.Tensor) -> torch.Tenso
 def _presets(batch_size: int, repeat: int, **tiny: Any) -> dict[str, Preset]:
     small = {"workers": 1, "image_size": 64, **tiny}
     return {
-        "quick": Preset(3, 2, batch_size=2, plan=(1, 2), budget_s=15.0, observed=(6, 1), options=small),
+        "quick": Preset(3, 2, batch_size=2, plan=(1, 2), budget_s=40.0, observed=(6, 1), options=small),
         "default": Preset(
-            3, 4, batch_size=8, plan=(1, 2, 4), budget_s=50.0,
+            3, 4, batch_size=8, plan=(1, 2, 4), budget_s=95.0,
             options={"arch": "resnet18", "image_size": 64}, cuda={"iters_per_epoch": 50},
         ),
         "baselines": Preset(3, 300, batch_size=batch_size, repeats=3, max_num_Bs=4, observed=(repeat, 5)),

@@ -99,11 +99,11 @@ WORKLOAD = Workload(
     optimizer=Made("Adam", {"lr": "lr", "betas": ("beta1", 0.999)}),
     presets={
         "quick": Preset(
-            3, 16, batch_size=4, plan=(1, 4), budget_s=15.0, observed=(12, 1),
+            3, 16, batch_size=4, plan=(1, 4), budget_s=40.0, observed=(12, 1),
             options={"ngf": 16, "ndf": 16, "workers": 1},
         ),
         "default": Preset(
-            3, 4, batch_size=16, plan=(1, 2, 4), budget_s=50.0, options={"ngf": 16, "ndf": 16}, cuda=samplers.ON_CUDA
+            3, 4, batch_size=16, plan=(1, 2, 4), budget_s=95.0, options={"ngf": 16, "ndf": 16}, cuda=samplers.ON_CUDA
         ),
         "paper": Preset(5, 300, batch_size=128, repeats=3, max_num_Bs=10),
         "baselines": Preset(5, 300, batch_size=128, observed=(50, 10)),

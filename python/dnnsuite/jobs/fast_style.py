@@ -108,8 +108,8 @@ declare(
         files=files,
         half=("bf16",),  # gradients of a weight of 1e10 are out of fp16's range
         presets={
-            "quick": Preset(3, 4, batch_size=1, plan=(1, 2), budget_s=15.0, observed=(12, 1)),
-            "default": Preset(3, 4, batch_size=4, plan=(1, 2), budget_s=50.0),
+            "quick": Preset(3, 4, batch_size=1, plan=(1, 2), budget_s=40.0, observed=(12, 1)),
+            "default": Preset(3, 4, batch_size=4, plan=(1, 2), budget_s=95.0),
             "baselines": Preset(3, 100, batch_size=128, repeats=3, max_num_Bs=4, observed=(50, 10)),
         },
     )

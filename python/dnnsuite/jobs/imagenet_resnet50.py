@@ -110,8 +110,8 @@ declare(
         optimizer=Made("SGD", {"lr": "lr", "momentum": "momentum", "weight_decay": "weight_decay"}),
         hyper={"lr": 0.0125, "momentum": 0.9, "weight_decay": 1e-4},  # 0.1 for a batch of 256
         presets={
-            "quick": Preset(3, 8, batch_size=8, plan=(1, 2), budget_s=15.0, options=_QUICK),
-            "default": Preset(3, 4, batch_size=32, plan=(1, 2), budget_s=50.0, cuda={"iters_per_epoch": 50}),
+            "quick": Preset(3, 8, batch_size=8, plan=(1, 2), budget_s=40.0, options=_QUICK),
+            "default": Preset(3, 4, batch_size=32, plan=(1, 2), budget_s=95.0, cuda={"iters_per_epoch": 50}),
             "paper": Preset(3, 500, batch_size=32, repeats=3, max_num_Bs=4),
         },
     )

@@ -74,8 +74,8 @@ declare(
         optimizer=Made("Adam", {"lr": "learning_rate"}),
         hyper={"learning_rate": 0.0005},
         presets={
-            "quick": Preset(3, 8, 2048, plan=(1, 2), budget_s=15.0, observed=(5, 2), options=_SMALL),
-            "default": Preset(3, 8, 2048, plan=(1, 2, 4), budget_s=50.0, observed=(25, 100)),
+            "quick": Preset(3, 8, 2048, plan=(1, 2), budget_s=40.0, observed=(5, 2), options=_SMALL),
+            "default": Preset(3, 8, 2048, plan=(1, 2, 4), budget_s=95.0, observed=(25, 100)),
         },
     )
 )  # fmt: skip

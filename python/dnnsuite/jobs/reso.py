@@ -105,8 +105,8 @@ declare(
         files=files,
         reseed=False,
         presets={
-            "quick": Preset(3, 4, batch_size=1, plan=(1, 2), budget_s=15.0, observed=(12, 1), options={"workers": 1}),
-            "default": Preset(3, 4, batch_size=64, plan=(1, 2, 4), budget_s=50.0, observed=(50, 20)),
+            "quick": Preset(3, 4, batch_size=1, plan=(1, 2), budget_s=40.0, observed=(12, 1), options={"workers": 1}),
+            "default": Preset(3, 4, batch_size=64, plan=(1, 2, 4), budget_s=95.0, observed=(50, 20)),
         },
     )
 )

@@ -134,9 +134,9 @@ declare(
         hyper={"lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4},
         presets={
             "quick": Preset(
-                3, 2, batch_size=1, plan=(1, 2), budget_s=15.0, observed=(4, 1), options={"workers": 0, "images": 2}
+                3, 2, batch_size=1, plan=(1, 2), budget_s=40.0, observed=(4, 1), options={"workers": 0, "images": 2}
             ),
-            "default": Preset(3, 2, batch_size=2, plan=(1, 2), budget_s=50.0),
+            "default": Preset(3, 2, batch_size=2, plan=(1, 2), budget_s=95.0),
             "baselines": Preset(3, 100, batch_size=128, repeats=3, max_num_Bs=4, observed=(30, 10)),
         },
     )

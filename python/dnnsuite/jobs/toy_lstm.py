@@ -78,9 +78,9 @@ declare(
         half=(),  # `dtype` says it
         items_per_sample=lambda options: (_WAVES - _HELD_OUT) * (options["length"] - 1),
         presets={
-            "quick": Preset(3, 2, batch_size=1, plan=(1, 2), budget_s=15.0, observed=(12, 1), options={"length": 100}),
+            "quick": Preset(3, 2, batch_size=1, plan=(1, 2), budget_s=40.0, observed=(12, 1), options={"length": 100}),
             "default": Preset(
-                3, 2, batch_size=1, plan=(1, 2, 4), budget_s=50.0, observed=(20, 5), cuda={"iters_per_epoch": 5}
+                3, 2, batch_size=1, plan=(1, 2, 4), budget_s=95.0, observed=(20, 5), cuda={"iters_per_epoch": 5}
             ),
         },
     )

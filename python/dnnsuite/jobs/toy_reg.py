@@ -64,8 +64,8 @@ declare(
         hyper={"lr": 0.01},
         half=(),
         presets={
-            "quick": Preset(3, 20, batch_size=256, plan=(1, 4), budget_s=15.0, observed=(20, 20)),
-            "default": Preset(3, 100, batch_size=256, plan=(1, 2, 4), budget_s=50.0, observed=(20, 1000)),
+            "quick": Preset(3, 20, batch_size=256, plan=(1, 4), budget_s=40.0, observed=(20, 20)),
+            "default": Preset(3, 100, batch_size=256, plan=(1, 2, 4), budget_s=95.0, observed=(20, 1000)),
         },
     )
 )

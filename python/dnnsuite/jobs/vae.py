@@ -89,8 +89,8 @@ declare(
         files=files,
         reseed=False,
         presets={
-            "quick": Preset(3, 8, batch_size=128, plan=(1, 4), budget_s=15.0, observed=(15, 5)),
-            "default": Preset(3, 16, batch_size=128, plan=(1, 2, 4), budget_s=50.0, observed=(100, 30)),
+            "quick": Preset(3, 8, batch_size=128, plan=(1, 4), budget_s=40.0, observed=(15, 5)),
+            "default": Preset(3, 16, batch_size=128, plan=(1, 2, 4), budget_s=95.0, observed=(100, 30)),
         },
     )
 )

@@ -123,8 +123,8 @@ _WLM = Workload(
     clip_norm="clip",
     items_per_sample=lambda options: options["bptt"],
     presets={
-        "quick": Preset(3, 4, batch_size=2, plan=(1, 2), budget_s=15.0, observed=(5, 1)),
-        "default": Preset(3, 8, batch_size=16, plan=(1, 2, 4), budget_s=50.0, options=_TINY),
+        "quick": Preset(3, 4, batch_size=2, plan=(1, 2), budget_s=40.0, observed=(5, 1)),
+        "default": Preset(3, 8, batch_size=16, plan=(1, 2, 4), budget_s=95.0, options=_TINY),
         "baselines": Preset(3, 500, batch_size=64, repeats=3, max_num_Bs=4, observed=(30, 5)),
     },
 )  # fmt: skip

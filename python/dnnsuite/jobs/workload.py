@@ -173,7 +173,7 @@ class Preset:
         observed: number of observations of `dnnsuite run`, and of the batches in each; by default all steps of the
             epochs in about thirty.
         goal: relative half width of a speedup's 95 % interval at which the measurement stops.
-        budget_s: seconds of training to reach `goal`; None measures `epochs`.
+        budget_s: seconds to reach `goal`, start-up included; None measures `epochs`.
         max_B: end of the search for the largest B; None searches until memory is full.
         max_num_Bs: number of Bs to measure.
         plan: the Bs to measure, instead of a search.

@@ -65,11 +65,6 @@ def _composition(x: Tensor, kind: str, *rest: Any) -> Tensor:
     return _multiplied(x, "oh,pw,bnhwc->bnopc", lines, kind)
 
 
-def _gradient_composition(grad: Tensor, kind: str, *rest: Any) -> Tensor:
-    lines = zip(rest[0:2], grad.shape[2:4], rest[2:4], rest[4:6], strict=True)
-    return _multiplied(grad.movedim(-1, 2), "oh,pw,bnopc->bnhwc", lines, kind).movedim(2, -1)
-
-
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     x, ctx.kind, _, _, *ctx.steps = inputs
     ctx.sides = x.shape[2:4]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -186,20 +186,6 @@ class Partition:
     ) -> Outcome:
         """:meth:`start` and wait; what is left of it after `timeout_s` is killed."""
         return self.start(which, arguments, **options).finish(timeout_s)
-
-    def run_each(
-        self, arguments: Callable[[Slot], Sequence[str]], timeout_s: float | None = None, **options: Any
-    ) -> list[Outcome]:
-        """Run a command in every share at once. One that fails does not stop the others."""
-        started: list[Running] = []
-        try:
-            for index, slot in enumerate(self.plan.slots):
-                started.append(self.start(index, arguments(slot), **options))
-            return self.finish(started, timeout_s)
-        except BaseException:
-            for running in started:
-                running.kill()
-            raise
 
     def overlapping(self) -> list[Holder]:
         """List the runs that were met on CPUs of this one: none of them has its cores to itself."""

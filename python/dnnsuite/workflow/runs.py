@@ -4,11 +4,14 @@
 All points of a group are compared with the baseline's blocks of the same rounds. A group that the memory does not hold
 is made smaller, down to a point with its baseline, and at last a point by itself. NVIDIA's MPS and MIG change the
 device for all that use it: their points are measured by themselves, and compared with the baseline's rate.
+
+A budget is for all of a repeat: what it takes to start leaves less for turns, so that it ends when its user expects it.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -40,10 +43,12 @@ from .settings import WorkflowSettings
 
 _PAIRS = 8  # turns after warm-up that a fixed number of epochs is cut into, at least
 _FIRST_LOOK = 3  # rounds of the baseline and one more point, before all others are started
+_LEAST_TURNS = 0.3  # share of the budget for turns, however long it took to start
 # Guess of what a worker takes: an interpreter with torch and its model; and more for each model of an array.
 _WORKER_BYTES, _MODEL_BYTES = 600 << 20, 150 << 20
 _CONTEXT_BYTES = 600 << 20  # of a process on a GPU
 _SHARE = 0.9  # of the memory that is there
+_HELD_S = 0.5  # of the block without the loader, beside turns until a goal
 
 
 @dataclass
@@ -99,14 +104,17 @@ class Runs:
         self.unit: str = jobs.get(settings.job, swept=True).unit
         self.baseline: Point | None = None
         self._checked: Collection[str] | None = None
+        self._until_s = math.inf  # when the turns of the group that is measured end
 
     def make(self, left: Mapping[int, Sequence[Point]], baseline: Point | None) -> None:
         """Measure the points left of each repeat; the baseline is one of them or was measured before."""
         self.baseline = baseline
         for repeat, points in left.items():
             groups = deque(self._groups(points, repeat))
-            wanted = set(points)
+            wanted, end_s = set(points), time.monotonic() + (self.settings.budget_s or math.inf)
             while groups:
+                now_s = time.monotonic()
+                self._until_s = now_s + (end_s - now_s) / len(groups)
                 group = groups.popleft()
                 groups.extendleft(reversed(group.smaller(self._measure(group, wanted), baseline)))
 
@@ -163,16 +171,23 @@ class Runs:
             going = _Going(group, session, Moment.now(), load_before=host.load_average())
             several = sorted((point for point in plain if point != baseline and point.B > 1), key=lambda p: p.B)
             first = [point for point in plain if point == baseline] + several[:1]
-            if arrays and self._checked is None and first and self.settings.budget_s:
+            hurried = self.settings.budget_s is not None and arrays and self._checked is None
+            if hurried and first:
                 self._start(going, first, variables)
+                self._settle(session)
                 self._take(session, _FIRST_LOOK)
-            self._start(going, [point for point in plain if point not in going.folders], variables)
-            if arrays:
+            early = arrays if hurried and self.settings.device == "cpu" else []
+            self._start(going, [point for point in [*plain, *early] if point not in going.folders], variables)
+            if arrays:  # those that are started set themselves up beside the check, and have no turn before it
                 self._checked = self._before_arrays() if self._checked is None else self._checked
-                self._start(going, [point for point in arrays if point.precision in self._checked], variables)
+                workers.dismiss([point for point in early if point.precision not in self._checked])
+                arrays = [point for point in arrays if point.precision in self._checked and point not in early]
+                self._start(going, arrays, variables)
+            self._settle(session)
             self._take(session, None if self.settings.budget_s else self._rounds)
             for point in workers.running():
-                workers.turn(point, {"do": "held", "steps": self.settings.iters_per_epoch})
+                length = {"seconds": _HELD_S} if self.settings.budget_s else {"steps": self.settings.iters_per_epoch}
+                workers.turn(point, {"do": "held", **length})
             outcomes = session.end()
         no_memory = {point for point, outcome in outcomes.items() if outcome.verdict.failure == "oom"}
         again = {point for each in group.smaller(no_memory, self.baseline) for point in each.points}
@@ -218,7 +233,7 @@ class Runs:
         return {"epoch": number // parts, "steps": steps, "ends": part == parts - 1}
 
     def _start(self, going: _Going, points: Sequence[Point], variables: Mapping[Point, list[dict[str, str]]]) -> None:
-        """Start the workers of some points and let them settle."""
+        """Start the workers of some points, which set themselves up; do not wait for them."""
         if not points:
             return
         count = sum(len(variables[point]) for point in points)
@@ -235,13 +250,17 @@ class Runs:
             self.launcher.start(
                 going.session.workers, point, folder, going.group.repeat, details, variables[point], share
             )
-        going.session.workers.set_up()
+
+    def _settle(self, session: Session[Point]) -> None:
+        """Wait until what was started is set up, and let it settle."""
+        session.workers.set_up()
         # An epoch of a fixed length is warm-up, but may be too short for an array's.
-        going.session.settle(LEAST_WARM_UP if self.settings.budget_s else 0)
+        session.settle(LEAST_WARM_UP if self.settings.budget_s else 0)
 
     def _take(self, session: Session[Point], rounds: int | None) -> None:
         """Take turns; tell what is known as it grows."""
-        session.take(self._order, rounds, self.settings.budget_s or math.inf, lambda made: self._tell(session, made))
+        left_s = max(self._until_s - time.monotonic(), _LEAST_TURNS * (self.settings.budget_s or math.inf))
+        session.take(self._order, rounds, left_s, lambda made: self._tell(session, made))
 
     def _tell(self, session: Session[Point], made: Rounds[Point]) -> None:
         done = max(len(blocks) for blocks in made.blocks.values())

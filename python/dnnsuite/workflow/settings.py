@@ -69,7 +69,7 @@ class WorkflowSettings(CommonSettings):
     units: list[list[str]] = field(default_factory=list)  # to leave unfused in turn; empty: the job's own
     devices: list[str] = field(default_factory=list)  # that divide the repeats; empty: the one device
     goal: float = 0.05  # half width of a speedup's interval, relative, at which it is known
-    budget_s: float | None = None  # that turns may take in all; None: epochs of a fixed number
+    budget_s: float | None = None  # of a repeat, with the start of its workers; None: epochs of a fixed number
 
 
 def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:

@@ -56,7 +56,7 @@ def rate(spec: WorkerSpec, siblings: Siblings) -> Result:
         held = None
         for order in turns.obey(siblings, alone):
             if order["do"] == "held":
-                held = _without_loader(job, order["steps"])
+                held = _without_loader(job, turns.steps_in(order))
         write_samples(spec.folder, turns.samples(spec.details.get("warm_up", 0)))
         _write_timing(spec.folder / "timing.csv", turns.epochs_s())
         return {

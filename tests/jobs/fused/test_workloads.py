@@ -67,9 +67,10 @@ def test_the_papers_models_have_hftas_parameters(name):
 def test_fused_equals_separate(name):
     # In float64, in which no rounding has to be told from an error; four steps are enough for a replayed one.
     settings = config(name, 2, batch_size=4, precision="fp64")
-    record = jobs.get(name, swept=True).check_equality(settings, steps=4)
+    steps = 2 if name == "mobilenet_v3_small" else 4  # of many layers, each of which another test replays
+    record = jobs.get(name, swept=True).check_equality(settings, steps=steps)
     assert record["passed"], record
-    assert (record["steps"], record["models"]) == (4, 2)
+    assert (record["steps"], record["models"]) == (steps, 2)
 
 
 @pytest.mark.parametrize("name", [name for name in TINY if name != "mobilenet_v3_large"])  # of small's layers

@@ -80,8 +80,8 @@ SMALL = Workload(
     optimizer=samplers.ADAM,
     schedule=samplers.STEPS,
     presets={
-        "quick": Preset(3, 8, batch_size=8, plan=(1, 4), budget_s=15.0, options={"width_mult": 0.5}),
-        "default": Preset(3, 4, batch_size=64, plan=(1, 2, 4), budget_s=50.0, cuda=samplers.ON_CUDA),
+        "quick": Preset(3, 8, batch_size=8, plan=(1, 4), budget_s=40.0, options={"width_mult": 0.5}),
+        "default": Preset(3, 4, batch_size=64, plan=(1, 2, 4), budget_s=95.0, cuda=samplers.ON_CUDA),
         "paper": Preset(20, 500, batch_size=1024, repeats=3, max_num_Bs=10, search=samplers.LONG_SEARCH),
     },
 )
@@ -99,8 +99,8 @@ RESNET = dataclasses.replace(
     optimizer=samplers.ADADELTA,
     schedule=None,
     presets={
-        "quick": Preset(3, 8, batch_size=8, plan=(1, 4), budget_s=15.0, options={"width": 16}),
-        "default": Preset(3, 4, batch_size=64, plan=(1, 2, 4), budget_s=50.0, cuda=samplers.ON_CUDA),
+        "quick": Preset(3, 8, batch_size=8, plan=(1, 4), budget_s=40.0, options={"width": 16}),
+        "default": Preset(3, 4, batch_size=64, plan=(1, 2, 4), budget_s=95.0, cuda=samplers.ON_CUDA),
         "paper": Preset(5, 1000, batch_size=128, repeats=3, max_num_Bs=10),
     },
 )

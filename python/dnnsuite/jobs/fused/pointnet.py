@@ -85,8 +85,8 @@ CLASSIFY = Workload(
     optimizer=samplers.ADAM,
     schedule=samplers.STEPS,
     presets={
-        "quick": Preset(3, 8, batch_size=8, plan=(1, 4), budget_s=15.0, options=_QUICK),
-        "default": Preset(3, 8, batch_size=8, plan=(1, 2, 4), budget_s=50.0, options=_QUICK, cuda=samplers.ON_CUDA),
+        "quick": Preset(3, 8, batch_size=8, plan=(1, 4), budget_s=40.0, options=_QUICK),
+        "default": Preset(3, 8, batch_size=8, plan=(1, 2, 4), budget_s=95.0, options=_QUICK, cuda=samplers.ON_CUDA),
         "paper": Preset(5, 1000, repeats=3, max_num_Bs=10),
     },
 )

@@ -16,7 +16,7 @@ ADADELTA_MIDDLE = {"lr": 1.0, "gamma": 0.7, "step_size": 10}
 ADAM_MIDDLE = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "gamma": 0.5, "step_size": 50}
 
 # Of presets: a default protocol as it is on a GPU, and MobileNet's dry runs.
-ON_CUDA = {"iters_per_epoch": 50, "plan": None, "max_num_Bs": 6, "budget_s": 120.0}
+ON_CUDA = {"iters_per_epoch": 50, "plan": None, "max_num_Bs": 6, "budget_s": 180.0}
 LONG_SEARCH = {mode: {"dry_run_iters_per_epoch": 200} for mode in ("concurrent", "mps", "mig", "hfta")}
 
 

@@ -116,8 +116,8 @@ declare(
         flops_per_item=flops,
         hyper={"lr": 0.03},
         presets={
-            "quick": Preset(3, 60, batch_size=1024, plan=(1, 4), budget_s=15.0),
-            "default": Preset(3, 300, batch_size=2048, plan=(1, 2, 4), budget_s=50.0),
+            "quick": Preset(3, 60, batch_size=1024, plan=(1, 4), budget_s=40.0),
+            "default": Preset(3, 300, batch_size=2048, plan=(1, 2, 4), budget_s=95.0),
             "paper": Preset(3, 300, batch_size=65_536, repeats=3, max_num_Bs=2, options=_PAPER),
         },
     )

@@ -175,8 +175,8 @@ declare(
         after_step=follow,
         flops_per_item=flops,
         presets={
-            "quick": Preset(3, 110, batch_size=64, plan=(1, 4), budget_s=15.0),
-            "default": Preset(3, 500, batch_size=64, plan=(1, 2, 4), budget_s=50.0),
+            "quick": Preset(3, 110, batch_size=64, plan=(1, 4), budget_s=40.0),
+            "default": Preset(3, 500, batch_size=64, plan=(1, 2, 4), budget_s=95.0),
             "paper": Preset(3, 100, batch_size=64, repeats=3, max_num_Bs=2, options=_PAPER),
         },
     )

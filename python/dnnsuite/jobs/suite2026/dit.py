@@ -139,8 +139,8 @@ declare(
         after_step=follow,
         flops_per_item=lambda options: encoder_flops(options, conditioned=6),
         presets={
-            "quick": Preset(3, 40, batch_size=16, plan=(1, 4), budget_s=15.0),
-            "default": Preset(3, 300, batch_size=64, plan=(1, 2, 4), budget_s=50.0),
+            "quick": Preset(3, 40, batch_size=16, plan=(1, 4), budget_s=40.0),
+            "default": Preset(3, 300, batch_size=64, plan=(1, 2, 4), budget_s=95.0),
             "paper": Preset(3, 100, batch_size=64, repeats=3, max_num_Bs=2, options=_PAPER),
         },
     )

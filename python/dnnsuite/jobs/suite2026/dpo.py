@@ -89,8 +89,8 @@ declare(
         # Two answers, each through the policy, and through the reference without a backward.
         flops_per_item=lambda options: 2 * options["length"] * 4 / 3 * flops_per_token(options),
         presets={
-            "quick": Preset(3, 50, batch_size=32, plan=(1, 4), budget_s=15.0),
-            "default": Preset(3, 200, batch_size=64, plan=(1, 2, 4), budget_s=50.0),
+            "quick": Preset(3, 50, batch_size=32, plan=(1, 4), budget_s=40.0),
+            "default": Preset(3, 200, batch_size=64, plan=(1, 2, 4), budget_s=95.0),
             "paper": Preset(3, 100, batch_size=8, repeats=3, max_num_Bs=2, options=_PAPER),
         },
     )

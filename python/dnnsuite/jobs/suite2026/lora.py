@@ -142,8 +142,8 @@ declare(
         items_per_sample=lambda options: options["length"],
         flops_per_item=flops,
         presets={
-            "quick": Preset(3, 25, batch_size=8, plan=(1, 4), budget_s=15.0),
-            "default": Preset(3, 200, batch_size=8, plan=(1, 2, 4), budget_s=50.0),
+            "quick": Preset(3, 25, batch_size=8, plan=(1, 4), budget_s=40.0),
+            "default": Preset(3, 200, batch_size=8, plan=(1, 2, 4), budget_s=95.0),
             "paper": Preset(3, 100, batch_size=1, repeats=3, max_num_Bs=2, options=_PAPER),
         },
     )

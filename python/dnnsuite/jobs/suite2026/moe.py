@@ -124,8 +124,8 @@ declare(
         items_per_sample=lambda options: options["length"],
         flops_per_item=lambda options: flops_per_token({**options, "ff": _CAPACITY * _CHOSEN * options["ff"]}),
         presets={
-            "quick": Preset(3, 50, batch_size=8, plan=(1, 4), budget_s=15.0),
-            "default": Preset(3, 200, batch_size=32, plan=(1, 2, 4), budget_s=50.0),
+            "quick": Preset(3, 50, batch_size=8, plan=(1, 4), budget_s=40.0),
+            "default": Preset(3, 200, batch_size=32, plan=(1, 2, 4), budget_s=95.0),
             "paper": Preset(3, 1500, batch_size=32, repeats=3, max_num_Bs=4, options=_PAPER),
         },
     )

@@ -134,8 +134,8 @@ declare(
         # Six for each product of an atom: its message, and what it makes of what it hears.
         flops_per_item=lambda options: 6.0 * options["atoms"] * options["steps"] * 7 * options["width"] ** 2,
         presets={
-            "quick": Preset(3, 120, batch_size=64, plan=(1, 4), budget_s=15.0),
-            "default": Preset(3, 300, batch_size=128, plan=(1, 2, 4), budget_s=50.0),
+            "quick": Preset(3, 120, batch_size=64, plan=(1, 4), budget_s=40.0),
+            "default": Preset(3, 300, batch_size=128, plan=(1, 2, 4), budget_s=95.0),
             "paper": Preset(3, 300, batch_size=512, repeats=3, max_num_Bs=2, options={"width": 256}),
         },
     )

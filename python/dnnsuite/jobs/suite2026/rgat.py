@@ -158,8 +158,8 @@ declare(
         rate=Rate(warmup=0.05, constant=0.3),
         flops_per_item=flops,
         presets={
-            "quick": Preset(3, 150, batch_size=64, plan=(1, 4), budget_s=15.0),
-            "default": Preset(3, 500, batch_size=128, plan=(1, 2, 4), budget_s=50.0),
+            "quick": Preset(3, 150, batch_size=64, plan=(1, 4), budget_s=40.0),
+            "default": Preset(3, 500, batch_size=128, plan=(1, 2, 4), budget_s=95.0),
             "paper": Preset(3, 100, batch_size=1024, repeats=3, max_num_Bs=2, options=_PAPER),
         },
     )
