@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from dnnsuite import results
+from dnnsuite._runs.folder import write_run as write_run_file
 from dnnsuite._runs.record import Metric
 from dnnsuite.errors import Error, InvalidArgument
 from result_tables import FIXTURES, a_record, write_record, write_run
@@ -47,6 +48,24 @@ def test_nothing_but_damage_is_an_error_that_names_it(content: str | None, tmp_p
     record.unlink() if content is None else record.write_text(content)
     with pytest.raises(Error, match=r"no finished runs.*1 skipped: .*run\.json"):
         results.load(tmp_path)
+
+
+def test_a_record_that_was_edited_is_named_and_left_out(tmp_path: Path) -> None:
+    folders = [tmp_path / "runs" / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        write_run_file(folder, a_record(folder.name))
+    record = folders[0] / "run.json"
+    edited = record.read_text().replace('"value": 100.0', '"value": 900.0')
+    record.write_text(edited)
+    loaded = results.load(tmp_path)
+    assert loaded["value"].tolist() == [100.0]
+    (problem,) = loaded.attrs["problems"]
+    assert problem.startswith(f"skipped: {record}: it was changed after it was written")
+    values = json.loads(edited)
+    del values["sum"]  # which takes it as it is
+    record.write_text(json.dumps(values, indent=4))
+    assert results.load(tmp_path)["value"].tolist() == [900.0, 100.0]
 
 
 def test_nothing_to_load(tmp_path: Path) -> None:
