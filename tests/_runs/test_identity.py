@@ -232,3 +232,52 @@ def test_what_a_script_puts_into_torch_is_seen_also_where_only_layers_call_it(mo
     monkeypatch.undo()
     monkeypatch.setattr(torch.nn.Linear, "forward", lambda self, x: torch.nn.functional.linear(x, self.weight))
     assert identity_of({"model": layer}).changes(before.to_dict()).keys() == {"patches"}
+
+
+SURROUNDED = """
+import os
+from pathlib import Path
+class Data:
+    def __init__(self):
+        self.path = "DATA"
+    def __getitem__(self, i):
+        return Path(self.path).read_bytes()[i] * float(os.environ.get("MY_SCALE", "1")) * float(os.getenv("OTHER", "1"))
+given = {"train": Data()}
+"""
+
+
+def test_files_variables_and_settings_of_torch_that_decide_the_numbers_are_compared(tmp_path, monkeypatch):
+    """What a run reads from outside of its code: none of it was compared, so that old and new numbers were mixed."""
+    source = SURROUNDED.replace("DATA", str(tmp_path / "data.bin"))
+
+    def told():
+        return identity(source)
+
+    (tmp_path / "data.bin").write_bytes(b"0123")
+    first = told().to_dict()
+    assert not told().changes(first)
+    (tmp_path / "data.bin").write_bytes(b"0124")  # of the same size
+    assert told().changes(first) == {"files": f"files: other content in {tmp_path / 'data.bin'}"}
+    with pytest.raises(InvalidArgument, match=r"--allow-changed files"):
+        check_same(tmp_path, first, told())
+    assert list(check_same(tmp_path, first, told(), ["files"])) == ["files"]
+    (tmp_path / "data.bin").unlink()
+    assert not told().changes(first)  # whoever reads it tells of it
+    again = told().to_dict()
+    (tmp_path / "data.bin").write_bytes(b"made by the run itself")
+    assert not told().changes(again)
+    monkeypatch.setenv("UNREAD", "3")
+    monkeypatch.setenv("RANK", "3")
+    assert not told().changes(again)
+    for name in ("MY_SCALE", "OTHER"):
+        with monkeypatch.context() as own:
+            own.setenv(name, "2")
+            assert told().changes(again) == {"train": f"train: variable {name} is new"}
+    code = {"loss": lambda: torch.ones(1)}
+    first = identity_of(code).to_dict()
+    torch.set_default_dtype(torch.float64)
+    try:
+        changes = identity_of(code).changes(first)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert changes == {"torch_settings": "torch_settings (default dtype) is new"}

@@ -55,7 +55,7 @@ def load(*directories: str | Path, name: str | None = None) -> pd.DataFrame:
     found = _Found()
     tables = [found.table_of(Path(directory), name) for directory in directories]
     table = pd.concat([each for each in tables if len(each)] or tables[:1], ignore_index=True)
-    table.attrs = {"problems": found.problems, "notes": found.notes}
+    table.attrs |= {"problems": found.problems, "notes": found.notes}  # and that it is complete
     return table
 
 
