@@ -46,7 +46,7 @@ def read_run(path: Path) -> RunRecord:
 def read_runs(folder: Path) -> tuple[list[ReadRun], list[str]]:
     """Return (finished runs below `folder`, by name; a sentence for each damaged one, which is left out)."""
     trials, problems = read_trials(folder)
-    runs = [ReadRun(folder / name, record) for name, record in trials.items()]
+    runs = [ReadRun(folder / name, record) for name, record in trials]
     if trials or problems:
         return runs, problems
     directories = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []

@@ -92,13 +92,17 @@ class TrialLog:
         self._lines = None
 
     def _begin(self) -> None:
-        self._lines = Lines(self._path)
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        if self._path.exists():
-            for line in self._lines.read():
-                with suppress(BadRecord):
-                    self._last[_record_in(line)[0]] = line
-                self._bytes += len(line)
+        lines = Lines(self._path)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            known = lines.read() if self._path.exists() else []
+        except OSError as error:
+            raise OutputError(f"cannot write {self._path}: {reason(error)}") from error
+        for line in known:
+            with suppress(BadRecord):
+                self._last[_record_in(line)[0]] = line
+            self._bytes += len(line)
+        self._lines = lines
 
     def _drop_replaced(self) -> None:
         """Keep the last line of each run alone: one that trains for days is written every minute."""
@@ -109,16 +113,19 @@ class TrialLog:
         self._bytes = sum(map(len, self._last.values()))
 
 
-def read_trials(folder: Path) -> tuple[dict[str, RunRecord], list[str]]:
-    """Return (the record of each trial by its name; a sentence for each line that is damaged or was edited).
+def read_trials(folder: Path) -> tuple[list[tuple[str, RunRecord]], list[str]]:
+    """Return (name and record of each trial; a sentence for each line that is damaged or was edited).
 
     Of several processes that wrote of a trial, the one that came furthest with it has the last word.
     """
-    found: dict[str, RunRecord] = {}
+    found: dict[tuple[str, str], RunRecord] = {}
     problems: list[str] = []
     for path in sorted(folder.glob(LOGS)):
         try:
-            lines = Lines(path).read()
+            log = Lines(path)
+            lines = log.read()
+            if path.stat().st_size > log.end:
+                problems.append(f"skipped: {path}: its last line is half of one, as a killed process leaves it")
         except OSError as error:
             problems.append(f"skipped: {path}: {reason(error)}")
             continue
@@ -128,9 +135,10 @@ def read_trials(folder: Path) -> tuple[dict[str, RunRecord], list[str]]:
             except BadRecord as error:
                 problems.append(f"skipped: {path}, line {number}: {reason(error)}")
                 continue
-            if name not in found or _reached(record) >= _reached(found[name]):
-                found[name] = record
-    return dict(sorted(found.items())), problems
+            key = name, record.plan_id
+            if key not in found or _reached(record) >= _reached(found[key]):
+                found[key] = record
+    return [(name, record) for (name, _), record in sorted(found.items(), key=lambda each: each[0])], problems
 
 
 def _record_in(line: str) -> tuple[str, RunRecord]:

@@ -109,7 +109,7 @@ class _Found:
         for directory in directories:
             trials, problems = read_trials(directory)
             self.problems += problems
-            yield from ((directory / name, record) for name, record in trials.items())
+            yield from ((directory / name, record) for name, record in trials)
             if not trials and not problems:
                 yield directory, None
 
