@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from .._runs.folder import joined
+from .._runs.folder import PlanFolder, joined
 from ..errors import Error
 from .board import Board
 from .callbacks import FailedElsewhere, reason_of
@@ -32,9 +32,9 @@ TOGETHER_S = 2.0  # that results may wait to be written together, if the process
 class SharedStore(Store):
     """The directory of a sweep, written by several processes in turns."""
 
-    def __init__(self, *arguments: Any, worker: str) -> None:
+    def __init__(self, folder: PlanFolder, job: str, mode: str, device: str, keeps_states: bool, worker: str) -> None:
         self._worker = worker.rsplit(":", 1)[-1]
-        super().__init__(*arguments, writer=self._worker)
+        super().__init__(folder, job, mode, device, keeps_states, self._worker)
 
     def forget(self) -> None:
         """Remove nothing: others are at work."""
