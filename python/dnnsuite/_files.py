@@ -33,7 +33,7 @@ class OutputError(Error):
 
 
 class Unsealed(Error):
-    """Raised for values that are not what was written: somebody edited them, or they are damaged."""
+    """Raised for values that were edited or damaged after they were written."""
 
 
 def cache_folder() -> Path:
@@ -226,11 +226,11 @@ def read_json(path: Path) -> Any:
 
 
 def read_sealed(path: Path) -> Any:
-    """Read the values in a file that has what :func:`sealed` returned.
+    """Read the values in a file with the text of :func:`sealed`.
 
     Raises:
         Error: as :func:`read_json`.
-        Unsealed: somebody edited it; the message names the file.
+        Unsealed: it was edited; the message names the file.
     """
     try:
         return unsealed(read_json(path))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What decides a run's numbers from outside of its code and values: files and variables it names, torch's settings."""
+"""Files, variables of the environment and settings of torch that decide a run's numbers from outside of its code."""
 
 from __future__ import annotations
 
