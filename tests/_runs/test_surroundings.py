@@ -50,7 +50,9 @@ def test_files_variables_and_settings_of_torch_that_decide_the_numbers_are_compa
     assert not told().changes(again)
     monkeypatch.setenv("UNREAD", "3")
     monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("OTHER", str(tmp_path))  # a place
     assert not told().changes(again)
+    monkeypatch.delenv("OTHER")
     for name in ("MY_SCALE", "OTHER"):
         with monkeypatch.context() as own:
             own.setenv(name, "2")

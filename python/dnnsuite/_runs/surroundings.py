@@ -26,11 +26,15 @@ _OF_A_PLACE = frozenset(
 
 
 def variables_read(names: Iterable[str]) -> dict[str, str]:
-    """Return the environment's variables among the names and texts in code, where that reads any."""
+    """Return the environment's variables among the names and texts in code, where that reads any.
+
+    A value that is a path says where something lies, as an output's folder does, and is left out.
+    """
     found = set(names)
     if not found & {"environ", "getenv"}:
         return {}
-    return {name: os.environ[name] for name in sorted((found & os.environ.keys()) - _OF_A_PLACE)}
+    read = sorted((found & os.environ.keys()) - _OF_A_PLACE)
+    return {name: os.environ[name] for name in read if os.sep not in os.environ[name]}
 
 
 def settings_of_torch() -> dict[str, str]:
