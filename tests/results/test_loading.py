@@ -83,7 +83,7 @@ def test_any_mixture_of_directories_is_one_table(tmp_path: Path) -> None:
     loaded = results.load(FIXTURES / "workflow", FIXTURES / "suite", one, tmp_path / "trial")
     runs = loaded.drop_duplicates("run_id")
     assert runs["kind"].value_counts().to_dict() == {"workflow": 7, "suite": 5, "trial": 1}
-    assert loaded.attrs == {"problems": [], "notes": []}
+    assert (loaded.attrs["problems"], loaded.attrs["notes"]) == ([], [])
 
 
 def test_a_folder_of_outputs_is_all_of_them() -> None:
