@@ -38,6 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 import command
 
 from dnnsuite._runs.identity import Identity
+from dnnsuite._runs.trials import read_trials
 from dnnsuite.tuning import LogUniform, Random
 from dnnsuite.tuning.algorithms import Decision, Setting
 from dnnsuite.tuning.board import Board
@@ -197,7 +198,7 @@ def measured(workers: int, rounds: int, seconds: float, share: Any, kills: int =
             process.join()
         parts = [told.get(timeout=_START_S) for _ in processes]
         counts = told_in(out, share)
-        records = len(list(out.glob("runs/trial-*/run.json")))
+        records = len(read_trials(out / "runs")[0])
     lost = trials - min(records, len(counts), *(part.heard for part in parts))
     overhead = sum(part.between_s for part in parts) / sum(part.asleep_s for part in parts) - 1
     around_s = statistics.fmean(part.around_s for part in parts)

@@ -15,7 +15,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,10 @@ _FORGOTTEN_S = 24 * 3600.0  # without a change of what a process elsewhere has l
 
 class OutputError(Error):
     """Raised when results cannot be written: the disk is full, or the directory is not writable."""
+
+
+class Unsealed(Error):
+    """Raised for values that were edited or damaged after they were written."""
 
 
 def cache_folder() -> Path:
@@ -147,6 +151,31 @@ def json_text(value: Any, indent: int | None = 1) -> str:
     return text + "\n"
 
 
+def sealed(value: Mapping[str, Any], indent: int | None = None) -> str:
+    """Return values as JSON with a checksum of them, `sum`, which :func:`unsealed` compares."""
+    text = json_text(value, None)[:-1]
+    own = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return f'{text[:-1]}, "sum": "{own}"}}' if indent is None else json_text({**value, "sum": own}, indent)
+
+
+def unsealed(value: Any) -> Any:
+    """Return what :func:`sealed` was given; values without a checksum, as of earlier versions, are taken as they are.
+
+    Raises:
+        Unsealed: a value has changed since; the message has the way out.
+    """
+    if not isinstance(value, dict) or "sum" not in value:
+        return value
+    value = dict(value)
+    told = value.pop("sum")
+    if told != hashlib.blake2b(json.dumps(value).encode(), digest_size=8).hexdigest():
+        raise Unsealed(
+            "it was changed after it was written (its checksum differs): restore it; or remove its entry 'sum', which "
+            "takes it as it is"
+        )
+    return value
+
+
 def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -194,6 +223,19 @@ def read_json(path: Path) -> Any:
         return json.loads(regular(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise Error(f"{path}: {reason(error)}") from error
+
+
+def read_sealed(path: Path) -> Any:
+    """Read the values in a file with the text of :func:`sealed`.
+
+    Raises:
+        Error: as :func:`read_json`.
+        Unsealed: it was edited; the message names the file.
+    """
+    try:
+        return unsealed(read_json(path))
+    except Unsealed as error:
+        raise Unsealed(f"{path}: {error}") from error
 
 
 def read_tail(path: Path, size: int = 4096) -> str:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from dnnsuite import results
+from dnnsuite._runs.folder import write_run as write_run_file
 from dnnsuite._runs.record import Metric
 from dnnsuite.errors import Error, InvalidArgument
 from result_tables import FIXTURES, a_record, write_record, write_run
@@ -49,6 +50,24 @@ def test_nothing_but_damage_is_an_error_that_names_it(content: str | None, tmp_p
         results.load(tmp_path)
 
 
+def test_a_record_that_was_edited_is_named_and_left_out(tmp_path: Path) -> None:
+    folders = [tmp_path / "runs" / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        write_run_file(folder, a_record(folder.name))
+    record = folders[0] / "run.json"
+    edited = record.read_text().replace('"value": 100.0', '"value": 900.0')
+    record.write_text(edited)
+    loaded = results.load(tmp_path)
+    assert loaded["value"].tolist() == [100.0]
+    (problem,) = loaded.attrs["problems"]
+    assert problem.startswith(f"skipped: {record}: it was changed after it was written")
+    values = json.loads(edited)
+    del values["sum"]  # which takes it as it is
+    record.write_text(json.dumps(values, indent=4))
+    assert results.load(tmp_path)["value"].tolist() == [900.0, 100.0]
+
+
 def test_nothing_to_load(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="no finished runs"):
         results.load(tmp_path)
@@ -64,7 +83,7 @@ def test_any_mixture_of_directories_is_one_table(tmp_path: Path) -> None:
     loaded = results.load(FIXTURES / "workflow", FIXTURES / "suite", one, tmp_path / "trial")
     runs = loaded.drop_duplicates("run_id")
     assert runs["kind"].value_counts().to_dict() == {"workflow": 7, "suite": 5, "trial": 1}
-    assert loaded.attrs == {"problems": [], "notes": []}
+    assert (loaded.attrs["problems"], loaded.attrs["notes"]) == ([], [])
 
 
 def test_a_folder_of_outputs_is_all_of_them() -> None:

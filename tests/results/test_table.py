@@ -81,11 +81,37 @@ def _kept(read):
         return "refused"
 
 
-def _lines(**changes):
-    rows = [Row(job="vae", run=f"r{i}", run_id=f"{i}", value=100.5 + i, **changes) for i in range(2)]
-    with tempfile.TemporaryDirectory() as folder:
-        save_csv(frame_of(rows), Path(folder, "t.csv"))
-        return Path(folder, "t.csv").read_text().splitlines(keepends=True)
+def _rows(count=2):
+    return frame_of([Row(job="vae", run=f"r{i}", run_id=f"{i}", value=100.5 + i) for i in range(count)])
+
+
+def _lines():
+    """A table of a user's own, without checksums."""
+    return _rows().to_csv(index=False).splitlines(keepends=True)
+
+
+@pytest.mark.parametrize(
+    ("edit", "line"),
+    [
+        (lambda lines: [line.replace("101.5", "109.5") for line in lines], 3),
+        (lambda lines: [lines[0].replace("batch_size", "size"), *lines[1:]], 2),
+        (lambda lines: lines[:-1], 2),
+        (lambda lines: [lines[0], *lines[2:]], 2),
+        (lambda lines: [*lines, lines[1]], 2),
+        (lambda lines: [lines[0], lines[2], lines[1], lines[3]], 2),
+    ],
+)
+def test_a_table_that_was_edited_is_refused(tmp_path, edit, line):
+    path = tmp_path / "t.csv"
+    save_csv(_rows(3), path)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_bytes("".join(lines).replace("\n", "\r\n").encode("utf-8-sig"))  # as a repository may give it back
+    assert list(read_csv(path)["value"]) == [100.5, 101.5, 102.5]
+    path.write_text("".join(edit(lines)))
+    with pytest.raises(Error, match=rf"t\.csv: line {line} was changed.*take out the column .sum."):
+        read_csv(path)
+    pd.read_csv(path).drop(columns="sum").to_csv(path, index=False)
+    assert len(read_csv(path)) == len(edit(lines)) - 1 - (len(edit(lines)) > len(lines))
 
 
 @pytest.mark.parametrize("left", [-1, -2, -40, -150, -330])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A file layer that ends the process before its n-th write: a file or folder that gets its name, or loses it."""
+"""A file layer that ends the process at its n-th write: before a file or folder gets its name, or loses it, or when
+half of what is added to a file is there."""
 
 import os
 import traceback
@@ -20,10 +21,20 @@ def _counted(number: int | None, seen: list[int]) -> None:
             return real(*arguments, **options)
 
         setattr(os, name, write)
+    real_add = os.pwrite
+
+    def add(file, data, offset):
+        seen[0] += 1
+        if seen[0] == number:
+            real_add(file, data[: len(data) // 2], offset)
+            os._exit(9)
+        return real_add(file, data, offset)
+
+    os.pwrite = add
 
 
 def in_child(function: Callable[[], object], dies_at: int | None = None) -> int | None:
-    """Call `function` in a child that dies before write `dies_at`, from 1; its number of writes, None if it died."""
+    """Call `function` in a child that dies at write `dies_at`, from 1; its number of writes, None if it died."""
     reader, writer = os.pipe()
     pid = os.fork()
     if not pid:

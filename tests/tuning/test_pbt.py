@@ -112,7 +112,9 @@ def test_best_model_configuration_table_and_record_are_of_one_epoch(task, tmp_pa
         with torch.no_grad():
             again = torch.nn.functional.cross_entropy(s.best_model(task.valid[0]), task.valid[1])
         assert float(again) == pytest.approx(s.best_value, rel=1e-5)
-        records = {run["trial"]: run for run in map(details_of, sorted(out.glob("runs/*/run.json")))}
+        records = {
+            run["trial"]: run for run in map(details_of, (out / "runs" / "trials.jsonl").read_text().splitlines())
+        }
         for trial in s.trials:
             trained = configs[trial.number, trial.best[1]]
             late += trained != trial.config
@@ -123,10 +125,10 @@ def test_best_model_configuration_table_and_record_are_of_one_epoch(task, tmp_pa
     assert late  # a member was given other values after its best epoch, or this shows nothing
 
 
-def details_of(path):
+def details_of(line):
     import json
 
-    return json.loads(path.read_text())["details"]
+    return json.loads(line)["details"]
 
 
 def test_copies_have_the_shapes_and_the_kind_of_optimizer_of_their_source(task):

@@ -71,11 +71,11 @@ def test_one_that_is_killed_loses_only_its_running_rungs(tmp_path):
     whole = undisturbed()
     out = tmp_path / "out"
     victim = start(out)
-    while not list(out.glob("runs/trial-*/run.json")):
+    while not list(out.glob("runs/trials-*.jsonl")):
         time.sleep(0.005)
     os.kill(victim.pid, signal.SIGKILL)
     victim.join()
-    saved = {int(path.parent.name.split("-")[1]) for path in out.glob("runs/trial-*/run.json")}
+    saved = {int(name.split("-")[1]) for name in results.load(out)["run"]}
     before = len(claims(out))
     with (out / "journal.log").open("a") as file:
         file.write('{"half of')  # as a machine leaves it that loses its power

@@ -170,15 +170,16 @@ def test_a_kill_at_any_write_leaves_what_goes_on_to_the_same_sweep(tmp_path, nam
         assert left == [], number
 
 
-KEPT = ("sweep.json", "run.json", "best.pt", "trials.csv", "epochs.csv", "history.csv", "trajectory.csv", ".lock")
+KEPT = ("sweep.json", "trials.jsonl", "best.pt", "trials.csv", "epochs.csv", "history.csv", "trajectory.csv", ".lock")
 
 
 def test_damaged_files_are_made_again(tmp_path):
     whole = undisturbed()
     with pytest.raises(Stop):
         run(tmp_path / "out", callbacks=[After(4)])
-    records = sorted((tmp_path / "out" / "runs").glob("trial-*/run.json"))
-    records[0].write_text("{")
+    log = tmp_path / "out" / "runs" / "trials.jsonl"
+    lines = log.read_text().splitlines()
+    log.write_text("".join(f"{line}\n" for line in ["{", *lines[1:], "", "[]"]))
     (tmp_path / "out" / "best.pt").write_bytes(b"nothing")
     assert run(tmp_path / "out", resume=True).history.equals(whole.history)
 
@@ -188,7 +189,7 @@ def test_killed_at_any_moment(tmp_path):
     out = tmp_path / "out"
     process = multiprocessing.get_context("fork").Process(target=run, args=(out,))
     process.start()
-    while process.is_alive() and len(list(out.glob("runs/trial-*/run.json"))) < 2:
+    while process.is_alive() and not list(out.glob("runs/trials.jsonl")):
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)
     process.join()
@@ -216,27 +217,32 @@ def test_killed_between_a_state_and_the_record_that_tells_of_it(tmp_path, name):
             (folder / f".tmp-{dead_process()}-state-{last}.pt").write_bytes(b"half of")
     sweep = run(out, name, resume=True)
     assert sweep.history.equals(whole.history)
-    assert not [path.name for path in out.glob("runs/*/*") if path.name != "run.json"]
+    assert [path.name for path in out.glob("runs/*")] == ["trials.jsonl"]
 
 
 @pytest.mark.parametrize(
     "edit",
     [
-        lambda details: details["history"][0].update(loss=0.0),
-        lambda details: details["history"][0].update(loss=math.nan),
-        lambda details: details["history"][0].pop("loss"),
-        lambda details: details["history"].append(details["history"][0]),
-        lambda details: details.update(status="done"),
-        lambda details: details.update(trial=1),
+        lambda record: record["details"]["history"][0].update(loss=0.0),
+        lambda record: record["details"]["history"][0].update(loss=math.nan),
+        lambda record: record["details"]["history"][0].pop("loss"),
+        lambda record: record["details"]["history"].append(record["details"]["history"][0]),
+        lambda record: record["details"].update(status="failed"),
+        lambda record: record["details"].update(trial=1),
+        lambda record: record["metrics"][0].update(value=0.0),
+        lambda record: record.update(run="trial-00001"),
+        lambda record: record.update(sum="0"),
     ],
 )
 def test_a_trial_of_which_the_record_was_edited_trains_again(tmp_path, edit):
     with pytest.raises(Stop):
         run(tmp_path / "out", "random", [After(9)])
-    path = tmp_path / "out" / "runs" / "trial-00000" / "run.json"
-    record = json.loads(path.read_text())
-    edit(record["details"])
-    path.write_text(json.dumps(record))
+    path = tmp_path / "out" / "runs" / "trials.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    edit(record := json.loads(lines[0]))
+    path.write_text("".join([json.dumps(record) + "\n", *lines[1:]]))
+    problems = results.load(tmp_path / "out").attrs["problems"]
+    assert [problem.split(":")[1].strip() for problem in problems] == [f"{path}, line 1"]
     assert run(tmp_path / "out", "random", resume=True).history.equals(undisturbed("random").history)
 
 
@@ -255,3 +261,18 @@ def test_a_search_of_a_users_own_is_compared_by_its_code(tmp_path, monkeypatch):
     monkeypatch.setattr(Mine, "order", 2)
     with pytest.raises(InvalidArgument, match="search is class"):
         run(tmp_path / "out", resume=True, algorithm=Mine(3))
+
+
+def test_a_long_trials_log_does_not_grow_without_an_end(tmp_path, monkeypatch):
+    """A trial under way is written each minute, with its whole history; the last line alone counts."""
+    monkeypatch.setattr("dnnsuite._runs.trials.SPARE_BYTES", 0)
+    whole = run(tmp_path / "out", "hyperband")
+    folder = tmp_path / "out" / "runs" / "trial-00000"
+    folder.mkdir()
+    (folder / "run.json").write_text("{}")
+    with pytest.raises(InvalidArgument, match="earlier version"):
+        run(tmp_path / "out", "hyperband", resume=True)
+    (folder / "run.json").unlink()
+    assert run(tmp_path / "out", "hyperband", resume=True).history.equals(whole.history)
+    assert len((tmp_path / "out" / "runs" / "trials.jsonl").read_text().splitlines()) <= 2 * len(whole.table) + 1
+    assert len(results.load(tmp_path / "out")) == len(whole.table)

@@ -219,7 +219,7 @@ def test_memory_that_runs_out_halves_the_width(task, caplog):
 def test_records_tell_how_many_audits_passed(task, tmp_path):
     """Of replayed steps of the array that a trial trains in, the tenth is run both ways."""
     found = swept(task, {"lr": [0.1, 0.01]}, epochs=16 // len(task.loader()) + 4, out=tmp_path / "out")
-    records = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("out/runs/trial-*/run.json"))]
+    records = [json.loads(line) for line in (tmp_path / "out" / "runs" / "trials.jsonl").read_text().splitlines()]
     assert len(records) == 2
     assert [record["details"]["audits_passed"] for record in records] == [trial.audits_passed for trial in found.trials]
     assert all(trial.audits_passed >= 1 for trial in found.trials)

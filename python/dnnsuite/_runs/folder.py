@@ -13,17 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from .._files import (
-    TEMPORARY,
-    OutputError,
-    final_name,
-    is_abandoned,
-    json_text,
-    read_json,
-    temporary_name,
-    write_json,
-    write_text,
-)
+from .._files import TEMPORARY, OutputError, final_name, is_abandoned, read_sealed, sealed, temporary_name, write_text
 from ..errors import Error, InvalidArgument, reason
 from .identity import Identity, cannot_tell, check_same
 from .interrupts import Interrupted
@@ -60,7 +50,7 @@ class PlanFolder:
 
     def save(self) -> None:
         """Write the state."""
-        write_json(self.root / self.file, self.state)
+        write_text(self.root / self.file, sealed(self.state, 1))
 
     def identify(self, identity: Identity, allowed: Sequence[str] | None = ()) -> dict[str, str]:
         """Note what decides the numbers of a plan that begins; of one that continues, refuse what has changed.
@@ -110,19 +100,13 @@ class PlanFolder:
         if os.path.islink(f"{self.runs}/{name}"):
             raise OutputError(f"{self.runs / name} is a link, and a run is to be written there: remove it")
         path = self.runs / temporary_name(name)
-        try:
-            os.mkdir(path)  # a sweep makes thousands: the rest is for what stands in the way
-        except OSError:
-            return self.scratch(str(path.relative_to(self.root)))
-        return path
+        return self.scratch(str(path.relative_to(self.root)))
 
     def finish_run(self, temporary: Path, run: RunRecord) -> Path:
         """Write `run.json` and give the directory its name, in place of an older run's."""
         final = self.runs / final_name(temporary.name)
-        data = _text_of(run).encode()
+        write_run(temporary, run)
         try:
-            with open(f"{temporary}/{RUN_FILE}", "wb") as file:  # nobody reads it under this name
-                file.write(data)
             try:
                 os.rename(temporary, final)
             except OSError as error:
@@ -160,12 +144,7 @@ class PlanFolder:
 
 def write_run(directory: Path, run: RunRecord) -> None:
     """Write `run.json` of a run that has a directory."""
-    write_text(directory / RUN_FILE, _text_of(run))
-
-
-def _text_of(run: RunRecord) -> str:
-    """The text of `run.json`; of a trial, of which there are thousands, in one line."""
-    return json_text(run.to_dict(), None if run.kind == "trial" else 1)
+    write_text(directory / RUN_FILE, sealed(run.to_dict(), 1))
 
 
 def drop_abandoned(folder: str | Path, is_own: bool = True) -> None:
@@ -175,7 +154,7 @@ def drop_abandoned(folder: str | Path, is_own: bool = True) -> None:
         is_own: False for a folder in that of a plan, which is left alone where it is another plan's.
     """
     with suppress(OSError):  # what cannot be read holds nothing of ours
-        with os.scandir(folder) as entries:  # which tells kinds without asking again: a sweep has thousands
+        with os.scandir(folder) as entries:  # which tells kinds without asking again
             found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
         if _LOCK in [name for name, _ in found] and not is_own:
             return
@@ -294,7 +273,7 @@ def joined(root: Path, file: str) -> Iterator[PlanFolder]:
 
 
 def _state(path: Path) -> dict[str, Any]:
-    state = read_json(path)
+    state = read_sealed(path)
     if not isinstance(state, Mapping):
         raise Error(f"{path}: not the file of a plan; choose another --out")
     return dict(state)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Identity of a run: texts of the values, data and code that decide its numbers, which two processes can compare.
 
+Files that code or values name count by their content, and variables of the environment by their values.
 Code counts by what it does: its instructions, constants and names, and those of the user's functions and classes that
 it calls, with the globals and attributes that they read; not by its file, its lines or its comments. Installed packages
 count by their versions. What code itself changes as it runs (a counter, a list that it appends to, a random generator)
@@ -27,8 +28,11 @@ from typing import Any
 
 from .._code import changed_names, codes_of, content_of
 from ..errors import InvalidArgument, did_you_mean
+from .surroundings import changed_files, files_named, may_name_a_file, settings_of_torch, variables_read
 
 _PATCHES = "patches"  # what a script has put into torch
+_SETTINGS = "torch_settings"
+FILES = "files"  # that are named
 _INSTALLED = tuple(
     {
         *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib", "platstdlib")),
@@ -62,26 +66,37 @@ class Identity:
         parts: texts of the functions, classes and values that code of a part reaches, by name of the part and place.
         where: file and line of code, by place; of this process only.
         unknown: values that could not be compared.
+        names: texts that may name files.
     """
 
     texts: dict[str, str] = field(default_factory=dict)
     parts: dict[str, dict[str, str]] = field(default_factory=dict)
     where: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+
+    @functools.cached_property
+    def files(self) -> dict[str, str]:
+        """Size and hash of the files that are named, by name."""
+        return files_named(self.names)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as a file keeps them."""
-        return {"texts": self.texts, "parts": self.parts, "unknown": self.unknown}
+        return {"texts": self.texts, "parts": self.parts, "unknown": self.unknown, FILES: self.files}
 
     def changes(self, then: Mapping[str, Any]) -> dict[str, str]:
         """Return what differs from `then`, which :meth:`to_dict` made: a sentence for each part, by its name."""
         names = dict.fromkeys([*then["texts"], *self.texts])
-        return {name: self._told(name, then) for name in names if then["texts"].get(name) != self.texts.get(name)}
+        told = {name: self._told(name, then) for name in names if then["texts"].get(name) != self.texts.get(name)}
+        odd = changed_files(then.get(FILES, {}), self.files)
+        return told | (
+            {FILES: f"{FILES}: other content in {', '.join(odd[:3])}{', …' * (len(odd) > 3)}"} if odd else {}
+        )
 
     def _told(self, name: str, then: Mapping[str, Any]) -> str:
         if name not in then["texts"] or name not in self.texts:
             gone = name in then["texts"]
-            parts = (then["parts"] if gone else self.parts).get(name, {}) if name == _PATCHES else {}
+            parts = (then["parts"] if gone else self.parts).get(name, {}) if name in (_PATCHES, _SETTINGS) else {}
             places = ", ".join(list(parts)[:3])
             return f"{name}{f' ({places})' if places else ''} is {'gone' if gone else 'new'}"
         before, now = then["parts"].get(name, {}), self.parts.get(name, {})
@@ -116,8 +131,10 @@ def identity_of(
         walk = _Walk(found, known)
         found.texts[name] = walk.whole(name, value)
         versions |= walk.versions
-    if "torch" in versions and (patches := _patches()):
-        found.texts[_PATCHES] = _Walk(found, known).whole(_PATCHES, patches)
+    if "torch" in versions:
+        for name, more in ((_PATCHES, _patches()), (_SETTINGS, settings_of_torch())):
+            if more:
+                found.texts[name] = _Walk(found, known).whole(name, more)
     found.texts["versions"] = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     return found
 
@@ -144,7 +161,7 @@ def check_same(
     if then is None or "texts" not in then:
         raise InvalidArgument(f"--resume: {where} does not say what decided its numbers{of}; choose another --out")
     for name in allowed or ():
-        if name not in {*now.texts, *then["texts"]}:
+        if name not in {*now.texts, *then["texts"], FILES}:
             raise InvalidArgument(
                 f"--allow-changed {name}: no such part{did_you_mean(name, now.texts)}; available: "
                 f"{', '.join(now.texts)}"
@@ -184,11 +201,14 @@ class _Walk:
             waiting, self._later = self._later, []
             for held, place in waiting:
                 self._parts[place] = self._attributes(held, place)
+        self._parts |= {f"variable {name}": repr(own) for name, own in variables_read(self._names).items()}
         return _short(text + "".join(f"{place}={own}" for place, own in sorted(self._parts.items())), text)
 
     def text(self, value: Any, place: str, depth: int = 0) -> str:
         """Text of a value."""
         if isinstance(value, _PLAIN):
+            if isinstance(value, (str, PurePath)) and may_name_a_file(str(value)):
+                self._found.names.add(str(value))
             return _short(repr(value))
         if id(value) in self._known:
             return self._known[id(value)][1]

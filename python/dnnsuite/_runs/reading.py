@@ -6,10 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from .._files import TEMPORARY, read_json
+from .._files import TEMPORARY, read_sealed
 from ..errors import Error, reason
 from .old_records import from_old, is_old
 from .record import BadRecord, RunRecord
+from .trials import read_trials
 
 RUN_FILE = "run.json"
 
@@ -34,7 +35,7 @@ def read_run(path: Path) -> RunRecord:
         BadRecord: it is missing, damaged or no record; the message names the file.
     """
     try:
-        values = read_json(path)
+        values = read_sealed(path)
         return from_old(values, path) if is_old(values) else RunRecord.from_dict(values)
     except BadRecord as error:
         raise BadRecord(f"{path}: {reason(error)}") from error
@@ -43,9 +44,11 @@ def read_run(path: Path) -> RunRecord:
 
 
 def read_runs(folder: Path) -> tuple[list[ReadRun], list[str]]:
-    """Return (finished runs below `folder`, oldest name first; a sentence for each damaged one, which is left out)."""
-    runs: list[ReadRun] = []
-    problems: list[str] = []
+    """Return (finished runs below `folder`, by name; a sentence for each damaged one, which is left out)."""
+    trials, problems = read_trials(folder)
+    runs = [ReadRun(folder / name, record) for name, record in trials]
+    if trials or problems:
+        return runs, problems
     directories = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
     for directory in directories:
         if directory.name.startswith(TEMPORARY):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from .._runs.folder import PROFILES_FILE, SUITE_FILE, THROUGHPUT_FILE, WORKFLOW_FILE
 from .._runs.reading import RUN_FILE, ReadRun, read_run
-from .._runs.record import BadRecord
+from .._runs.record import BadRecord, RunRecord
+from .._runs.trials import LOGS, read_trials
 from ..errors import Error, InvalidArgument
 from .hfta import rows_of_hfta
 from .mila import rows_of_mila
@@ -54,7 +55,7 @@ def load(*directories: str | Path, name: str | None = None) -> pd.DataFrame:
     found = _Found()
     tables = [found.table_of(Path(directory), name) for directory in directories]
     table = pd.concat([each for each in tables if len(each)] or tables[:1], ignore_index=True)
-    table.attrs = {"problems": found.problems, "notes": found.notes}
+    table.attrs |= {"problems": found.problems, "notes": found.notes}  # and that it is complete
     return table
 
 
@@ -103,12 +104,21 @@ class _Found:
                 return frame_of(rows)
         return None
 
+    def _runs_in(self, directories: Iterable[Path]) -> Iterator[tuple[Path, RunRecord | None]]:
+        """Yield the directories of runs, and the trials of a sweep with their records."""
+        for directory in directories:
+            trials, problems = read_trials(directory)
+            self.problems += problems
+            yield from ((directory / name, record) for name, record in trials)
+            if not trials and not problems:
+                yield directory, None
+
     def _rows(self, directories: Iterable[Path]) -> Iterator[Row]:
         """Yield the rows of the runs in these directories; damaged ones and copies are noted and left out."""
         seen: dict[str, Path] = {}
-        for directory in directories:
+        for directory, record in self._runs_in(directories):
             try:
-                record = read_run(directory / RUN_FILE)
+                record = record or read_run(directory / RUN_FILE)
                 rows = list(rows_of_record(ReadRun(directory, record)))
             except BadRecord as error:
                 told = str(error)
@@ -136,7 +146,7 @@ def _run_directories(folder: Path, visited: set[str]) -> Iterator[Path]:
     if (real := os.path.realpath(folder)) in visited:
         return
     visited.add(real)
-    if (folder / RUN_FILE).is_file():
+    if (folder / RUN_FILE).is_file() or next(folder.glob(LOGS), None):
         yield folder
         return
     try:

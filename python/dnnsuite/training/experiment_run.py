@@ -12,10 +12,9 @@ from typing import Any
 import torch
 
 from .. import host
-from .._files import write_json
 from .._runs.device import choose_device
 from .._runs.failures import FINAL, NotFinite, classify
-from .._runs.folder import PlanFolder, opened
+from .._runs.folder import PlanFolder, opened, write_run
 from .._runs.identity import cannot_tell
 from .._runs.interrupts import deferred, interruptible
 from .._runs.progress import Progress
@@ -190,7 +189,7 @@ class _Ending:
             save_models(self._folder.root, self._experiment, self._loop.at.history, self._loop.ended)
         if self._loop.samples:
             write_samples(self._folder.root, self._loop.samples)
-        write_json(self._folder.root / RUN_FILE, record.to_dict())
+        write_run(self._folder.root, record)
         return record
 
 

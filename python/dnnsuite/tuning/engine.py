@@ -82,8 +82,9 @@ class Engine:
         self._kept: dict[int, Kept] = self.store.kept() if self.store else {}
         self.resumed = bool(self._kept)
         self._load_best()
-        if self.best.weights is None:
+        if self.best.weights is None and self.store and self._kept:
             self._kept = {}  # weights that cannot be had back without training
+            self.store.forget()
         self._written = {n: (kept.status, len(kept.history)) for n, kept in self._kept.items()}  # records on disk
         self._active: dict[int, Trial] = {}
         self._heard: dict[int, tuple[Trial, Any]] = {}  # outcomes that wait until all have one
@@ -352,22 +353,39 @@ class Engine:
     def _write(self) -> None:
         """Write the rungs and ends since the last call: a trial that its rung has ended needs no state."""
         with deferred():
-            while self._unwritten:
-                number, trial = next(iter(self._unwritten.items()))
-                self._save(trial, self.trainer.park(trial) if trial.status == "paused" else None)
-                del self._unwritten[number]
+            self._save(
+                list(self._unwritten.values()),
+                lambda trial: self.trainer.park(trial) if trial.status == "paused" else None,
+            )
+            self._unwritten.clear()
 
-    def _save(self, trial: Trial, state: Any) -> None:
-        """Write a trial's rung. The best weights come first: what a record says is never better than what is kept."""
-        if self.store is None:
-            return
+    def _save(self, trials: Sequence[Trial], state_of: Callable[[Trial], Any]) -> None:
+        """Write rungs of trials. The best weights come first: what a record says is never better than what is kept.
+
+        The records are written at once, also of those before one whose state cannot be written.
+        """
         with deferred():
-            self._save_best()
-            files = self.store.save(trial, state, self.metric or "value", self.goal.sign)
-            if state is not None and trial.trained in files:
-                trial.kept = files[trial.trained]
-                if trial.status == "paused":
-                    trial.state = trial.kept
+            if any(map(self._writes, trials)):
+                self._save_best()
+            written: list[Trial] = []
+            try:
+                for trial in trials:
+                    state = state_of(trial)
+                    if self.store is None or not self._writes(trial):
+                        continue
+                    path = self.store.save_state(trial, state)
+                    written.append(trial)
+                    if path is not None:
+                        trial.kept = path
+                        if trial.status == "paused":
+                            trial.state = path
+            finally:
+                if self.store is not None and written:
+                    self.store.save(written, self.metric or "value", self.goal.sign)
+
+    def _writes(self, trial: Trial) -> bool:
+        """True if this process writes the record of a trial."""
+        return self.store is not None
 
     def _save_best(self) -> None:
         if self.store is not None and not self.best.saved:
@@ -392,7 +410,7 @@ class Engine:
             if state is not None and not isinstance(state, Path):
                 trial.history += told
                 try:
-                    self._save(trial, state)
+                    self._save([trial], lambda trial, state=state: state)  # type: ignore[misc]
                 finally:
                     del trial.history[len(trial.history) - len(told) :]
         self._saved_s = time.monotonic()

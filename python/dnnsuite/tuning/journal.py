@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from .._files import OutputError
-from ..errors import InvalidArgument, Unavailable, reason
+from .._runs.trials import Lines
+from ..errors import InvalidArgument, Unavailable
 
 _POLL_S = 0.003  # of a process that waits for the lock of the file
 _WAIT_S = 60  # for the lock of a database that locks as a whole
@@ -46,30 +46,19 @@ class FileJournal:
     def __init__(self, path: Path) -> None:
         import filelock
 
-        self._path, self._offset, self._added = path, 0, False
+        self._lines, self._added = Lines(path), False
         self._lock = filelock.FileLock(path.with_name(f".{path.name}.lock"))  # ends with the process that holds it
         self.where = str(path)
         path.touch()
 
     def read(self) -> list[str]:
         """Return the whole lines that are new since the last call."""
-        with open(self._path, "rb") as file:
-            file.seek(self._offset)
-            text = file.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        return whole.decode().splitlines()
+        return self._lines.read()
 
     def add(self, lines: Sequence[str]) -> None:
         """Add lines, in place of the half of one that a machine left that lost its power."""
         self._added = True
-        try:
-            with open(self._path, "r+b") as file:
-                file.truncate(self._offset)
-                file.seek(self._offset)
-                file.write("".join(f"{line}\n" for line in lines).encode())
-        except OSError as error:
-            raise OutputError(f"cannot write {self._path}: {reason(error)}") from error
+        self._lines.add(lines)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -81,7 +70,7 @@ class FileJournal:
         finally:
             self._lock.release()
             if self._added:
-                with open(self._path, "rb") as file:
+                with open(self._lines.path, "rb") as file:
                     os.fsync(file.fileno())
 
 

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from .._runs.folder import joined
+from .._runs.folder import PlanFolder, joined
 from ..errors import Error
 from .board import Board
 from .callbacks import FailedElsewhere, reason_of
@@ -32,9 +32,12 @@ TOGETHER_S = 2.0  # that results may wait to be written together, if the process
 class SharedStore(Store):
     """The directory of a sweep, written by several processes in turns."""
 
-    def __init__(self, *arguments: Any, worker: str) -> None:
-        super().__init__(*arguments)
+    def __init__(self, folder: PlanFolder, job: str, mode: str, device: str, keeps_states: bool, worker: str) -> None:
         self._worker = worker.rsplit(":", 1)[-1]
+        super().__init__(folder, job, mode, device, keeps_states, self._worker)
+
+    def forget(self) -> None:
+        """Remove nothing: others are at work."""
 
     def save_best(self, best: Mapping[str, Any]) -> None:
         """Write the best weights of this process, which may be the best of all."""
@@ -67,9 +70,10 @@ class SharedStore(Store):
             if folder.state.get("status") == "done":
                 return
             kept = self.kept()
-            for trial in trials:
-                if trial.number not in kept or kept[trial.number].status != trial.status:
-                    super().save(trial, None, metric, sign)
+            left = [each for each in trials if each.number not in kept or kept[each.number].status != each.status]
+            for trial in left:
+                self.save_state(trial, None)
+            self.save(left, metric, sign)
             self.write_best(best, BEST_FILE)
             for path in self.folder.root.glob("best-*.pt"):
                 path.unlink(missing_ok=True)
@@ -256,9 +260,8 @@ class SharedEngine(Engine):
     def _pause(self, trial: Trial, new: bool) -> None:
         super()._pause(trial, self._shared.mine(trial.number))
 
-    def _save(self, trial: Trial, state: Any) -> None:
-        if self._shared.mine(trial.number):
-            super()._save(trial, state)
+    def _writes(self, trial: Trial) -> bool:
+        return super()._writes(trial) and self._shared.mine(trial.number)
 
     def _say(self, kind: str, trial: Trial) -> None:
         if self._tells(trial):

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""A sweep on disk: a record and a folder for each trial, whole or absent, the best weights, the sweep's own file."""
+"""A sweep on disk: a record of each trial, the states that others continue from, the best weights, its own file."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,12 +14,13 @@ from typing import Any
 
 from .._files import OutputError
 from .._runs import facts
-from .._runs.folder import PlanFolder, write_run
+from .._runs.folder import PlanFolder
 from .._runs.identity import Identity, identity_of
 from .._runs.reading import RUN_FILE
 from .._runs.record import Metric, Moment, RunRecord, Verdict, new_id
+from .._runs.trials import TrialLog
 from .._saved import load_tensors, save_tensors
-from ..errors import reason
+from ..errors import InvalidArgument, reason
 from .space import named
 from .trial import Trial
 
@@ -59,20 +59,30 @@ class Store:
     Args:
         folder: locked by this process.
         keeps_states: the state before the last is kept, too.
+        writer: name of this process, where several write.
     """
 
-    def __init__(self, folder: PlanFolder, job: str, mode: str, device: str, keeps_states: bool) -> None:
+    def __init__(
+        self, folder: PlanFolder, job: str, mode: str, device: str, keeps_states: bool, writer: str = ""
+    ) -> None:
         self.folder, self._job, self._mode, self._device = folder, job, mode, device
         self._keeps_states = keeps_states
         self.changed: Mapping[str, str] = {}  # what differed when the sweep was resumed, as sentences
         self._started: dict[int, Moment] = {}
+        self._log = TrialLog(folder.runs / f"trials{f'-{writer}' if writer else ''}.jsonl")
+        self._replaced: list[Path] = []  # files of states that records on disk need no more
 
     def begin(self, asked: Asked) -> None:
         """Write the sweep's file, or compare it with what is asked now.
 
         Raises:
-            InvalidArgument: the directory is of another sweep; the message says in what.
+            InvalidArgument: the directory is of another sweep; the message says in what. Or of an earlier version.
         """
+        if next(self.folder.runs.glob(f"trial-*/{RUN_FILE}"), None) is not None:
+            raise InvalidArgument(
+                f"{self.folder.root} is of an earlier version, which kept its trials in another form: results.load "
+                "reads it, and to go on, sweep again with another out"
+            )
         self.folder.identify(*asked)
         self.changed = self.folder.changed
         self.folder.state.update(plan="sweep", status="running")
@@ -91,8 +101,6 @@ class Store:
         for directory, record in self.folder.finished()[0]:
             details = record.details
             with suppress(KeyError, TypeError, ValueError):
-                if details.get("sum", own := _sum_of(details)) != own:
-                    continue  # damaged or edited: the trial is trained again
                 history = [{name: _float(v) for name, v in row.items()} for row in details["history"]]
                 states = _states_in(directory)
                 failure = record.verdict.failure or ""
@@ -103,27 +111,25 @@ class Store:
                 )  # fmt: skip
         return found
 
-    def save(self, trial: Trial, state: Any, metric: str, sign: float) -> dict[int, Path]:
-        """Write a trial's record and, if it may continue, its state; return the files of states by epochs."""
-        name = _folder_of(trial.number)
-        trial.changed.update(self.changed)
-        record = self._record(trial, metric, sign)
-        if isinstance(state, Path):
-            state = load_tensors(state)
-        if not os.path.isfile(f"{self.folder.runs}/{name}/{RUN_FILE}"):
-            temporary = self.folder.begin_run(name)
-            if state is not None:
-                save_tensors(temporary / _file_of(trial), state)
-            finished = self.folder.finish_run(temporary, record)
-            return {} if state is None else _states_in(finished)
-        directory = self.folder.runs / name
+    def save_state(self, trial: Trial, state: Any) -> Path | None:
+        """Write the state of a trial that may continue, before :meth:`save` tells of it: a kill between them loses
+        nothing. Return its file; None without one."""
+        directory = self.folder.runs / _folder_of(trial.number)
         before = _states_in(directory)
-        if state is not None:  # before the record that tells of it: a kill between them loses nothing
-            save_tensors(directory / _file_of(trial), state)
-        write_run(directory, record)
-        for epochs in before.keys() - self._needed(before, trial, state):
-            _remove(before[epochs])
-        return _states_in(directory)
+        path = None if state is None else directory / _file_of(trial)
+        if path is not None:
+            directory.mkdir(parents=True, exist_ok=True)
+            save_tensors(path, load_tensors(state) if isinstance(state, Path) else state)
+        self._replaced += [before[epochs] for epochs in before.keys() - self._needed(before, trial, state)]
+        return path
+
+    def save(self, trials: Sequence[Trial], metric: str, sign: float) -> None:
+        """Write the records of trials, all at once, and remove states that they replace."""
+        for trial in trials:
+            trial.changed.update(self.changed)
+        self._log.add({_folder_of(trial.number): self._record(trial, metric, sign) for trial in trials})
+        while self._replaced:
+            _remove(self._replaced.pop())
 
     def _needed(self, before: Mapping[int, Path], trial: Trial, state: Any) -> set[int]:
         """Epochs of the states that may be asked for after this one was written.
@@ -197,17 +203,22 @@ class Store:
             changed=dict(trial.changed),
             metrics=(Metric(metric, sign * value, "", definition=f"best, of epoch {epoch}"),) if epoch else (),
             asked=config,
-            details={**details, "sum": _sum_of(details)},
+            details=details,
             **self._facts,
         )
 
+    def forget(self) -> None:
+        """Remove the records, where the weights of the best trial are lost: all are trained again."""
+        self._log.forget()
+
     def clean(self) -> None:
         """Remove states that no trial will continue from, and what dead processes left half-made."""
-        for trial in self.folder.runs.glob("trial-*"):
-            for name in os.listdir(trial):
-                if name.startswith("state-") and name.endswith(".pt"):
-                    _remove(trial / name)
         self.folder.drop_unfinished()
+        for state in self.folder.runs.glob("trial-*/state-*.pt"):
+            _remove(state)
+        for trial in self.folder.runs.glob("trial-*/"):
+            with suppress(OSError):  # a file of somebody else's is in it
+                trial.rmdir()
 
 
 def _remove(path: Path) -> None:
@@ -242,12 +253,6 @@ def _with_texts(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_with_texts(part) for part in value]
     return as_json_value(value) if isinstance(value, float) else value
-
-
-def _sum_of(details: Mapping[str, Any]) -> str:
-    """Checksum of what a record tells of a trial: a digit that is damaged or edited would be another result."""
-    kept = {name: value for name, value in details.items() if name != "sum"}
-    return hashlib.blake2b(json.dumps(kept, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def _told(config: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..._files import read_json
+from ..._files import read_sealed
 from ..._runs import facts
 from ..._runs.folder import WORKFLOW_FILE, PlanFolder, opened, stamp
 from ..._runs.group import Direct, GroupOutcome, run_group
@@ -143,7 +143,7 @@ class _Comparison:
         monitor.write(directory)
         record = self._record(way, config, started, outcome, time.monotonic() - began_s)
         if outcome.ok:
-            last = read_json(directory / TRAJECTORY_FILE)["losses"][-1]
+            last = read_sealed(directory / TRAJECTORY_FILE)["losses"][-1]
             metrics = (
                 Metric("loss/final", float("nan") if value is None else value, "", replica=index)
                 for index, value in enumerate(last)
@@ -217,7 +217,7 @@ def trajectories(root: Path) -> dict[str, dict[str, Any]]:
     from ..._runs.reading import read_runs
 
     return {
-        run.record.mode: read_json(run.directory / TRAJECTORY_FILE)
+        run.record.mode: read_sealed(run.directory / TRAJECTORY_FILE)
         for run in read_runs(root / "runs")[0]
         if run.record.ok
     }

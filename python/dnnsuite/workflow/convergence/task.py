@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._files import write_json
+from ..._files import sealed, write_text
 from ..._runs.spec import WorkerSpec
 from ..._runs.worker import Siblings
 
@@ -22,5 +22,5 @@ def train(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
         asked["iters_per_epoch"], siblings.wait,
     )  # fmt: skip
     kept = {"losses": found.losses, "start": found.start, "end": found.end, "accuracy": found.accuracy}
-    write_json(spec.folder / TRAJECTORY_FILE, kept)
+    write_text(spec.folder / TRAJECTORY_FILE, sealed(kept, 1))
     return {"provenance": found.provenance}
