@@ -205,6 +205,23 @@ def test_several_optimizers_go_on_from_a_checkpoint(tmp_path: Path) -> None:
     assert run("resumed", 4, "auto") == run("whole", 4)
 
 
+def test_a_job_that_splits_its_batches_is_trained_as_it_is_run(tmp_path: Path) -> None:
+    x = torch.randn(64, 3, generator=torch.Generator().manual_seed(1))
+    data = lambda config, options: ArrayBatches(x, x, batch_size=config.batch_size, seed=0)  # noqa: E731
+    loss = lambda model, x, y: F.mse_loss(model(x), y)  # noqa: E731
+    more = {"data": data, "loss": loss, "held_out": data, "metric": jobs.Metric("error", loss, "less", batches=1)}
+    name = bandit(name="in_parts", accumulate=4, optimizer=jobs.Made("SGD", {"lr": 0.1}), **more)
+    job = jobs.get(name)(jobs.JobConfig(batch_size=16, steps=6))
+    job.setup()
+    for _ in range(6):
+        job.step()
+    keys = {"epochs": 2, "iters_per_epoch": 3}
+    found = training.run(lambda kind: experiment_of_job(name, "quick", keys, kind), tmp_path / "one", quiet=True)
+    assert found.history[-1]["error/valid"] == pytest.approx(job.metrics()["error"], rel=1e-5)
+    array = training.run(lambda kind: array_of_job(name, "quick", keys, kind, 2), tmp_path / "two", quiet=True)
+    assert array.history[-2]["error/valid"] == pytest.approx(job.metrics()["error"], rel=1e-5)
+
+
 def test_a_target_is_looked_at_about_twenty_times_over_the_same_steps() -> None:
     made = experiment_of_job("dcnv2", "quick", {}, "cpu", until="target")
     assert made.until == Until("AUC", "more", 0.75)

@@ -392,7 +392,7 @@ def _check_classes(workload: Workload) -> None:
     from .. import optim
 
     for made, rooms in (
-        # Of several classes of optimizers no array is made, so that they need be torch's only.
+        # Of groups each class needs to be torch's only: one that dnnsuite lacks trains models one by one.
         *(
             (group.optimizer, (torch.optim, optim) if isinstance(workload.optimizer, Made) else (torch.optim,))
             for group in workload.groups()
