@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from dnnsuite import jobs, training
+from dnnsuite._runs.failures import NotFinite
 from dnnsuite.data.batches import ArrayBatches
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.training.configurations import is_job
@@ -203,6 +204,16 @@ def test_several_optimizers_go_on_from_a_checkpoint(tmp_path: Path) -> None:
 
     run("resumed", 2)
     assert run("resumed", 4, "auto") == run("whole", 4)
+
+
+def test_a_measure_that_is_no_number_ends_the_training(tmp_path: Path) -> None:
+    data = lambda config, options: ArrayBatches(torch.ones(8, 3), torch.ones(8, 3), batch_size=8)  # noqa: E731
+    loss = lambda model, x, y: F.mse_loss(model(x), y)  # noqa: E731
+    measure = jobs.Metric("error", lambda model, x, y: loss(model, x, y) * math.nan, batches=1)
+    name = bandit(name="no_number", data=data, loss=loss, held_out=data, metric=measure)
+    make = lambda kind: experiment_of_job(name, "quick", {"iters_per_epoch": 2}, kind)  # noqa: E731
+    with pytest.raises(NotFinite, match=r"the measure 'error' on held-out data is NaN after epoch 1 \(step 2\)"):
+        training.run(make, tmp_path / "run", device="cpu", quiet=True)
 
 
 def test_a_job_that_splits_its_batches_is_trained_as_it_is_run(tmp_path: Path) -> None:
