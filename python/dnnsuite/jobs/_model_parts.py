@@ -58,7 +58,16 @@ class Training(Protocol):
     def settled(self) -> bool: ...
 
 
-class PlainTraining:
+class _AtOnce:
+    """Base of what has made its step when the call returns."""
+
+    settled = True
+
+    def synchronize(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class PlainTraining(_AtOnce):
     """One plain model."""
 
     def __init__(self, job: DeclaredJob, trainee: Trainee, hyper: Values) -> None:
@@ -82,16 +91,6 @@ class PlainTraining:
 
     def losses(self) -> torch.Tensor:
         return self._last.sum().reshape(1)
-
-    def synchronize(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    @property
-    def settled(self) -> bool:
-        return True
 
 
 class _PlainPart:
@@ -193,14 +192,14 @@ class ArrayTraining:
         self.runner.close()
 
 
-class _EagerSteps:
+class _EagerSteps(_AtOnce):
     """Steps of an array whose one loss is trained by optimizers of several classes, which a StepRunner does not take.
 
     Raises:
         InvalidArgument: the workload trains parts in turn, or with a scale of the loss.
     """
 
-    audits_passed, settled = 0, True
+    audits_passed = 0
 
     def __init__(
         self, array: Any, optimizers: list[Any], losses: list[Any], scalers: list[Any], clip: Any, workload: Workload
@@ -230,12 +229,6 @@ class _EagerSteps:
     def losses(self) -> torch.Tensor:
         """Losses `[B]` of the last step."""
         return self._last
-
-    def synchronize(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def _loss_of(job: DeclaredJob, number: int) -> Callable[..., torch.Tensor]:

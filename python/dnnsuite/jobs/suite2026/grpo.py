@@ -140,7 +140,7 @@ declare(
         data=Rollouts,
         loss=loss,
         held_out=unseen,
-        metric=Metric("exact answers", exact, "more", {"quick": 0.85, "default": 0.9}, batches=1),
+        metric=Metric("exact answers", exact, "more", {"quick": 0.8, "default": 0.85}, batches=1),
         optimizer=Made("AdamW", {"lr": "lr", "weight_decay": 0.0}),
         hyper={"lr": 4e-4},
         rate=Rate(warmup=0.0, constant=0.5),
