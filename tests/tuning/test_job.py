@@ -82,7 +82,8 @@ def shrink(model):
 
 SGD = jobs.Made("SGD", {"lr": "lr"})
 GROUPS = [
-    jobs.Group(lambda name, parameter: name == "bias", jobs.Made("SGD", {"lr": 0.1})), jobs.Group(lambda *each: True, SGD),
+    jobs.Group(lambda name, parameter: name == "bias", jobs.Made("SGD", {"lr": 0.1})),
+    jobs.Group(lambda name, parameter: True, SGD),
 ]  # fmt: skip
 
 
@@ -98,7 +99,8 @@ def test_a_trial_is_trained_as_the_job_is(optimizer):
         data=lambda config, options: ArrayBatches(x, x.sum(1, keepdim=True), batch_size=config.batch_size), loss=loss,
         held_out=lambda config, options: ArrayBatches(x, batch_size=64),
         metric=jobs.Metric("error", lambda model, x: (model(x)[:, 0] - x.sum(1)).square().mean(), "less", batches=1),
-        optimizer=optimizer, hyper={"lr": 0.3}, rate=jobs.Rate(0.4, 0.6), clip_norm=0.5, accumulate=2, after_step=shrink,
+        optimizer=optimizer, hyper={"lr": 0.3}, rate=jobs.Rate(0.4, 0.6), clip_norm=0.5,
+        accumulate=2, after_step=shrink,
         presets={"default": jobs.Preset(2, 3, batch_size=8)},
     ))  # fmt: skip
     job = kind(jobs.JobConfig(batch_size=8, steps=6))

@@ -19,8 +19,8 @@ from torch.optim import Optimizer, lr_scheduler
 from .. import jobs
 from ..errors import InvalidArgument, did_you_mean, some_of
 from ..jobs import JobConfig, Metric, Workload
-from ..jobs._model_parts import optimizers_of, with_names
 from ..jobs.distributed import place_of
+from ..jobs.model_parts import optimizers_of, with_names
 from ..jobs.workload import MAKES_BATCHES
 from .array import ExperimentArray
 from .experiment import Experiment

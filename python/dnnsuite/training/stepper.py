@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from .._seeds import seed_all
-from ..jobs._model_parts import split
 from ..jobs.distributed import as_shared, parallel, sharded, whole
+from ..jobs.model_parts import split
 from .experiment import Experiment
 from .feed import Batch
 from .order import Share

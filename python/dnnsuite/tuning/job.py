@@ -13,7 +13,7 @@ import torch
 from .. import data, jobs
 from ..errors import InvalidArgument, did_you_mean, some_of
 from ..jobs import JobConfig, Made, Workload
-from ..jobs._model_parts import optimizers_of, with_names
+from ..jobs.model_parts import optimizers_of, with_names
 from ..jobs.workload import MAKES_BATCHES
 from .jobs_space import space_of
 from .space import Config, Range
