@@ -266,7 +266,7 @@ def optimizers_of(
     """Make torch's optimizers of a model, one for each class; its parameters are those of a model :func:`with_names`.
 
     Args:
-        fused: where torch has one, take the implementation in one kernel.
+        fused: True for torch's implementations in one kernel, where there are any.
     """
     trained = {parameter._name_in_model: parameter for parameter in parameters if parameter.requires_grad}
     found = []
