@@ -135,7 +135,7 @@ TESTED_BY: dict[str, str] = {
     "cpp/host/torch_allocator.cpp": "test_memory.py",
     "_step/shard.py": "_step/test_runner.py",
     "data/_crc32c.py": "data/test_tfrecord.py",
-    "jobs/_model_parts.py": "jobs/test_declared_job.py",
+    "jobs/model_parts.py": "jobs/test_declared_job.py",
     "nn/functional/bilinear.py": "nn/test_bilinear.py",
     "nn/functional/distance.py": "nn/test_distance.py",
     "nn/functional/dropout.py": "nn/test_dropout.py",

@@ -11,7 +11,7 @@ def pages() -> dict[str, str]:
 
 def page(card: cards.Card) -> str:
     """The card of a job, with its references."""
-    body = card.text.partition("\n")[2].strip()
+    body = card.shown().partition("\n")[2].strip()
     known = (cards.references()[key] for key in card.references)
     sources = "\n".join(f"- {each['author']}: [{each['title']}]({each['url']}), {each['year']}" for each in known)
     return f"# {card.job}\n\n{body}\n\n## References\n\n{sources}\n"

@@ -47,6 +47,7 @@ def test_all_begin_when_the_last_is_set_up(spec_of: SpecOf) -> None:
     assert (max(began) - min(began)) * 1e-9 < 0.5
     assert [worker.verdict.status for worker in outcome.workers] == ["ok"] * 3
     assert all(result["process"]["peak_rss_bytes"] > 1 << 20 for result in outcome.results)
+    assert all(result["process"]["cpu_s"] > 0 for result in outcome.results)
 
 
 def test_the_first_that_fails_ends_the_others(spec_of: SpecOf) -> None:

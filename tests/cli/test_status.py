@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 import typer
 
 from dnnsuite._runs.interrupts import Interrupted
+from dnnsuite._runs.plugins import import_plugins
 from dnnsuite.cli._status import FAILED, USAGE, reporting
 from dnnsuite.errors import InvalidArgument
 
@@ -13,6 +16,8 @@ def status_of(command: object) -> int:
     def body() -> int:
         if isinstance(command, BaseException):
             raise command
+        if callable(command):
+            return command()
         assert isinstance(command, int)
         return command
 
@@ -36,6 +41,14 @@ def status_of(command: object) -> int:
 def test_each_end_has_its_status(command: object, status: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of(command) == status
     assert capsys.readouterr().err.strip() == words
+
+
+def test_an_error_of_a_plugin_is_one_line_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "raising_plugin.py").write_text("def model():\n    return [0][\n        1]\n")
+    import_plugins(["raising_plugin"], [str(tmp_path)])
+    assert status_of(sys.modules["raising_plugin"].model) == FAILED
+    said = capsys.readouterr().err.strip()
+    assert said == "dnnsuite: error: IndexError: list index out of range (raising_plugin.py, line 2)"
 
 
 def test_what_nobody_expected_is_not_hidden() -> None:

@@ -32,7 +32,8 @@ def test_a_card_agrees_with_the_job(card: Card) -> None:
     assert [change.split(":")[0].split()[0] for change in card.changes] == [str(n) for n in range(card.version, 0, -1)]
     job = jobs.get(card.job)
     original = job.settings("default") if card.job in SUITES["baselines"] else job.settings("paper")
-    assert (card.unit, card.batch_size) == (job.unit, original["batch_size"])
+    assert card.batch_size == original["batch_size"]
+    assert f"\n- unit: {job.unit}\n- batch size: {original['batch_size']}\n" in card.shown()
     for name in ("lr", "learning_rate"):
         if name in original:
             assert f"lr {original[name]:g}" in card.optimizer

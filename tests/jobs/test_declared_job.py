@@ -119,6 +119,27 @@ def started():
         job.close()
 
 
+def test_an_array_of_optimizers_of_several_classes_is_what_plain_models_are():
+    """With clipped gradients, split batches and a change after each step, as one plain model has them."""
+
+    def decay(model):
+        for parameter in model.parameters():
+            parameter.mul_(0.99)
+
+    groups = [
+        jobs.Group(lambda name, parameter: parameter.dim() > 1, Made("Adam", {"lr": "lr"})),
+        jobs.Group(lambda name, parameter: True, Made("SGD", {"lr": 0.1})),
+    ]
+    changes = {"optimizer": groups, "schedule": None, "clip_norm": 0.1, "accumulate": 2, "after_step": decay}
+    kind = jobs.declare(dataclasses.replace(SMALL, name="two_classes", **changes))
+    config = JobConfig(B=3, batch_size=8, threads=1, precision="fp64", hyper=HYPER)
+    record = kind.check_equality(config, steps=4)
+    assert record["passed"], record
+    assert "torch.optim.Adam and SGD" in record["method"]
+    with pytest.raises(InvalidArgument, match=r"optimizers of several classes, .* with a scale of the loss \(fp16\)"):
+        kind(dataclasses.replace(config, precision="fp16")).setup()
+
+
 @pytest.mark.parametrize("precision", ["fp64", "fp32", "bf16"])
 def test_the_array_is_what_plain_models_are(Small, precision):
     config = JobConfig(B=3, batch_size=8, threads=1, precision=precision, hyper=HYPER)

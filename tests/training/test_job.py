@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from dnnsuite import jobs, training
+from dnnsuite._runs.failures import NotFinite
 from dnnsuite.data.batches import ArrayBatches
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.training.configurations import is_job
@@ -203,6 +204,33 @@ def test_several_optimizers_go_on_from_a_checkpoint(tmp_path: Path) -> None:
 
     run("resumed", 2)
     assert run("resumed", 4, "auto") == run("whole", 4)
+
+
+def test_a_measure_that_is_no_number_ends_the_training(tmp_path: Path) -> None:
+    data = lambda config, options: ArrayBatches(torch.ones(8, 3), torch.ones(8, 3), batch_size=8)  # noqa: E731
+    loss = lambda model, x, y: F.mse_loss(model(x), y)  # noqa: E731
+    measure = jobs.Metric("error", lambda model, x, y: loss(model, x, y) * math.nan, batches=1)
+    name = bandit(name="no_number", data=data, loss=loss, held_out=data, metric=measure)
+    make = lambda kind: experiment_of_job(name, "quick", {"iters_per_epoch": 2}, kind)  # noqa: E731
+    with pytest.raises(NotFinite, match=r"the measure 'error' on held-out data is NaN after epoch 1 \(step 2\)"):
+        training.run(make, tmp_path / "run", device="cpu", quiet=True)
+
+
+def test_a_job_that_splits_its_batches_is_trained_as_it_is_run(tmp_path: Path) -> None:
+    x = torch.randn(64, 3, generator=torch.Generator().manual_seed(1))
+    data = lambda config, options: ArrayBatches(x, x, batch_size=config.batch_size, seed=0)  # noqa: E731
+    loss = lambda model, x, y: F.mse_loss(model(x), y)  # noqa: E731
+    more = {"data": data, "loss": loss, "held_out": data, "metric": jobs.Metric("error", loss, "less", batches=1)}
+    name = bandit(name="in_parts", accumulate=4, optimizer=jobs.Made("SGD", {"lr": 0.1}), **more)
+    job = jobs.get(name)(jobs.JobConfig(batch_size=16, steps=6))
+    job.setup()
+    for _ in range(6):
+        job.step()
+    keys = {"epochs": 2, "iters_per_epoch": 3}
+    found = training.run(lambda kind: experiment_of_job(name, "quick", keys, kind), tmp_path / "one", quiet=True)
+    assert found.history[-1]["error/valid"] == pytest.approx(job.metrics()["error"], rel=1e-5)
+    array = training.run(lambda kind: array_of_job(name, "quick", keys, kind, 2), tmp_path / "two", quiet=True)
+    assert array.history[-2]["error/valid"] == pytest.approx(job.metrics()["error"], rel=1e-5)
 
 
 def test_a_target_is_looked_at_about_twenty_times_over_the_same_steps() -> None:

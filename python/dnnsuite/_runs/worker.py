@@ -16,6 +16,7 @@ import os
 import platform
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -122,6 +123,7 @@ def _process(spec: WorkerSpec) -> Result:
         "torch_threads": torch.get_num_threads() if torch else None,
         "cpus_allowed": sorted(os.sched_getaffinity(0)),
         "peak_rss_bytes": peak_rss_bytes(),
+        "cpu_s": time.process_time(),  # imports, set-up and held-out data too
         "memory_limit_bytes": spec.memory_limit_bytes,
     }
     if torch and torch.cuda.is_available() and torch.cuda.is_initialized():

@@ -20,7 +20,8 @@ FAILED, USAGE = 1, 2
 
 
 def reporting(command: Callable[..., int]) -> Callable[..., None]:
-    """Wrap a command that returns its exit status: errors of the package become one line on stderr and status 2."""
+    """Wrap a command that returns its exit status: errors of the package become one line on stderr and status 2,
+    those of a plugin's code one line and status 1."""
 
     @functools.wraps(command)
     def reporting(*args: Any, **kwargs: Any) -> None:
@@ -39,6 +40,13 @@ def reporting(command: Callable[..., int]) -> Callable[..., None]:
         except (Error, OSError) as error:
             say(f"error: {error}")
             status = USAGE
+        except Exception as error:
+            from .._runs.plugins import said_of_plugin
+
+            if not (said := said_of_plugin(error)):
+                raise
+            say(f"error: {said}")
+            status = FAILED
         if status:
             raise typer.Exit(status)
 

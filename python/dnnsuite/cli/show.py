@@ -38,7 +38,8 @@ def show(
     if bibtex:
         print(cards.bibtex(key for card in chosen for key in card.references))
     elif as_json:
-        print(json.dumps([{name: value for name, value in asdict(card).items() if name != "text"} for card in chosen]))
+        own = ({**asdict(card), "unit": card.unit, "batch_size": card.batch_size} for card in chosen)
+        print(json.dumps([{name: value for name, value in each.items() if name != "text"} for each in own]))
     elif job is None:
         print(cards.page(), end="")
     else:
@@ -67,4 +68,4 @@ def _with_references(card: Card) -> str:
 
     used = (cards.references()[key] for key in card.references)
     lines = (f"- {each['author']}: {each['title']}, {each['year']}. {each['url']}" for each in used)
-    return f"{card.text}\n## References\n\n" + "\n".join(lines) + "\n"
+    return f"{card.shown()}\n## References\n\n" + "\n".join(lines) + "\n"

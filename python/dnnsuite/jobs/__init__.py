@@ -24,8 +24,8 @@ from .workload import Rate as Rate
 from .workload import Workload as Workload
 
 if TYPE_CHECKING:
-    from ._model_parts import Trainee
     from .declared_job import DeclaredJob, declare, widened
+    from .model_parts import Trainee
 
 __all__ = [
     "Batches", "DeclaredJob", "Group", "Job", "JobConfig", "Made", "Metric", "Preset", "Rate", "Trainee",
@@ -33,7 +33,7 @@ __all__ = [
 ]  # fmt: skip
 _HOME_OF = {
     "DeclaredJob": (".declared_job", "DeclaredJob"),
-    "Trainee": ("._model_parts", "Trainee"),
+    "Trainee": (".model_parts", "Trainee"),
     "declare": (".declared_job", "declare"),
     "widened": (".declared_job", "widened"),
 }

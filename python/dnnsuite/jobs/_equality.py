@@ -109,7 +109,7 @@ def check(kind: type[DeclaredJob], config: JobConfig, steps: int) -> dict[str, A
         "models": config.B,
         "losses_fused": _by_step(fused),
         "losses_separate": _by_step(plain),
-        "method": _METHOD.format(kind.workload.groups()[0].optimizer.name, early),
+        "method": _METHOD.format(" and ".join(dict.fromkeys(x.optimizer.name for x in kind.workload.groups())), early),
     }
 
 

@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from ..errors import InvalidArgument, did_you_mean, some_of
+from ._job import get
+from .workload import BASELINES
 
 __all__ = ["CATEGORIES", "Card", "all_cards", "bibtex", "card_of", "page", "references"]
 
@@ -33,7 +35,6 @@ class Card:
 
     Attributes:
         data: a data set of `dnnsuite data`, or `generated`.
-        batch_size: batch size of the original's protocol.
         references: keys in `references.bib`.
         version: counts changes; one that changes rates is marked `(numbers)` in `changes`, newest first. A card of
             version 1 lists none.
@@ -46,14 +47,30 @@ class Card:
     task: str
     model: str
     data: str
-    unit: str
-    batch_size: int
     optimizer: str
     references: tuple[str, ...]
     version: int
     deviations: tuple[str, ...]
     changes: tuple[str, ...]
     text: str
+
+    @property
+    def unit(self) -> str:
+        """The items that the job's rates count."""
+        unit: str = get(self.job).unit
+        return unit
+
+    @property
+    def batch_size(self) -> int:
+        """Batch size of the original's protocol."""
+        kind = get(self.job)
+        presets = getattr(getattr(kind, "workload", None), "presets", ())
+        return int(kind.settings("default" if BASELINES in presets else "paper")["batch_size"])
+
+    def shown(self) -> str:
+        """The card with what the job itself says."""
+        own = f"- data: {self.data}\n"
+        return self.text.replace(own, f"{own}- unit: {self.unit}\n- batch size: {self.batch_size}\n", 1)
 
 
 @cache
@@ -83,19 +100,18 @@ def _read(path: Path) -> Card:
         title: tuple(re.findall(r"^- (.+)$", body, re.MULTILINE))
         for title, _, body in (section.partition("\n") for section in sections)
     }
+    changes = lists.get("Changes", ("1: first version",))
     return Card(
-        job=values["job"],
+        job=path.stem,
         category=values["category"],
         task=values["task"],
         model=values["model"],
         data=values["data"],
-        unit=values["unit"],
-        batch_size=int(values["batch size"]),
         optimizer=values["optimizer"],
         references=tuple(values["references"].split(", ")),
-        version=int(values["version"]),
+        version=len(changes),
         deviations=lists["Deviations from the original"],
-        changes=lists.get("Changes", ("1: first version",)),
+        changes=changes,
         text=text,
     )
 
@@ -126,6 +142,6 @@ def page() -> str:
     for category in CATEGORIES:
         parts.append(f"\n## {category[0].upper()}{category[1:]}\n")
         for card in (each for each in all_cards() if each.category == category):
-            title, _, rest = card.text.partition("\n")
+            title, _, rest = card.shown().partition("\n")
             parts.append(f"\n### {title.removeprefix('# ')}\n" + rest.replace("\n## ", "\n#### "))
     return "".join(parts)

@@ -20,7 +20,7 @@ from .workload import Made, Workload
 if TYPE_CHECKING:
     import torch
 
-    from ._model_parts import Batch, Trainee, Training
+    from .model_parts import Batch, Trainee, Training
 
 _AS_PRESET = {"": "default", "baselines": "default", "fast": "default", "smoke": "quick"}  # of the suite of 2019
 _STEADY = 2**31 - 1  # steps after which a loss scale grows that is given
@@ -99,7 +99,7 @@ class DeclaredJob(Job):
     def setup(self) -> None:
         import torch
 
-        from ._model_parts import ArrayTraining, PlainTraining
+        from .model_parts import ArrayTraining, PlainTraining
 
         _check_classes(self.workload)
         config = self.config
@@ -130,7 +130,7 @@ class DeclaredJob(Job):
         """Build the plain model `index` with its losses."""
         import torch
 
-        from ._model_parts import Trainee
+        from .model_parts import Trainee
 
         hyper = {name: values[index] for name, values in self.hyper.items()}
         with torch.random.fork_rng(devices=[], enabled=self.workload.reseed):
@@ -316,7 +316,7 @@ class DeclaredJob(Job):
     @property
     def audits_passed(self) -> int:
         """Replayed steps of an array that passed an audit, bit for bit; 0 for a model alone."""
-        from ._model_parts import ArrayTraining
+        from .model_parts import ArrayTraining
 
         return self.training.runner.audits_passed if isinstance(self.training, ArrayTraining) else 0
 
@@ -340,7 +340,7 @@ class DeclaredJob(Job):
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Context manager: torch.autocast in half precision, nothing else."""
-        from ._model_parts import autocast
+        from .model_parts import autocast
 
         return autocast(self.config.device, self.autocast_dtype)
 
@@ -393,7 +393,7 @@ def _check_classes(workload: Workload) -> None:
     from .. import optim
 
     for made, rooms in (
-        # Of several classes of optimizers no array is made, so that they need be torch's only.
+        # Of groups each class needs to be torch's only: one that dnnsuite lacks trains models one by one.
         *(
             (group.optimizer, (torch.optim, optim) if isinstance(workload.optimizer, Made) else (torch.optim,))
             for group in workload.groups()

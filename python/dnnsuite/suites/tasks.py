@@ -78,8 +78,9 @@ def _described(job: Job, seen: Observations, trained: Mapping[str, Any], order: 
     found = figures(seen, job.items_per_step)
     metrics = {name: float(value) for name, value in job.metrics().items()}
     quality = job.quality(order["preset"], metrics)
-    if quality and math.isnan(quality["value"]):
-        raise NotFinite(f"the metric {quality['metric']!r} on held-out data is NaN")
+    judged = {quality["metric"]: quality["value"]} if quality else {}
+    if bad := next((name for name, value in {**metrics, **judged}.items() if math.isnan(value)), None):
+        raise NotFinite(f"the metric {bad!r} on held-out data is NaN")
     missed = [MISSED] if quality and not quality["reached"] else []
     return {
         **found,

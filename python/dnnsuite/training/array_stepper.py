@@ -100,6 +100,7 @@ class ArrayStepper:
             self._losses,
             width=1 if self._device.type == "cpu" else None,  # a width that is searched for may cost the same bits
             scaler=self.scaler if low else None,
+            accumulate=self._experiment.accumulate,
         )
 
     def _losses(

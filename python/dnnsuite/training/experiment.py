@@ -74,6 +74,7 @@ class Experiment:
         plan: file or suite of the run.
         clip_norm: norm at which the gradients of a model are clipped.
         after_step: function of the model after each step, without gradients.
+        accumulate: number of equal parts of a batch, a tuple of tensors, whose gradients are added up before a step.
         until: target that ends the run; an array ends when all its models have reached it.
         shard: shard parameters, gradients and optimizer state over the processes, instead of a copy in each.
     """
@@ -108,6 +109,7 @@ class Experiment:
     plan: str = "training"
     clip_norm: float | None = None
     after_step: Callable[[Any], None] | None = None
+    accumulate: int = 1
     until: Until | None = None
     shard: bool = False
 
@@ -156,7 +158,8 @@ class Experiment:
         code |= {} if self.after_step is None else {"after_step": self.after_step}
         data = {"data": compared(self.data.train), "validation data": compared(self.data.valid)}
         plain = {"channels_last": self.channels_last, "compile": self.compile, **self.identity}
-        usual = {"clip_norm": None, "set_to_none": True}  # with which runs of earlier versions did not say so
+        # With these values runs of earlier versions did not name them.
+        usual = {"clip_norm": None, "set_to_none": True, "accumulate": 1}
         plain |= {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
         return identity_of({**code, **data}, {name: str(value) for name, value in plain.items()}, arrays)
 

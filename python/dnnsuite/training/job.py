@@ -6,7 +6,6 @@ The batches come in the workload's own order; of several processes each takes it
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +20,7 @@ from .. import jobs
 from ..errors import InvalidArgument, did_you_mean, some_of
 from ..jobs import JobConfig, Metric, Workload
 from ..jobs.distributed import place_of
+from ..jobs.model_parts import optimizers_of, with_names
 from ..jobs.workload import MAKES_BATCHES
 from .array import ExperimentArray
 from .experiment import Experiment
@@ -129,7 +129,7 @@ class _Samples:
         if len(indices) < self._size:
             rows = [index % self._size for index in indices]
             whole = (x[rows] for x in whole)
-        return tuple(whole), torch.zeros(())
+        return tuple(whole), torch.zeros(len(indices))
 
 
 class _Metric:
@@ -181,8 +181,8 @@ def values_of_job(name: str, preset: str, given: Mapping[str, Any], device: str)
     if kind.alone not in ("", MAKES_BATCHES):
         raise InvalidArgument(f"train does not take job {name}, which {kind.alone}")
     workload = getattr(kind, "workload", None)
-    if not isinstance(workload, Workload) or not callable(workload.loss) or workload.accumulate > 1:
-        raise InvalidArgument(f"job {name} is not a workload with one loss and one update a step, which train needs")
+    if not isinstance(workload, Workload) or not callable(workload.loss):
+        raise InvalidArgument(f"job {name} is not a workload with one loss, which train needs")
     protocol = workload.preset(preset, device)
     length = {key: protocol[key] for key in _KEYS[:3]} | {"precision": "fp32", "seed": 0}
     known = {**length, **workload.hyper, **workload.options, **protocol["options"]}
@@ -240,6 +240,8 @@ def experiment_of_job(
             raise InvalidArgument(f"job {name} has no measure on held-out data, so an epoch of train would end blind")
         if place_of("all").world_size > 1:
             raise InvalidArgument(f"job {name} makes its batches with the model, which several processes do not share")
+        if workload.accumulate > 1:
+            raise InvalidArgument(f"job {name} makes its batches with the model, which train does not split: use run")
     options |= batches.sizes
     valid = _validation(workload, config, options, batches)
     apart = train.of_model or len(valid[0][0]) != len(batches.batch(0))  # type: ignore[union-attr]
@@ -254,8 +256,9 @@ def experiment_of_job(
         ),
         optimizer=partial(_optimizer, workload, hyper),
         schedule=partial(_schedule, workload, hyper, last.get("epochs", 0)),
-        clip_norm=workload.clip(options), after_step=partial(_after, after) if after else None, until=target,
-        shard=shard, lines="tbd-pytorch", save_checkpoints=not train.of_model, loss=_first,
+        clip_norm=workload.clip(options), after_step=partial(_after, after) if after else None,
+        accumulate=workload.accumulate, until=target, shard=shard, lines="tbd-pytorch",
+        save_checkpoints=not train.of_model, loss=_first,
         metrics=_Metric(workload.metric), epochs=epochs, batch_size=size, valid_batch_size=1,
         precision=values["precision"], seed=values["seed"],
         settings={"job": name, **last, **options, **hyper, "batch_size": size}, plan=name,
@@ -340,19 +343,11 @@ def _validation(workload: Workload, config: JobConfig, options: Any, batches: An
 
 
 def _model(workload: Workload, options: Any, hyper: Any, rollouts: Any, apart: bool) -> Trained:
-    made = Trained(workload, workload.model(options, hyper), rollouts, apart)
-    for name, parameter in made.model.named_parameters():
-        parameter._of = made, name  # type: ignore[attr-defined]  # what an optimizer, given parameters alone, asks for
-    return made
+    return Trained(workload, with_names(workload.model(options, hyper)), rollouts, apart)
 
 
 def _optimizer(workload: Workload, hyper: Any, parameters: Iterable[Any], fused: bool = False) -> Optimizer:
-    trained = {parameter._of[1]: parameter for parameter in parameters if parameter.requires_grad}
-    each = []
-    for made, own in workload.optimizers(trained, hyper):
-        kind = getattr(torch.optim, made.name)
-        more = {"fused": True} if fused and "fused" in inspect.signature(kind).parameters else {}
-        each.append(kind(own, **made.filled(hyper), **more))
+    each = optimizers_of(workload, hyper, parameters, fused)
     return each[0] if len(each) == 1 else _Several(each)
 
 

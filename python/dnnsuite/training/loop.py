@@ -243,8 +243,8 @@ class Loop:
         )
         self._stop_if_asked()
         where = f"after epoch {self.at.epoch + 1} (step {self.at.step})"
-        bad = {slot for slot, each in enumerate(found) if not math.isfinite(each["loss"])}
-        self._lose(dict.fromkeys(bad, f"the validation loss is NaN or infinite {where}"))
+        bad = {slot: said for slot, each in enumerate(found) if (said := _not_finite(each))}
+        self._lose({slot: f"{said} {where}" for slot, said in bad.items()})
         return [each for slot, each in enumerate(found) if slot not in bad]
 
     def _stop_if_asked(self) -> None:
@@ -334,3 +334,11 @@ class Loop:
             self._log.info(f"Resuming with another setting: {sentence}")
         self._write_epoch([])  # for a directory that has the checkpoint of another
         self._log.info(f"Resuming at epoch {self.at.epoch + 1}, iteration {self.at.iteration}, from {path}")
+
+
+def _not_finite(found: Means) -> str:
+    """Say which mean of a validation is no number, nothing if all are; a measure may be infinite."""
+    if not math.isfinite(found["loss"]):
+        return "the validation loss is NaN or infinite"
+    name = next((name for name, value in found.items() if math.isnan(value)), None)
+    return "" if name is None else f"the measure {name!r} on held-out data is NaN"

@@ -10,6 +10,7 @@ import torch
 
 from .._seeds import seed_all
 from ..jobs.distributed import as_shared, parallel, sharded, whole
+from ..jobs.model_parts import split
 from .experiment import Experiment
 from .feed import Batch
 from .order import Share
@@ -116,16 +117,24 @@ class Stepper:
         """
         with phases.zero_grad:
             self.optimizer.zero_grad(set_to_none=self._experiment.set_to_none)
+        parts = self._experiment.accumulate
         with phases.compute:
-            with self._autocast:
-                outputs = self._call(inputs)
-                loss = self._experiment.loss(outputs, labels)
-            self.scaler.scale(self._weighted(loss, share)).backward()
+            each = [self._backward(part, labels, share, parts) for part in split(inputs, parts)]
+            loss, outputs = each[0] if parts == 1 else (torch.stack(x).mean(0) for x in zip(*each, strict=True))
         with phases.update:
             self._update()
         with torch.no_grad():
-            found = loss.detach(), self._experiment.metrics(outputs.detach(), labels)
+            found = loss, self._experiment.metrics(outputs, labels)
         return lambda: found
+
+    def _backward(self, inputs: Any, labels: torch.Tensor, share: Share, parts: int) -> tuple[torch.Tensor, ...]:
+        """Add the gradients of one of `parts` parts of a batch to those that are there; return loss and outputs."""
+        with self._autocast:
+            outputs = self._call(inputs)
+            loss = self._experiment.loss(outputs, labels)
+        weighted = self._weighted(loss, share)
+        self.scaler.scale(weighted / parts if parts > 1 else weighted).backward()
+        return loss.detach(), outputs.detach()
 
     def _update(self) -> None:
         experiment = self._experiment

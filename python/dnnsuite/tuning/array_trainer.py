@@ -141,8 +141,9 @@ class TrialArray:
 
     def _begin_steps(self) -> None:
         self._runner = StepRunner(
-            self._array, self._optimizer, _losses, threads=self._threads, width=self._shard_width(len(self.trials))
-        )
+            self._array, self._optimizer, _losses, threads=self._threads, width=self._shard_width(len(self.trials)),
+            accumulate=self._recipe.accumulate,
+        )  # fmt: skip
 
     def _fused(self, trainees: Sequence[Any], seeds: list[int]) -> Any:
         return fuse(trainees, seeds=seeds)
@@ -297,6 +298,10 @@ class TrialArray:
         for batch in side_by_side([(feed, trial.trained) for feed, trial in zip(feeds, self.trials, strict=True)]):
             with self._recipe.lent_autocast():
                 steps.append(self._runner.step(*arguments_of(batch, self._recipe.device)))
+            if self._recipe.after_step is not None:
+                self._runner.synchronize()
+                with torch.no_grad():
+                    self._recipe.after_step(self._array.model)
             if by_batch:
                 self._schedule.step()
             count += 1

@@ -12,7 +12,8 @@ import torch
 
 from .. import data, jobs
 from ..errors import InvalidArgument, did_you_mean, some_of
-from ..jobs import JobConfig, Workload
+from ..jobs import JobConfig, Made, Workload
+from ..jobs.model_parts import optimizers_of, with_names
 from ..jobs.workload import MAKES_BATCHES
 from .jobs_space import space_of
 from .space import Config, Range
@@ -90,7 +91,7 @@ class JobSweep:
         own = {name: config.get(name, value) for name, value in self._options.items()}
         if "version" in config:
             return self._mobilenet(config["version"], own)
-        return self.workload.model(own, {**self.workload.hyper, **config})
+        return with_names(self.workload.model(own, {**self.workload.hyper, **config}))
 
     def _mobilenet(self, version: str, own: Mapping[str, Any]) -> torch.nn.Module:
         if version not in _VERSIONS:
@@ -124,11 +125,13 @@ class JobSweep:
     def arguments(self, epochs: int) -> dict[str, Any]:
         """Arguments of `dnnsuite.sweep` for trials of so many epochs at most."""
         rate, steps = self.workload.rate, epochs * self.iters_per_epoch
-        by_steps = {"scheduler": ("LambdaLR", {"lr_lambda": partial(_factor, rate, steps)}), "scheduler_every": "batch"}
+        by_rate = self._schedule(Made("LambdaLR", {"lr_lambda": partial(_factor, rate, steps)}))
+        by_steps = {"scheduler": by_rate, "scheduler_every": "batch"}
         return {
             "make_model": self.model, "train": self.train, "evaluate": self.held_out(), "loss": self.loss,
             "measure": self.measure, "optimizer": self.optimizer, "scheduler": self.scheduler,
             "batch_size": self.batch_size, **({} if rate is None else by_steps),
+            "after_step": self.workload.after_step, "accumulate": self.workload.accumulate,
         }  # fmt: skip
 
     @property
@@ -157,17 +160,29 @@ class JobSweep:
             )
 
     @property
-    def optimizer(self) -> tuple[str, dict[str, Any]]:
-        """Optimizer: name and constants; values of a configuration have the names of its arguments."""
-        name, own = _named(self.workload.groups()[0].optimizer, self.workload.hyper)
+    def optimizer(self) -> tuple[Any, dict[str, Any]]:
+        """Optimizer: name, or a function that makes one of several groups, and constants; values of a configuration
+        have the names of its arguments."""
         clip = self.workload.clip(self._options)
-        return name, own if clip is None else {**own, "max_grad_norm": clip}
+        more = {} if clip is None else {"max_grad_norm": clip}
+        if len(self.workload.groups()) > 1:
+            return self._of_groups, more
+        made = self.workload.groups()[0].optimizer
+        return made.name, {**made.filled(self.workload.hyper), **more}
+
+    def _of_groups(self, parameters: Any, config: Config) -> torch.optim.Optimizer:
+        (found,) = optimizers_of(self.workload, {**self.workload.hyper, **config}, parameters)
+        return found
 
     @property
-    def scheduler(self) -> tuple[str, dict[str, Any]] | None:
-        """Schedule: name and constants; None where the job has none."""
-        made = self.workload.schedule
-        return None if made is None else _named(made, self.workload.hyper)
+    def scheduler(self) -> Any:
+        """Schedule: name and constants, or a function that makes one of torch's; None where the job has none."""
+        return None if self.workload.schedule is None else self._schedule(self.workload.schedule)
+
+    def _schedule(self, made: Made) -> Any:
+        if len(self.workload.groups()) > 1:
+            return partial(_torchs, made, self.workload.hyper)
+        return made.name, made.filled(self.workload.hyper)
 
     def loss(self, model: Any, *batch: Any) -> torch.Tensor:
         """Return the loss `[]` of one model."""
@@ -187,15 +202,10 @@ def _workload(name: str) -> Workload:
     workload = getattr(kind, "workload", None)
     if not isinstance(workload, Workload):
         raise InvalidArgument(f"job {name} is not a declared workload, which tune needs: see jobs.declare")
-    if len(workload.groups()) > 1:
-        raise InvalidArgument(
-            f"job {name} has {len(workload.groups())} groups of optimizers; tune takes jobs of one optimizer"
-        )
+    if len(kinds := dict.fromkeys(group.optimizer.name for group in workload.groups())) > 1:
+        raise InvalidArgument(f"job {name} trains by {' and '.join(kinds)}; tune takes jobs of one class of optimizer")
     if not callable(workload.loss):
         raise InvalidArgument(f"job {name} trains {' and '.join(workload.loss)} in turn; tune takes jobs of one loss")
-    for more, what in ((workload.after_step, "changes a model after"), (workload.accumulate > 1, "splits a batch of")):
-        if more:
-            raise InvalidArgument(f"job {name} {what} each step, which tune does not do: use workflow or run")
     return workload
 
 
@@ -204,6 +214,6 @@ def _factor(rate: Any, steps: int, step: int) -> float:
     return float(rate(step, steps))
 
 
-def _named(made: Any, hyper: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return (name, arguments that a configuration does not set)."""
-    return made.name, made.filled(hyper)
+def _torchs(made: Made, hyper: Mapping[str, Any], optimizer: torch.optim.Optimizer, config: Config) -> Any:
+    """Return torch's schedule of one model."""
+    return getattr(torch.optim.lr_scheduler, made.name)(optimizer, **made.filled({**hyper, **config}))

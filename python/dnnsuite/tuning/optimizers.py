@@ -105,8 +105,8 @@ class Named(Optimization):
 class OfTorch(Optimization):
     """Optimizers and schedules that a user's function makes for one model, in plain torch."""
 
-    def __init__(self, make: Callable[[Any, Config], tuple[Any, Any]]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[Any, Config], tuple[Any, Any]], **constants: Any) -> None:
+        self._make, self._constants = make, constants
 
     def made(self, array: torch.nn.Module, models: Sequence[Any], configs: Sequence[Config]) -> tuple[Any, Any]:
         pairs = [self._make(model, config) for model, config in zip(models, configs, strict=True)]
@@ -115,7 +115,7 @@ class OfTorch(Optimization):
         order = [places[id(p)] for group in pairs[0][0].param_groups for p in group["params"]]
         alone = [one for one, _ in pairs]
         with without_marks(alone):
-            optimizer = optim.ArrayOptimizer.from_models(alone, [held[i] for i in order])
+            optimizer = optim.ArrayOptimizer.from_models(alone, [held[i] for i in order], **self._constants)
         schedules = [schedule for _, schedule in pairs]
         return optimizer, None if schedules[0] is None else TorchSchedules(optimizer, schedules)
 
@@ -217,7 +217,7 @@ def chosen_optimization(optimizer: Any, schedule: Any, lightning: bool) -> Optim
 
     Args:
         optimizer: a name or class; (name, constants); or a function `(parameters, config)` that returns torch's
-            optimizer of one model. None: the LightningModule's own, else AdamW.
+            optimizer of one model, alone or with {"max_grad_norm": x}. None: the LightningModule's own, else AdamW.
         schedule: a name or class, (name, constants), or a function `(optimizer, config)` of torch's.
 
     Raises:
@@ -227,8 +227,13 @@ def chosen_optimization(optimizer: Any, schedule: Any, lightning: bool) -> Optim
         return OfLightning()
     if optimizer is None:
         optimizer = "AdamW"
+    clip: Values = {}
+    if isinstance(optimizer, tuple) and len(optimizer) == 2 and inspect.isroutine(optimizer[0]):
+        optimizer, clip = optimizer
+        if unknown := sorted(set(clip) - {"max_grad_norm"}):
+            raise InvalidArgument(f"optimizer: {unknown[0]!r} is for its function to set; beside it: max_grad_norm")
     if inspect.isfunction(optimizer) or inspect.ismethod(optimizer):
-        return OfTorch(lambda model, config: _called(optimizer, schedule, model, config))
+        return OfTorch(lambda model, config: _called(optimizer, schedule, model, config), **clip)
     if inspect.isfunction(schedule):
         raise InvalidArgument("a function for scheduler goes with a function for optimizer; or name the schedule")
     return Named(optimizer, schedule)

@@ -44,6 +44,8 @@ class Recipe:
         device, autocast: device and half precision to train in.
         schedule_every: epoch or batch, after which the schedule moves; None for what is usual for its class.
         base: a module that all models are made over; `make_model` then takes (configuration, base).
+        after_step: function of the model, or the array of them, after each step, without gradients.
+        accumulate: number of equal parts of a batch whose gradients are added up before a step.
     """
 
     own = frozenset(("batch_size",))  #: values of a configuration that the data read
@@ -61,6 +63,8 @@ class Recipe:
         autocast: torch.dtype | None = None,
         schedule_every: str | None = None,
         base: torch.nn.Module | None = None,
+        after_step: Callable[[Any], None] | None = None,
+        accumulate: int = 1,
     ) -> None:
         if base is not None and not isinstance(base, torch.nn.Module):
             raise InvalidArgument(f"base is a {type(base).__name__}: give a torch module, which make_model takes, too")
@@ -73,6 +77,7 @@ class Recipe:
         if schedule_every not in (None, "epoch", "batch"):
             raise InvalidArgument(f"scheduler_every is {schedule_every!r}: give 'epoch' or 'batch'")
         self._schedule_every = schedule_every
+        self.after_step, self.accumulate = after_step, accumulate
         self.make_model, self.feeds, self.device = make_model, feeds, device
         self._asked = optimizer, schedule
         self.loss = _uncopied(loss or default_loss)

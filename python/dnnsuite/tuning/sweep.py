@@ -59,6 +59,8 @@ def sweep(
     optimizer: Any = None,
     scheduler: Any = None,
     scheduler_every: str | None = None,
+    after_step: Callable[[Any], None] | None = None,
+    accumulate: int = 1,
     epochs: int = 1,
     metric: str | None = None,
     goal: str | None = None,
@@ -110,10 +112,14 @@ def sweep(
             Hugging Face model for batches that are dicts, else cross-entropy or squared error of (inputs, targets).
         measure: (model, *batch) → numbers by name, means over a batch of `evaluate`. By default `loss` and `acc`.
         optimizer: a name or class (`"SGD"`), (name, arguments for all), or a function `(parameters, config)` that
-            returns a torch optimizer. By default a LightningModule's own, else AdamW.
+            returns a torch optimizer, or (function, {"max_grad_norm": 1.0}) to clip. By default a LightningModule's
+            own, else AdamW.
         scheduler: likewise; a function is `(optimizer, config)` and returns any torch schedule.
         scheduler_every: "epoch" or "batch", after which the schedule advances; by default batch for OneCycleLR and
             CyclicLR, else epoch. ReduceLROnPlateau follows `metric`.
+        after_step: function that is called after each step, without gradients, for example to average weights in place.
+            It gets the model, or an array of models, whose parameters are `[B, ...]`.
+        accumulate: number of equal parts of a batch whose gradients are added up before a step.
         epochs: largest number of epochs of a trial.
         metric: name of the metric that trials are compared by; `loss` by default.
         goal: min or max; for `loss`, `acc` and the like the name of the metric decides, for others it is required.
@@ -175,16 +181,30 @@ def sweep(
     recipe = (
         _recipe_of_texts(given, device, mode, keep > 1 and (share is not False or shares is not None))
         if isinstance(train, Texts)
-        else Recipe(make_model, feeds, optimizer, scheduler, loss, measure, device, autocast, scheduler_every, base)
+        else Recipe(
+            make_model,
+            feeds,
+            optimizer,
+            scheduler,
+            loss,
+            measure,
+            device,
+            autocast,
+            scheduler_every,
+            base,
+            after_step,
+            at_least_1("accumulate", accumulate) or 1,
+        )
     )
     identity = told or (Identity() if out is False else identity_of(
         {"make_model": make_model, "space": setting.space or setting.configs, "train": train, "evaluate": evaluate,
          "loss": loss, "measure": measure, "optimizer": optimizer, "scheduler": scheduler, "base": base,
-         "autocast": autocast, **chosen.code},
+         "autocast": autocast, **({} if after_step is None else {"after_step": after_step}), **chosen.code},
         {"algorithm": chosen.describe(), "epochs": str(epochs), "seed": str(seed), "metric": str(metric),
          "goal": str(goal), "patience": f"{patience}, {min_delta}", "batch_size": str(batch_size),
          "scheduler_every": str(scheduler_every), "device": where.partition(":")[0],
-         **({} if micro_batch is None else {"micro_batch": str(micro_batch)})},
+         **({} if micro_batch is None else {"micro_batch": str(micro_batch)}),
+         **({} if accumulate == 1 else {"accumulate": str(accumulate)})},
     ))  # fmt: skip
     trainer = (
         _trainer(mode, recipe, _evaluation(evaluate, batch_size), aim, threads, width)
@@ -309,7 +329,8 @@ def _recipe_of_texts(given: dict[str, Any], device: str, mode: str, spread: bool
     """
     from .text_array import TextRecipe
 
-    unread = [name for name in ("loss", "measure", "autocast") if given[name] is not None]
+    own = {"loss": None, "measure": None, "autocast": None, "after_step": None, "accumulate": 1}
+    unread = [name for name, usual in own.items() if given[name] != usual]
     if unread:
         raise InvalidArgument(f"{unread[0]} is given beside texts, which use the loss of the next token: leave it out")
     if mode == "concurrent" or spread:

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from .. import host
 from .._runs.limits import memory_share_bytes
+from .._runs.plugins import told
 from .._shown import size
 from ..errors import Error, InvalidArgument
 from . import modes
@@ -60,10 +59,7 @@ def weigh(settings: CommonSettings, unfused: Sequence[str] = ()) -> int:
     except (Error, OSError):
         raise
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}, line {place.lineno}"
-        said = f"{type(error).__name__}: {error}"
-        raise Error(f"job {settings.job}: its data or its model cannot be made: {said} ({where})") from error
+        raise Error(f"job {settings.job}: its data or its model cannot be made: {told(error)}") from error
 
 
 def _check_room(settings: WorkflowSettings, mode: modes.Mode, B: int, model_bytes: int) -> None:

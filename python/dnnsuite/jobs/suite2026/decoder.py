@@ -205,3 +205,10 @@ def loss(model: Any, tokens: torch.Tensor, following: torch.Tensor) -> torch.Ten
 def bits(model: Any, tokens: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
     """Bits per token, which is a byte where tokens are bytes."""
     return loss(model, tokens, following) / math.log(2)
+
+
+# What all workloads that learn text have in common.
+OF_TEXT: dict[str, Any] = {
+    "unit": "tokens", "data": text, "held_out": held_out_text, "clip_norm": 1.0,
+    "items_per_sample": lambda options: options["length"],
+}  # fmt: skip

@@ -102,7 +102,9 @@ def overlaps(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
     """Intersection over union of boxes `[..., 4]`, and the generalised one (Rezatofighi et al., 2019)."""
 
     def area(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-        return (high - low).clamp(min=0).prod(-1)
+        # The backward pass of `prod` chooses its formula by whether there are zeros, and a recording does not.
+        across, down = (high - low).clamp(min=0).unbind(-1)
+        return across * down
 
     (a0, a1), (b0, b1) = a.split(2, -1), b.split(2, -1)
     both = area(torch.maximum(a0, b0), torch.minimum(a1, b1))

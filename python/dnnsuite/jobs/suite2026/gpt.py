@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ..declared_job import declare
 from ..workload import Group, Made, Metric, Preset, Rate, Workload
-from .decoder import SIZES, Decoder, bits, flops_per_token, held_out_text, loss, text
+from .decoder import OF_TEXT, SIZES, Decoder, bits, flops_per_token, loss
 
 _PAPER = {"layers": 12, "width": 768, "heads": 6, "kv_heads": 6, "ff": 2048, "vocab": 50_304, "length": 1024}
 _ADAMW = {"lr": "lr", "betas": (0.9, 0.95)}
@@ -14,12 +14,10 @@ declare(
     Workload(
         name="gpt",
         description="a decoder of rotary attention learns text, AdamW, constant rate and a long fall",
-        unit="tokens",
+        **OF_TEXT,
         options={**SIZES, "layers": 3},
         model=lambda options, hyper: Decoder(options),
-        data=text,
         loss=loss,
-        held_out=held_out_text,
         metric=Metric("bits per token", bits, "less", {"quick": 3.6, "default": 3.0}, batches=1),
         optimizer=[
             Group(lambda name, parameter: parameter.dim() > 1, Made("AdamW", {**_ADAMW, "weight_decay": 0.05})),
@@ -27,8 +25,6 @@ declare(
         ],
         hyper={"lr": 4e-3},
         rate=Rate(warmup=0.1, constant=0.3),
-        clip_norm=1.0,
-        items_per_sample=lambda options: options["length"],
         flops_per_item=flops_per_token,
         presets={
             "quick": Preset(3, 40, batch_size=8, plan=(1, 4), budget_s=40.0),

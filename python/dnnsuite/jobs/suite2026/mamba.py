@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from ...errors import InvalidArgument
 from ..declared_job import declare
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
-from .decoder import SIZES, Decoder, bits, held_out_text, loss, text
+from .decoder import OF_TEXT, SIZES, Decoder, bits, loss
 
 
 class StateSpace(nn.Module):
@@ -87,18 +87,14 @@ declare(
     Workload(
         name="mamba",
         description="a selective state space model learns text",
-        unit="tokens",
+        **OF_TEXT,
         options={**SIZES, "width": 64, "head": 32, "state": 16, "chunk": 32},
         model=lambda options, hyper: Decoder(options, lambda: _Layer(options)),
-        data=text,
         loss=loss,
-        held_out=held_out_text,
         metric=Metric("bits per token", bits, "less", {"quick": 3.6, "default": 3.0}, batches=1),
         optimizer=Made("AdamW", {"lr": "lr", "betas": (0.9, 0.95), "weight_decay": 0.01}),
         hyper={"lr": 4e-3},
         rate=Rate(warmup=0.1, constant=0.5),
-        clip_norm=1.0,
-        items_per_sample=lambda options: options["length"],
         flops_per_item=flops,
         presets={
             "quick": Preset(3, 50, batch_size=8, plan=(1, 4), budget_s=40.0),

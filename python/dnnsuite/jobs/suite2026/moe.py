@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from ..declared_job import declare, widened
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
-from .decoder import SIZES, Attention, flops_per_token, held_out_text, text
+from .decoder import OF_TEXT, SIZES, Attention, flops_per_token
 
 _CHOSEN, _CAPACITY = 2, 1.5
 _BALANCE = 0.01  # weight of the loss that spreads the tokens
@@ -110,18 +110,14 @@ declare(
     Workload(
         name="moe",
         description="a decoder with eight experts, two for each token, learns text",
-        unit="tokens",
+        **OF_TEXT,
         options={**SIZES, "ff": 96, "experts": 8},
         model=lambda options, hyper: Mixture(options),
-        data=text,
         loss=loss,
-        held_out=held_out_text,
         metric=Metric("balanced bits per token", balanced_bits, "less", {"quick": 3.6, "default": 3.0}, batches=1),
         optimizer=Made("AdamW", {"lr": "lr", "betas": (0.9, 0.95), "weight_decay": 0.1}),
         hyper={"lr": 3e-3},
         rate=Rate(warmup=0.1, constant=0.1, shape="cosine"),
-        clip_norm=1.0,
-        items_per_sample=lambda options: options["length"],
         flops_per_item=lambda options: flops_per_token({**options, "ff": _CAPACITY * _CHOSEN * options["ff"]}),
         presets={
             "quick": Preset(3, 50, batch_size=8, plan=(1, 4), budget_s=40.0),

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from .. import _fuse, optim
-from .._step import StepRunner, SubmittedStep
+from .._step import StepRunner
 from ..errors import InvalidArgument
 from . import distributed
-from .workload import Loss, Made, Values
+from .workload import Loss, Made, Values, Workload
 
 if TYPE_CHECKING:
     from .declared_job import DeclaredJob
@@ -57,7 +58,16 @@ class Training(Protocol):
     def settled(self) -> bool: ...
 
 
-class PlainTraining:
+class _AtOnce:
+    """Base of what has made its step when the call returns."""
+
+    settled = True
+
+    def synchronize(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class PlainTraining(_AtOnce):
     """One plain model."""
 
     def __init__(self, job: DeclaredJob, trainee: Trainee, hyper: Values) -> None:
@@ -82,16 +92,6 @@ class PlainTraining:
     def losses(self) -> torch.Tensor:
         return self._last.sum().reshape(1)
 
-    def synchronize(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    @property
-    def settled(self) -> bool:
-        return True
-
 
 class _PlainPart:
     """A part of a plain model, trained with the others held."""
@@ -114,7 +114,7 @@ class _PlainPart:
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         parts = self._job.workload.accumulate
-        loss = torch.stack([self._backward(part, parts) for part in _split(batch, parts)]).sum()
+        loss = torch.stack([self._backward(part, parts) for part in split(batch, parts)]).sum()
         self._update()
         return loss
 
@@ -147,23 +147,23 @@ class ArrayTraining:
         self._B, self._job = job.config.B, job
         names = list(job.workload.parts())
         made = [_optimizers(job, array, plain, name, job.hyper) for name in names]
-        if several := next((each for each in made if len(each) > 1), None):
-            raise InvalidArgument(
-                f"workload {job.workload.name} trains by {' and '.join(one.name for one, _ in several)}: an array has "
-                "one class of optimizer for each part"
-            )
+        several = any(len(each) > 1 for each in made)
         clip = job.workload.clip(job.options)
-        more = {} if clip is None else {"max_grad_norm": clip}
-        self.optimizers = [_made(optim, one, groups, job.hyper, **more) for ((one, groups),) in made]
+        more = {} if clip is None or several else {"max_grad_norm": clip}
+        self.optimizers = [_made(optim, one, groups, job.hyper, **more) for each in made for one, groups in each]
         self.schedules = _schedules(optim.lr_scheduler, job, job.hyper, self.optimizers)
         self._by_steps = _by_steps(optim.lr_scheduler, job, self.optimizers)
         losses = [_loss_of(job, number) for number in range(len(names))]
         scalers = [job.scaler() for _ in names]
-        self.runner = StepRunner(
-            array, self.optimizers, losses, threads=job.config.threads, scaler=scalers,
-            accumulate=job.workload.accumulate,
-        )  # fmt: skip
-        self._last: SubmittedStep | None = None
+        self.runner: StepRunner | _EagerSteps
+        if several:
+            self.runner = _EagerSteps(array, self.optimizers, losses, scalers, clip, job.workload)
+        else:
+            self.runner = StepRunner(
+                array, self.optimizers, losses, threads=job.config.threads, scaler=scalers,
+                accumulate=job.workload.accumulate,
+            )  # fmt: skip
+        self._last: Any = None
 
     @property
     def skipped(self) -> int:
@@ -192,6 +192,45 @@ class ArrayTraining:
         self.runner.close()
 
 
+class _EagerSteps(_AtOnce):
+    """Steps of an array whose one loss is trained by optimizers of several classes, which a StepRunner does not take.
+
+    Raises:
+        InvalidArgument: the workload trains parts in turn, or with a scale of the loss.
+    """
+
+    audits_passed = 0
+
+    def __init__(
+        self, array: Any, optimizers: list[Any], losses: list[Any], scalers: list[Any], clip: Any, workload: Workload
+    ) -> None:
+        if len(losses) > 1 or scalers[0] is not None:
+            how = "parts in turn" if len(losses) > 1 else "with a scale of the loss (fp16)"
+            raise InvalidArgument(
+                f"workload {workload.name} trains by optimizers of several classes, an array of which does not train "
+                f"{how}: give one class, or B = 0"
+            )
+        self._array, self._optimizers, self._loss, self._clip = array, optimizers, losses[0], clip
+        self._accumulate, self._last = workload.accumulate, torch.empty(0)
+
+    def step(self, *batch: torch.Tensor) -> _EagerSteps:
+        for optimizer in self._optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        parts = [x.chunk(self._accumulate, 1) for x in batch]
+        each = [self._loss(self._array, *part) / self._accumulate for part in zip(*parts, strict=True)]
+        torch.stack(each).sum().backward()
+        if self._clip is not None:
+            optim.clip_grad_norm_(self._array.parameters(), self._clip)
+        for optimizer in self._optimizers:
+            optimizer.step()
+        self._last = torch.stack(each).detach().sum(0)
+        return self
+
+    def losses(self) -> torch.Tensor:
+        """Losses `[B]` of the last step."""
+        return self._last
+
+
 def _loss_of(job: DeclaredJob, number: int) -> Callable[..., torch.Tensor]:
     """Return the loss function of part `number` of an array.
 
@@ -214,6 +253,30 @@ def _made(room: Any, made: Made, of: Any, hyper: Values, **more: Any) -> Any:
     return getattr(room, made.name)(of, **made.filled(hyper), **more)
 
 
+def with_names(model: torch.nn.Module) -> torch.nn.Module:
+    """Note its name at each parameter of a model, for :func:`optimizers_of`; return the model."""
+    for name, parameter in model.named_parameters():
+        parameter._name_in_model = name  # type: ignore[attr-defined]
+    return model
+
+
+def optimizers_of(
+    workload: Workload, hyper: Values, parameters: Iterable[Any], fused: bool = False
+) -> list[torch.optim.Optimizer]:
+    """Make torch's optimizers of a model, one for each class; its parameters are those of a model :func:`with_names`.
+
+    Args:
+        fused: True for torch's implementations in one kernel, where there are any.
+    """
+    trained = {parameter._name_in_model: parameter for parameter in parameters if parameter.requires_grad}
+    found = []
+    for made, own in workload.optimizers(trained, hyper):
+        kind = getattr(torch.optim, made.name)
+        more = {"fused": True} if fused and "fused" in inspect.signature(kind).parameters else {}
+        found.append(kind(own, **made.filled(hyper), **more))
+    return found
+
+
 def _schedules(room: Any, job: DeclaredJob, hyper: Values, optimizers: list[Any]) -> list[Any]:
     schedule = job.workload.schedule
     return [_made(room, schedule, one, hyper) for one in optimizers] if schedule else []
@@ -230,8 +293,8 @@ def _after_step(job: DeclaredJob) -> None:
             job.workload.after_step(job.model)
 
 
-def _split(batch: Batch, parts: int) -> list[Batch]:
-    """Split a batch into equal parts along its samples."""
+def split(batch: Any, parts: int) -> list[Any]:
+    """Split a batch of tensors into equal parts along its samples; one part is the batch as it is."""
     if parts == 1:
         return [batch]
     if uneven := next((len(x) for x in batch if len(x) % parts), None):
