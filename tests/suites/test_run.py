@@ -194,7 +194,7 @@ FAILURES = {
     "toy-early": ("crash", "ended early, with status 0 and no result"),
     "toy-short": ("data", "StopIteration"),
     "toy-killed": ("killed", "SIGKILL"),
-    "toy-no-number": ("nan", "the measure 'error' on held-out data is NaN"),
+    "toy-no-number": ("nan", "the metric 'error' on held-out data is NaN"),
 }
 
 

@@ -212,7 +212,7 @@ def test_a_measure_that_is_no_number_ends_the_training(tmp_path: Path) -> None:
     measure = jobs.Metric("error", lambda model, x, y: loss(model, x, y) * math.nan, batches=1)
     name = bandit(name="no_number", data=data, loss=loss, held_out=data, metric=measure)
     make = lambda kind: experiment_of_job(name, "quick", {"iters_per_epoch": 2}, kind)  # noqa: E731
-    with pytest.raises(NotFinite, match=r"the measure 'error' on held-out data is NaN after epoch 1 \(step 2\)"):
+    with pytest.raises(NotFinite, match=r"the metric 'error' on held-out data is NaN after epoch 1 \(step 2\)"):
         training.run(make, tmp_path / "run", device="cpu", quiet=True)
 
 

@@ -341,4 +341,4 @@ def _not_finite(found: Means) -> str:
     if not math.isfinite(found["loss"]):
         return "the validation loss is NaN or infinite"
     name = next((name for name, value in found.items() if math.isnan(value)), None)
-    return "" if name is None else f"the measure {name!r} on held-out data is NaN"
+    return "" if name is None else f"the metric {name!r} on held-out data is NaN"
