@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .._C import Guards
-from .._fuse import loops, run_in_a_loop
+from .._fuse import loops
 from .._torch import caches_parametrizations, own_parametrizations
 from .capture import Audit, CapturedStep, CudaGraphs, Recordings, Scripts, guards
 from .capture.guards import GuardTable, guard_left_out
@@ -54,16 +54,6 @@ def parts_of(models: int, width: int, rest: int = 0) -> Sequence[tuple[int, int]
     return [(0, min(width, models)), *((start, min(rest or width, models - start)) for start in starts)]
 
 
-def shards_of(
-    array: torch.nn.Module, parts: Sequence[StepPart], places: Sequence[tuple[int, int]], loop: bool
-) -> list[Shard]:
-    """Make the shards at these places (start, length), whose models run in a `loop` or all at once."""
-    shards = [Shard(array, parts, start, length) for start, length in places]
-    for shard in shards:
-        run_in_a_loop(shard.array, loop)
-    return shards
-
-
 class Deal:
     """Shards into which an array's models are divided, and their captured steps.
 
@@ -75,6 +65,9 @@ class Deal:
         autocast: the autocast of the thread that asks for steps.
         known: recordings that shards may share; None if each records for itself.
         ahead: the first shard is recorded ahead of others of its width, and the rest of the models runs as written.
+
+    Attributes:
+        itself: the one shard is the array, without a copy of its modules.
     """
 
     def __init__(
@@ -88,6 +81,7 @@ class Deal:
         ahead: bool = False,
     ) -> None:
         self.shards, self.ahead = shards, ahead
+        self.itself = shards[0].array is shards[0].whole
         self._flush, self._autocast = flush, autocast
         self._seen: Any = None
         self._ran = self._took = False
@@ -105,6 +99,11 @@ class Deal:
             for shard in (self.shards[:1] if ahead else self.shards)
             if replays is not None
         ]
+
+    @property
+    def captures(self) -> bool:
+        """True if steps are captured, or may yet be."""
+        return bool(self._captured)
 
     @property
     def mode(self) -> str:

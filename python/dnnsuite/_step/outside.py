@@ -7,7 +7,7 @@ import functools
 import random
 import sys
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,18 +30,8 @@ def width_beside_others(array: torch.nn.Module, losses: Sequence[Any], width: in
     Raises:
         InvalidArgument: the user wants narrower shards.
     """
-    reach, held = Reach(), list[Any]()
-    for loss in losses:
-        while isinstance(loss, functools.partial):
-            held += [*loss.args, *loss.keywords.values()]
-            loss = loss.func
-        reach.call(loss)
-    known = {id(part) for part in array.modules()} | {id(array.__dict__.get("_root"))}
-    for reader in reach.readers:
-        value = reader.held()
-        whole = isinstance(value, torch.nn.Module) or not hasattr(value, "__dict__")
-        held += [value] if whole else [part for name, part in vars(value).items() if name in reach.names]
-    other = next((one for value in held for one in arrays_in(value) if id(one) not in known), None)
+    known = _parts_of(array)
+    other = next((one for one in _arrays_reached(losses) if id(one) not in known), None)
     if other is None:
         return width
     B = array_width(array)
@@ -52,6 +42,32 @@ def width_beside_others(array: torch.nn.Module, losses: Sequence[Any], width: in
             "all models: leave width out, or make both networks parts of one module and fuse that"
         )
     return sys.maxsize  # also after models were added
+
+
+def reaches(array: torch.nn.Module, losses: Sequence[Any]) -> bool:
+    """Return True if loss functions see the array, or a part of it, beside their first argument."""
+    known = _parts_of(array)
+    return any(id(one) in known for one in _arrays_reached(losses))
+
+
+def _parts_of(array: torch.nn.Module) -> set[int]:
+    return {id(part) for part in array.modules()} | {id(array.__dict__.get("_root"))}
+
+
+def _arrays_reached(losses: Sequence[Any]) -> Iterator[torch.nn.Module]:
+    """Yield the arrays, and the modules of arrays, that loss functions see beside their arguments."""
+    reach, held = Reach(), list[Any]()
+    for loss in losses:
+        while isinstance(loss, functools.partial):
+            held += [*loss.args, *loss.keywords.values()]
+            loss = loss.func
+        reach.call(loss)
+    for reader in reach.readers:
+        value = reader.held()
+        whole = isinstance(value, torch.nn.Module) or not hasattr(value, "__dict__")
+        held += [value] if whole else [part for name, part in vars(value).items() if name in reach.names]
+    for value in held:
+        yield from arrays_in(value)
 
 
 def writes_outside(functions: Iterable[types.FunctionType]) -> bool:
