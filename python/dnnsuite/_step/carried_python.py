@@ -41,15 +41,18 @@ class CarriedPython:
     def deal(self, shards: Sequence[Shard], captured: bool = True) -> None:
         """Carry values from and to these shards from now on; steps that are `captured` depend on them."""
         self._edition, self._runs = edition_of(self._array), runs_of(self._array)
-        self._arrays = [shard.array for shard in shards if shard.array is not self._array]
+        self._arrays: list[torch.nn.Module] = []
+        self._state: PythonState | None = None  # to read the array settles it
         self._edits = EditsInPlace.count
-        self._state = PythonState(self._array, self._arrays) if captured or self._arrays else None
-        if not self._arrays:
+        arrays = [shard.array for shard in shards if shard.array is not self._array]
+        state = PythonState(self._array, arrays) if captured or arrays else None
+        if arrays:
+            self._divergence = Divergence(self._array, arrays)
+            self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in shards]
+            self._look_at_hooks(arrays)
+        else:
             self.differing = False
-            return
-        self._look_at_hooks()
-        self._divergence = Divergence(self._array, self._arrays)
-        self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in shards]
+        self._arrays, self._state = arrays, state
 
     def outdated(self, known: Recordings) -> bool:
         """Return True if models were edited in place since the last call, and the shards keep more of theirs than
@@ -97,13 +100,13 @@ class CarriedPython:
         if not self._arrays:
             if self._state is not None:
                 self._state.note()
-        elif edition_of(self._array) == self._edition:
+        elif self._state is not None and edition_of(self._array) == self._edition:
             self._state.carry_back()
             self._take_hooks()
 
-    def _look_at_hooks(self) -> None:
+    def _look_at_hooks(self, arrays: Sequence[torch.nn.Module]) -> None:
         self._hooks = hooks_so_far()
-        each = (module for array in self._arrays[:1] for _, module in guards.modules_of(array))
+        each = (module for array in arrays[:1] for _, module in guards.modules_of(array))
         self._hooked = [(one, [dict(held) for held in hooks_in(one)]) for one in each if any(hooks_in(one))]
 
     def _take_hooks(self) -> None:
@@ -115,7 +118,7 @@ class CarriedPython:
         hooked = self._hooked
         if hooks_so_far() == self._hooks and all(hooks_in(one) == known for one, known in hooked):
             return
-        self._look_at_hooks()  # first: to read the array settles it
+        self._look_at_hooks(self._arrays)  # first: to read the array settles it
         if any(was.keys() - now.keys() for one, known in hooked for was, now in zip(known, hooks_in(one), strict=True)):
             raise InvalidArgument(
                 "the forward removes a hook that an earlier step had: remove it in the forward that registers it, "

@@ -20,14 +20,14 @@ from .._torch_threads import threads_of_caller, torch_threads
 from ..errors import InvalidArgument, StaleRecording
 from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler
-from .batches import LentBatches
+from .batches import own_copy
 from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
 from .capture.audit import Audits
 from .carried_python import CarriedPython
 from .deal import Deal, autocast_now, parts_of, readers_of_autocast
 from .denormals import Flushed
 from .dispatch import Dispatch
-from .outside import SharedDraws, reaches, width_beside_others
+from .outside import reaches, width_beside_others
 from .part import LossFunction, StepPart
 from .refusals import check_batch, check_counts, check_optimizer, check_scaler, in_parts, warn_of_single_samples
 from .shard import Shard
@@ -185,17 +185,16 @@ class StepRunner(NotCopied):
         width = self._width_by(widths)
         eager = widths.whole_if_eager and (not self._can_capture or bool(self._stale))
         self._apart = not self._on_cpu or reaches(array, self._loss_functions)  # from what the shards compute with
-        itself = eager or self._may_take(array, width)
+        itself = eager or self._may_take(width, B)
         deal = self._dealt_out(array, optimizers, width, itself=itself)
         self._dispatch.close()
         self._array, self._optimizers, self.B, self._widths, self._eager = array, optimizers, B, widths, ""
         self._modes = guards.modes_of(array)
         for read in readers_of_autocast(self._device):
             self._modes.result(read)
-        self._updates, self._lent = Updates(optimizers), LentBatches()
+        self._updates = Updates(optimizers)
         self._layout: Any = None  # of the last batch, which was checked
         self._of_tensors = False  # that batch holds nothing else
-        self._draws = SharedDraws(deal.read_outside)
         self._python = CarriedPython(array, deal.shards, deal.captures)
         for one in optimizers:
             mark_stepped(one)
@@ -246,10 +245,10 @@ class StepRunner(NotCopied):
         """True if the next steps compute with the array itself: they run Python, and none is to be recorded."""
         return self._widths.whole_if_eager and self.mode.startswith("eager")
 
-    def _may_take(self, array: torch.nn.Module, width: int) -> bool:
-        """Return True if captured steps in shards of `width` may compute with the array itself: one shard, in the
-        caller's thread, so that Python values are read when the step is asked for."""
-        return width >= array_width(array) and not (self._dispatch.later or self._apart)
+    def _may_take(self, width: int, B: int) -> bool:
+        """Return True if captured steps of `B` models in shards of `width` may compute with the array itself: in one
+        shard, in the caller's thread, so that Python values are read when the step is asked for."""
+        return width >= B and not (self._dispatch.later or self._apart)
 
     @property
     def _later(self) -> bool:
@@ -286,9 +285,6 @@ class StepRunner(NotCopied):
         if not timed and not ragged and self._dispatch.several:
             self._dispatch.choose(self._settle, captured, parted)
         self._redeal(1 if ragged else self.width, loop, timed and self._widths.searching, ragged)
-        if self._later:
-            with torch_threads(1):  # of two, one would wait busily on a core of the shards' threads
-                batch = self._lent.lend(batch)
         step = self._step_of(batch, layout, None if self._later or not self._of_tensors else flat)
         try:
             if timed:
@@ -304,9 +300,8 @@ class StepRunner(NotCopied):
         if not self._later:
             if self._deal.took_python():
                 self._python.carry_back()
-        elif after or self._lent.awaited:
+        elif after:
             self._settle()
-            self._lent.hand_back()
         for optimizer, hook in after if step.error is None else ():
             hook(optimizer, (), {})
         if not self._warm and self.mode != "warming up":
@@ -361,7 +356,7 @@ class StepRunner(NotCopied):
         first ahead, with the rest in a wide one: as written a step of few models takes as long as one of many."""
         before = self._dealt_width
         eager = not ragged and self._on_array
-        itself = eager or (not ragged and self._may_take(self._array, width))
+        itself = eager or (not ragged and self._may_take(width, self.B))
         anew = width != before or loop != self._looping or itself != self._deal.itself
         if eager and not self._eager:
             self._eager, anew = self.mode, True
@@ -373,29 +368,25 @@ class StepRunner(NotCopied):
             self._run(deal, width)
 
     def _submit(self, step: SubmittedStep) -> None:
-        """Begin a step, or run it: alone, or in the caller's thread. Wait for one that may read what the user changes
-        before the next."""
-        deal, draws, dispatch = self._deal, self._draws, self._dispatch
+        """Begin a step, or run it: in the caller's thread, or alone there if it may need Python, which sees what the
+        user changes before the next."""
+        deal, dispatch = self._deal, self._dispatch
         if not dispatch.several:
             deal.run_alone(True)
             dispatch.submit(step, False)
             return
-        if deal.itself and not deal.captures:
-            dispatch.run_alone(step, spread=True)
-            return
         deal.outside.check(dispatch.later and dispatch.threads.under_way)
-        if deal.follows or deal.takes_turns or draws.found or not draws.known or self._lent.awaited:
+        if deal.follows or not deal.replays(step.layout):
             deal.run_alone(True)
-            draws.begin()
-            try:
-                dispatch.run_alone(step)
-            finally:
-                draws.end()
+            dispatch.run_alone(step, spread=not deal.captures)
             deal.note_done(step.layout)
             return
         deal.run_alone(not dispatch.later)
-        live = dispatch.later and deal.reads_live(step.asked[1], step.layout)
-        dispatch.submit(step, self.mode == "captured")
+        live = dispatch.later and deal.reads_live(step.asked[1])
+        if dispatch.later:  # the caller may write into its batch, but not into one that takes a gradient
+            with torch_threads(1):  # of two, one would wait busily on a core of the shards' threads
+                step.batch = own_copy(step.batch, leave=lambda tensor: tensor.requires_grad)
+        dispatch.submit(step, True)
         if live:
             dispatch.threads.settle()
             deal.note_done(step.layout)

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
-from .._fuse import has_backward_hook, in_a_loop, narrow, notes, take_notes
+from .._fuse import has_backward_hook, narrow, notes, take_notes
 from .._fuse import views as views_of
 from .._fuse import width as array_width
+from .._fuse.loop_choice import in_a_loop
 from .._under_way import whole_array_used
 from ..errors import InvalidArgument
 from .batches import with_parts
