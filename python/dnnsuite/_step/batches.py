@@ -77,11 +77,6 @@ def static_copy(tensor: torch.Tensor) -> torch.Tensor:
     return copy.copy_(once).expand(tensor.shape)
 
 
-def copy_over(own: torch.Tensor, new: torch.Tensor) -> None:
-    """Write the values of `new` into `own`, a `static_copy` of one like it."""
-    compact(own).copy_(compact(new), non_blocking=True)
-
-
 def compact(tensor: torch.Tensor) -> torch.Tensor:
     """View a tensor without autograd, and with one place only along dimensions that repeat it (of stride 0)."""
     tensor = tensor.detach()

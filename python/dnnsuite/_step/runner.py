@@ -59,9 +59,9 @@ class StepRunner(NotCopied):
             whole array or a shard of it; or `(losses, figures)`, with numbers `[b, n]` to look at. It must have no
             side effects: what it prints appears in the first steps and in audits only. `torch.autocast` may be used
             inside it, or around `step`. For several optimizers, a list of one function each.
-        threads: number of CPU threads; torch's number by default. With several, `step` returns before the step is done,
-            and torch's operators in the caller's thread use one thread until it has waited for the newest step. Steps
-            of less than 2 ms run in the caller's thread where that is faster.
+        threads: number of CPU threads; torch's number by default. With several, `step` returns before a replayed step
+            is done, and torch's operators in the caller's thread use one thread until it has waited for the newest
+            step. Steps that run Python, and those of less than 2 ms where that is faster, run in the caller's thread.
         width: number of models per shard; measured on the first steps by default, which train like all others.
         queue_depth: largest number of steps under way at a time; from 3 on a thread takes its models through two steps
             in a row.
@@ -362,6 +362,8 @@ class StepRunner(NotCopied):
             self._eager, anew = self.mode, True
         if anew or self._deal.scouted or (self._deal.ahead and not searches):
             self.synchronize()
+            if self._deal.itself:  # what models that run one by one have left is theirs in a copy, too
+                take_from_models(self._array)
             rest = before if anew and searches and self._can_capture and width < before else 0
             deal = self._dealt_out(self._array, self._optimizers, width, loop, rest, itself, not self._eager)
             self._python.deal(deal.shards, deal.captures)
