@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,15 +18,17 @@ from .capture.reach import Reach
 from .capture.value_readers import Reader
 
 
-def width_beside_others(array: torch.nn.Module, losses: Sequence[Any], width: int | None) -> int | None:
+def width_beside_others(array: torch.nn.Module, reached: Sequence[torch.nn.Module], width: int | None) -> int | None:
     """Choose the models per shard for loss functions that compute with other arrays, such as a target network: all of
     them, for the others have no shards. Without others it is the user's `width`.
+
+    Args:
+        reached: `arrays_reached` by the loss functions.
 
     Raises:
         InvalidArgument: the user wants narrower shards.
     """
-    known = _parts_of(array)
-    other = next((one for one in _arrays_reached(losses) if id(one) not in known), None)
+    other = next((one for one in reached if not has_part(array, [one])), None)
     if other is None:
         return width
     B = array_width(array)
@@ -39,18 +41,14 @@ def width_beside_others(array: torch.nn.Module, losses: Sequence[Any], width: in
     return sys.maxsize  # also after models were added
 
 
-def reaches(array: torch.nn.Module, losses: Sequence[Any]) -> bool:
-    """Return True if loss functions see the array, or a part of it, beside their first argument."""
-    known = _parts_of(array)
-    return any(id(one) in known for one in _arrays_reached(losses))
+def has_part(array: torch.nn.Module, modules: Sequence[torch.nn.Module]) -> bool:
+    """Return True if one of these modules is the array, or a part of it."""
+    known = {id(part) for part in (array.modules() if modules else ())} | {id(array.__dict__.get("_root"))}
+    return any(id(one) in known for one in modules)
 
 
-def _parts_of(array: torch.nn.Module) -> set[int]:
-    return {id(part) for part in array.modules()} | {id(array.__dict__.get("_root"))}
-
-
-def _arrays_reached(losses: Sequence[Any]) -> Iterator[torch.nn.Module]:
-    """Yield the arrays, and the modules of arrays, that loss functions see beside their arguments."""
+def arrays_reached(losses: Sequence[Any]) -> list[torch.nn.Module]:
+    """List the arrays, and the modules of arrays, that loss functions see beside their arguments."""
     reach, held = Reach(), list[Any]()
     for loss in losses:
         while isinstance(loss, functools.partial):
@@ -61,8 +59,7 @@ def _arrays_reached(losses: Sequence[Any]) -> Iterator[torch.nn.Module]:
         value = reader.held()
         whole = isinstance(value, torch.nn.Module) or not hasattr(value, "__dict__")
         held += [value] if whole else [part for name, part in vars(value).items() if name in reach.names]
-    for value in held:
-        yield from arrays_in(value)
+    return [one for value in held for one in arrays_in(value)]
 
 
 class OutsideState:

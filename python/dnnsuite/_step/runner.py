@@ -27,7 +27,7 @@ from .carried_python import CarriedPython
 from .deal import Deal, autocast_now, parts_of, readers_of_autocast
 from .denormals import Flushed
 from .dispatch import Dispatch
-from .outside import reaches, width_beside_others
+from .outside import arrays_reached, has_part, width_beside_others
 from .part import LossFunction, StepPart
 from .refusals import check_batch, check_counts, check_optimizer, check_scaler, in_parts, warn_of_single_samples
 from .shard import Shard
@@ -142,7 +142,8 @@ class StepRunner(NotCopied):
         self._device = self._home.type if can_capture else "cpu"  # the autocast that counts
         self._can_capture = capture and can_capture
         self.threads = threads or threads_of_caller()
-        width = width_beside_others(array, losses, width)
+        self._reached = arrays_reached(losses)
+        width = width_beside_others(array, self._reached, width)
         self._asked = Asked(width, self.threads, capture, self._on_cpu)
         self.queue_depth = queue_depth
         self._closed = False
@@ -184,7 +185,7 @@ class StepRunner(NotCopied):
         widths = ShardWidths(array, self._asked, before)
         width = self._width_by(widths)
         eager = widths.whole_if_eager and (not self._can_capture or bool(self._stale))
-        self._apart = not self._on_cpu or reaches(array, self._loss_functions)  # from what the shards compute with
+        self._apart = not self._on_cpu or has_part(array, self._reached)  # from what the shards compute with
         itself = eager or self._may_take(width, B)
         deal = self._dealt_out(array, optimizers, width, itself=itself)
         self._dispatch.close()
@@ -475,7 +476,8 @@ class StepRunner(NotCopied):
         begin = clock()
         self._submit(step)
         self.synchronize()
-        self._widths.add(clock() - begin, self.mode == "captured", self._deal.loops, self._deal.itself)
+        eager = self._deal.itself and not self._deal.captures
+        self._widths.add(clock() - begin, self.mode == "captured", self._deal.loops, eager)
 
     @property
     def width(self) -> int:
